@@ -1,0 +1,143 @@
+"""How fast the simulator is: `make bench`. Each figure is the best of several runs in this one process or call.
+
+Ratios against another program are taken in turns in the same run, so that both meet the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import simpy
+
+from benchmarks.schedules import ddp, fsdp, one_f_one_b
+from lib import Model, check, simulate
+
+REPEATS = 5
+
+
+def best(run: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
+    """The shortest of several runs in seconds, and the last result."""
+    shortest, result = float("inf"), None
+    for _ in range(repeats):
+        result = None  # let the last one's memory go first
+        begun = time.perf_counter()
+        result = run()
+        shortest = min(shortest, time.perf_counter() - begun)
+    return shortest, result
+
+
+def events(models: list[Model]) -> int:
+    """Recorded events of all ranks."""
+    return sum(len(model.program.events) for model in models)
+
+
+def data_parallel() -> Iterator[tuple[str, float, str]]:
+    """Events a second with full accounting and trace, at 4 to 256 ranks (about 50 000 events each)."""
+    for ranks, layers in ((4, 2000), (16, 500), (64, 128), (256, 32)):
+        seconds, models = best(lambda r=ranks, n=layers: simulate(ddp, ranks=r, layers=n, batches=r))
+        yield f"DDP {ranks} ranks x {layers} layers", events(models) / seconds, "events/s (target 200 000)"
+
+
+def many_ranks() -> Iterator[tuple[str, float, str]]:
+    """Very many ranks."""
+    seconds, _ = best(lambda: simulate(fsdp, ranks=10_000, layers=4, batches=10_000), 2)
+    yield "FSDP 10 000 ranks x 4 layers", seconds, "s (target 5)"
+
+
+def simpy_pipeline(stages: int, batches: int) -> None:
+    """The sends, receives and computations of `one_f_one_b` in SimPy: times only, no values, no memory, no log."""
+    env = simpy.Environment()
+    boxes = {(a, b): simpy.Store(env) for a in range(stages) for b in (a - 1, a + 1)}
+
+    def rank(stage: int) -> Iterator[Any]:
+        last = stages - 1
+
+        def forward() -> Iterator[Any]:
+            if stage:
+                yield boxes[stage - 1, stage].get()
+                yield env.timeout(0.2)
+            yield env.timeout(1)
+            if stage != last:
+                yield env.timeout(0.2)
+                yield boxes[stage, stage + 1].put(1)
+
+        def backward() -> Iterator[Any]:
+            if stage != last:
+                yield boxes[stage + 1, stage].get()
+                yield env.timeout(0.2)
+            yield env.timeout(1)
+            if stage:
+                yield env.timeout(0.2)
+                yield boxes[stage, stage - 1].put(1)
+
+        warm = min(batches, last - stage + 1)
+        for _ in range(warm):
+            yield from forward()
+        for batch in range(batches):
+            yield from backward()
+            if batch + warm < batches:
+                yield from forward()
+
+    for stage in range(stages):
+        env.process(rank(stage))
+    env.run()
+
+
+def pipeline() -> Iterator[tuple[str, float, str]]:
+    """1F1B with 64 stages and 256 microbatches: ours with values, memory and trace, against bare SimPy."""
+    ours, theirs = float("inf"), float("inf")
+    models: list[Model] = []
+    for _ in range(REPEATS):
+        models = []
+        seconds, models = best(lambda: simulate(one_f_one_b, ranks=64, layers=64, batches=256), 1)
+        ours = min(ours, seconds)
+        theirs = min(theirs, best(lambda: simpy_pipeline(64, 256), 1)[0])
+    yield "1F1B 64 x 256, simulate", ours, "s"
+    yield "1F1B 64 x 256, SimPy without accounting", theirs, "s"
+    yield "1F1B 64 x 256, ratio to SimPy", ours / theirs, "(target 2)"
+    seconds, _ = best(lambda: check(models[0].trace), 1)
+    yield "1F1B 64 x 256, check", seconds, "s"
+
+
+def imports() -> Iterator[tuple[str, float, str]]:
+    """`import lib` in a fresh interpreter, without the interpreter's own start."""
+    code = "import time; t = time.perf_counter(); import lib; print(time.perf_counter() - t)"
+    root = Path(__file__).parent.parent
+    seconds = min(
+        float(subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, check=True).stdout)
+        for _ in range(10)
+    )
+    yield "import lib", 1000 * seconds, "ms (target 60)"
+
+
+SECTIONS = {f.__name__: f for f in (imports, data_parallel, many_ranks, pipeline)}
+
+
+def main() -> None:
+    """Prints one line a figure; with --json also as data."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], help="which to run (all)")
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    arguments = parser.parse_args()
+    print(f"{platform.python_implementation()} {platform.python_version()} on {platform.machine()}")
+    found: dict[str, float] = {}
+    for name in arguments.sections or SECTIONS:
+        for what, figure, unit in SECTIONS[name]():
+            found[what] = figure
+            print(f"{what:<44} {figure:>12,.2f} {unit}", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

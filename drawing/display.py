@@ -1,0 +1,135 @@
+"""Makes notebooks show values, Traces, verdicts and errors by themselves. Nothing happens where IPython is not running.
+
+IPython is not imported, only asked for where it is there already: `import drawing` works, and is as quick, without.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Final
+
+from chalk.core import BaseDiagram
+
+import lib.errors
+from lib.errors import AbsentKey, PuzzleError
+from lib.trace import TIMED, Trace
+from lib.values import Value
+from lib.verdict import Verdict
+
+from .celebrate import picture_of_verdict
+from .network import picture_of_value
+from .picture import bundle
+from .schedule import picture_of_trace
+
+__all__ = ["error_text", "register", "student_frames"]
+
+Bundle = dict[str, str]
+FRAMES: Final = 8
+"""Lines of a student's code that an error shows at most; of more, the first two and the last ones."""
+_PLACES: Final = (
+    str(Path(lib.errors.__file__).parent),
+    str(Path(__file__).parent),
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+)
+_ELSEWHERE: Final = tuple(os.path.join(os.path.abspath(place), "") for place in _PLACES)
+"""Folders whose code no student wrote."""
+
+
+def register() -> None:
+    """Tells a running IPython how to show what is ours. Doing it twice changes nothing."""
+    shell = _shell()
+    if shell is None:
+        return
+    formatter = shell.display_formatter.mimebundle_formatter
+    for kind, show in SHOWN.items():
+        formatter.for_type(kind, show)
+    shell.display_formatter.formatters["text/html"].for_type(BaseDiagram, _nothing)
+    shell.set_custom_exc((PuzzleError, AbsentKey), _on_error)
+
+
+def _shell() -> Any:
+    """The shell that this code runs in, if it runs in one."""
+    ipython = sys.modules.get("IPython")
+    ask: Callable[[], Any] | None = getattr(ipython, "get_ipython", None)
+    return None if ask is None else ask()
+
+
+def _nothing(diagram: BaseDiagram) -> None:
+    return None
+
+
+def _value(value: Value) -> Bundle:
+    return {**bundle(picture_of_value(value)), "text/plain": repr(value)}
+
+
+def _trace(trace: Trace) -> Bundle:
+    return bundle(picture_of_trace(trace))
+
+
+def _verdict(verdict: Verdict) -> Bundle:
+    return bundle(picture_of_verdict(verdict))
+
+
+SHOWN: Final[dict[type, Callable[[Any], Bundle]]] = {
+    Value: _value,
+    Trace: _trace,
+    Verdict: _verdict,
+    BaseDiagram: bundle,
+}
+
+
+def _on_error(
+    shell: Any, kind: type[BaseException], error: BaseException, tb: TracebackType | None, tb_offset: int | None = None
+) -> list[str]:
+    """Shows an error of ours: the student's own lines, the message, and the run up to there. It stays an error."""
+    shell._get_exc_info((kind, error, tb))  # keeps %debug and %tb working
+    colour = str(shell.colors).lower() != "nocolor"
+    lines = error_text(error, tb, getattr(shell.compile, "format_code_name", None), colour=colour).split("\n")
+    shell._showtraceback(kind, error, lines)
+    trace = getattr(error, "trace", None)
+    if isinstance(trace, Trace) and trace.error is not None and any(event.op in TIMED for _, event in trace.events()):
+        shell.display_pub.publish(bundle(picture_of_trace(trace)))
+    if shell.call_pdb:
+        shell.debugger(force=True)
+    return lines
+
+
+def error_text(
+    error: BaseException,
+    tb: TracebackType | None,
+    cell_name: Callable[[str], tuple[str, str] | None] | None = None,
+    *,
+    colour: bool = False,
+) -> str:
+    """An error as a student needs it: the lines of their own code that led to it, then what it says."""
+    red, bold, plain = ("\x1b[31m", "\x1b[1m", "\x1b[0m") if colour else ("", "", "")
+    frames = [*student_frames(tb)]
+    if error.__cause__ is not None:
+        frames.extend(student_frames(error.__cause__.__traceback__))
+    lines: list[str] = []
+    for number, (frame, line) in enumerate(frames):
+        if len(frames) > FRAMES and 2 <= number < len(frames) - FRAMES + 2:
+            lines += ["  ..."] if number == 2 else []
+            continue
+        summary = traceback.FrameSummary(frame.f_code.co_filename, line, frame.f_code.co_name)
+        known = cell_name(summary.filename) if cell_name is not None else None
+        where = " ".join(known) if known else Path(summary.filename).name
+        inside = "" if summary.name == "<module>" else f", in {summary.name}"
+        lines.append(f"  {bold}{where}, line {line}{inside}{plain}")
+        if summary.line:
+            lines.append(f"    {summary.line}")
+    return "\n".join([*lines, f"{red}{type(error).__name__}{plain}: {error}"])
+
+
+def student_frames(tb: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    """The frames of a traceback that are neither ours nor of an installed package or Python itself."""
+    for frame, line in traceback.walk_tb(tb):
+        name = frame.f_code.co_filename
+        if not name.startswith("<frozen") and not os.path.abspath(name).startswith(_ELSEWHERE):
+            yield frame, line

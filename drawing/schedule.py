@@ -1,0 +1,97 @@
+"""Pictures of whole runs: `draw`, which also prints the two figures that the original prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from lib.clock import steps
+from lib.errors import is_awaitable
+from lib.figures import Peak, end, peak, printed
+from lib.trace import Trace
+
+from .axes import Axis, legend
+from .boxes import boxes
+from .memory import memory
+from .palette import ALARM, SOFT
+from .picture import Picture
+from .scene import Scene, Text, fit
+from .timeline import SHOWN, more_ranks, operations, paint, place_rows
+from .words import exact, plural
+
+__all__ = ["draw", "picture_of_trace", "trace_of"]
+
+WIDTH: Final = 840
+LEFT: Final = 74
+RIGHT: Final = 48
+
+
+def draw(run: Any) -> Picture:
+    """Prints the time and the memory of a run, and gives its picture: a Trace, or the Models that simulate returned.
+
+    `Timesteps` is when the last operation starts, as in the original; the picture shows when everything is over.
+    """
+    if _is_empty(run):
+        return nothing(getattr(run, "puzzle", None))
+    trace = trace_of(run)
+    top = peak(trace)
+    print(f"Timesteps: {exact(printed(trace))} ")
+    print(f"Maximum Memory: {float(top.elements)} at GPU: {top.rank} time: {exact(steps(top.time))}")
+    return picture_of_trace(trace, top)
+
+
+def trace_of(run: Any) -> Trace:
+    """The Trace of a Trace, a Model, or a list of Models."""
+    if isinstance(run, Trace):
+        return run
+    models: list[Any] = list(cast("Sequence[Any]", run)) if isinstance(run, Sequence) else [run]
+    for model in models:
+        if not hasattr(model, "program"):
+            raise TypeError(_advice(model))
+    return Trace.of(models)
+
+
+def _advice(thing: Any) -> str:
+    hint = ""
+    if thing is None:
+        hint = "; does your function end with `return model`?"
+    elif is_awaitable(thing):
+        hint = "; did you forget `await`?"
+    return f"draw takes a Trace, a Model or a list of Models; got {type(thing).__name__}{hint}"
+
+
+def _is_empty(run: Any) -> bool:
+    return isinstance(run, Sequence) and not cast("Sequence[Any]", run)
+
+
+def nothing(puzzle: str | None) -> Picture:
+    """What there is to see of a puzzle that is not solved."""
+    words = "nothing to draw yet" + (f": {puzzle} is not solved" if puzzle else "")
+    scene = Scene(360, 46)
+    scene.add(Text(180, 23, fit(words, 330, 12), 12, SOFT, "middle"))
+    return Picture(scene, words)
+
+
+def picture_of_trace(trace: Trace, top: Peak | None = None) -> Picture:
+    """The timeline of a run and its memory, without printing anything. `top` is its peak, where that is known."""
+    top = top or peak(trace)
+    timeline = boxes(trace, SHOWN)
+    axis = Axis(LEFT, WIDTH - LEFT - RIGHT, timeline.end)
+    scene = Scene(WIDTH, 0)
+    y = 14.0
+    if trace.error is not None:
+        scene.add(Text(LEFT, y + 4, fit(trace.error.partition("\n")[0], WIDTH - LEFT - 20, 12), 12, ALARM, bold=True))
+        y += 24
+    y = legend(scene, LEFT, y, WIDTH - 12, operations(trace.layers, timeline.boxes)) + 6
+    rows = place_rows(timeline.lanes, y)
+    paint(scene, trace, timeline, axis, rows)
+    word = "end" if trace.error is None else "stopped at"
+    y = axis.numbers(scene, more_ranks(scene, trace, rows, axis) + 2, end(trace), word)
+    scene.height = (memory(scene, trace, top, axis, rows.ranks, y + 8) if top.elements else y) + 4
+    return Picture(scene, _words(trace, top))
+
+
+def _words(trace: Trace, top: Peak) -> str:
+    size = f"{plural(trace.ranks, 'rank')}, {plural(trace.layers, 'layer')}, {plural(trace.batches, 'batch')}"
+    state = "stopped at" if trace.error is not None else "end"
+    return f"<timeline of {size}: {state} {exact(end(trace))}, peak {float(top.elements):,.10g} on rank {top.rank}>"

@@ -1,0 +1,249 @@
+"""The `puzzles` command. A thin door: what it does is done in runs, notebooks, verify and drawing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+from .answers import BuildError
+from .check import check as judge
+from .errors import PuzzleError, TraceError
+from .puzzles import PUZZLES
+from .runs import Run
+from .runs import run as run_target
+from .sources import SourceError, home, is_checkout, workplace
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.table import Column, Table
+    from rich.text import Text
+    from typer.core import TyperGroup
+except ImportError as missing:
+    package = (missing.name or "more").partition(".")[0]
+    raise SystemExit(f"the puzzles command needs {package}: pip install 'llm-training-puzzles[cli]'") from None
+
+WIDTH = 100
+"""Columns where the output is no terminal."""
+
+
+class Door(TyperGroup):
+    """Shows what went wrong for the user in a panel, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a command; exit status 1 for a run that failed, a file that will not do, or a missing extra."""
+        try:
+            return super().invoke(ctx)
+        except (PuzzleError, TraceError, SourceError, BuildError, ImportError, OSError) as error:
+            _fail(str(error))
+
+
+SHORT = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
+
+
+def _picture(path: Path | None) -> Path | None:
+    if path is not None and path.suffix not in (".svg", ".png", ".pdf"):
+        raise typer.BadParameter(f"a picture is .svg, .png or .pdf; got {path.name!r}")
+    return path
+
+
+Targets = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
+Target = Annotated[str, typer.Argument(help=f"What to run: {Targets}.", show_default=False)]
+PuzzleOption = Annotated[str | None, typer.Option("--puzzle", help="The puzzle, where the file does not tell.")]
+Ranks = Annotated[int | None, typer.Option(min=1, help="Ranks, instead of the puzzle's.")]
+Layers = Annotated[int | None, typer.Option(min=1, help="Layers, instead of the puzzle's.")]
+Batches = Annotated[int | None, typer.Option(min=1, help="Batches, instead of the puzzle's.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", callback=_picture, help="Picture: .svg, .png, .pdf.")]
+
+
+@app.callback(no_args_is_help=True)
+def puzzles() -> None:
+    """Puzzles about training a large language model on many accelerators."""
+
+
+@app.command("list")
+def list_() -> None:
+    """The puzzles: their sizes and their targets."""
+    targets = Column("targets", no_wrap=True)
+    table = Table("", "id", "title", "sizes", targets, "steps", "elements", caption="sizes: ranks, layers, batches")
+    for record in PUZZLES.values():
+        tiers = [(tier.name, f"{tier.time:g}", f"{tier.memory:,}") for tier in record.tiers]
+        columns = ("\n".join(column) for column in zip(*tiers, strict=True))
+        sizes = f"{record.ranks}, {record.layers}, {record.batches}"
+        table.add_row(str(record.number + 1), record.id, record.title, sizes, *columns)
+    _console().print(table)
+
+
+@app.command()
+def run(
+    target: Target,
+    puzzle: PuzzleOption = None,
+    ranks: Ranks = None,
+    layers: Layers = None,
+    batches: Batches = None,
+    save: Annotated[Path | None, typer.Option(help="Write the Trace here, as JSON.")] = None,
+) -> None:
+    """Run one function and say how good it is. At sizes of your own there are no targets."""
+    found = _run(target, puzzle=puzzle, ranks=ranks, layers=layers, batches=batches)
+    if save is not None:
+        found.trace.save(save)
+    _verdict(found)
+
+
+@app.command()
+def check(
+    target: Annotated[str | None, typer.Argument(help=f"Check only this: {Targets}.")] = None,
+    puzzle: PuzzleOption = None,
+) -> None:
+    """Check one run; or, without an argument, that every puzzle, notebook and reference is in order."""
+    if target is not None:
+        return _verdict(_run(target, puzzle=puzzle))
+    from .verify import CHECKS, verify
+
+    with _console().status("Running every notebook, solved and unsolved"):
+        findings = verify(home())
+    table, problems = Table("", *CHECKS), [finding for finding in findings if finding.problem]
+    for stem in sorted({finding.stem for finding in findings}):
+        cells = {f.check: "FAIL" if f.problem else "ok" for f in findings if f.stem == stem}
+        table.add_row(stem, *(Text(cells.get(c, "-"), "red" if cells.get(c) == "FAIL" else "") for c in CHECKS))
+    _console().print(table)
+    if problems:
+        _fail("\n".join(f"{finding.stem}, {finding.check}: {finding.problem}" for finding in problems))
+    _say("All is in order.")
+
+
+@app.command()
+def draw(target: Target, output: Output = None, puzzle: PuzzleOption = None) -> None:
+    """Draw a run, even one that fails: up to where it did."""
+    from drawing import draw as paint
+
+    path = output or Path(f"{Path(target).stem}.svg")
+    try:
+        trace = _run(target, puzzle=puzzle).trace
+    except PuzzleError as error:
+        if error.trace is not None:
+            paint(error.trace).save(path)
+            _say(f"Drew what happened before the error: {path}")
+        raise
+    paint(trace).save(path)
+    _say(f"Drew {path}")
+
+
+@app.command()
+def compare(
+    targets: Annotated[list[str], typer.Argument(help=f"Two or more: each {Targets}.", show_default=False)],
+    output: Output = None,
+) -> None:
+    """Put the figures of several runs side by side, and say where they first differ from the first one."""
+    from drawing import compare as paint
+    from drawing.compare import difference
+
+    found = [_run(target) for target in targets]
+    table = Table("", *found[0].figures())
+    for one in found:
+        table.add_row(one.name, *one.figures().values())
+    _console().print(table)
+    for other in found[1:]:
+        gap = difference(found[0].trace, other.trace)
+        names = found[0].name, other.name
+        _say(f"{names[0]} and {names[1]} do the same" if gap is None else gap.words(*names))
+    if output is not None:
+        paint(*[one.trace for one in found], names=[one.name for one in found]).save(output)
+        _say(f"Drew {output}")
+
+
+@app.command()
+def build(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where one is not current.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite notebooks that somebody has worked in.")] = False,
+) -> None:
+    """Make the notebooks in puzzles/ and solutions/ from solutions/NN_name.py."""
+    from . import notebooks
+
+    if not is_checkout():
+        _fail("Notebooks are built in a checkout of the repository; this is an installed copy.")
+    with _console().status("Running every notebook"):
+        files = notebooks.build(home())
+    old = notebooks.stale(files, home())
+    if check and old:
+        _fail("Not what solutions/*.py give; mend with `puzzles build`:\n" + "\n".join(old))
+    if not check and not force and (worked_on := notebooks.worked_on(old, home())):
+        _fail("Somebody has worked in these; move them away, or use --force:\n" + "\n".join(worked_on))
+    if not check:
+        for name in notebooks.write(files, home()):
+            _say(f"Wrote {name}")
+    _say(f"{len(files)} notebooks are current.")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(context: typer.Context) -> None:
+    """Open the puzzles in JupyterLab; what else you say is passed on to it."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise ImportError("there is no JupyterLab here: pip install 'llm-training-puzzles[notebook]'")
+    root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    raise typer.Exit(_become([sys.executable, "-m", "jupyterlab", *root, *context.args], workplace(Path.cwd())))
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the pictures.")] = Path("demo"),
+) -> None:
+    """Run, check and draw the reference solution of every puzzle."""
+    from drawing.schedule import picture_of_trace
+
+    output.mkdir(parents=True, exist_ok=True)
+    best, correct = Column("reached", no_wrap=True), True
+    table = Table("puzzle", "verdict", "steps", "elements", best, "picture", caption=f"pictures in {output}")
+    for puzzle, record in PUZZLES.items():
+        found, path = _run(puzzle), output / f"{record.stem}.svg"
+        picture_of_trace(found.trace).save(path)
+        verdict = judge(found.trace, puzzle)
+        correct &= verdict.correct
+        figures = (f"{verdict.time:g}", f"{verdict.memory:,.0f}", verdict.best or "no target")
+        table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
+    _console().print(table)
+    raise typer.Exit(0 if correct else 1)
+
+
+def _run(target: str, **options: Any) -> Run:
+    found = run_target(target, **options)
+    if found is None:
+        raise typer.Exit(1)  # simulate has said that it is not solved
+    return found
+
+
+def _verdict(found: Run) -> None:
+    verdict = judge(found.trace, found.puzzle)
+    _say(verdict.text())
+    if not verdict.correct:
+        raise typer.Exit(1)
+
+
+def _become(command: list[str], folder: Path) -> int:
+    """Runs a program in a folder, in place of this one where it can be, so that Ctrl-C reaches it alone."""
+    if os.name == "posix":
+        os.chdir(folder)
+        os.execv(command[0], command)
+    return subprocess.call(command, cwd=folder)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console
+
+
+def _say(text: str) -> None:
+    _console().print(Text(text))
+
+
+def _fail(text: str) -> NoReturn:
+    _console(stderr=True).print(Panel(Text(text), title="Error", title_align="left", border_style="red"))
+    raise typer.Exit(1)

@@ -1,0 +1,42 @@
+"""Simulated time: exact integers of a billionth of a step, and the streams that operations occupy.
+
+Floats would make 0.3 + 0.3 + 0.3 differ from 0.9, and equal moments unequal. A tick is small enough that every cost
+anybody states is a whole number of ticks, so sums are exact and comparisons mean what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from fractions import Fraction
+
+__all__ = ["TICKS", "Streams", "steps", "ticks"]
+
+TICKS = 10**9
+
+
+def ticks(time: float | Fraction) -> int:
+    """A time in steps as a whole number of ticks."""
+    return round(time * TICKS)
+
+
+def steps(time: int) -> float:
+    """A time in ticks as steps: 19900000000 -> 19.9."""
+    return time / TICKS
+
+
+class Streams:
+    """When communication streams are free. Each process group has one stream, and so has each ordered pair of ranks.
+
+    A rank computes on its own clock; what it communicates runs beside that on these streams, one operation after the
+    other in each. The only copy of the timing of communication: the simulator and `retime` both ask here.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[Hashable, int] = {}
+
+    def start(self, stream: Hashable, ready: int, length: int) -> int:
+        """Takes a stream for `length` ticks, as early as it is free and everything is ready; returns the start."""
+        free = self._free.get(stream, 0)
+        start = free if free > ready else ready
+        self._free[stream] = start + length
+        return start

@@ -1,0 +1,120 @@
+"""How long operations take: the classic unit costs, and links with a bandwidth.
+
+UNIT has the constants of the classic puzzles. `Links` prices communication by the elements that move: a link inside a
+host moves one batch of activations (131 072 elements) in 0.2, so that the ring all-gather of one weight over 4 ranks
+takes 3/4 x 262 144 x 0.2 / 131 072 = 0.3: the classic constants are this bandwidth. Between hosts a link is `ratio`
+times slower. `latency` is the alpha of the alpha-beta model (Thakur, Rabenseifner, Gropp 2005), once a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from .clock import ticks
+from .collectives import Collective
+from .values import BATCH_ELEMENTS, Elements
+
+__all__ = ["LINKS", "UNIT", "Costs", "Links", "costs_from"]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The classic unit costs, in steps: compute a batch and layer, an update, any collective, each side of a pass."""
+
+    forward: float = 1.0
+    backward: float = 1.0
+    update: float = 0.5
+    loss: float = 0.0
+    collective: float = 0.3
+    p2p: float = 0.2
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not (1 if field.name == "host_size" else 0) <= value < float("inf"):
+                raise ValueError(f"costs are times, so at least 0, and a host has a rank; got {field.name}={value}")
+
+    @cached_property
+    def _compute(self) -> dict[str, int]:
+        return {name: ticks(getattr(self, name)) for name in ("forward", "backward", "update", "loss")}
+
+    def compute(self, op: str, batches: int) -> int:
+        """Ticks of forward, backward (times the number of batches), loss or update."""
+        cost = self._compute[op]
+        return cost * batches if op in _PER_BATCH else cost
+
+    def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
+        """Ticks of a collective of `whole` elements in all over `members` (ranks)."""
+        return ticks(self.collective)
+
+    def message(self, elements: Elements, source: int, target: int) -> int:
+        """Ticks that a message occupies each of its two ends."""
+        return self._message
+
+    @cached_property
+    def _message(self) -> int:
+        return ticks(self.p2p)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, with the name of the model: what `costs_from` reads."""
+        return {"model": "links" if isinstance(self, Links) else "unit", **asdict(self)}
+
+
+_PER_BATCH = ("forward", "backward")
+
+
+@dataclass(frozen=True)
+class Links(Costs):
+    """Communication priced by bandwidth: `p2p` steps for one batch of activations over a link inside a host.
+
+    `host_size` ranks share a host (None: all do); a ring that leaves a host runs at `ratio` times the price.
+    """
+
+    host_size: int | None = None
+    ratio: float = 10.0
+    latency: float = 0.0
+
+    def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
+        n = len(members)
+        # A broadcast's last byte has to travel the whole tensor's length over one link; the others move (n-1)/n of it.
+        share = Fraction(1 if n > 1 else 0) if row.law == "copy" else Fraction(n - 1, n)
+        one = ticks(share * whole * self._beta(members)) + ticks(self.latency) * (n - 1)
+        return row.rounds * one  # so that all-reduce = reduce-scatter + all-gather to the tick
+
+    def message(self, elements: Elements, source: int, target: int) -> int:
+        return ticks(elements * self._beta((source, target))) + ticks(self.latency)
+
+    def _beta(self, members: Sequence[int]) -> Fraction:
+        """Steps an element on the slowest link of the ring."""
+        one_host = self.host_size is None or len({rank // self.host_size for rank in members}) == 1
+        return _exact(self.p2p) / BATCH_ELEMENTS * (1 if one_host else _exact(self.ratio))
+
+
+def _exact(number: float) -> Fraction:
+    """The decimal that was written, not the binary float nearest to it."""
+    return Fraction(str(number))
+
+
+UNIT = Costs()
+LINKS = Links(host_size=4)
+
+
+def costs_from(data: dict[str, Any]) -> Costs:
+    """The cost model that `to_json` wrote. ValueError where a field is unknown, missing or not a number."""
+    fields_ = dict(data)
+    model = fields_.pop("model", None)
+    cls = {"unit": Costs, "links": Links}.get(model) if isinstance(model, str) else None
+    if cls is None:
+        raise ValueError(f"unknown cost model {model!r}")
+    names = {field.name for field in fields(cls)}
+    if set(fields_) != names:
+        raise ValueError(f"the {model} costs have the fields {sorted(names)}; got {sorted(fields_)}")
+    for name, value in fields_.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
+        if not number and not (name == "host_size" and value is None):
+            raise ValueError(f"cost {name} must be a number from 0 up; got {value!r}")
+    return cls(**fields_)

@@ -1,0 +1,241 @@
+"""Dist: where ranks meet. Collectives are matched by sequence number in their group, messages by source and target."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from .clock import Streams
+from .collectives import COLLECTIVES
+from .costs import UNIT, Costs
+from .engine import Engine, Signal
+from .errors import PuzzleError
+from .meeting import Channel, Group, Meeting, Message, Receive
+from .mesh import Mesh
+from .program import BUDGET, Event
+from .rules import Member, collective
+from .stuck import on_failed, on_stuck
+from .values import Elements
+
+if TYPE_CHECKING:
+    from .model import Model
+
+__all__ = ["Dist"]
+
+
+class Dist:
+    """`total` ranks that can talk to each other, on an optional mesh, at some costs.
+
+    Give every Model of a run the same Dist: `asyncio.gather(*[ddp(Model(..., rank=i, dist=dist)) for i in ...])`, or
+    let `simulate` do that.
+    """
+
+    def __init__(self, total: int, *, mesh: Mesh | None = None, costs: Costs = UNIT, budget: int = BUDGET) -> None:
+        if not isinstance(total, int) or total < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"a world has at least one rank; got {total!r}")
+        if mesh is not None and len(mesh) != total:
+            raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}")
+        self.ranks = total
+        self.mesh = mesh
+        self.costs = costs
+        self.budget = budget
+        self.models: dict[int, Model] = {}
+        self.engine = Engine(lambda: on_stuck(self), lambda rank, error: on_failed(self, rank, error))
+        self.streams = Streams()
+        self.failure: PuzzleError | None = None
+        self._groups: dict[tuple[int, ...], Group] = {}
+        self._by_name: dict[tuple[int, str], Group] = {}
+        self._channels: dict[tuple[int, int], Channel] = {}
+        self._incoming: dict[int, dict[int, Channel]] = {}
+        self._any: dict[int, deque[Receive]] = {}
+
+    def begin(self, rank: int) -> None:
+        """Notes which asyncio task steps a rank, to know when it ends. Under our own driver, or alone, nobody asks."""
+        if not self.engine.driving and self.ranks > 1:
+            self.engine.adopt_current(rank)
+
+    # -- groups -------------------------------------------------------------------------------------------------
+
+    def group(self, rank: int, name: str | Sequence[str] | Sequence[int] | None) -> Group:
+        """The group of a rank: all ranks (None), a line of the mesh by axis name(s), or the ranks named."""
+        if name is None:
+            found = self._by_name.get((-1, ""))
+            if found is None:
+                found = self._by_name[-1, ""] = self._intern(tuple(range(self.ranks)))
+            return found
+        if isinstance(name, str):
+            found = self._by_name.get((rank, name))
+            if found is None:
+                found = self._by_name[rank, name] = self._intern(self._line(rank, (name,)))
+            return found
+        items = tuple(name)
+        if items and all(isinstance(item, str) for item in items):
+            return self._intern(self._line(rank, cast("tuple[str, ...]", items)))
+        ranks = cast("tuple[int, ...]", items)
+        if rank not in ranks or len(set(ranks)) != len(ranks) or not set(ranks) <= set(range(self.ranks)):
+            raise ValueError(f"a group of rank {rank} lists it and other ranks of 0 to {self.ranks - 1}; got {ranks}")
+        return self._intern(ranks)
+
+    def _line(self, rank: int, axes: tuple[str, ...]) -> tuple[int, ...]:
+        if self.mesh is None:
+            raise ValueError(f"group={axes[0]!r} names a mesh axis, but this world has no mesh; give Dist(mesh=...)")
+        return self.mesh.group(rank, *axes)
+
+    def _intern(self, ranks: tuple[int, ...]) -> Group:
+        found = self._groups.get(ranks)
+        if found is None:
+            found = self._groups[ranks] = Group(ranks, self.ranks)
+        return found
+
+    # -- collectives --------------------------------------------------------------------------------------------
+
+    def join(self, group: Group, member: Member, event: Event) -> tuple[Signal, int]:
+        """A member issues its next collective in a group. The last one to come starts it."""
+        self.begin(member.rank)
+        position = group.position[member.rank]
+        number = group.issued[position]
+        group.issued[position] = number + 1
+        meeting = group.open.get(number)
+        if meeting is None:
+            meeting = group.open[number] = Meeting(group, number)
+        meeting.members[position] = member
+        meeting.events[position] = event
+        meeting.count += 1
+        if meeting.count == len(group.ranks):
+            del group.open[number]
+            self._meet(meeting)
+        return meeting.signal, position
+
+    def _meet(self, meeting: Meeting) -> None:
+        members = cast("list[Member]", meeting.members)
+        events = cast("list[Event]", meeting.events)
+        row = COLLECTIVES[members[0].op]
+        try:
+            results = collective(row, members)
+        except PuzzleError as error:
+            meeting.locate(error)
+            raise
+        whole = row.whole([m.value for m in members], members[0].root)
+        ranks = meeting.group.ranks
+        length = self.costs.communicate(row, whole, ranks)
+        start = self.streams.start(ranks, max([event.issued for event in events]), length)
+        for event in events:
+            event.start = start
+            event.length = length
+        self.engine.fire(meeting.signal, results)
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def _channel(self, source: int, target: int) -> Channel:
+        found = self._channels.get((source, target))
+        if found is None:
+            found = self._channels[source, target] = Channel(source, target)
+            self._incoming.setdefault(target, {})[source] = found
+        return found
+
+    def send(self, source: int, target: int, event: Event, load: Any, elements: Elements) -> Signal:
+        """A message starts on its way. The signal fires when it has found room: one message fits in a channel.
+
+        Waiting for room takes no simulated time, as in the original: the send itself is over at its own end.
+        """
+        self.begin(source)
+        channel = self._channels.get((source, target)) or self._channel(source, target)
+        event.length = self.costs.message(elements, source, target)
+        event.start = start = self.streams.start(channel.sends, event.issued, event.length)
+        message = Message(event, load, start + event.length)
+        if not channel.ready:
+            self._post(channel, message)
+            return _SENT
+        message.signal = Signal(message)
+        channel.waiting.append(message)
+        return message.signal
+
+    def _post(self, channel: Channel, message: Message) -> None:
+        """A message has found room in its channel."""
+        if channel.receives:
+            wanted = channel.receives.popleft()
+            self._time(channel, message, wanted.event)
+            self.engine.fire(wanted.signal, message.load)
+            return
+        channel.ready.append(message)
+        waiting = self._any.get(channel.target)
+        if waiting:
+            self._offer(waiting[0], message.posted)
+
+    def receive(self, rank: int, source: int | None, event: Event) -> Signal:
+        """A rank asks for the next message of a source, or for the message that is first in simulated time.
+
+        Receives are answered in the order in which they were issued: one that comes after a bare receive waits until
+        that has its message, as in MPI. So the order in the program says who got what.
+        """
+        self.begin(rank)
+        queue = self._any.get(rank)
+        if source is not None:
+            channel = self._channels.get((source, rank)) or self._channel(source, rank)
+            if channel.ready and not queue:
+                return Signal.happened(self._take(channel, event))
+            wanted = Receive(event, rank, source)
+            (queue or channel.receives).append(wanted)
+            return wanted.signal
+        wanted = Receive(event, rank, None)
+        wanted.others = range(self.ranks)
+        if queue is None:
+            queue = self._any[rank] = deque()
+        queue.append(wanted)
+        if len(queue) == 1 and (first := self._first(rank)) is not None:
+            self._offer(wanted, first.ready[0].posted)
+        return wanted.signal
+
+    def _first(self, rank: int) -> Channel | None:
+        """The incoming channel whose message is first in simulated time; of equals the lowest source."""
+        ready = [c for c in self._incoming.get(rank, {}).values() if c.ready]
+        return min(ready, key=lambda c: (c.ready[0].posted, c.source), default=None)
+
+    def _offer(self, wanted: Receive, posted: int) -> None:
+        time = max(wanted.event.issued, posted)
+        self.engine.choose_later(time, wanted.rank, lambda: self._take_any(wanted))
+
+    def _take_any(self, wanted: Receive) -> None:
+        queue = self._any[wanted.rank]
+        if wanted.signal.fired or not queue or queue[0] is not wanted:
+            return
+        channel = self._first(wanted.rank)
+        if channel is None:
+            return
+        queue.popleft()
+        self.engine.fire(wanted.signal, self._take(channel, wanted.event))
+        while queue and (source := queue[0].source) is not None:
+            named = queue.popleft()
+            channel = self._channel(source, named.rank)
+            if channel.ready:
+                self.engine.fire(named.signal, self._take(channel, named.event))
+            else:
+                channel.receives.append(named)
+        if queue and (first := self._first(wanted.rank)) is not None:
+            self._offer(queue[0], first.ready[0].posted)
+
+    def _take(self, channel: Channel, event: Event) -> Any:
+        """A receive takes the message that is ready; if another waits for room, it has it now."""
+        message = channel.ready.popleft()
+        start = self._time(channel, message, event)
+        if channel.waiting:
+            following = channel.waiting.popleft()
+            following.posted = max(following.posted, start)
+            self._post(channel, following)
+            self.engine.fire(cast(Signal, following.signal))
+        return message.load
+
+    def _time(self, channel: Channel, message: Message, event: Event) -> int:
+        """Times a receive, and tells its event what it received."""
+        sent = message.event
+        event.peer = channel.source
+        event.layer = sent.layer
+        event.batches = sent.batches
+        event.length = sent.length
+        event.start = start = self.streams.start(channel.arrivals, max(event.issued, message.over), sent.length)
+        return start
+
+
+_SENT = Signal.happened()
+"""What every send that finds room at once returns."""

@@ -1,0 +1,134 @@
+"""Where ranks meet: collectives that gather their members, and channels in which messages wait.
+
+What waits here says of itself what it waits for (`describe`) and for whom (`awaits`), so that a deadlock can be told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, cast
+
+from .collectives import COLLECTIVES
+from .engine import Signal
+from .errors import MismatchError, PuzzleError
+from .program import Event, located
+from .rules import Member, agree
+from .values import numbers
+
+__all__ = ["Channel", "Group", "Meeting", "Message", "Receive"]
+
+
+class Meeting:
+    """A collective of a group that not all members have joined yet."""
+
+    __slots__ = ("count", "events", "group", "members", "number", "signal")
+
+    def __init__(self, group: Group, number: int) -> None:
+        size = len(group.ranks)
+        self.group = group
+        self.number = number
+        self.members: list[Member | None] = [None] * size
+        self.events: list[Event | None] = [None] * size
+        self.count = 0
+        self.signal = Signal(self)
+
+    def describe(self, rank: int) -> str:
+        """What a member that has joined waits for."""
+        mine = cast(Member, self.members[self.group.position[rank]])
+        joined = [r for r, m in zip(self.group.ranks, self.members, strict=True) if m is not None]
+        whose = f" of group {list(self.group.ranks)}" if self.group.partial else ""
+        return (
+            f"waits in {COLLECTIVES[mine.op].title} #{self.number + 1}{whose}, layer {mine.layer}: "
+            f"joined by {numbers(joined)}, missing {numbers(self.awaits(rank))}"
+        )
+
+    def awaits(self, rank: int) -> list[int]:
+        """The ranks that have not joined."""
+        return [r for r, m in zip(self.group.ranks, self.members, strict=True) if m is None]
+
+    def disagreement(self) -> PuzzleError | None:
+        """What is wrong between those who have joined, if anything is."""
+        try:
+            agree(self.members)
+        except MismatchError as error:
+            self.locate(error)
+            return error
+        return None
+
+    def locate(self, error: PuzzleError) -> None:
+        """Adds the source lines of the two members that an error is about."""
+        for member, event in zip(self.members, self.events, strict=True):
+            if member is not None and event is not None and member.rank in getattr(error, "ranks", ()):
+                located(error, member.rank, event.source)
+
+
+class Group:
+    """An ordered process group, with the number of collectives that each member has issued."""
+
+    __slots__ = ("issued", "open", "partial", "position", "ranks")
+
+    def __init__(self, ranks: tuple[int, ...], world: int) -> None:
+        self.ranks = ranks
+        self.partial = ranks != tuple(range(world))
+        self.position = {rank: i for i, rank in enumerate(ranks)}
+        self.issued = [0] * len(ranks)
+        self.open: dict[int, Meeting] = {}
+
+
+class Message:
+    """Something on its way. `over` is when its sender is through with it, `posted` when it found room in the
+    channel: its place in simulated time."""
+
+    __slots__ = ("event", "load", "over", "posted", "signal")
+
+    def __init__(self, event: Event, load: Any, over: int) -> None:
+        self.event = event
+        self.load = load
+        self.over = over
+        self.posted = over
+        self.signal: Signal | None = None
+
+    def describe(self, rank: int) -> str:
+        """What the sender waits for."""
+        return f"waits for room to pass to rank {self.event.peer}, which has not received the message before"
+
+    def awaits(self, rank: int) -> list[int]:
+        """The receiver."""
+        return [cast(int, self.event.peer)]
+
+
+class Receive:
+    """A receive that no message has answered yet. `source` is None where any source will do."""
+
+    __slots__ = ("event", "others", "rank", "signal", "source")
+
+    def __init__(self, event: Event, rank: int, source: int | None) -> None:
+        self.event = event
+        self.rank = rank
+        self.source = source
+        self.signal = Signal(self)
+        self.others: Sequence[int] = ()
+
+    def describe(self, rank: int) -> str:
+        """What the receiver waits for."""
+        return "waits to receive from any rank" if self.source is None else f"waits to receive from rank {self.source}"
+
+    def awaits(self, rank: int) -> list[int]:
+        """The source, or everybody else."""
+        return [r for r in self.others if r != rank] if self.source is None else [self.source]
+
+
+class Channel:
+    """What one rank sends another: room for one message, and a queue of those that wait for room."""
+
+    __slots__ = ("arrivals", "ready", "receives", "sends", "source", "target", "waiting")
+
+    def __init__(self, source: int, target: int) -> None:
+        self.source = source
+        self.target = target
+        self.sends = (source, target, "send")
+        self.arrivals = (source, target, "receive")
+        self.ready: deque[Message] = deque()
+        self.waiting: deque[Message] = deque()
+        self.receives: deque[Receive] = deque()

@@ -1,0 +1,365 @@
+"""Model: one rank's desk. What a student's function holds, and every operation that it may call."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from . import rules
+from .check import check
+from .clock import steps
+from .collectives import COLLECTIVES
+from .dist import Dist
+from .errors import CheckError, MismatchError, PuzzleError, RuleError
+from .mesh import Mesh
+from .program import NO_BATCHES, TIMED, Event, Program
+from .storage import Store
+from .trace import Trace
+from .values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, total_elements
+from .verdict import Verdict
+from .work import Work, copy_message
+
+__all__ = ["LogEvent", "Model"]
+
+T = TypeVar("T", bound=Value)
+_frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
+
+
+class LogEvent(NamedTuple):
+    """An entry of `model.log`, under the original's names. Times in steps, memory in elements."""
+
+    typ: str
+    layer: int | None
+    rank: int
+    time: float
+    length: float
+    memory: float
+    batches: frozenset[int] = frozenset()
+
+
+class Model:
+    """One rank of a training step of `layers` layers on `batches` batches.
+
+    Without a `dist` it is a sandbox for trying operations: its check accepts made-up gradients. Every operation
+    raises a PuzzleError that says what was wrong; one that failed leaves the clock where it was.
+    """
+
+    def __init__(self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1) -> None:
+        self.sandbox = dist is None
+        self.dist = Dist(max(rank, 0) + 1) if dist is None else dist
+        for name, value, low in (("layers", layers, 1), ("batches", batches, 1)):
+            if not isinstance(value, int) or value < low:  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ValueError(f"a model has at least one of its {name}; got {name}={value!r}")
+        if not 0 <= rank < self.dist.ranks:
+            raise ValueError(f"Dist({self.dist.ranks}) has ranks 0 to {self.dist.ranks - 1}; got rank={rank}")
+        if self.dist.failure is not None:
+            raise ValueError("this Dist has seen a run that failed; make a new one: dist = Dist(...)")
+        self.rank = rank
+        self.RANKS = self.dist.ranks
+        self.LAYERS = layers
+        self.BATCHES = batches
+        self.program = Program(rank, self.dist, self.dist.budget)
+        self.shape = rules.Shape(layers, batches)
+        self.final_weights: dict[int, Weight] = {}
+        self.weights: Store[Weight] = Store(self.program, 0)
+        self.opt_states: Store[OptState] = Store(self.program, 1)
+        self.activations: Store[Activation] = Store(self.program, 2)
+        self.grad_activations: Store[ActivationGrad] = Store(self.program, 3)
+        self.grad_weights: Store[WeightGrad] = Store(self.program, 4)
+        self._costs = self.dist.costs
+        self.dist.models[rank] = self
+
+    # -- where am I, what do I hold -----------------------------------------------------------------------------
+
+    @property
+    def time(self) -> float:
+        """This rank's compute clock, in steps."""
+        return steps(self.program.clock)
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh of the world. ValueError where it has none."""
+        if self.dist.mesh is None:
+            raise ValueError("this world has no mesh; give Dist(mesh=...) or simulate(..., mesh=...) one")
+        return self.dist.mesh
+
+    @property
+    def coord(self) -> dict[str, int]:
+        """This rank's place on each axis of the mesh."""
+        return self.mesh.coordinates(self.rank)
+
+    def group(self, name: str | Sequence[str] | Sequence[int] | None = None) -> tuple[int, ...]:
+        """The ranks of this rank's group along a mesh axis (None: all), in the order of the group."""
+        return self.dist.group(self.rank, name).ranks
+
+    def storage(
+        self,
+    ) -> tuple[Store[Weight], Store[OptState], Store[Activation], Store[ActivationGrad], Store[WeightGrad]]:
+        """The five stores: weights, opt_states, activations, grad_activations, grad_weights."""
+        return self.weights, self.opt_states, self.activations, self.grad_activations, self.grad_weights
+
+    def memory(self) -> float:
+        """Elements in the five stores now."""
+        return float(sum(v.elements() for store in self.storage() for v in store.values()))
+
+    def status(self) -> None:
+        """Prints the key and the kind of everything in the stores."""
+        for store in self.storage():
+            for key, value in store.items():
+                print(key, type(value), end=",")
+        print()
+
+    @property
+    def log(self) -> list[LogEvent]:
+        """The timed operations so far, as the original logs them, with the memory of the stores at their start."""
+        found: list[LogEvent] = []
+        moves, at, total = self.program.moves, 0, 0
+        values = self.program.values
+        names = {"pass_to": "pass", "receive": "pass"}
+        for index, event in enumerate(self.program.events):
+            while at < len(moves) and moves[at][0] <= index:
+                value = values[moves[at][2]]
+                total += moves[at][3] * (0 if value is None else value.elements())
+                at += 1
+            if event.op in TIMED and event.start is not None:
+                typ = names.get(event.op, event.op)
+                layer = None if typ in ("pass", "update") else event.layer
+                batches = event.batches if typ in ("forward", "backward") else NO_BATCHES
+                when, length = steps(event.start), steps(event.length)
+                found.append(LogEvent(typ, layer, self.rank, when, length, float(total), batches))
+        return found
+
+    # -- operations on this rank --------------------------------------------------------------------------------
+
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]:
+        """The initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time."""
+        try:
+            pair = rules.load_weights(self.shape, layer, shard, total)
+        except PuzzleError as error:
+            self._blame(error)
+        self.dist.begin(self.rank)
+        program, frame = self.program, _frame(1)
+        outputs = (program.new(pair[0]), program.new(pair[1]))
+        program.record(
+            "load_weights", layer, NO_BATCHES, (), outputs, (frame.f_code, frame.f_lasti), arg=(shard, total)
+        )
+        return pair
+
+    def get_activation(self, batches: Iterable[int]) -> Activation:
+        """The input data of the batches: the activation of layer 0. Takes no time."""
+        try:
+            out = rules.get_activation(self.shape, batches)
+        except PuzzleError as error:
+            self._blame(error)
+        self.dist.begin(self.rank)
+        program, frame = self.program, _frame(1)
+        program.record("get_activation", 0, out.batches, (), (program.new(out),), (frame.f_code, frame.f_lasti))
+        return out
+
+    def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
+        """Layer `layer` on activation `layer` with the complete weight: activation layer + 1. One step a batch."""
+        try:
+            out = rules.forward(self.shape, layer, inp, weight)
+            program, frame = self.program, _frame(1)
+            source = (frame.f_code, frame.f_lasti)
+            inputs = (program.id(inp, source), program.id(weight, source))
+        except PuzzleError as error:
+            self._blame(error)
+        batches = out.batches
+        length = self._costs.compute("forward", len(batches))
+        program.record("forward", layer, batches, inputs, (program.new(out),), source, length)
+        return out
+
+    def loss(self, inp: Activation) -> ActivationGrad:
+        """The gradient of the loss, from the activation of layer LAYERS. Takes no time."""
+        try:
+            out = rules.loss(self.shape, inp)
+            program, frame = self.program, _frame(1)
+            source = (frame.f_code, frame.f_lasti)
+            inputs = (program.id(inp, source),)
+        except PuzzleError as error:
+            self._blame(error)
+        length = self._costs.compute("loss", len(out.batches))
+        program.record("loss", self.LAYERS, out.batches, inputs, (program.new(out),), source, length)
+        return out
+
+    def backward(
+        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
+    ) -> tuple[WeightGrad, ActivationGrad]:
+        """Layer `layer` backwards: the gradients of its weight and of its input. One step a batch."""
+        try:
+            out = rules.backward(self.shape, layer, inp, grad, weight)
+            program, frame = self.program, _frame(1)
+            source = (frame.f_code, frame.f_lasti)
+            inputs = (program.id(inp, source), program.id(grad, source), program.id(weight, source))
+        except PuzzleError as error:
+            self._blame(error)
+        batches = inp.batches
+        length = self._costs.compute("backward", len(batches))
+        program.record("backward", layer, batches, inputs, (program.new(out[0]), program.new(out[1])), source, length)
+        return out
+
+    def update(
+        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: int = 0
+    ) -> tuple[Weight, OptState]:
+        """The optimizer's step on a layer: weight and state, one step on. Half a step. `shard` is not used.
+
+        The gradient must have every batch, and cover the shards of the weight.
+        """
+        try:
+            out = rules.update(self.shape, layer, weight_grad, weight, opt_state)
+            program, frame = self.program, _frame(1)
+            source = (frame.f_code, frame.f_lasti)
+            inputs = (program.id(weight_grad, source), program.id(weight, source), program.id(opt_state, source))
+        except PuzzleError as error:
+            self._blame(error)
+        length = self._costs.compute("update", 1)
+        program.record("update", layer, NO_BATCHES, inputs, (program.new(out[0]), program.new(out[1])), source, length)
+        return out
+
+    def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
+        """A made-up gradient. Without batches a zero contribution; with batches for the sandbox only."""
+        try:
+            out = rules.fake_grad(self.shape, layer, batches)
+        except PuzzleError as error:
+            self._blame(error)
+        self.dist.begin(self.rank)
+        program, frame = self.program, _frame(1)
+        program.record("fake_grad", layer, out.batches, (), (program.new(out),), (frame.f_code, frame.f_lasti))
+        return out
+
+    def set_final_weight(self, layer: int, weight: Weight) -> None:
+        """Hands in the updated weight (or shards) of a layer as this rank's result."""
+        try:
+            rules.final(self.shape, layer, weight)
+            frame = _frame(1)
+            source = (frame.f_code, frame.f_lasti)
+            inputs = (self.program.id(weight, source),)
+        except PuzzleError as error:
+            self._blame(error)
+        self.program.record("set_final_weight", layer, NO_BATCHES, inputs, (), source)
+        self.final_weights[layer] = weight
+
+    # -- communication: calling issues it, awaiting waits for it --------------------------------------------------
+
+    def allreduce(self, v: T, layer: int, group: Any = None) -> Work[T]:
+        """All-reduce: everybody gets the sum of what the members bring."""
+        return self._collective("allreduce", v, layer, group)
+
+    def allgather(self, v: T, layer: int, group: Any = None) -> Work[T]:
+        """All-gather: everybody gets the shards of all members put together."""
+        return self._collective("allgather", v, layer, group)
+
+    def scatterreduce(self, v: T, layer: int, group: Any = None) -> Work[T]:
+        """Reduce-scatter: member i gets shard i of the sum of what the members bring."""
+        return self._collective("scatterreduce", v, layer, group)
+
+    def alltoall(self, values: Sequence[T], layer: int, group: Any = None) -> Work[list[T]]:
+        """All-to-all: member i gets the values number i of all members, in the order of the group."""
+        return self._collective("alltoall", values, layer, group)
+
+    def broadcast(self, v: T, layer: int, root: int = 0, group: Any = None) -> Work[T]:
+        """Broadcast: everybody gets what the member with rank `root` brings; the others bring a value to overwrite."""
+        members = self.group(group)
+        if root not in members:
+            raise ValueError(f"the root of a broadcast is in its group {members}; got rank {root}")
+        return self._collective("broadcast", v, layer, group, members.index(root))
+
+    def pass_to(self, rank: int, v: Any) -> Work[None]:
+        """Sends any object to a rank. There is room for one message that is not received yet."""
+        frame = _frame(1)
+        program = self.program
+        source = (frame.f_code, frame.f_lasti)
+        if type(rank) is not int or not 0 <= rank < self.RANKS or rank == self.rank:
+            self._no_peer(rank, "pass_to")
+        try:
+            load, values = copy_message(v)
+            inputs = tuple([program.id(value, source) for value in values])
+        except PuzzleError as error:
+            self._blame(error)
+        layer, batches, elements = None, NO_BATCHES, 0
+        if values:
+            first = values[0]
+            layer, batches = first.layer, getattr(first, "batches", NO_BATCHES)
+            elements = first.elements() if len(values) == 1 else total_elements(values)
+        event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank)
+        program.append(event)
+        signal = self.dist.send(self.rank, rank, event, load, elements)
+        return Work(self, event, signal)
+
+    def receive(self, source: int | None = None) -> Work[Any]:
+        """The next message of rank `source`; without one, the message that is first in simulated time."""
+        frame = _frame(1)
+        if source is not None and (type(source) is not int or not 0 <= source < self.RANKS or source == self.rank):
+            self._no_peer(source, "receive")
+        program = self.program
+        place = (frame.f_code, frame.f_lasti)
+        event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source)
+        program.append(event)
+        signal = self.dist.receive(self.rank, source, event)
+        return Work(self, event, signal)
+
+    def _collective(self, op: str, v: Any, layer: int, group: Any, root: int = 0) -> Work[Any]:
+        frame = _frame(2)
+        program, dist = self.program, self.dist
+        source = (frame.f_code, frame.f_lasti)
+        members = dist.group(self.rank, group)
+        row = COLLECTIVES[op]
+        try:
+            rules.bring(row, v, layer, len(members.ranks))
+            values = v if row.law == "exchange" else (v,)
+            inputs = tuple([program.id(value, source) for value in values])
+            batches = getattr(values[0], "batches", NO_BATCHES)
+            arg = (root,) if row.law == "copy" else ()
+            event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
+            program.append(event)
+            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, root), event)
+        except PuzzleError as error:
+            self._blame(error)
+        return Work(self, event, signal, position)
+
+    # -- what became of it --------------------------------------------------------------------------------------
+
+    @property
+    def trace(self) -> Trace:
+        """The Trace of the whole run so far: of all ranks of this rank's world."""
+        return Trace.of(list(self.dist.models.values()))
+
+    @staticmethod
+    def check(
+        models: Sequence[Model] | Model,
+        *,
+        puzzle: str | None = None,
+        time: float | None = None,
+        memory: float | None = None,
+    ) -> Verdict | None:
+        """Prints whether the run is one correct training step, and how it does against a puzzle's or your targets.
+
+        Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
+        a puzzle that is not solved yet is no error.
+        """
+        found = [models] if isinstance(models, Model) else list(models)
+        if isinstance(models, list) and not found and (stub := getattr(models, "puzzle", None)) is not None:
+            print(f"Not solved yet: {stub}")
+            return None
+        trace = Trace.of(found)
+        verdict = check(trace, puzzle, time=time, memory=memory)
+        if not verdict.correct:
+            error = CheckError("this is not one correct training step", got="\n            ".join(verdict.faults))
+            error.trace = trace
+            raise error
+        print(verdict.text())
+        return verdict
+
+    def _no_peer(self, rank: Any, call: str) -> NoReturn:
+        error = RuleError(
+            f"{call}({rank!r}) does not name another rank",
+            expected=f"a rank from 0 to {self.RANKS - 1} other than {self.rank}",
+            fix="the first stage has nobody before it and the last nobody after it: treat both ends apart",
+        )
+        self._blame(error)
+
+    def _blame(self, error: PuzzleError) -> NoReturn:
+        # A mismatch is between two ranks, and names both; that this one came last is no fault of its own.
+        raise error if isinstance(error, MismatchError) else error.at(self.rank)

@@ -1,0 +1,234 @@
+"""What every rank did, to which values, in which order: events and programs, the plain data inside a Trace.
+
+A rank's program is in single-assignment form: each event names its input and output values by id, and `moves` say
+when a value entered or left a store. Times are in ticks (see clock). Nothing here is a student's function: a Trace
+can be saved, checked, re-timed, drawn and replayed far from the code that made it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Final, NoReturn
+
+from .collectives import COLLECTIVES
+from .costs import UNIT, Costs
+from .errors import BudgetError, Place, PuzzleError, RuleError, resolve, student_place
+from .mesh import Mesh
+from .values import SET_MARK, Value
+
+__all__ = ["COMMUNICATION", "STORES", "TIMED", "Event", "Move", "Program", "Run"]
+
+STORES: Final = ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
+COMPUTE: Final = frozenset(["forward", "backward", "loss", "update"])
+MESSAGES: Final = frozenset(["pass_to", "receive"])
+COLLECTIVE: Final = frozenset(COLLECTIVES)
+COMMUNICATION: Final = COLLECTIVE | MESSAGES
+TIMED: Final = COMPUTE | COMMUNICATION
+"""The operations at whose start memory is sampled, as the original does."""
+FREE: Final = frozenset(
+    ["load_weights", "get_activation", "fake_grad", "set_final_weight", "add", "combine", "shard", "foreign", "wait"]
+)
+BUDGET: Final = 250_000
+
+Source = tuple[CodeType, int] | Place | None
+NO_BATCHES: Final[frozenset[int]] = frozenset()
+
+
+@dataclass(slots=True)
+class Event:
+    """One operation of one rank.
+
+    `start` is None until a communication has begun (a run that failed leaves some so), `issued` is when the call was
+    made. `arg` has (shard, total) of load_weights and shard, (root,) of a broadcast, and of a wait the index of the
+    event that it waits for. `blocking` says that a communication was awaited at once. `peer` is the other rank of a
+    message, None where it carried no message yet.
+    """
+
+    op: str
+    layer: int | None
+    batches: frozenset[int]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    issued: int
+    start: int | None
+    length: int
+    source: Source
+    arg: tuple[int, ...] = ()
+    group: tuple[int, ...] = ()
+    peer: int | None = None
+    blocking: bool = False
+
+    def copy(self) -> Event:
+        """An equal event: several times as fast as dataclasses.replace."""
+        return Event(
+            self.op,
+            self.layer,
+            self.batches,
+            self.inputs,
+            self.outputs,
+            self.issued,
+            self.start,
+            self.length,
+            self.source,
+            self.arg,
+            self.group,
+            self.peer,
+            self.blocking,
+        )
+
+    @property
+    def end(self) -> int | None:
+        """When it is over, in ticks."""
+        return None if self.start is None else self.start + self.length
+
+
+Move = tuple[int, int, int, int]
+"""A value enters (+1) or leaves (-1) a store: (number of the event it comes just before, store, value id, change)."""
+
+
+class Program:
+    """What one rank did: its events, the values it made or met, and what its stores held when.
+
+    `world` is what all ranks of one run share: a value whose home is another program of the same world is on another
+    rank, and cannot be used here.
+    """
+
+    __slots__ = ("_adopted", "budget", "clock", "events", "moves", "rank", "values", "world")
+
+    def __init__(self, rank: int, world: object = None, budget: int = BUDGET) -> None:
+        self.rank = rank
+        self.world = world
+        self.budget = budget
+        self.events: list[Event] = []
+        self.values: list[Value | None] = []
+        self.moves: list[Move] = []
+        self.clock = 0
+        self._adopted: dict[int, tuple[Value, int]] = {}
+
+    def id(self, value: Value, source: Source = None) -> int:
+        """The id of a value on this rank. One that was not made here is adopted, which check will not accept."""
+        mark = value.mark
+        if mark is not None and mark[0] is self:
+            return mark[1]
+        known = self._adopted.get(id(value))
+        if known is not None:
+            return known[1]
+        if mark is not None and mark[0].world is self.world:
+            raise RuleError(
+                f"this {value.kind} lives on rank {mark[0].rank}",
+                expected="a value that this rank made or received",
+                got=f"{value} of rank {mark[0].rank}, by way of a shared Python variable",
+                fix="ranks share no memory: send it with pass_to and receive, or use a collective",
+            )
+        number = len(self.values)
+        self.values.append(value)
+        self._adopted[id(value)] = (value, number)
+        batches = getattr(value, "batches", NO_BATCHES)
+        self.record("foreign", value.layer, batches, (), (number,), source or student_place())
+        return number
+
+    def new(self, value: Value) -> int:
+        """Gives a value made on this rank its id."""
+        values = self.values
+        number = len(values)
+        values.append(value)
+        SET_MARK(value, (self, number))
+        return number
+
+    def record(
+        self,
+        op: str,
+        layer: int | None,
+        batches: frozenset[int],
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        source: Source,
+        length: int = 0,
+        arg: tuple[int, ...] = (),
+    ) -> Event:
+        """Appends an operation that runs on the rank's own clock, and moves the clock on."""
+        now = self.clock
+        event = Event(op, layer, batches, inputs, outputs, now, now, length, source, arg)
+        events = self.events
+        if len(events) >= self.budget:
+            self._too_many_events()
+        events.append(event)
+        self.clock = now + length
+        return event
+
+    def append(self, event: Event) -> None:
+        """Appends a communication, which has a time of its own."""
+        if len(self.events) >= self.budget:
+            self._too_many_events()
+        self.events.append(event)
+
+    def _too_many_events(self) -> NoReturn:
+        raise BudgetError(
+            f"more than {self.budget} events on one rank",
+            expected="a schedule that ends",
+            got=f"the last was {self.events[-1].op}",
+            fix="look for a loop that never ends; for a really large run raise simulate(..., budget=...)",
+        ).at(self.rank)
+
+    def too_many_moves(self) -> BudgetError:
+        """The error of a rank whose stores change without end."""
+        return BudgetError(
+            f"the stores of one rank changed more than {4 * self.budget} times",
+            expected="a schedule that ends",
+            fix="look for a loop that never ends; for a really large run raise simulate(..., budget=...)",
+            rank=self.rank,
+        )
+
+    # What values ask of their home: see values.Home.
+    def derive(self, op: str, inputs: tuple[Value, ...], output: Any, arg: tuple[int, ...] = ()) -> Any:
+        """Records `+`, combine or shard."""
+        try:
+            ids = tuple([self.id(value) for value in inputs])
+        except RuleError as error:
+            raise self.blame(error) from None
+        frame = sys._getframe(3)  # pyright: ignore[reportPrivateUsage]  # past _derive and the method
+        source = (frame.f_code, frame.f_lasti)
+        batches = getattr(output, "batches", NO_BATCHES)
+        self.record(op, output.layer, batches, ids, (self.new(output),), source, 0, arg)
+        return output
+
+    def blame(self, error: RuleError) -> RuleError:
+        """Says on which rank a law of values was broken."""
+        error.at(self.rank)
+        return error
+
+
+@dataclass
+class Run:
+    """One run as plain data: its size, its costs, a program for each rank, and the message of a run that failed."""
+
+    layers: int
+    batches: int
+    programs: Sequence[Program]
+    costs: Costs = UNIT
+    mesh: Mesh | None = None
+    sandbox: bool = False
+    puzzle: str | None = None
+    error: str | None = None
+
+    @property
+    def ranks(self) -> int:
+        """The world size."""
+        return len(self.programs)
+
+    def events(self) -> Iterator[tuple[int, Event]]:
+        """Every event with its rank, rank by rank in program order."""
+        for program in self.programs:
+            for event in program.events:
+                yield program.rank, event
+
+
+def located(error: PuzzleError, rank: int | None, source: Source) -> PuzzleError:
+    """Adds the source line of an event to an error."""
+    found = resolve(*source) if isinstance(source, tuple) and not isinstance(source, Place) else source
+    if isinstance(found, Place):
+        error.where.append((rank, found))
+    return error

@@ -1,0 +1,241 @@
+"""rebuild: makes every value of a Trace anew, from nothing but its operations and the rules.
+
+What a Trace says of its values is not believed: they are computed again, and each carries the first thing that was
+not honest in its history (a `Flaw`), if anything was. Whether a flaw matters depends on what became of the value.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from . import rules
+from .collectives import COLLECTIVES
+from .errors import PuzzleError, TraceError
+from .program import COMMUNICATION, NO_BATCHES, Event, Program, Run, located
+from .values import Value, Weight, cut, describe, gather, overlap, reduce
+from .walk import Do, Issue, Meet, Pass, walk
+
+__all__ = ["Flaw", "Rebuilt", "rebuild"]
+
+R = TypeVar("R", bound=Run)
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Something dishonest in a value's history: what, on which rank, in which event. `pretended`: fine in a sandbox."""
+
+    what: str
+    rank: int
+    event: Event
+    pretended: bool = False
+
+
+@dataclass
+class Rebuilt:
+    """A run with its values made anew, the flaw of each value by (rank, id), and the final weights by (rank, layer)."""
+
+    run: Run
+    flaws: dict[tuple[int, int], Flaw]
+    finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]]
+
+
+class _Rebuild:
+    def __init__(self, run: Run) -> None:
+        self.shape = rules.Shape(run.layers, run.batches)
+        self.programs = [_empty(program) for program in run.programs]
+        self.run = replace(run, programs=self.programs)
+        self.recorded = run.programs
+        self.flaws: dict[tuple[int, int], Flaw] = {}
+        self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
+        self.loaded: dict[tuple[int, int], Event] = {}
+        self.used: dict[tuple[int, str, int], list[tuple[Value, Event]]] = defaultdict(list)
+        self.results: dict[tuple[int, int], tuple[list[Value], list[Flaw | None]]] = {}
+
+    def value(self, rank: int, number: int) -> Value:
+        found = self.programs[rank].values[number]
+        if found is None:
+            raise TraceError(f"rank {rank} uses value {number} before it exists")
+        return found
+
+    def inputs(self, rank: int, event: Event) -> list[Value]:
+        for number in event.inputs:
+            self.use(rank, number)
+        return [self.value(rank, number) for number in event.inputs]
+
+    def use(self, rank: int, number: int) -> None:
+        """Notes that a loaded value is really used: only that counts as loading it."""
+        load = self.loaded.pop((rank, number), None)
+        if load is None:
+            return
+        value = self.value(rank, number)
+        before = self.used[rank, value.kind, value.layer]
+        if any(overlap(value, other) for other, _ in before):
+            self.flaws[rank, number] = Flaw(f"the {describe(value)} was loaded a second time", rank, load)
+        before.append((value, load))
+
+    def flaw(self, rank: int, event: Event) -> Flaw | None:
+        """The first flaw among the inputs of an event."""
+        found = (self.flaws.get((rank, number)) for number in event.inputs)
+        return next((flaw for flaw in found if flaw is not None), None)
+
+    def give(self, rank: int, event: Event, values: list[Value], flaws: list[Flaw | None]) -> None:
+        """Gives the outputs of an event their values and flaws."""
+        if len(values) != len(event.outputs):
+            raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(event.outputs)}")
+        for number, value, flaw in zip(event.outputs, values, flaws, strict=True):
+            self.programs[rank].values[number] = value
+            if flaw is not None:
+                self.flaws[rank, number] = flaw
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def do(self, rank: int, event: Event) -> None:
+        values = self.inputs(rank, event)
+        flaw = self.flaw(rank, event) or self.own_flaw(rank, event, values)
+        made = self.make(rank, event, values)
+        self.give(rank, event, made, [flaw] * len(made))
+        self.describe(event, values, made)
+        if event.op in ("load_weights", "get_activation"):
+            self.loaded.update({(rank, number): event for number in event.outputs})
+
+    def describe(self, event: Event, values: list[Value], made: list[Value]) -> None:
+        """Says anew which layer and batches an event is about: times depend on them, so they are not believed."""
+        op = event.op
+        if op not in ("get_activation", "fake_grad"):  # there the batches are what the student asked for
+            about = values if op == "backward" or op in COMMUNICATION else made
+            silent = op in ("load_weights", "update", "set_final_weight", "wait") or not about
+            event.batches = NO_BATCHES if silent else getattr(about[0], "batches", NO_BATCHES)
+        if op == "loss":
+            event.layer = self.shape.layers
+        elif op == "get_activation":
+            event.layer = 0
+        elif op in ("add", "combine", "shard", "foreign"):
+            event.layer = made[0].layer
+        elif op == "pass_to":
+            event.layer = values[0].layer if values else None
+
+    def own_flaw(self, rank: int, event: Event, values: list[Value]) -> Flaw | None:
+        if event.op == "foreign":
+            return Flaw("a value was made by hand instead of by an operation", rank, event, pretended=True)
+        if event.op == "fake_grad" and event.batches:
+            return Flaw("a gradient was made up with fake_grad", rank, event, pretended=True)
+        if event.op in ("forward", "backward"):
+            weight = values[-1]
+            if isinstance(weight, Weight) and weight.step != 0:
+                what = f"{event.op} of layer {event.layer} used a weight that was already updated"
+                return Flaw(what, rank, event)
+        return None
+
+    def make(self, rank: int, event: Event, values: list[Value]) -> list[Value]:
+        """The outputs of a local operation, by its rule."""
+        op, layer, shape = event.op, event.layer, self.shape
+        made: Any
+        if op == "load_weights":
+            made = rules.load_weights(shape, _layer(layer), *event.arg)
+        elif op == "get_activation":
+            made = rules.get_activation(shape, event.batches)
+        elif op == "forward":
+            made = rules.forward(shape, _layer(layer), *values)
+        elif op == "loss":
+            made = rules.loss(shape, *values)
+        elif op == "backward":
+            made = rules.backward(shape, _layer(layer), *values)
+        elif op == "update":
+            made = rules.update(shape, _layer(layer), *values)
+        elif op == "fake_grad":
+            made = rules.fake_grad(shape, _layer(layer), event.batches)
+        elif op == "set_final_weight":
+            weight = rules.final(shape, _layer(layer), *values)
+            self.finals[rank, weight.layer] = (event, weight, self.flaw(rank, event))
+            made = ()
+        elif op in ("add", "combine"):
+            made = (reduce if op == "add" else gather)(*values)
+        elif op == "shard":
+            made = cut(values[0], *event.arg)
+        else:  # foreign: nothing makes it, so what the Trace says is all there is; its flaw goes with it
+            made = self.recorded[rank].values[event.outputs[0]]
+        return [made] if isinstance(made, Value) else list(made)
+
+    def meet(self, members: list[tuple[int, Event]]) -> None:
+        row = COLLECTIVES[members[0][1].op]
+        brought: list[rules.Member] = []
+        flaws: list[Flaw | None] = []
+        for rank, event in members:
+            values = self.inputs(rank, event)
+            value: Any = values if row.law == "exchange" else values[0]
+            rules.bring(row, value, event.layer, len(members))
+            brought.append(rules.Member(rank, event.op, event.layer, value, event.arg[0] if row.law == "copy" else 0))
+            flaws.append(self.flaw(rank, event))
+            self.describe(event, values, [])
+        results = rules.collective(row, brought)
+        root = brought[0].root
+        flaw = flaws[root] if row.law == "copy" else next((f for f in flaws if f is not None), None)
+        for (rank, event), result in zip(members, results, strict=True):
+            made: list[Value] = result if row.law == "exchange" else [result]
+            self.results[rank, id(event)] = (made, [flaw] * len(made))
+
+    def message(self, step: Pass) -> None:
+        values = self.inputs(step.source, step.sent)
+        step.received.layer, step.received.batches = step.sent.layer, step.sent.batches
+        flaws = [self.flaws.get((step.source, number)) for number in step.sent.inputs]
+        self.results[step.target, id(step.received)] = (values, flaws)
+
+    def done(self, rank: int, event: Event) -> None:
+        if event.op != "pass_to":
+            values, flaws = self.results.pop((rank, id(event)))
+            self.give(rank, event, values, flaws)
+
+    def waited(self, event: Event, wait: Event | None) -> None:
+        if wait is not None:
+            wait.layer, wait.batches = event.layer, NO_BATCHES
+
+
+def _empty(program: Program) -> Program:
+    """The same operations and moves, with all values still to be made."""
+    copy = Program(program.rank)
+    copy.events, copy.moves = [event.copy() for event in program.events], program.moves
+    copy.values = [None] * len(program.values)
+    return copy
+
+
+def _layer(layer: int | None) -> int:
+    if layer is None:
+        raise TraceError("an operation that needs a layer has none")
+    return layer
+
+
+def rebuild(run: Run) -> Rebuilt:
+    """Makes all values anew. PuzzleError (with rank and source line) where a rule is broken, TraceError where the
+    Trace is not a program at all. A run that failed is rebuilt as far as it went."""
+    state = _Rebuild(run)
+    now: tuple[int, Event] | None = None
+    try:
+        for step in walk(state.run):
+            if isinstance(step, Do):
+                now = (step.rank, step.event)
+                state.do(step.rank, step.event)
+            elif isinstance(step, Issue):
+                now = (step.rank, step.event)
+                if step.event.op == "pass_to":
+                    state.describe(step.event, state.inputs(step.rank, step.event), [])
+            elif isinstance(step, Meet):
+                now = step.members[0]
+                state.meet(step.members)
+            elif isinstance(step, Pass):
+                now = (step.target, step.received)
+                state.message(step)
+            else:
+                now = (step.rank, step.event)
+                state.done(step.rank, step.event)
+                state.waited(step.event, step.wait)
+    except PuzzleError as error:
+        assert now is not None, "a rule is broken by an event"
+        error.rank = now[0] if error.rank is None else error.rank
+        error.where = []
+        raise located(error, None, now[1].source) from None
+    except TraceError:
+        if run.error is None:
+            raise
+    return Rebuilt(state.run, state.flaws, state.finals)

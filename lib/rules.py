@@ -1,0 +1,372 @@
+"""What one operation may do to values: from inputs to outputs, or an error that teaches.
+
+The only copy of the rules. Model asks here while a student's function runs, and check asks here again when it rebuilds
+a Trace from nothing. Every function is pure: no clock, no rank, no store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+from .collectives import COLLECTIVES, Collective
+from .errors import ForgottenAwait, MismatchError, PuzzleError, RuleError, is_awaitable, with_article
+from .values import (
+    Activation,
+    ActivationGrad,
+    OptState,
+    Value,
+    Weight,
+    WeightGrad,
+    covers,
+    describe,
+    gather,
+    numbers,
+    reduce,
+    subject,
+)
+
+__all__ = [
+    "Shape",
+    "backward",
+    "collective",
+    "fake_grad",
+    "final",
+    "forward",
+    "get_activation",
+    "load_weights",
+    "loss",
+    "update",
+]
+
+T = TypeVar("T", bound=Value)
+
+
+class Shape(NamedTuple):
+    """The size of the training step: layers of the model, batches of the step."""
+
+    layers: int
+    batches: int
+
+
+def need(kind: type[T], value: Any, role: str) -> T:
+    """The value itself if it is of the kind that an operation needs in this role.
+
+    The operations look at the type themselves first: they run a million times, and this call is for the rare rest.
+    """
+    if isinstance(value, kind):
+        return value
+    if is_awaitable(value):
+        raise ForgottenAwait(
+            f"the {role} is a communication that nobody waited for",
+            expected=with_article(kind.kind),
+            got="a Work: what a communication returns until it is awaited",
+            fix="did you forget `await`?\n"
+            "incorrect:  weight = model.allgather(shard, layer)\n"
+            "correct:    weight = await model.allgather(shard, layer)",
+        )
+    raise RuleError(
+        f"the {role} is not {with_article(kind.kind)}",
+        expected=with_article(kind.kind),
+        got=describe(value),
+        fix="check the order of the arguments and the store that you took it from",
+    )
+
+
+def need_layer(shape: Shape, layer: Any) -> int:
+    """The layer itself if the model has it."""
+    if isinstance(layer, int) and 0 <= layer < shape.layers:
+        return layer
+    raise RuleError(
+        f"there is no layer {layer!r}",
+        expected=f"a layer from 0 to {shape.layers - 1}",
+        got=repr(layer),
+        fix="layers are counted from 0; the last one is model.LAYERS - 1",
+    )
+
+
+def _on_layer(value: Value, layer: int, role: str, hint: str) -> None:
+    if value.layer != layer:
+        raise RuleError(
+            f"the {role} belongs to another layer",
+            expected=f"the {subject(value.kind, layer)}",
+            got=describe(value),
+            fix=hint,
+        )
+
+
+def _complete(weight: Weight) -> None:
+    if not weight.is_complete():
+        missing = set(range(weight.total)) - weight.shards
+        raise RuleError(
+            f"the weight of layer {weight.layer} is not complete",
+            expected=f"all {weight.total} shards",
+            got=f"shards {numbers(weight.shards)}; {numbers(missing)} missing",
+            fix=f"gather it first: whole = await model.allgather(weight, {weight.layer})",
+        )
+
+
+def load_weights(shape: Shape, layer: int, shard: int, total: int) -> tuple[Weight, OptState]:
+    """The initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both."""
+    need_layer(shape, layer)
+    if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RuleError(
+            f"there is no shard {shard!r} of {total!r}",
+            expected=f"a shard from 0 to {total - 1}" if isinstance(total, int) and total >= 1 else "total >= 1",  # pyright: ignore[reportUnnecessaryIsInstance]
+            fix="a rank's own shard is usually load_weights(layer, model.rank, model.RANKS)",
+        )
+    shards = frozenset([shard])
+    return Weight(layer, shape.layers, 0, shards, total), OptState(layer, shape.layers, 0, shards, total)
+
+
+def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
+    try:
+        found = frozenset(batches)
+    except TypeError:
+        raise RuleError(
+            "batches are given as a list or a set of numbers",
+            expected="for instance [0] or range(model.BATCHES)",
+            got=repr(batches),
+            fix="for a single batch write [batch]",
+        ) from None
+    wrong = [b for b in found if not (isinstance(b, int) and 0 <= b < shape.batches)]  # pyright: ignore[reportUnnecessaryIsInstance]
+    if wrong:
+        raise RuleError(
+            f"there is no batch {', '.join(sorted(map(repr, wrong)))}",
+            expected=f"batches from 0 to {shape.batches - 1}",
+            fix="with more ranks than batches a rank's number is not its batch: work out which batch it has",
+        )
+    return found
+
+
+def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
+    """The input data of some batches: the activation of layer 0."""
+    found = _batches(shape, batches)
+    if not found:
+        raise RuleError("there are no batches to get", expected="at least one batch", got="none", fix="name a batch")
+    return Activation(0, shape.layers, found, shape.batches)
+
+
+def forward(shape: Shape, layer: int, inp: Any, weight: Any) -> Activation:
+    """Layer `layer` on its input: the activation of layer + 1, for the same batches."""
+    need_layer(shape, layer)
+    if type(inp) is not Activation:
+        need(Activation, inp, "input of forward")
+    if type(weight) is not Weight:
+        need(Weight, weight, "weight of forward")
+    if weight.layer != layer:
+        _on_layer(weight, layer, "weight", f"take the weight of layer {layer}, or run layer {weight.layer}")
+    if inp.layer != layer:
+        _on_layer(inp, layer, "input", f"forward({layer}, ...) turns activation {layer} into activation {layer + 1}")
+    if len(weight.shards) != weight.total:
+        _complete(weight)
+    return Activation(layer + 1, shape.layers, inp.batches, shape.batches)
+
+
+def loss(shape: Shape, inp: Any) -> ActivationGrad:
+    """The gradient of the loss by the output of the last layer."""
+    inp = need(Activation, inp, "input of loss")
+    if inp.layer != shape.layers:
+        _on_layer(inp, shape.layers, "input of loss", f"run forward up to layer {shape.layers - 1} first")
+    return ActivationGrad(shape.layers - 1, shape.layers, inp.batches, shape.batches)
+
+
+def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tuple[WeightGrad, ActivationGrad]:
+    """Layer `layer` backwards: from its input, the gradient of its output and its weight to the gradients of both."""
+    need_layer(shape, layer)
+    if type(inp) is not Activation:
+        need(Activation, inp, "input of backward")
+    if type(grad) is not ActivationGrad:
+        need(ActivationGrad, grad, "gradient given to backward")
+    if type(weight) is not Weight:
+        need(Weight, weight, "weight of backward")
+    if weight.layer != layer:
+        _on_layer(weight, layer, "weight", f"take the weight of layer {layer}, or run layer {weight.layer}")
+    if inp.layer != layer:
+        _on_layer(inp, layer, "input", f"backward({layer}, ...) needs what forward({layer}, ...) had as its input")
+    if grad.layer != layer:
+        hint = f"backward({layer}, ...) needs the gradient that backward({layer + 1}, ...) gave"
+        last = f"backward({layer}, ...) is the first one: it needs the gradient that loss gave"
+        _on_layer(grad, layer, "gradient", last if layer == shape.layers - 1 else hint)
+    if inp.batches != grad.batches:
+        raise RuleError(
+            "input and gradient are of different batches",
+            expected=f"the gradient of batches {numbers(inp.batches)}, as the input",
+            got=f"the gradient of batches {numbers(grad.batches)}",
+            fix="pair each microbatch's gradient with the activation of that same microbatch",
+        )
+    if len(weight.shards) != weight.total:
+        _complete(weight)
+    return (
+        WeightGrad(layer, shape.layers, inp.batches, shape.batches),
+        ActivationGrad(layer - 1, shape.layers, inp.batches, shape.batches),
+    )
+
+
+def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tuple[Weight, OptState]:
+    """The optimizer's step: a weight and its state, one step on, from a gradient that has every batch once."""
+    need_layer(shape, layer)
+    if type(grad) is not WeightGrad:
+        need(WeightGrad, grad, "gradient given to update")
+    if type(weight) is not Weight:
+        need(Weight, weight, "weight given to update")
+    if type(state) is not OptState:
+        need(OptState, state, "optimizer state given to update")
+    if grad.layer != layer or weight.layer != layer or state.layer != layer:
+        for value, role in ((grad, "gradient"), (weight, "weight"), (state, "optimizer state")):
+            _on_layer(value, layer, role, f"update({layer}, ...) takes everything of layer {layer}")
+    if len(grad.batches) != shape.batches or grad.total_batches != shape.batches:
+        missing = set(range(shape.batches)) - grad.batches
+        raise RuleError(
+            f"the gradient of layer {layer} does not have all batches yet",
+            expected=f"all {shape.batches} batches: {numbers(range(shape.batches))}",
+            got=f"batches {numbers(grad.batches)}; {numbers(missing)} missing",
+            fix="sum the gradients of all batches first: `+` on one rank, allreduce or scatterreduce over ranks",
+        )
+    if not covers(grad, weight):
+        raise RuleError(
+            "the gradient does not cover the weight",
+            expected=f"a gradient with shards {numbers(weight.shards)} of {weight.total}, or a complete one",
+            got=describe(grad),
+            fix="a rank updates the shards whose gradient it holds: load_weights and scatterreduce must agree",
+        )
+    if not covers(state, weight):
+        raise RuleError(
+            "the optimizer state does not cover the weight",
+            expected=f"an optimizer state with shards {numbers(weight.shards)} of {weight.total}",
+            got=describe(state),
+            fix="update a shard of the weight with the same shard of the optimizer state",
+        )
+    if weight.step != state.step:
+        raise RuleError(
+            "the weight and the optimizer state are not at the same step",
+            expected=f"step {weight.step} for both",
+            got=f"the optimizer state is at step {state.step}",
+            fix="keep both results of update, and update each layer once",
+        )
+    step = weight.step + 1
+    return (
+        Weight(layer, shape.layers, step, weight.shards, weight.total),
+        OptState(layer, shape.layers, step, state.shards, state.total),
+    )
+
+
+def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
+    """A made-up gradient. Without batches it is a zero contribution; with batches only a sandbox accepts it."""
+    return WeightGrad(need_layer(shape, layer), shape.layers, _batches(shape, batches), shape.batches)
+
+
+def final(shape: Shape, layer: int, weight: Any) -> Weight:
+    """The weight that a rank hands in as its final weight of a layer."""
+    weight = need(Weight, weight, "final weight")
+    if weight.layer != need_layer(shape, layer):
+        _on_layer(weight, layer, "final weight", f"hand in layer {weight.layer} as layer {weight.layer}")
+    return weight
+
+
+def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
+    """Whether one member may bring this value to this collective."""
+    if row.law == "exchange":
+        if is_awaitable(value):
+            need(Value, value, f"list given to {row.name}")
+        brought = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
+        if len(brought) != members:
+            raise RuleError(
+                f"an {row.title} takes one value for each of the {members} members",
+                expected=f"a list of {members} values, in the order of the group",
+                got=f"{len(brought)} values" if brought else describe(cast("object", value)),
+                fix="value number i goes to member number i",
+            )
+    else:
+        brought = (value,)
+    for item in brought:
+        need(Value, item, f"value given to {row.name}")
+        if isinstance(item, Weight | OptState | WeightGrad) and item.layer != layer:
+            raise RuleError(
+                f"{row.name} was told layer {layer}, but the value is of another layer",
+                expected=f"a value of layer {layer}",
+                got=describe(item),
+                fix=f"pass layer {item.layer}, or take the value of layer {layer}",
+            )
+
+
+class Member(NamedTuple):
+    """One member's part in a collective: its rank, what it called, with what."""
+
+    rank: int
+    op: str
+    layer: int | None
+    value: Any
+    root: int
+
+
+def agree(members: Sequence[Member | None]) -> None:
+    """Whether those who have joined called the same collective of the same layer. Names the first two that differ."""
+    joined = [m for m in members if m is not None]
+    first = joined[0]
+    for other in joined[1:]:
+        if (first.op, first.layer, first.root) != (other.op, other.layer, other.root):
+            raise _mismatch(first, other)
+        if type(first.value) is not type(other.value):
+            raise _mismatch(first, other)
+
+
+def _call(member: Member) -> str:
+    what = describe(member.value) if isinstance(member.value, Value) else type(member.value).__name__
+    root = f", root={member.root}" if COLLECTIVES[member.op].law == "copy" else ""
+    return f"{member.op}(layer={member.layer}{root}) with a {what}"
+
+
+def _mismatch(first: Member, other: Member) -> MismatchError:
+    fix = "every rank must make the same collective calls in the same order; look for one that is skipped or extra"
+    if first.op == other.op and first.layer != other.layer:
+        fix += "\nor, where ranks with different layers should each talk among themselves: give the call a group="
+    error = MismatchError(
+        f"ranks {first.rank} and {other.rank} are in the same collective, but do not do the same",
+        expected="the same operation, layer and kind of value from every member of the group",
+        got=f"rank {first.rank}: {_call(first)}\n{'':<12}rank {other.rank}: {_call(other)}",
+        fix=fix,
+    )
+    error.ranks = (first.rank, other.rank)
+    return error
+
+
+def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
+    """What each member gets, in the order of the group; or a MismatchError that names the two who differ."""
+    first = members[0]
+    op, layer, root, kind = first.op, first.layer, first.root, cast("type[Any]", type(first.value))
+    for m in members:
+        if m.op != op or m.layer != layer or m.root != root or type(m.value) is not kind:
+            agree(members)
+    try:
+        return row.results([m.value for m in members], root)
+    except PuzzleError as error:
+        raise _spread(error, row, members) from None
+
+
+def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> PuzzleError:
+    """The law's own complaint, with the names of the two ranks between which it arose."""
+    if row.law == "reduce" and not isinstance(members[0].value, WeightGrad):
+        return error
+    for i, left in enumerate(members):
+        for right in members[i + 1 :]:
+            try:
+                _try_law(row, left.value, right.value)
+            except PuzzleError as pair:
+                found = MismatchError(
+                    f"the {row.title} of layer {left.layer} cannot be done: {pair.what}",
+                    expected=pair.expected,
+                    got=f"rank {left.rank}: {describe(left.value)}\n{'':<12}rank {right.rank}: {describe(right.value)}",
+                    fix=pair.fix,
+                )
+                found.ranks = (left.rank, right.rank)
+                return found
+    return error
+
+
+def _try_law(row: Collective, left: Any, right: Any) -> None:
+    """Applies the law of a row to two members alone."""
+    if row.law == "reduce":
+        reduce(left, right)
+    elif row.law == "gather":
+        gather(left, right)

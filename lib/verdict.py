@@ -1,0 +1,64 @@
+"""The verdict of a check, as plain data: is it one correct training step, how long, how big, and how good is that?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Reached", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """One tier of a target, and whether the run is within it."""
+
+    name: str
+    time: float
+    memory: float
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What check found.
+
+    `time` is the true end in steps, `printed` the time that the original prints, `memory` the peak in elements on
+    rank `rank`. `faults` say why the run is not one correct training step (none: it is). `notes` are remarks that
+    fail nothing: hidden locals, messages nobody received, pretended gradients of a sandbox.
+    """
+
+    correct: bool
+    time: float
+    printed: float
+    memory: float
+    rank: int
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    tiers: tuple[Reached, ...] = ()
+    puzzle: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Correct, and within the easiest tier where there are tiers."""
+        return self.correct and (not self.tiers or self.tiers[0].reached)
+
+    @property
+    def best(self) -> str | None:
+        """The name of the best tier reached."""
+        return next((tier.name for tier in reversed(self.tiers) if tier.reached), None)
+
+    def text(self, width: int = 24) -> str:
+        """The verdict in words, with a bar for each figure of each tier: full means exactly at the limit."""
+        head = "Correct!" if self.correct else "Not one correct training step."
+        lines = [head, *(f"  {fault}" for fault in self.faults), *(f"Note: {note}" for note in self.notes)]
+        if self.correct:
+            lines.append(f"Time {self.time:g} steps, memory {self.memory:,.0f} elements (rank {self.rank}).")
+        for tier in self.tiers:
+            mark = "reached" if self.correct and tier.reached else "missed"
+            lines.append(f"  {tier.name} - {mark}")
+            for name, mine, limit in (("time", self.time, tier.time), ("memory", self.memory, tier.memory)):
+                share = mine / limit if limit else 0.0
+                filled = min(width, round(share * width))
+                over = " over" if mine > limit else ""
+                bar = "#" * filled + "." * (width - filled)
+                lines.append(f"    {name:<7}[{bar}] {mine:>11,.10g} of {limit:,.10g}{over}")
+        return "\n".join(lines)

@@ -1,0 +1,246 @@
+"""The `puzzles` command: what it prints, what it writes, and what its exit status says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lib import PUZZLES, Trace, cli, sources
+
+GOOD = """\
+from lib import Model
+
+
+def basic(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    activations[0] = model.get_activation(range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+    grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
+    for layer in reversed(range(model.LAYERS)):
+        grad_weights[layer], grad_activations[layer] = model.backward(
+            layer, activations[layer], grad_activations[layer + 1], weights[layer]
+        )
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        model.set_final_weight(layer, weights[layer])
+"""
+UNSOLVED = 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n'
+INCOMPLETE = "def basic(model):\n    model.get_activation([0])\n"
+STUCK = "async def basic(model):\n    await model.receive((model.rank + 1) % model.RANKS)\n"
+
+
+def puzzles(*arguments: str | Path) -> Result:
+    """Runs the command."""
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with a few students' files."""
+    for name, text in {"good": GOOD, "unsolved": UNSOLVED, "incomplete": INCOMPLETE, "stuck": STUCK}.items():
+        (tmp_path / f"{name}.py").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_without_arguments_it_shows_help() -> None:
+    assert "Usage" in puzzles().output
+    result = puzzles("--help")
+    assert result.exit_code == 0
+    for command in ("list", "run", "check", "draw", "compare", "build", "lab", "demo"):
+        assert f" {command} " in result.output
+        assert puzzles(command, "-h").exit_code == 0
+
+
+def test_list_has_every_puzzle() -> None:
+    result = puzzles("list")
+    assert result.exit_code == 0
+    for puzzle, record in PUZZLES.items():
+        assert f" {puzzle} " in result.output
+        for tier in record.tiers:
+            assert f"{tier.memory:,}" in result.output
+    assert max(map(len, result.output.splitlines())) <= cli.WIDTH
+
+
+def test_run_prints_the_verdict(folder: Path) -> None:
+    result = puzzles("run", "good.py")
+    assert result.exit_code == 0
+    assert result.output.startswith("Correct!\n")
+    assert "time   [########################]          17 of 17\n" in result.output
+
+
+def test_run_at_another_size_has_no_targets(folder: Path) -> None:
+    result = puzzles("run", "good.py", "--layers", "1", "--batches", "1", "--ranks", "1", "--save", "run.json")
+    assert result.exit_code == 0
+    assert result.output == "Correct!\nTime 2.5 steps, memory 1,310,720 elements (rank 0).\n"
+    trace = Trace.load("run.json")
+    assert (trace.layers, trace.batches, trace.ranks, trace.puzzle) == (1, 1, 1, None)
+
+
+def test_a_saved_trace_is_checked_against_its_puzzle(folder: Path) -> None:
+    direct = puzzles("run", "good.py", "--save", "run.json")
+    assert puzzles("check", "run.json").output == direct.output
+    assert puzzles("run", "run.json").output == direct.output
+    result = puzzles("check", "run.json", "--puzzle", "grad_accum")
+    assert "passes - missed" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output", "error"),
+    [
+        ("run unsolved.py", "basic is not solved yet", ""),
+        ("draw unsolved.py", "basic is not solved yet", ""),
+        ("run incomplete.py", "Not one correct training step.", ""),
+        ("check incomplete.py", "Not one correct training step.", ""),
+        ("run stuck.py --ranks 2", "", "deadlock: these ranks wait for each other: 0 -> 1 -> 0"),
+        ("run absent.py", "", "there is no file absent.py"),
+        ("run absent.json", "", "there is no file absent.json"),
+        ("run fsdq", "", "the puzzles are basic, grad_accum"),
+        ("run good.py --puzzle fsdq", "", "there is no puzzle 'fsdq'; there are basic"),
+        ("run good.py --puzzle fsdp", "", "good.py defines no function 'fsdp'; its functions: basic"),
+        ("run bad.json", "", "bad.json"),
+        ("run good.json --ranks 2", "", "good.json is a saved Trace: its size is what it is"),
+        ("draw good.py -o no/such/folder.svg", "", "No such file or directory"),
+    ],
+)
+def test_what_fails_says_why_and_exits_with_1(folder: Path, arguments: str, output: str, error: str) -> None:
+    (folder / "bad.json").write_text('{"format": ')
+    result = puzzles(*arguments.split())
+    assert result.exit_code == 1
+    assert output in result.stdout
+    plain = " ".join(result.stderr.replace("│", " ").split())
+    assert error in plain
+    assert "Traceback" not in result.output
+    assert plain.startswith("╭─ Error") == bool(error)
+
+
+def test_options_that_make_no_sense(folder: Path) -> None:
+    assert puzzles("run", "good.py", "--ranks", "0").exit_code == 2
+    result = puzzles("draw", "good.py", "-o", "picture.jpg")
+    assert result.exit_code == 2
+    assert "a picture is .svg, .png or .pdf" in result.output
+
+
+def test_draw(folder: Path) -> None:
+    result = puzzles("draw", "good.py")
+    assert result.exit_code == 0
+    assert result.output.endswith("Drew good.svg\n")
+    assert (folder / "good.svg").read_text("utf-8").startswith("<svg")
+
+
+def test_draw_shows_how_far_a_failed_run_came(folder: Path) -> None:
+    (folder / "05_fsdp.py").write_text(STUCK.replace("basic", "fsdp"))
+    result = puzzles("draw", "05_fsdp.py", "-o", "stuck.svg")
+    assert result.exit_code == 1
+    assert "Drew what happened before the error: stuck.svg" in result.output
+    assert "deadlock" in result.stderr
+    assert (folder / "stuck.svg").is_file()
+
+
+def test_compare_says_where_runs_first_differ(folder: Path) -> None:
+    again = "model.forward(0, activations[0], weights[0]) and model.loss("
+    (folder / "other.py").write_text(GOOD.replace("model.loss(", again))
+    puzzles("run", "good.py", "--save", "good.json")
+    result = puzzles("compare", "good.py", "good.json", "other.py", "-o", "all.svg")
+    assert result.exit_code == 0
+    assert "good.py and good.json do the same\n" in result.output
+    assert "good.py and other.py first differ on rank 0, from 8: good.py has" in result.output
+    assert (folder / "all.svg").is_file()
+
+
+def test_demo_draws_every_reference(folder: Path) -> None:
+    result = puzzles("demo", "-o", "pictures")
+    assert result.exit_code == 0
+    assert result.output.count("Correct!") == len(PUZZLES)
+    drawn = sorted(path.name for path in (folder / "pictures").iterdir())
+    assert drawn == [f"{record.stem}.svg" for record in PUZZLES.values()]
+
+
+def test_lab_starts_jupyterlab_in_the_puzzles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[list[str], Path]] = []
+
+    def become(command: list[str], where: Path) -> int:
+        called.append((command, where))
+        return 3
+
+    monkeypatch.setattr(cli, "_become", become)
+    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
+    monkeypatch.setattr(sources, "home", lambda: tmp_path)
+    assert "there are no notebooks yet" in puzzles("lab").stderr
+    (tmp_path / "puzzles").mkdir()
+    assert puzzles("lab", "--no-browser", "--port", "8899").exit_code == 3
+    options = ["--allow-root", "--no-browser", "--port", "8899"]
+    assert called == [([sys.executable, "-m", "jupyterlab", *options], tmp_path / "puzzles")]
+
+
+def test_a_wheel_copies_the_notebooks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brought = tmp_path / "_notebooks"
+    (brought / "puzzles").mkdir(parents=True)
+    for name in ("01_basic.ipynb", "02_grad_accum.ipynb"):
+        (brought / "puzzles" / name).write_text("new")
+    monkeypatch.setattr(sources, "is_checkout", lambda: False)
+    monkeypatch.setattr(sources, "home", lambda: brought)
+    mine = tmp_path / "puzzles" / "01_basic.ipynb"
+    mine.parent.mkdir()
+    mine.write_text("my work")
+    assert sources.workplace(tmp_path) == tmp_path / "puzzles"
+    assert mine.read_text() == "my work"
+    assert (tmp_path / "puzzles" / "02_grad_accum.ipynb").read_text() == "new"
+
+
+def test_nothing_is_built_in_a_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "is_checkout", lambda: False)
+    result = puzzles("build")
+    assert result.exit_code == 1
+    assert "Notebooks are built in a checkout" in result.stderr
+
+
+def test_build_names_what_is_not_current_and_spares_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lib import notebooks
+
+    files = {"puzzles/01_basic.ipynb": '{"cells": []}\n'}
+    monkeypatch.setattr(notebooks, "build", lambda root: files)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(cli, "home", lambda: tmp_path)
+    result = puzzles("build", "--check")
+    assert result.exit_code == 1
+    assert "puzzles/01_basic.ipynb" in result.stderr
+    assert "puzzles build" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert puzzles("build").output == "Wrote puzzles/01_basic.ipynb\n1 notebooks are current.\n"
+    assert puzzles("build", "--check").exit_code == 0
+    mine = tmp_path / "puzzles" / "01_basic.ipynb"
+    mine.write_text('{"cells": [{"cell_type": "code", "source": "mine"}]}')
+    result = puzzles("build")
+    assert result.exit_code == 1
+    assert "Somebody has worked in these" in result.stderr
+    assert "mine" in mine.read_text()
+    assert puzzles("build", "--force").exit_code == 0
+    assert mine.read_text() == files["puzzles/01_basic.ipynb"]
+
+
+def test_importing_lib_needs_none_of_the_extras() -> None:
+    extras = "typer rich click jupytext nbformat nbclient jupyter_client drawing chalk"
+    code = f"import lib, lib.sources, lib.runs, sys; print([x for x in {extras.split()} if x in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "absent", "hint"),
+    [
+        ("lib.cli", "rich", "the puzzles command needs rich: pip install 'llm-training-puzzles[cli]'"),
+        ("lib.notebooks", "nbclient", "notebooks need nbclient: pip install 'llm-training-puzzles[notebook]'"),
+    ],
+    ids=["cli", "notebook"],
+)
+def test_a_missing_extra_says_what_to_install(module: str, absent: str, hint: str) -> None:
+    code = f"import sys; sys.modules[{absent!r}] = None; import {module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert hint in done.stderr

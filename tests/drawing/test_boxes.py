@@ -1,0 +1,135 @@
+"""Timelines as data: what is a box, where it lies, and what it is called."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+
+import pytest
+
+from drawing.boxes import LANES, Box, boxes
+from drawing.memory import levels
+from lib import Model, Trace, figures, simulate
+from lib.clock import steps
+from lib.trace import COMMUNICATION, TIMED
+from tests.drawing.runs import RUNS, trace
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_compute_lane_does_one_thing_at_a_time(name: str) -> None:
+    lanes: dict[int, list[Box]] = defaultdict(list)
+    for box in boxes(RUNS[name]).boxes:
+        if box.lane == 0:
+            lanes[box.rank].append(box)
+    for mine in lanes.values():
+        mine.sort(key=lambda box: (box.start, box.end))
+        assert all(before.end <= after.start for before, after in pairwise(mine))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_box_lies_inside_the_axis(name: str) -> None:
+    timeline = boxes(RUNS[name])
+    assert all(0 <= box.start <= box.end <= timeline.end for box in timeline.boxes)
+    assert all(0 <= box.lane < timeline.lanes[box.rank] <= LANES + 1 for box in timeline.boxes)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_timed_event_is_one_box_of_its_own_times(name: str) -> None:
+    found = {
+        (b.rank, b.number): (b.start, b.end) for b in boxes(RUNS[name]).boxes if b.family not in ("wait", "pending")
+    }
+    wanted = {
+        (program.rank, number): (event.start, event.end)
+        for program in RUNS[name].programs
+        for number, event in enumerate(program.events)
+        if event.op in TIMED and event.start is not None
+    }
+    assert found == wanted
+
+
+def test_waiting_is_the_time_between_issue_and_start() -> None:
+    run = RUNS["relay"]
+    for box in boxes(run).boxes:
+        event = run.programs[box.rank].events[box.number]
+        if box.family == "wait":
+            assert event.op == "receive"
+            assert (box.start, box.end) == (event.issued, event.start)
+
+
+def test_what_is_awaited_later_has_a_lane_of_its_own() -> None:
+    timeline = boxes(RUNS["overlapped"])
+    collectives = [box for box in timeline.boxes if box.family == "collective"]
+    assert {box.lane for box in collectives} == {1}
+    assert timeline.lanes == [2, 2, 2, 2]
+    computing = [box for box in timeline.boxes if box.lane == 0 and box.rank == 0]
+    beside = [c for c in collectives if any(b.start < c.end and c.start < b.end for b in computing)]
+    assert len(beside) >= 4
+
+
+def test_overlapping_communications_take_several_lanes_and_then_share_the_last() -> None:
+    async def flood(model: Model) -> None:
+        value = model.get_activation([model.rank])
+        works = [model.pass_to(1, value) if model.rank == 0 else model.receive(0) for _ in range(9)]
+        model.forward(0, value, model.load_weights(0)[0])
+        for work in works:
+            await work
+
+    timeline = boxes(trace(flood, ranks=2, layers=1, batches=2))
+    assert max(timeline.lanes) <= LANES + 1
+
+
+def test_a_failed_run_waits_up_to_the_edge() -> None:
+    run = RUNS["deadlock"]
+    timeline = boxes(run)
+    pending = [box for box in timeline.boxes if box.family == "pending"]
+    assert [(box.rank, box.lane) for box in pending] == [(0, 0), (1, 0), (2, 1)]
+    assert all(box.end == timeline.end for box in pending)
+    assert timeline.end > max(event.end or 0 for _, event in run.events())
+
+
+def test_messages_go_from_a_send_to_its_receive() -> None:
+    run = RUNS["relay"]
+    found = boxes(run).messages
+    assert [(m.source, m.target) for m in found].count((0, 1)) == 2
+    assert len(found) == 8
+    assert all(message.sent <= message.received for message in found)
+    sends = sum(event.op == "pass_to" for _, event in run.events())
+    assert len(found) == sends
+
+
+def test_operations_of_the_future_are_boxes_too() -> None:
+    run = trace(lambda model: None, ranks=1, layers=1, batches=1)
+    program = run.programs[0]
+    program.record("recompute", 0, frozenset([0]), (), (), None, 10**9)
+    assert [(box.family, box.end) for box in boxes(run).boxes] == [("other", 10**9)]
+
+
+@pytest.mark.parametrize("name", ["ddp", "overlapped", "relay", "late", "alone"])
+def test_the_memory_curve_has_the_peak_of_the_figures(name: str) -> None:
+    run = RUNS[name]
+    top = figures.peak(run)
+    curves = [levels(run, program.rank) for program in run.programs]
+    assert max(level.sums[-1] for curve in curves for level in curve) == top.elements
+    for curve in curves:
+        assert [level.time for level in curve] == sorted(level.time for level in curve)
+        assert all(list(level.sums) == sorted(level.sums) for level in curve)
+
+
+def test_memory_changes_when_an_operation_is_issued_and_shows_the_fullest_of_equal_times() -> None:
+    late = [(steps(level.time), level.sums[-1]) for level in levels(RUNS["late"], 0)]
+    assert late == [(0, 393_216), (1, 655_360), (3.3, 655_360)]
+
+    def shrink(model: Model) -> None:
+        weight, inp = model.load_weights(0)[0], model.get_activation([0, 1])
+        model.loss(model.forward(0, inp, weight))  # at time 2, with input and output; then the output is gone
+        model.forward(0, inp, weight)
+
+    curve = [(steps(level.time), level.sums[-1]) for level in levels(trace(shrink, ranks=1, layers=1, batches=2), 0)]
+    assert curve == [(0, 524_288), (2, 786_432), (4, 786_432)]
+
+
+def test_a_rank_without_a_program_is_empty() -> None:
+    models = simulate(lambda model: model.load_weights(0), ranks=3)
+    assert boxes(Trace.of(models[:1])).boxes == []
+    assert levels(Trace.of(models[:1]), 2) == []
+    assert COMMUNICATION <= TIMED

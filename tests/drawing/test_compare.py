@@ -1,0 +1,74 @@
+"""compare: one axis, the figures of each, and where they first differ."""
+
+from __future__ import annotations
+
+import pytest
+
+from drawing import compare
+from drawing.compare import difference
+from drawing.scene import Rect
+from lib import LINKS, simulate
+from tests.drawing.runs import RUNS, ddp, trace
+
+
+def test_the_first_difference_is_said_and_marked() -> None:
+    one, two = RUNS["ddp"], trace(ddp, ranks=4, layers=3, batches=4)
+    picture = compare(short=one, long=two)
+    assert picture.words.splitlines() == [
+        "short: end 5.6 · peak 2,228,224 on rank 0 · bubble 10.7% · sends up to 786,432 elements a rank",
+        "long: end 8.4 · peak 3,276,800 on rank 0 · bubble 10.7% · sends up to 1,179,648 elements a rank",
+        "short and long first differ on rank 0, from 2: short has event 6, backward, layer 1, batch 0 (at 2); "
+        "long has event 6, forward, layer 2, batch 0 (at 2)",
+    ]
+    svg = picture.svg()
+    assert "short and long first differ on rank 0, from 2" in svg
+    frames = [mark for mark in picture.scene.marks if isinstance(mark, Rect) and mark.line == 2]
+    assert len(frames) == 2
+    assert frames[0].x == frames[1].x
+    assert frames[0].y < frames[1].y
+
+
+def test_each_side_is_marked_at_its_own_event() -> None:
+    marks = compare(RUNS["ddp"], RUNS["late"]).scene.marks
+    gap = difference(RUNS["ddp"], RUNS["late"])
+    assert gap is not None
+    frames = [mark for mark in marks if isinstance(mark, Rect) and mark.line == 2]
+    assert len(frames) == 2
+    assert frames[1].width == pytest.approx(2 * frames[0].width)  # one batch, two batches
+    assert gap.numbers[0] != gap.numbers[1]
+
+
+def test_equal_schedules_do_the_same() -> None:
+    again = trace(ddp, ranks=4, layers=2, batches=4)
+    assert difference(RUNS["ddp"], again) is None
+    assert "run 1 and run 2 do the same" in compare(RUNS["ddp"], again).words
+
+
+def test_a_difference_of_time_alone_counts() -> None:
+    slow = trace(ddp, ranks=4, layers=2, batches=4, costs=LINKS)
+    gap = difference(RUNS["ddp"], slow)
+    assert gap is not None
+    assert [event and event.op for event in gap.events] == ["allreduce", "allreduce"]
+
+
+def test_a_schedule_that_is_over_or_has_fewer_ranks() -> None:
+    picture = compare(RUNS["alone"], RUNS["ddp"], RUNS["deadlock"], names=["a", "b", "c"])
+    assert picture.words.splitlines()[3] == (
+        "a and b first differ on rank 1, from 0: a does nothing more; b has event 3, forward, layer 0, batch 1 (at 0)"
+    )
+    assert "c: stopped at 3" in picture.words
+
+
+def test_runs_may_come_with_names_in_many_ways() -> None:
+    models = simulate(ddp, ranks=4, layers=2, batches=4)
+    words = compare(a=models, b=RUNS["overlapped"]).words
+    assert compare({"a": models, "b": RUNS["overlapped"]}).words == words
+    assert compare(models, RUNS["overlapped"], names=["a", "b"]).words == words
+    assert compare(models, b=RUNS["overlapped"]).words.startswith("run 1: end 5.6")
+    with pytest.raises(ValueError, match="names has 1 for 2 runs"):
+        compare(models, models, names=["a"])
+
+
+def test_nothing_to_compare() -> None:
+    assert compare().words == "nothing to draw yet"
+    assert compare(a=[], b=RUNS["ddp"]).words == "nothing to draw yet: a is not solved"

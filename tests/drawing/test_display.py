@@ -1,0 +1,188 @@
+"""What a notebook shows by itself, and how it shows the mistakes of a student."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawing.display import error_text, register, student_frames
+from lib import Model, PuzzleError, simulate
+
+ROOT = Path(__file__).parents[2]
+
+CELLS = re.split(
+    "##\n",
+    """
+from drawing import draw_group, picture_of
+from lib import Model, OptState, Trace, Weight, check, simulate
+
+Weight(0, 2, 0)
+##
+OptState(0, 2, 0)
+##
+async def wrong(model):
+    model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
+    await model.receive(1 - model.rank)
+##
+def spoiled(model):
+    return model.activations["nothing here"]
+##
+out = simulate(lambda model: model.load_weights(0), ranks=2)
+out[0].trace
+##
+check(out[0].trace)
+##
+import chalk
+chalk.vcat([draw_group(Weight(0, 2, 0)), chalk.rectangle(1, 1)])
+##
+simulate(wrong, ranks=2)
+##
+simulate(spoiled, ranks=2)
+##
+Model().weights[3]
+##
+1 / 0
+##
+"nothing of ours"
+""",
+)
+
+HARNESS = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+shell = InteractiveShell.instance(colors="nocolor")
+shell.run_cell("0")
+found = []
+for cell in json.loads(sys.argv[1]):
+    with capture_output() as captured:
+        result = shell.run_cell(cell, store_history=True)
+    value = None if result.result is None else shell.display_formatter.format(result.result)[0]
+    error = result.error_in_exec
+    shown = [output.data for output in captured.outputs]
+    found.append([value, None if error is None else type(error).__name__, captured.stdout, shown])
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[dict[str, str], str | None, str, list[Any]]]:
+    """For each cell: what its value shows, the error it ended in, what it printed, and what it displayed."""
+    env = {**os.environ, "IPYTHONDIR": str(tmp_path_factory.mktemp("ipython")), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "ignore", "-c", HARNESS, json.dumps(CELLS)]
+    run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, check=True, text=True)
+    return [tuple(cell) for cell in json.loads(run.stdout.splitlines()[-1])]
+
+
+def test_values_traces_verdicts_and_diagrams_show_one_svg(cells: list[Any]) -> None:
+    texts = []
+    for number in (0, 1, 4, 5, 6):
+        bundle, error, _, _ = cells[number]
+        assert error is None
+        assert sorted(bundle) == ["image/svg+xml", "text/plain"]
+        assert bundle["image/svg+xml"].count("</svg>") == 1
+        texts.append(bundle["text/plain"])
+    assert texts == [
+        "Weight(layer=0, layers=2, step=0, shards=frozenset({0}), total=1)",
+        "OptState(layer=0, layers=2, step=0, shards=frozenset({0}), total=1)",
+        "<timeline of 2 ranks, 2 layers, 1 batch: end 0, peak 0 on rank 0>",
+        "not one correct training step yet",
+        "<chalk diagram>",
+    ]
+
+
+def test_a_composed_diagram_has_a_natural_height(cells: list[Any]) -> None:
+    assert 'height="203"' in cells[6][0]["image/svg+xml"]
+
+
+def test_a_mistake_shows_the_students_lines_and_the_picture(cells: list[Any]) -> None:
+    _, error, printed, shown = cells[7]
+    assert error == "DeadlockError"
+    assert printed.startswith(
+        "  Cell In[8], line 1\n    simulate(wrong, ranks=2)\n"
+        "DeadlockError: deadlock: these ranks wait for each other: 0 -> 1 -> 0\n"
+    )
+    assert "/lib/" not in printed
+    assert "asyncio" not in printed
+    (picture,) = shown
+    assert sorted(picture) == ["image/svg+xml", "text/plain"]
+    assert picture["text/plain"].endswith("stopped at 1, peak 393,216 on rank 0>")
+
+
+def test_the_cause_of_a_rank_that_failed_is_shown_too(cells: list[Any]) -> None:
+    _, error, printed, shown = cells[8]
+    assert error == "RankFailed"
+    assert 'in spoiled\n    return model.activations["nothing here"]' in printed
+    assert shown == []
+
+
+def test_an_absent_key_shows_no_line_of_the_library(cells: list[Any]) -> None:
+    _, error, printed, _ = cells[9]
+    assert error == "AbsentKey"
+    assert "Model().weights[3]" in printed
+    assert "storage.py" not in printed
+
+
+def test_other_errors_and_values_are_left_alone(cells: list[Any]) -> None:
+    assert cells[10][1] == "ZeroDivisionError"
+    assert "Traceback" in cells[10][2]
+    assert cells[11][0] == {"text/plain": "'nothing of ours'"}
+
+
+def test_a_notebook_with_a_mistake_still_fails(tmp_path: Path) -> None:
+    pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    code = (
+        "import nbclient, nbformat.v4 as v4\n"
+        "cell = v4.new_code_cell('import drawing\\nfrom lib import Model\\nModel().forward(0, 1, 2)')\n"
+        "book = v4.new_notebook(cells=[cell])\n"
+        "try: nbclient.execute(book)\n"
+        "except nbclient.exceptions.CellExecutionError as error: print(error.ename, cell.outputs[0].output_type)\n"
+    )
+    env = {**os.environ, "IPYTHONDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+    )
+    assert run.stdout.split() == ["RuleError", "error"], run.stderr
+
+
+def test_without_ipython_nothing_happens() -> None:
+    code = "import sys, drawing; print('IPython' in sys.modules, 'matplotlib' in sys.modules, 'numpy' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False"] * 3
+    register()
+
+
+def failure(function: Callable[[Model], Any]) -> PuzzleError:
+    with pytest.raises(PuzzleError) as caught:
+        simulate(function, ranks=2)
+    return caught.value
+
+
+def test_frames_of_students_are_theirs_alone() -> None:
+    error = failure(lambda model: model.forward(0, model.get_activation([0]), 3))  # pyright: ignore
+    files = {Path(frame.f_code.co_filename).name for frame, _ in student_frames(error.__traceback__)}
+    assert files == {"test_display.py"}
+    assert len(list(traceback.walk_tb(error.__traceback__))) > 3
+
+
+def test_the_text_of_an_error_is_short() -> None:
+    def deep(model: Model, levels: int = 40) -> Any:
+        return deep(model, levels - 1) if levels else model.activations["absent"]
+
+    error = failure(deep)
+    text = error_text(error, error.__traceback__)
+    assert sum(line.startswith("  test_display.py, line ") for line in text.splitlines()) == 8
+    assert "  ...\n" in text
+    assert text.splitlines()[-1].startswith("  fix:")
+    assert "\x1b[" in error_text(error, error.__traceback__, colour=True)

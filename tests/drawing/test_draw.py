@@ -1,0 +1,202 @@
+"""draw: what it prints, what it takes, and that its picture is one chalk diagram and one SVG."""
+
+from __future__ import annotations
+
+import re
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import chalk
+import chalk.core
+import pytest
+
+import drawing
+from drawing import Picture, draw, draw_group, picture_of
+from lib import Model, NotSolved, Weight, simulate
+from tests.drawing.runs import RUNS, VALUES, ddp, quietly, trace
+from tests.lib.schedules import CLASSIC, Case
+
+PRINTED = {
+    "basic": "16.5 2621440.0",
+    "grad_accum": "16.5 1966080.0",
+    "ddp": "5.1 1835008.0",
+    "wsdp": "19.9 2752512.0",
+    "fsdp": "19.9 2359296.0",
+    "pipeline": "66.9 3145728.0",
+    "gpipe": "33.3 4194304.0",
+    "pipeline_fsdp": "15.5 966656.0",
+}
+"""Time and memory as the original prints them for its solutions, but for float noise such as 33.29999999999999."""
+
+
+def test_public_names() -> None:
+    assert sorted(drawing.__all__) == ["Picture", "compare", "draw", "draw_group", "picture_of"]
+
+
+@pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)
+def test_draw_prints_the_two_lines_of_the_original(case: Case) -> None:
+    _, printed = quietly(draw, case.run(simulate))
+    time, memory = PRINTED[case.name].split()
+    assert re.fullmatch(
+        rf"Timesteps: {re.escape(time)} \nMaximum Memory: {re.escape(memory)} at GPU: \d+ time: \d+(\.\d)?\n", printed
+    )
+
+
+def test_draw_prints_when_and_where() -> None:
+    _, printed = quietly(draw, RUNS["relay"])
+    assert printed == "Timesteps: 14.2 \nMaximum Memory: 524288.0 at GPU: 0 time: 1\n"
+
+
+def test_draw_takes_a_trace_a_model_or_models() -> None:
+    models = simulate(ddp, ranks=4, layers=2, batches=4)
+    pictures = [quietly(draw, run)[0].svg() for run in (models, models[0].trace, tuple(models))]
+    assert len(set(pictures)) == 1
+    alone = Model(layers=1)
+    alone.forward(0, alone.get_activation([0]), alone.load_weights(0)[0])
+    assert "1 rank" in quietly(draw, alone)[0].words
+
+
+def test_a_puzzle_that_is_not_solved_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    def stub(model: Model) -> None:
+        raise NotSolved("ddp")
+
+    models = simulate(stub, ranks=2)
+    capsys.readouterr()
+    picture = draw(models)
+    assert capsys.readouterr().out == ""
+    assert picture.words == "nothing to draw yet: ddp is not solved"
+    assert "ddp is not solved" in picture.svg()
+    assert draw([]).words == "nothing to draw yet"
+
+
+@pytest.mark.parametrize(
+    ("thing", "hint"), [([None], "return model"), (3, "got int"), ({}, "got dict"), ([ddp(Model())], "await")]
+)
+def test_draw_says_what_it_takes(thing: Any, hint: str) -> None:
+    with pytest.raises(TypeError, match=hint):
+        draw(thing)
+    if isinstance(thing, list) and hasattr(thing[0], "close"):
+        thing[0].close()
+
+
+def test_hovering_tells_all_about_an_event() -> None:
+    svg = picture_of(RUNS["overlapped"]).svg()
+    assert "<title>backward, layer 4, batch 2\nrank 2, 5 to 6\nruns.py, line " in svg
+    assert "grad, grads[layer] = model.backward(" in svg
+    assert "<title>all-reduce, layer 4, batch 0, all ranks\nrank 0, 6 to 6.3" in svg
+    assert "waits for receive from rank 1" in picture_of(RUNS["relay"]).svg()
+
+
+def test_batches_are_named_in_order() -> None:
+    def many(model: Model) -> None:
+        model.forward(0, model.get_activation([9, 40, 8, 33, 10, 64]), model.load_weights(0)[0])
+
+    svg = picture_of(trace(many, ranks=1, layers=1, batches=65)).svg()
+    assert "forward, layer 0, batches 8-10, 33, 40, 64" in svg
+    assert ">8 9 10 33 40 64</text>" in svg
+
+
+def test_a_failed_run_is_drawn_with_its_reason() -> None:
+    picture = picture_of(RUNS["deadlock"])
+    svg = picture.svg()
+    assert "deadlock: these ranks wait for each other" in svg
+    assert "waits for ever: receive from rank 0" in svg
+    assert "stopped at 3" in svg
+    assert "stopped at 3" in picture.words
+
+
+def test_what_never_began_is_drawn_too() -> None:
+    async def both(model: Model) -> None:
+        await model.receive(1 - model.rank)
+
+    picture = picture_of(trace(both, ranks=2))
+    assert "waits: receive" in picture.svg()
+    assert picture_of(trace(lambda model: None, ranks=2)).scene.height > 0
+
+
+def test_a_notebook_gets_one_svg_and_a_short_text() -> None:
+    picture = picture_of(RUNS["ddp"])
+    assert picture._repr_html_ is picture._repr_svg_ is None
+    bundle = picture._repr_mimebundle_()
+    assert sorted(bundle) == ["image/svg+xml", "text/plain"]
+    assert bundle["text/plain"] == ("<timeline of 4 ranks, 2 layers, 4 batches: end 5.6, peak 2,228,224 on rank 0>")
+    assert repr(picture_of(VALUES["weight"])) == "<picture of weight of layer 1, shards {1, 2} of 4>"
+
+
+def test_chalk_sets_the_height(monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = draw_group(Weight(0, 2, 0))
+    natural = picture._repr_mimebundle_()["image/svg+xml"]
+    assert f'height="{picture.scene.height:g}"' in natural
+    monkeypatch.setattr(chalk.core, "SVG_HEIGHT", chalk.core.SVG_HEIGHT)
+    monkeypatch.setattr(chalk.core, "SVG_DRAW_HEIGHT", None)
+    chalk.core.set_svg_height(200)
+    shown = picture._repr_mimebundle_()["image/svg+xml"]
+    assert 'height="200"' in shown
+    chalk.core.set_svg_draw_height(400)
+    assert picture._repr_mimebundle_()["image/svg+xml"] != shown
+    assert 'stroke-width="2"' in picture._repr_mimebundle_()["image/svg+xml"]
+
+
+def test_a_picture_is_a_chalk_diagram(tmp_path: Path) -> None:
+    one, two = picture_of(RUNS["ddp"]), draw_group(Weight(0, 2, 0))
+    assert one != two
+    both: Any = chalk.vcat([one, two], 1)
+    assert both.get_envelope().height == pytest.approx((one.scene.height + two.scene.height) / 40 + 1)
+    both.render_svg(str(tmp_path / "both.svg"), 500)
+    root = ET.parse(tmp_path / "both.svg").getroot()
+    titles = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert any(title.startswith("all-reduce") for title in titles)
+    assert root.get("height") == "500"
+    row: Any = chalk.hcat([one.scale(0.5), two.pad(1.1)])
+    row.render_svg(str(tmp_path / "row.svg"))
+
+
+def test_saving(tmp_path: Path) -> None:
+    picture = picture_of(RUNS["alone"])
+    assert picture.save(tmp_path / "a.svg").read_text("utf-8") == picture.svg()
+    picture.render_svg(str(tmp_path / "b.svg"), 500)
+    assert 'height="500"' in (tmp_path / "b.svg").read_text("utf-8")
+    with pytest.raises(ValueError, match=r"\.svg, \.png or \.pdf"):
+        picture.save(tmp_path / "a.gif")
+
+
+def test_bitmaps(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert")
+    picture = draw_group(Weight(0, 2, 0))
+    assert picture.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert picture.save(tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    picture.render_png(str(tmp_path / "b.png"), 100)
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bitmaps_need_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(ImportError, match=r"pip install 'llm-training-puzzles\[png\]'"):
+        Picture.save(draw_group(Weight(0, 2, 0)), tmp_path / "a.png")
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_chalk_can_paint_it_with_cairo() -> None:
+    """With a context that only notes what it is asked for: pycairo is not needed here."""
+    from drawing import cairo
+
+    class Context:
+        def __init__(self) -> None:
+            self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+        def __getattr__(self, name: str) -> Any:
+            def call(*args: Any) -> Any:
+                self.calls.append((name, args))
+                return type("Extents", (), {"width": 10.0})()
+
+            return call
+
+    context = Context()
+    scene = picture_of(RUNS["overlapped"]).scene
+    cairo.paint(scene, context, 0.5)
+    names = [name for name, _ in context.calls]
+    assert names.count("save") == names.count("restore")
+    assert names.count("show_text") > 20
+    assert ("show_text", ("AR",)) in context.calls

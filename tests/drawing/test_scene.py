@@ -1,0 +1,142 @@
+"""Marks as SVG: valid, escaped, short, and the same every time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drawing import Picture, picture_of
+from drawing.axes import nice
+from drawing.palette import ink_on, layer_colour
+from drawing.scene import Poly, Rect, Scene, Text, escape, fit, num, text_width
+from lib.errors import Place
+from lib.trace import TIMED
+from tests.drawing.runs import RUNS, pictures, trace
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def every() -> dict[str, Picture]:
+    return pictures()
+
+
+def test_every_picture_is_valid_xml_with_paper_behind_it(every: dict[str, Picture]) -> None:
+    for name, picture in every.items():
+        root = ET.fromstring(picture.svg())
+        assert root.tag == "{http://www.w3.org/2000/svg}svg", name
+        assert root[0][0].get("fill") == "#ffffff", name
+        assert float(root.get("width", "0")) > 0
+        assert float(root.get("height", "0")) > 0
+
+
+def test_every_mark_lies_on_the_paper(every: dict[str, Picture]) -> None:
+    for name, picture in every.items():
+        for mark in picture.scene.marks:
+            points = mark.points if isinstance(mark, Poly) else [(mark.x, mark.y)]
+            if isinstance(mark, Rect):
+                points = [*points, (mark.x + mark.width, mark.y + mark.height)]
+            for x, y in points:
+                assert -1 <= x <= picture.scene.width + 1, (name, mark)
+                assert -1 <= y <= picture.scene.height + 1, (name, mark)
+
+
+def test_pictures_do_not_depend_on_the_hash_seed() -> None:
+    code = (
+        "from tests.drawing.runs import pictures\n"
+        "for name, picture in pictures().items(): print(name, picture.words, picture.svg())"
+    )
+    found: set[bytes] = set()
+    for seed in ("0", "1", "4242"):
+        env = {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, check=True)
+        found.add(run.stdout)
+    assert len(found) == 1
+
+
+@given(st.text(max_size=60))
+@settings(derandomize=True, database=None)
+def test_any_text_survives(text: str) -> None:
+    scene = Scene(100, 100, [Text(1, 1, text), Rect(0, 0, 1, 1, "#ff0000", title=text)])
+    root = ET.fromstring(scene.svg())
+    shown = root.find(".//{http://www.w3.org/2000/svg}text")
+    assert shown is not None
+    if text.isprintable():
+        assert (shown.text or "") == text
+
+
+def test_source_lines_and_names_cannot_break_out() -> None:
+    run = trace(lambda model: None, ranks=1, layers=1, batches=1)
+    evil = '</title><script>alert(1)</script>&"\x00\ud800'
+    run.programs[0].record("forward", 0, frozenset([0]), (), (), Place(evil, 3, "f", evil), 10**9)
+    run.error = evil
+    svg = picture_of(run).svg()
+    assert "<script" not in svg
+    ET.fromstring(svg)
+    assert escape("a<b") == "a&lt;b"
+
+
+def test_numbers_are_short() -> None:
+    assert [num(value) for value in (0, 1.0, 12.34, -0.01, 99.96)] == ["0", "1", "12.3", "0", "100"]
+    assert [nice(size) for size in (0, 0.03, 0.5, 1.1, 4, 7, 1200)] == [1.0, 0.05, 0.5, 2.0, 5.0, 10.0, 2000.0]
+
+
+def test_text_is_cut_to_its_room() -> None:
+    assert fit("short", 100, 10) == "short"
+    cut = fit("a very long line of text", 60, 10)
+    assert cut.endswith("…")
+    assert text_width(cut, 10) <= 62
+
+
+def test_layers_are_told_apart_in_grey_too() -> None:
+    for layers in (2, 4, 8, 12):
+        colours = [layer_colour(layer, layers) for layer in range(layers)]
+        light = [sum(int(c[i : i + 2], 16) * w for i, w in ((1, 0.2126), (3, 0.7152), (5, 0.0722))) for c in colours]
+        assert light == sorted(light)
+        assert len(set(colours)) == layers
+    assert layer_colour(99, 8) == layer_colour(7, 8)
+    assert ink_on("#ffffff") != ink_on("#000000")
+
+
+def test_sixteen_ranks_of_two_hundred_events_stay_small() -> None:
+    run = RUNS["chatter"]
+    assert min(len(program.events) for program in run.programs) >= 200
+    assert len(picture_of(run).svg().encode()) < 500_000
+
+
+def test_very_large_runs_are_drawn_without_recursion() -> None:
+    from tests.drawing.runs import chatter
+
+    run = trace(chatter, ranks=16, layers=640, batches=16)
+    assert sum(event.op in TIMED for _, event in run.events()) > 20_000
+    picture = picture_of(run)
+    ET.fromstring(picture.svg())
+    assert len(picture.scene.marks) < 20_000
+
+
+def test_more_ranks_than_rows_are_counted() -> None:
+    run = trace(lambda model: model.load_weights(0), ranks=1000, layers=1, batches=1)
+    svg = picture_of(run).svg()
+    assert "and 872 more ranks, not drawn" in svg
+
+
+@pytest.mark.parametrize("name", ["ddp", "overlapped", "relay", "deadlock", "late", "chatter"])
+def test_the_numbers_of_an_axis_do_not_touch(name: str) -> None:
+    marks = picture_of(RUNS[name]).scene.marks
+    (axis,) = [mark for mark in marks if isinstance(mark, Text) and mark.text == "time steps"]
+    spans: list[tuple[float, float]] = []
+    for mark in marks:
+        if isinstance(mark, Text) and mark.y == axis.y:
+            width = text_width(mark.text, mark.size)
+            left = mark.x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[mark.anchor]
+            spans.append((left, left + width))
+    spans.sort()
+    assert len(spans) > 2
+    assert all(one[1] < two[0] for one, two in pairwise(spans))

@@ -1,0 +1,100 @@
+"""Pictures of values: the right place in the network, the right part of it, and words for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from drawing import draw_group, picture_of
+from drawing.network import slot
+from drawing.palette import KINDS
+from drawing.scene import Rect, Text
+from lib import Activation, Model, OptState, Weight, WeightGrad, simulate
+from lib.values import Value
+from tests.drawing.runs import VALUES, ddp
+
+
+def texts(thing: Any) -> list[str]:
+    return [mark.text for mark in draw_group(thing).scene.marks if isinstance(mark, Text)]
+
+
+def filled(thing: Any, kind: str) -> list[Rect]:
+    """The parts of slots in the colour of a kind, without the one beside its name."""
+    marks = draw_group(thing).scene.marks
+    return [mark for mark in marks if isinstance(mark, Rect) and mark.fill == KINDS[kind] and not mark.radius]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_kind_shows_its_words_and_its_layer(name: str) -> None:
+    value = VALUES[name]
+    shown = texts(value)
+    assert str(value) in shown
+    place = slot(value)
+    assert (f"layer {place.place}" if place.column == "layer" else f"act {place.place}") in shown
+
+
+def test_a_part_is_as_large_as_its_share() -> None:
+    (whole,) = filled(Weight(0, 2, 0), "weight")
+    (half,) = filled(Weight(0, 2, 0, {1, 2}, 4), "weight")
+    assert half.height == pytest.approx(whole.height / 2)
+    assert half.width == whole.width
+    left, right = filled(WeightGrad(0, 2, {0, 1, 3}, 4), "weight gradient")
+    assert left.width == pytest.approx(2 * right.width)
+
+
+def test_an_optimizer_state_is_not_where_a_weight_is_or_an_activation() -> None:
+    places = {(part.x, part.y) for value in VALUES.values() for part in filled(value, value.kind)}
+    rows = {slot(value)[:3] for value in (Weight(1, 3, 0), OptState(1, 3, 0), Activation(1, 3, {0}, 1))}
+    assert len(rows) == 3
+    assert len(places) >= 5
+
+
+def test_batches_are_numbered() -> None:
+    assert {"2", "3"} <= set(texts(Activation(0, 1, {2, 3}, 4)))
+    assert "no batches" in texts(WeightGrad(0, 1, (), 4))
+
+
+def test_a_group_is_painted_over_one_network_with_its_keys() -> None:
+    models = simulate(ddp, ranks=4, layers=2, batches=4)
+    group = {f"rank {m.rank}": WeightGrad(0, 2, {m.rank}, 4) for m in models}
+    shown = texts(group)
+    assert shown.count("layer 0") == 1
+    assert "rank 2: weight gradient of layer 0, batches {2}" in shown
+    assert len(filled(group, "weight gradient")) == 4
+    assert "×4" in texts([WeightGrad(0, 2, {0}, 4)] * 4)
+    assert "0: weight of layer 0, step 1" in texts(models[0].final_weights)
+
+
+def test_groups_of_anything_that_holds_values() -> None:
+    mixed: dict[Any, Value] = {
+        ("o", 1): VALUES["optimizer state"],
+        3: VALUES["weight gradient"],
+        "a": VALUES["activation"],
+    }
+    assert "('o', 1): optimizer state of layer 1, shards {7} of 8, step 1" in texts(mixed)
+    assert draw_group(list(mixed.values())).words == "<picture of 3 values>"
+    assert draw_group(value for value in mixed.values()).words == "<picture of 3 values>"
+    store = Model().weights
+    assert draw_group(store).words == "<picture of nothing: empty>"
+    assert "and 19 more" in texts([Weight(layer, 30, 0) for layer in range(30)])
+
+
+def test_only_values_have_a_place_in_the_network() -> None:
+    with pytest.raises(TypeError, match="got int"):
+        draw_group({"a": 3})
+    model = simulate(lambda m: None, ranks=2)[0]
+    with pytest.raises(TypeError, match="did you forget `await`"):
+        draw_group([model.allreduce(model.fake_grad(0, [0]), 0)])
+
+
+def test_absurd_values_are_drawn_and_named() -> None:
+    for value in (
+        Weight(7, 2, 0),
+        Weight(0, 1, 0, {9}, 4),
+        Activation(0, 1, {5}, 2),
+        Activation(0, 10**9, range(10**4), 10**6),
+        Weight(0, 1, 0, {3}, 10**9),
+    ):
+        assert str(value)[:40] in " ".join(texts(value))
+        assert len(picture_of(value).svg()) < 20_000

@@ -1,0 +1,10 @@
+"""Tests of `lib` are the same every time: hypothesis draws the same examples in each run, and keeps no database."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "lib", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("lib")

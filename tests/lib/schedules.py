@@ -1,0 +1,532 @@
+"""Schedules to test with: the classic eight, pipelines, overlap, meshes, messages. Correct ones, unless they say so.
+
+Each of the classic eight keeps exactly so much that its figures are those of the original's own solution; the others
+free everything as early as they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+
+from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, Weight, WeightGrad
+
+Function = Callable[[Model], Any]
+
+
+class Case(NamedTuple):
+    """A schedule and a size to run it at."""
+
+    name: str
+    function: Function
+    ranks: int
+    layers: int
+    batches: int
+    mesh: Mesh | None = None
+    costs: Costs = UNIT
+
+    def run(self, driver: Callable[..., list[Model]], **more: Any) -> list[Model]:
+        sizes = {key: value for key, value in self._asdict().items() if key not in ("name", "function")}
+        return driver(self.function, **(sizes | more))
+
+
+# -- one device ---------------------------------------------------------------------------------------------------
+
+
+def load(model: Model, layers: Iterable[int] | None = None, shard: int = 0, total: int = 1) -> None:
+    for layer in range(model.LAYERS) if layers is None else layers:
+        model.weights[layer], model.opt_states[layer] = model.load_weights(layer, shard, total)
+
+
+def forward(model: Model, layer: int, weight: Weight | None = None) -> None:
+    model.activations[layer + 1] = model.forward(layer, model.activations[layer], weight or model.weights[layer])
+
+
+def loss(model: Model) -> None:
+    model.grad_activations[model.LAYERS - 1] = model.loss(model.activations.pop(model.LAYERS))
+
+
+def backward(model: Model, layer: int, weight: Weight | None = None) -> WeightGrad:
+    """Uses up the activation and the gradient; the first layer's gradient of the data is dropped."""
+    activation, grad = model.activations.pop(layer), model.grad_activations.pop(layer)
+    weight_grad, before = model.backward(layer, activation, grad, weight or model.weights[layer])
+    if layer:
+        model.grad_activations[layer - 1] = before
+    return weight_grad
+
+
+def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
+    if layer in model.grad_weights:
+        grad = model.grad_weights[layer] + grad
+    model.grad_weights[layer] = grad
+
+
+def update(model: Model, layer: int) -> None:
+    grad = model.grad_weights.pop(layer)
+    weight, state = model.weights.pop(layer), model.opt_states.pop(layer)
+    model.weights[layer], model.opt_states[layer] = model.update(layer, grad, weight, state)
+
+
+def step(model: Model, layer: int) -> None:
+    """Updates a layer and hands it in."""
+    update(model, layer)
+    model.set_final_weight(layer, model.weights[layer])
+
+
+def compute(model: Model, batches: Iterable[int]) -> None:
+    """Forward, loss and backward of some batches on complete weights; gradients are summed up."""
+    model.activations[0] = model.get_activation(batches)
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        accumulate(model, layer, backward(model, layer))
+
+
+def basic(model: Model) -> None:
+    load(model)
+    compute(model, range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+def grad_accum(model: Model) -> None:
+    load(model)
+    for batch in range(model.BATCHES):
+        compute(model, [batch])
+    for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+def mine(model: Model) -> range:
+    """The batches of a rank that takes every n-th."""
+    return range(model.rank, model.BATCHES, model.RANKS)
+
+
+# -- data parallel ------------------------------------------------------------------------------------------------
+
+
+async def ddp(model: Model) -> None:
+    """Keeps the inputs of all layers to the end."""
+    load(model)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        weight, grad = model.weights[layer], model.grad_activations.pop(layer)
+        model.grad_weights[layer], before = model.backward(layer, model.activations[layer], grad, weight)
+        if layer:
+            model.grad_activations[layer - 1] = before
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+    model.activations.clear()
+    for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+async def ddp_lean(model: Model) -> None:
+    """Reduces and updates every layer as soon as its gradient is there."""
+    load(model)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        model.grad_weights[layer] = backward(model, layer)
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+        step(model, layer)
+
+
+async def ddp_of_the_tables(model: Model) -> None:
+    """All gradients first, then all all-reduces, then all updates; stores the gradient of the data as well."""
+    load(model)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        activation, grad = model.activations.pop(layer), model.grad_activations.pop(layer)
+        made = model.backward(layer, activation, grad, model.weights[layer])
+        model.grad_weights[layer], model.grad_activations[layer - 1] = made
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+    for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+async def ddp_overlap(model: Model) -> None:
+    """Every all-reduce runs behind the backward of the layer before; updates go in the order of arrival."""
+    load(model)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
+    works: dict[int, Awaitable[WeightGrad]] = {}
+    for layer in reversed(range(model.LAYERS)):
+        model.grad_weights[layer] = backward(model, layer)
+        works[layer] = model.allreduce(model.grad_weights[layer], layer)
+    for layer in reversed(range(model.LAYERS)):
+        model.grad_weights[layer] = await works[layer]
+        step(model, layer)
+
+
+async def wsdp(model: Model) -> None:
+    """Weights and optimizer sharded, gradients whole. Keeps the whole weight during the all-reduce."""
+    load(model, shard=model.rank, total=model.RANKS)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        model.weights["whole"] = await model.allgather(model.weights[layer], layer)
+        forward(model, layer, model.weights["whole"])
+        del model.weights["whole"]
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        model.weights["whole"] = await model.allgather(model.weights[layer], layer)
+        activation, grad = model.activations.pop(layer), model.grad_activations.pop(layer)
+        made = model.backward(layer, activation, grad, model.weights["whole"])
+        model.grad_weights[layer], model.grad_activations[layer - 1] = made
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+        del model.weights["whole"]
+    for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+async def fsdp(model: Model) -> None:
+    """Frees the whole weight, the activation and its gradient only after the reduce-scatter."""
+    load(model, shard=model.rank, total=model.RANKS)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        model.weights["whole"] = await model.allgather(model.weights[layer], layer)
+        forward(model, layer, model.weights["whole"])
+        del model.weights["whole"]
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        model.weights["whole"] = await model.allgather(model.weights[layer], layer)
+        activation, grad = model.activations[layer], model.grad_activations[layer]
+        made = model.backward(layer, activation, grad, model.weights["whole"])
+        model.grad_weights[layer], model.grad_activations[layer - 1] = made
+        model.grad_weights[layer] = await model.scatterreduce(model.grad_weights[layer], layer)
+        del model.weights["whole"], model.activations[layer], model.grad_activations[layer]
+    for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+def fully_sharded(shard: str | None = None, replica: str | None = None) -> Function:
+    """FSDP that frees early, over the group `shard`; with `replica` the shards' gradients are all-reduced there."""
+
+    async def sharded(model: Model) -> None:
+        members = model.group(shard)
+        load(model, shard=members.index(model.rank), total=len(members))
+        model.activations[0] = model.get_activation(mine(model))
+        for layer in range(model.LAYERS):
+            model.weights["whole"] = await model.allgather(model.weights[layer], layer, shard)
+            forward(model, layer, model.weights["whole"])
+            del model.weights["whole"]
+        loss(model)
+        for layer in reversed(range(model.LAYERS)):
+            model.weights["whole"] = await model.allgather(model.weights[layer], layer, shard)
+            model.grad_weights[layer] = backward(model, layer, model.weights.pop("whole"))
+            model.grad_weights[layer] = await model.scatterreduce(model.grad_weights[layer], layer, shard)
+            if replica is not None:
+                model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer, replica)
+        for layer in range(model.LAYERS):
+            step(model, layer)
+
+    return sharded
+
+
+async def fsdp_prefetch(model: Model) -> None:
+    """Gathers the next layer while it computes this one; the last layer's weight stays for the backward pass."""
+    load(model, shard=model.rank, total=model.RANKS)
+    last = model.LAYERS - 1
+    model.activations[0] = model.get_activation(mine(model))
+    coming = model.allgather(model.weights[0], 0)
+    for layer in range(model.LAYERS):
+        model.weights["whole"] = await coming
+        if layer < last:
+            coming = model.allgather(model.weights[layer + 1], layer + 1)
+        forward(model, layer, model.weights["whole"])
+    loss(model)
+    works: list[tuple[int, Awaitable[WeightGrad]]] = []
+    for layer in reversed(range(model.LAYERS)):
+        if layer < last:
+            model.weights["whole"] = await coming
+        if layer:
+            coming = model.allgather(model.weights[layer - 1], layer - 1)
+        model.grad_weights[layer] = backward(model, layer, model.weights.pop("whole"))
+        works.append((layer, model.scatterreduce(model.grad_weights[layer], layer)))
+    for layer, work in works:
+        model.grad_weights[layer] = await work
+        step(model, layer)
+
+
+async def zero1(model: Model) -> None:
+    """Weights and gradients whole, the optimizer sharded: each rank updates its shard, then the shards are gathered."""
+    for layer in range(model.LAYERS):
+        model.weights[layer], _ = model.load_weights(layer)
+        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        grad = await model.allreduce(model.grad_weights.pop(layer), layer)
+        shard = model.weights.pop(layer).shard(model.rank, model.RANKS)
+        shard, model.opt_states[layer] = model.update(layer, grad, shard, model.opt_states[layer])
+        model.weights[layer] = await model.allgather(shard, layer)
+        model.set_final_weight(layer, model.weights[layer])
+
+
+# -- pipelines ----------------------------------------------------------------------------------------------------
+
+Order = list[tuple[str, int]]
+
+
+def gpipe_order(rank: int, ranks: int, batches: int) -> Order:
+    return [("F", batch) for batch in range(batches)] + [("B", batch) for batch in range(batches)]
+
+
+def one_f_one_b_order(rank: int, ranks: int, batches: int) -> Order:
+    ahead = min(batches, ranks - rank)
+    found: Order = [("F", batch) for batch in range(ahead)]
+    for batch in range(batches):
+        found.append(("B", batch))
+        if batch + ahead < batches:
+            found.append(("F", batch + ahead))
+    return found
+
+
+class Stage:
+    """A rank's consecutive layers in a pipeline over all ranks. Keys in the stores are (layer, microbatch)."""
+
+    def __init__(self, model: Model) -> None:
+        each = model.LAYERS // model.RANKS
+        self.model = model
+        self.layers = range(model.rank * each, (model.rank + 1) * each)
+        self.first, self.last = model.rank == 0, model.rank == model.RANKS - 1
+
+    async def forward(self, key: int, batches: Iterable[int], keep: bool = False) -> None:
+        """All layers on a microbatch. `keep`: the output stays here, too, when it is passed on."""
+        model, layers = self.model, self.layers
+        inp: Activation = model.get_activation(batches) if self.first else await model.receive(model.rank - 1)
+        model.activations[layers[0], key] = inp
+        for layer in layers:
+            output = model.forward(layer, model.activations[layer, key], model.weights[layer])
+            model.activations[layer + 1, key] = output
+        if not self.last:
+            output = model.activations[layers[-1] + 1, key] if keep else model.activations.pop((layers[-1] + 1, key))
+            await model.pass_to(model.rank + 1, output)
+
+    async def start_backward(self, key: int, keep: bool = False) -> None:
+        model, end = self.model, self.layers[-1]
+        if self.last:
+            output = model.activations[end + 1, key] if keep else model.activations.pop((end + 1, key))
+            model.grad_activations[end, key] = model.loss(output)
+        else:
+            model.grad_activations[end, key] = await model.receive(model.rank + 1)
+
+    async def backward(self, key: int) -> None:
+        """Frees everything as soon as it was used."""
+        model = self.model
+        await self.start_backward(key)
+        for layer in reversed(self.layers):
+            activation, grad = model.activations.pop((layer, key)), model.grad_activations.pop((layer, key))
+            made, model.grad_activations[layer - 1, key] = model.backward(layer, activation, grad, model.weights[layer])
+            accumulate(model, layer, made)
+        grad = model.grad_activations.pop((self.layers[0] - 1, key))
+        if not self.first:
+            await model.pass_to(model.rank - 1, grad)
+
+
+def pipelined(order: Callable[[int, int, int], Order]) -> Function:
+    """A pipeline that computes the microbatches (of one batch) of each rank in the order given."""
+
+    async def run(model: Model) -> None:
+        stage = Stage(model)
+        load(model, stage.layers)
+        for what, batch in order(model.rank, model.RANKS, model.BATCHES):
+            if what == "F":
+                await stage.forward(batch, [batch])
+            else:
+                await stage.backward(batch)
+        for layer in stage.layers:
+            step(model, layer)
+
+    return run
+
+
+async def pipeline(model: Model) -> None:
+    """All batches at once. A layer's output is freed after its backward."""
+    stage = Stage(model)
+    load(model, stage.layers)
+    await stage.forward(0, range(model.BATCHES), keep=True)
+    await stage.start_backward(0, keep=True)
+    for layer in reversed(stage.layers):
+        grad = model.grad_activations[layer, 0]
+        made = model.backward(layer, model.activations[layer, 0], grad, model.weights[layer])
+        model.grad_weights[layer], model.grad_activations[layer - 1, 0] = made
+        del model.activations[layer + 1, 0], model.grad_activations[layer, 0]
+    if not stage.first:
+        await model.pass_to(model.rank - 1, model.grad_activations[stage.layers[0] - 1, 0])
+    model.activations.clear()
+    model.grad_activations.clear()
+    for layer in stage.layers:
+        step(model, layer)
+
+
+async def gpipe(model: Model) -> None:
+    """Keeps all activations and all gradients but the one that comes in."""
+    stage = Stage(model)
+    load(model, stage.layers)
+    for batch in range(model.BATCHES):
+        await stage.forward(batch, [batch], keep=True)
+    for batch in range(model.BATCHES):
+        await stage.start_backward(batch, keep=True)
+        coming = model.grad_activations.pop((stage.layers[-1], batch))
+        for layer in reversed(stage.layers):
+            grad = model.grad_activations[layer, batch] if layer < stage.layers[-1] else coming
+            made = model.backward(layer, model.activations[layer, batch], grad, model.weights[layer])
+            accumulate(model, layer, made[0])
+            model.grad_activations[layer - 1, batch] = made[1]
+        if not stage.first:
+            await model.pass_to(model.rank - 1, model.grad_activations[stage.layers[0] - 1, batch])
+    for layer in stage.layers:
+        step(model, layer)
+
+
+async def pipeline_fsdp(model: Model) -> None:
+    """Four pipelines side by side, one batch each; every layer's weight is sharded over all ranks.
+
+    Keeps the output of the stage and the gradient of its input.
+    """
+    load(model, shard=model.rank, total=model.RANKS)
+    stage, batch = model.rank % model.LAYERS, model.rank // model.LAYERS
+    for layer in range(model.LAYERS):
+        if layer == stage:
+            inp = model.get_activation([batch]) if stage == 0 else await model.receive(model.rank - 1)
+            model.activations[layer] = inp
+        model.weights["whole"] = await model.allgather(model.weights[layer], layer)
+        if layer == stage:
+            forward(model, layer, model.weights["whole"])
+        del model.weights["whole"]
+        if layer == stage and layer + 1 < model.LAYERS:
+            await model.pass_to(model.rank + 1, model.activations[layer + 1])
+    if stage == model.LAYERS - 1:
+        model.grad_activations[stage] = model.loss(model.activations[model.LAYERS])
+    for layer in reversed(range(model.LAYERS)):
+        if layer == stage and layer + 1 < model.LAYERS:
+            model.grad_activations[layer] = await model.receive(model.rank + 1)
+        model.weights["whole"] = await model.allgather(model.weights[layer], layer)
+        grad = model.fake_grad(layer, [])
+        if layer == stage:
+            activation, before = model.activations.pop(layer), model.grad_activations.pop(layer)
+            made = model.backward(layer, activation, before, model.weights["whole"])
+            grad, model.grad_activations[layer - 1] = made
+        model.grad_weights[layer] = grad
+        model.grad_weights[layer] = await model.scatterreduce(model.grad_weights[layer], layer)
+        del model.weights["whole"]
+        if layer == stage and layer > 0:
+            await model.pass_to(model.rank - 1, model.grad_activations[layer - 1])
+    for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+# -- other ways to bring gradients together -----------------------------------------------------------------------
+
+
+async def star(model: Model) -> None:
+    """Rank 0 receives everybody's gradients in whatever order they come, sums, updates, and broadcasts the weights."""
+    load(model)
+    compute(model, mine(model))
+    if model.rank == 0:
+        for _ in range((model.RANKS - 1) * model.LAYERS):
+            grad: WeightGrad = await model.receive()
+            accumulate(model, grad.layer, grad)
+        for layer in range(model.LAYERS):
+            update(model, layer)
+    else:
+        for layer in range(model.LAYERS):
+            await model.pass_to(0, model.grad_weights.pop(layer))
+    for layer in range(model.LAYERS):
+        model.weights[layer] = await model.broadcast(model.weights[layer], layer)
+        model.set_final_weight(layer, model.weights[layer])
+
+
+async def all_to_all(model: Model) -> None:
+    """A reduce-scatter by hand: cut the gradient, exchange the shards, sum them up."""
+    for layer in range(model.LAYERS):
+        model.weights[layer], _ = model.load_weights(layer)
+        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    compute(model, mine(model))
+    for layer in reversed(range(model.LAYERS)):
+        whole = model.grad_weights.pop(layer)
+        shards = await model.alltoall([whole.shard(i, model.RANKS) for i in range(model.RANKS)], layer)
+        for shard in shards:
+            accumulate(model, layer, shard)
+        model.weights[layer] = model.weights[layer].shard(model.rank, model.RANKS)
+        step(model, layer)
+
+
+async def ring_all_reduce(model: Model) -> None:
+    """The sum travels round the ring by messages, once to be made and once to be known."""
+    load(model)
+    compute(model, mine(model))
+    after, before = (model.rank + 1) % model.RANKS, (model.rank - 1) % model.RANKS
+    last = model.RANKS - 1
+    for layer in range(model.LAYERS):
+        if model.rank > 0:
+            accumulate(model, layer, await model.receive(before))
+        await model.pass_to(after, model.grad_weights[layer])
+        if model.rank < last:
+            model.grad_weights[layer] = await model.receive(before)
+        if model.rank < last - 1:
+            await model.pass_to(after, model.grad_weights[layer])
+        step(model, layer)
+
+
+async def two_groups(model: Model) -> None:
+    """Gradients are reduced along the columns, then along the rows of a mesh; both axes are under way at once."""
+    load(model)
+    compute(model, mine(model))
+    works = [model.allreduce(model.grad_weights[layer], layer, "column") for layer in range(model.LAYERS)]
+    again: list[Awaitable[WeightGrad]] = []
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await works[layer]
+        again.append(model.allreduce(model.grad_weights[layer], layer, group="row"))
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await again[layer]
+        step(model, layer)
+
+
+# -- everything, at sizes that take milliseconds --------------------------------------------------------------------
+
+CLASSIC = [
+    Case("basic", basic, 1, 2, 4),
+    Case("grad_accum", grad_accum, 1, 2, 4),
+    Case("ddp", ddp, 4, 2, 4),
+    Case("wsdp", wsdp, 4, 6, 4),
+    Case("fsdp", fsdp, 4, 6, 4),
+    Case("pipeline", pipeline, 4, 8, 4),
+    Case("gpipe", gpipe, 4, 8, 4),
+    Case("pipeline_fsdp", pipeline_fsdp, 16, 4, 4),
+]
+
+HOSTS = Links(host_size=4)
+REPLICA_SHARD = Mesh({"replica": 2, "shard": 4})
+
+OTHERS = [
+    Case("ddp_lean", ddp_lean, 4, 2, 4),
+    Case("ddp_overlap", ddp_overlap, 4, 8, 4),
+    Case("ddp_overlap on links", ddp_overlap, 8, 3, 8, None, LINKS),
+    Case("fsdp_prefetch", fsdp_prefetch, 4, 6, 4),
+    Case("zero1", zero1, 4, 3, 4),
+    Case("gpipe, freeing early", pipelined(gpipe_order), 4, 8, 4),
+    Case("one_f_one_b", pipelined(one_f_one_b_order), 4, 8, 8),
+    Case("star", star, 4, 3, 4),
+    Case("star on links", star, 5, 2, 5, None, Links(host_size=2, latency=0.07)),
+    Case("all_to_all", all_to_all, 4, 2, 4),
+    Case("ring_all_reduce", ring_all_reduce, 4, 3, 4),
+    Case("hsdp", fully_sharded("shard", "replica"), 8, 3, 8, REPLICA_SHARD, HOSTS),
+    Case("hsdp, other order", fully_sharded("shard", "replica"), 8, 2, 8, Mesh({"shard": 4, "replica": 2}), HOSTS),
+    Case("two_groups", two_groups, 6, 3, 6, Mesh({"column": 2, "row": 3}, ranks=[3, 0, 5, 1, 4, 2])),
+]
+
+EVERYTHING = CLASSIC + OTHERS
+"""All cases. Each is one correct training step."""

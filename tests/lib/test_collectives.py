@@ -1,0 +1,195 @@
+"""The table of collectives: what each member gets, and that all-reduce is reduce-scatter followed by all-gather."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import LINKS, Activation, Links, MismatchError, Model, Trace, Weight, WeightGrad, figures, simulate
+from lib.collectives import COLLECTIVES
+from lib.rules import Member, agree, bring, collective
+from lib.values import gather
+
+SIZES = [1, 2, 3, 4, 5, 7, 8, 12]
+
+
+def grads(n: int, batches: int) -> list[WeightGrad]:
+    """The gradients of n ranks that share `batches` batches out."""
+    return [WeightGrad(1, 3, range(rank, batches, n), batches) for rank in range(n)]
+
+
+def results(op: str, values: list[Any], root: int = 0) -> list[Any]:
+    return COLLECTIVES[op].results(values, root)
+
+
+# -- what each gets -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("batches", [1, 4, 12])
+def test_all_reduce_is_reduce_scatter_then_all_gather(n: int, batches: int) -> None:
+    reduced = results("allreduce", grads(n, batches))
+    gathered = results("allgather", results("scatterreduce", grads(n, batches)))
+    assert reduced == [WeightGrad(1, 3, range(batches), batches)] * n
+    assert gathered == [WeightGrad(1, 3, range(batches), batches, range(n), n)] * n
+    for one, other in zip(reduced, gathered, strict=True):
+        assert one.is_complete()
+        assert other.is_complete()
+        assert one.elements() == other.elements()
+        assert [one.shard(i, n) for i in range(n)] == [other.shard(i, n) for i in range(n)]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_reduce_scatter_gives_member_i_shard_i(n: int) -> None:
+    got = results("scatterreduce", grads(n, n))
+    assert got == [WeightGrad(1, 3, range(n), n, [i], n) for i in range(n)]
+    assert gather(*got).is_complete()
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_all_gather_takes_shards_in_any_order(n: int) -> None:
+    shards = [Weight(0, 3, 0, [(i + 1) % n], n) for i in range(n)]
+    assert results("allgather", shards) == [Weight(0, 3, 0, range(n), n)] * n
+
+
+@given(st.integers(1, 6), st.data())
+def test_all_to_all_transposes(n: int, data: st.DataObject) -> None:
+    numbers = st.integers(0, 99)
+    table = [[Activation(0, 2, [data.draw(numbers)], 100) for _ in range(n)] for _ in range(n)]
+    once = results("alltoall", table)
+    assert once == [[table[row][column] for row in range(n)] for column in range(n)]
+    assert results("alltoall", once) == table
+
+
+@pytest.mark.parametrize("root", range(3))
+def test_broadcast_gives_what_the_root_brought(root: int) -> None:
+    values = [Weight(0, 2, step) for step in range(3)]
+    assert results("broadcast", values, root) == [values[root]] * 3
+
+
+@pytest.mark.parametrize("op", sorted(COLLECTIVES))
+def test_everybody_gets_a_value_of_its_own(op: str) -> None:
+    brought: list[Any] = grads(3, 3)
+    if op == "allgather":
+        brought = [Weight(0, 3, 0, [i], 3) for i in range(3)]
+    if op == "alltoall":
+        brought = [[value.shard(i, 3) for i in range(3)] for value in brought]
+    got = results(op, brought)
+    flat = [item for one in got for item in (one if op == "alltoall" else [one])]
+    assert len({id(item) for item in flat}) == len(flat)
+    assert all(item.mark is None for item in flat)
+
+
+# -- what moves ---------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 64), st.fractions(0, 10**6))
+def test_elements_and_messages_are_those_of_a_ring(n: int, whole: Fraction) -> None:
+    once = Fraction(n - 1, n) * whole
+    sent = {op: row.sent(whole, n) for op, row in COLLECTIVES.items()}
+    assert sent == {
+        "allreduce": 2 * once,
+        "allgather": once,
+        "scatterreduce": once,
+        "alltoall": once,
+        "broadcast": once,
+    }
+    assert {op: row.messages(n) for op, row in COLLECTIVES.items()} == {
+        op: (2 if op == "allreduce" else 1) * (n - 1) for op in COLLECTIVES
+    }
+
+
+async def all_at_once(model: Model) -> None:
+    await model.allreduce(model.fake_grad(0, []), 0)
+
+
+async def in_two_halves(model: Model) -> None:
+    shard = await model.scatterreduce(model.fake_grad(0, []), 0)
+    await model.allgather(shard, 0)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("costs", [Links(), LINKS, Links(host_size=3, ratio=2.5, latency=0.07)])
+def test_in_a_run_both_halves_cost_and_move_what_the_whole_does(n: int, costs: Links) -> None:
+    runs = [Trace.of(simulate(function, ranks=n, costs=costs)) for function in (all_at_once, in_two_halves)]
+    assert figures.end(runs[0]) == figures.end(runs[1])
+    assert figures.traffic(runs[0]) == figures.traffic(runs[1])
+    assert (figures.end(runs[0]) > 0) == (n > 1)
+
+
+# -- who may join -------------------------------------------------------------------------------------------------
+
+
+def members(*calls: tuple[str, int, Any]) -> list[Member]:
+    return [Member(rank, op, layer, value, 0) for rank, (op, layer, value) in enumerate(calls)]
+
+
+def test_the_first_two_that_differ_are_named() -> None:
+    weight = Weight(0, 2, 0, [0], 2)
+    joined = members(("allgather", 0, weight), ("allgather", 0, weight), ("allgather", 1, Weight(1, 2, 0, [1], 2)))
+    with pytest.raises(MismatchError) as raised:
+        agree(joined)
+    assert raised.value.ranks == (0, 2)
+    assert str(raised.value) == (
+        "ranks 0 and 2 are in the same collective, but do not do the same\n"
+        "  expected: the same operation, layer and kind of value from every member of the group\n"
+        "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 2: allgather(layer=1) with a weight of layer 1, shards {1} of 2\n"
+        "  fix:      every rank must make the same collective calls in the same order; look for one that is "
+        "skipped or extra\n"
+        "            or, where ranks with different layers should each talk among themselves: give the call a group="
+    )
+
+
+def test_those_who_have_not_joined_yet_disagree_with_nobody() -> None:
+    weight = Weight(0, 2, 0)
+    one, two = members(("allgather", 0, weight), ("allgather", 0, weight))
+    agree([None, one, None, two])
+
+
+@pytest.mark.parametrize(
+    ("other", "ranks"),
+    [
+        (("scatterreduce", 0, WeightGrad(0, 2, [1], 2)), (0, 1)),
+        (("allreduce", 1, WeightGrad(1, 2, [1], 2)), (0, 1)),
+        (("allreduce", 0, Weight(0, 2, 0)), (0, 1)),
+        (("allreduce", 0, WeightGrad(0, 2, [0, 1], 2)), (0, 1)),
+        (("allreduce", 0, WeightGrad(0, 2, [1], 2, [0], 2)), (0, 1)),
+    ],
+    ids=["operation", "layer", "kind", "batches", "shards"],
+)
+def test_two_members_that_disagree_are_a_mismatch(other: tuple[str, int, Any], ranks: tuple[int, int]) -> None:
+    with pytest.raises(MismatchError) as raised:
+        collective(COLLECTIVES["allreduce"], members(("allreduce", 0, WeightGrad(0, 2, [0], 2)), other))
+    assert raised.value.ranks == ranks
+
+
+def test_shards_that_overlap_name_the_pair_that_does() -> None:
+    shards = [Weight(0, 1, 0, [i], 4) for i in (0, 1, 2, 1)]
+    with pytest.raises(MismatchError) as raised:
+        collective(COLLECTIVES["allgather"], members(*(("allgather", 0, shard) for shard in shards)))
+    assert raised.value.ranks == (1, 3)
+    assert str(raised.value) == (
+        "the all-gather of layer 0 cannot be done: cannot gather these values: shards {1} would be counted twice\n"
+        "  expected: each shard from one side only\n"
+        "  got:      rank 1: weight of layer 0, shards {1} of 4\n"
+        "            rank 3: weight of layer 0, shards {1} of 4\n"
+        "  fix:      each side must hold shards that no other side holds"
+    )
+
+
+def test_an_all_to_all_takes_one_value_a_member() -> None:
+    row = COLLECTIVES["alltoall"]
+    bring(row, [Weight(0, 1, 0), Weight(0, 1, 0)], 0, 2)
+    with pytest.raises(AssertionError) as raised:
+        bring(row, [Weight(0, 1, 0)], 0, 2)
+    assert str(raised.value) == (
+        "an all-to-all takes one value for each of the 2 members\n"
+        "  expected: a list of 2 values, in the order of the group\n"
+        "  got:      1 values\n"
+        "  fix:      value number i goes to member number i"
+    )

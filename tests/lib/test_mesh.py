@@ -1,0 +1,157 @@
+"""Meshes: coordinates and ranks are inverse, groups are lines ordered by coordinate, mistakes are named."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import Mesh, Model, simulate
+
+NAMES = ["pp", "dp", "cp", "tp"]
+
+
+@st.composite
+def meshes(draw: st.DrawFn) -> Mesh:
+    names = draw(st.permutations(NAMES))[: draw(st.integers(1, 4))]
+    axes = {name: draw(st.integers(1, 3)) for name in names}
+    ranks = draw(st.permutations(range(prod(axes.values()))))
+    return Mesh(axes, ranks=draw(st.sampled_from([None, ranks])), host_size=draw(st.none() | st.integers(1, 8)))
+
+
+@given(meshes())
+def test_coordinates_and_rank_are_inverse(mesh: Mesh) -> None:
+    seen: set[tuple[int, ...]] = set()
+    for rank in range(len(mesh)):
+        where = mesh.coordinates(rank)
+        assert list(where) == list(mesh.axes)
+        assert all(0 <= where[axis] < size for axis, size in mesh.axes.items())
+        assert mesh.rank(**where) == rank
+        seen.add(tuple(where.values()))
+    assert len(seen) == len(mesh)
+
+
+@given(meshes(), st.data())
+def test_a_group_is_a_line_ordered_by_coordinate(mesh: Mesh, data: st.DataObject) -> None:
+    axis = data.draw(st.sampled_from(list(mesh.axes)))
+    for rank in range(len(mesh)):
+        group = mesh.group(rank, axis)
+        assert rank in group
+        assert [mesh.coordinates(member)[axis] for member in group] == list(range(mesh.axes[axis]))
+        for member in group:
+            assert mesh.group(member, axis) == group
+            assert mesh.coordinates(member) | {axis: 0} == mesh.coordinates(rank) | {axis: 0}
+
+
+@given(meshes(), st.data())
+def test_a_group_along_several_axes_is_their_product(mesh: Mesh, data: st.DataObject) -> None:
+    axes = data.draw(st.lists(st.sampled_from(list(mesh.axes)), min_size=1, unique=True))
+    rank = data.draw(st.integers(0, len(mesh) - 1))
+    group = mesh.group(rank, *axes)
+    assert len(set(group)) == len(group) == prod(mesh.axes[axis] for axis in axes)
+    assert {member for one in mesh.group(rank, axes[0]) for member in mesh.group(one, *axes)} == set(group)
+    places = [tuple(mesh.coordinates(member)[axis] for axis in axes) for member in group]
+    assert places == sorted(places)
+
+
+@given(meshes())
+def test_all_axes_in_order_are_the_ranks_in_order(mesh: Mesh) -> None:
+    assert mesh.group(0, *mesh.axes) == mesh.ranks
+
+
+@given(meshes(), meshes())
+def test_meshes_are_equal_where_they_are_the_same(one: Mesh, other: Mesh) -> None:
+    again: Mesh = eval(repr(one))
+    assert again == one
+    assert hash(again) == hash(one)
+    assert (one == other) == (repr(one) == repr(other))
+
+
+def test_the_last_axis_varies_fastest() -> None:
+    mesh = Mesh({"replica": 2, "shard": 4})
+    assert mesh.group(5, "shard") == (4, 5, 6, 7)
+    assert mesh.group(5, "replica") == (1, 5)
+    assert mesh.coordinates(6) == {"replica": 1, "shard": 2}
+
+
+def test_a_group_is_never_sorted() -> None:
+    mesh = Mesh({"row": 2, "column": 2}, ranks=[3, 0, 2, 1])
+    assert mesh.group(0, "column") == (3, 0)
+    assert mesh.group(0, "row") == (0, 1)
+    assert mesh.group(3, "row") == (3, 2)
+
+
+def test_five_dimensions_of_parallelism() -> None:
+    mesh = Mesh({"pp": 2, "dp_replicate": 2, "dp_shard": 2, "cp": 1, "tp": 2})
+    wanted = {0: "00000", 1: "00001", 2: "00100", 4: "01000", 7: "01101", 8: "10000", 15: "11101"}
+    assert {rank: "".join(map(str, mesh.coordinates(rank).values())) for rank in wanted} == wanted
+    groups = {axis: mesh.group(0, axis) for axis in mesh.axes}
+    assert groups == {"pp": (0, 8), "dp_replicate": (0, 4), "dp_shard": (0, 2), "cp": (0,), "tp": (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Mesh({}), "a mesh needs at least one axis, each of size 1 or more; got {}"),
+        (lambda: Mesh({"a": 0}), "a mesh needs at least one axis, each of size 1 or more; got {'a': 0}"),
+        (
+            lambda: Mesh({"a": -2, "b": -2}),
+            "a mesh needs at least one axis, each of size 1 or more; got {'a': -2, 'b': -2}",
+        ),
+        (lambda: Mesh({"a": 2}, ranks=[0, 0]), "axes {'a': 2} need each rank from 0 to 1 once; got [0, 0]"),
+        (lambda: Mesh({"a": 2}, ranks=[0, 1, 2]), "axes {'a': 2} need each rank from 0 to 1 once; got [0, 1, 2]"),
+        (lambda: Mesh({"a": 2}, host_size=0), "a host has at least one rank; got host_size=0"),
+        (lambda: Mesh({"a": 2}).coordinates(2), "rank 2 is not in Mesh({'a': 2})"),
+        (lambda: Mesh({"a": 2}).rank(a=2), "axis 'a' has coordinates 0 to 1; got 2"),
+        (lambda: Mesh({"a": 2}).rank(b=1), "give one coordinate for each of ['a']; got ['b']"),
+        (lambda: Mesh({"a": 2}).rank(), "give one coordinate for each of ['a']; got []"),
+        (lambda: Mesh({"a": 2}).group(0, "b"), "the mesh has the axes ['a']; got ['b']"),
+        (lambda: Mesh({"a": 2}).group(0), "the mesh has the axes ['a']; got []"),
+    ],
+)
+def test_misuse_is_a_value_error_that_says_what_is_wrong(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=r".") as raised:
+        make()
+    assert str(raised.value) == message
+
+
+# -- what a rank knows of its mesh --------------------------------------------------------------------------------
+
+
+def test_every_rank_knows_its_place_and_its_groups() -> None:
+    mesh = Mesh({"stage": 2, "data": 3}, ranks=[5, 1, 3, 0, 4, 2])
+    models = simulate(lambda model: None, mesh=mesh)
+    assert len(models) == 6
+    for model in models:
+        assert model.mesh == mesh
+        assert model.coord == mesh.coordinates(model.rank)
+        for axis in mesh.axes:
+            assert model.group(axis) == mesh.group(model.rank, axis)
+            assert model.group(axis).index(model.rank) == model.coord[axis]
+        assert model.group(["stage", "data"]) == mesh.group(model.rank, "stage", "data")
+        assert model.group() == (0, 1, 2, 3, 4, 5)
+    assert models[1].group((4, 1)) == (4, 1)
+
+
+def test_without_a_mesh_there_are_no_axes() -> None:
+    model = Model()
+    with pytest.raises(ValueError, match="no mesh") as raised:
+        _ = model.coord
+    assert str(raised.value) == "this world has no mesh; give Dist(mesh=...) or simulate(..., mesh=...) one"
+    with pytest.raises(ValueError, match="no mesh") as raised:
+        model.allreduce(model.fake_grad(0, []), 0, "shard")
+    assert str(raised.value) == "group='shard' names a mesh axis, but this world has no mesh; give Dist(mesh=...)"
+
+
+@pytest.mark.parametrize("group", [(1, 2), (0, 0), (0, 4), (0, -1), ()])
+def test_a_group_lists_its_own_rank_and_other_ranks_once(group: tuple[int, ...]) -> None:
+    def run(model: Model) -> None:
+        if model.rank == 0:
+            with pytest.raises(ValueError, match="lists it") as raised:
+                model.allreduce(model.fake_grad(0, []), 0, group)
+            assert str(raised.value) == f"a group of rank 0 lists it and other ranks of 0 to 2; got {group}"
+
+    simulate(run, ranks=3)

@@ -1,0 +1,385 @@
+"""What an operation may do to values, and what it says to those it cannot work with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import (
+    Activation,
+    ActivationGrad,
+    ForgottenAwait,
+    Model,
+    OptState,
+    PuzzleError,
+    RuleError,
+    Weight,
+    WeightGrad,
+    rules,
+)
+from lib.rules import Shape
+
+SHAPE = Shape(layers=3, batches=4)
+layers = st.integers(-1, 4)
+batch_sets = st.frozensets(st.integers(0, 3), min_size=1)
+shard_sets = st.integers(1, 3).flatmap(
+    lambda total: st.tuples(st.frozensets(st.integers(0, total - 1), min_size=1), st.just(total))
+)
+
+
+def weight(layer: int = 0, step: int = 0, shards: Any = (0,), total: int = 1) -> Weight:
+    return Weight(layer, 3, step, shards, total)
+
+
+def activation(layer: int = 0, batches: Any = (0,)) -> Activation:
+    return Activation(layer, 3, batches, 4)
+
+
+def gradient(layer: int = 0, batches: Any = (0,)) -> ActivationGrad:
+    return ActivationGrad(layer, 3, batches, 4)
+
+
+# -- what operations make -----------------------------------------------------------------------------------------
+
+
+@given(layers, layers, layers, batch_sets, shard_sets)
+def test_forward(layer: int, of_input: int, of_weight: int, batches: frozenset[int], shards: Any) -> None:
+    inp, whole = activation(of_input, batches), weight(of_weight, 0, *shards)
+    if 0 <= layer < 3 and layer == of_input == of_weight and whole.is_complete():
+        assert rules.forward(SHAPE, layer, inp, whole) == activation(layer + 1, batches)
+    else:
+        with pytest.raises(RuleError):
+            rules.forward(SHAPE, layer, inp, whole)
+
+
+@given(layers, layers, layers, layers, batch_sets, batch_sets, shard_sets)
+def test_backward(
+    layer: int, of_input: int, of_grad: int, of_weight: int, here: frozenset[int], there: frozenset[int], shards: Any
+) -> None:
+    inp, grad, whole = activation(of_input, here), gradient(of_grad, there), weight(of_weight, 0, *shards)
+    if 0 <= layer < 3 and layer == of_input == of_grad == of_weight and here == there and whole.is_complete():
+        made = rules.backward(SHAPE, layer, inp, grad, whole)
+        assert made == (WeightGrad(layer, 3, here, 4), gradient(layer - 1, here))
+    else:
+        with pytest.raises(RuleError):
+            rules.backward(SHAPE, layer, inp, grad, whole)
+
+
+@given(layers, batch_sets)
+def test_loss(layer: int, batches: frozenset[int]) -> None:
+    if layer == 3:
+        assert rules.loss(SHAPE, activation(layer, batches)) == gradient(2, batches)
+    else:
+        with pytest.raises(RuleError):
+            rules.loss(SHAPE, activation(layer, batches))
+
+
+@given(layers, layers, batch_sets, shard_sets, shard_sets, shard_sets, st.integers(0, 1), st.integers(0, 1))
+def test_update(
+    layer: int, of_grad: int, batches: frozenset[int], g: Any, w: Any, o: Any, step: int, of_state: int
+) -> None:
+    grad = WeightGrad(of_grad, 3, batches, 4, *g)
+    part, state = weight(layer, step, *w), OptState(layer, 3, of_state, *o)
+
+    def within(inner: Any, outer: Any) -> bool:
+        return outer.is_complete() or (
+            {(s * 12 + i) // inner.total for s in inner.shards for i in range(12)}
+            <= {(s * 12 + i) // outer.total for s in outer.shards for i in range(12)}
+        )
+
+    fits = 0 <= layer < 3 and of_grad == layer and len(batches) == 4 and step == of_state
+    if fits and within(part, grad) and within(part, state):
+        made = rules.update(SHAPE, layer, grad, part, state)
+        assert made == (weight(layer, step + 1, *w), OptState(layer, 3, step + 1, *o))
+    else:
+        with pytest.raises(RuleError):
+            rules.update(SHAPE, layer, grad, part, state)
+
+
+@given(layers, st.integers(-1, 5), st.integers(-1, 5))
+def test_load_weights(layer: int, shard: int, total: int) -> None:
+    if 0 <= layer < 3 and 0 <= shard < total:
+        made = rules.load_weights(SHAPE, layer, shard, total)
+        assert made == (weight(layer, 0, [shard], total), OptState(layer, 3, 0, [shard], total))
+    else:
+        with pytest.raises(RuleError):
+            rules.load_weights(SHAPE, layer, shard, total)
+
+
+@given(st.lists(st.integers(-1, 5)))
+def test_get_activation_and_fake_grad_take_batches_of_the_step(batches: list[int]) -> None:
+    inside = set(batches) <= set(range(4))
+    if inside:
+        assert rules.fake_grad(SHAPE, 1, batches) == WeightGrad(1, 3, batches, 4)
+    else:
+        with pytest.raises(RuleError):
+            rules.fake_grad(SHAPE, 1, batches)
+    if inside and batches:
+        assert rules.get_activation(SHAPE, batches) == activation(0, batches)
+    else:
+        with pytest.raises(RuleError):
+            rules.get_activation(SHAPE, batches)
+
+
+# -- what they say ------------------------------------------------------------------------------------------------
+
+whole = WeightGrad(0, 3, range(4), 4)
+
+MISTAKES: dict[str, tuple[Any, str]] = {
+    "no such layer": (
+        lambda: rules.load_weights(SHAPE, 3, 0, 1),
+        "there is no layer 3\n"
+        "  expected: a layer from 0 to 2\n"
+        "  got:      3\n"
+        "  fix:      layers are counted from 0; the last one is model.LAYERS - 1",
+    ),
+    "no such shard": (
+        lambda: rules.load_weights(SHAPE, 0, 4, 4),
+        "there is no shard 4 of 4\n"
+        "  expected: a shard from 0 to 3\n"
+        "  fix:      a rank's own shard is usually load_weights(layer, model.rank, model.RANKS)",
+    ),
+    "no such batch": (
+        lambda: rules.get_activation(SHAPE, [4, 7]),
+        "there is no batch 4, 7\n"
+        "  expected: batches from 0 to 3\n"
+        "  fix:      with more ranks than batches a rank's number is not its batch: work out which batch it has",
+    ),
+    "a number for a set": (
+        lambda: rules.get_activation(SHAPE, 1),  # type: ignore[arg-type]
+        "batches are given as a list or a set of numbers\n"
+        "  expected: for instance [0] or range(model.BATCHES)\n"
+        "  got:      1\n"
+        "  fix:      for a single batch write [batch]",
+    ),
+    "no batches": (
+        lambda: rules.get_activation(SHAPE, []),
+        "there are no batches to get\n  expected: at least one batch\n  got:      none\n  fix:      name a batch",
+    ),
+    "weight of another layer": (
+        lambda: rules.forward(SHAPE, 0, activation(0), weight(1)),
+        "the weight belongs to another layer\n"
+        "  expected: the weight of layer 0\n"
+        "  got:      weight of layer 1\n"
+        "  fix:      take the weight of layer 0, or run layer 1",
+    ),
+    "input of another layer": (
+        lambda: rules.forward(SHAPE, 1, activation(0), weight(1)),
+        "the input belongs to another layer\n"
+        "  expected: the activation of layer 1\n"
+        "  got:      activation of layer 0, batches {0}\n"
+        "  fix:      forward(1, ...) turns activation 1 into activation 2",
+    ),
+    "weight not gathered": (
+        lambda: rules.forward(SHAPE, 1, activation(1), weight(1, 0, [2], 4)),
+        "the weight of layer 1 is not complete\n"
+        "  expected: all 4 shards\n"
+        "  got:      shards {2}; {0, 1, 3} missing\n"
+        "  fix:      gather it first: whole = await model.allgather(weight, 1)",
+    ),
+    "arguments swapped": (
+        lambda: rules.forward(SHAPE, 0, weight(0), activation(0)),
+        "the input of forward is not an activation\n"
+        "  expected: an activation\n"
+        "  got:      weight of layer 0\n"
+        "  fix:      check the order of the arguments and the store that you took it from",
+    ),
+    "not even a value": (
+        lambda: rules.forward(SHAPE, 0, activation(0), "weights"),
+        "the weight of forward is not a weight\n"
+        "  expected: a weight\n"
+        "  got:      str 'weights'\n"
+        "  fix:      check the order of the arguments and the store that you took it from",
+    ),
+    "loss too early": (
+        lambda: rules.loss(SHAPE, activation(2)),
+        "the input of loss belongs to another layer\n"
+        "  expected: the activation of layer 3\n"
+        "  got:      activation of layer 2, batches {0}\n"
+        "  fix:      run forward up to layer 2 first",
+    ),
+    "gradient of another layer": (
+        lambda: rules.backward(SHAPE, 1, activation(1), gradient(2), weight(1)),
+        "the gradient belongs to another layer\n"
+        "  expected: the gradient of activation 2\n"
+        "  got:      gradient of activation 3, batches {0}\n"
+        "  fix:      backward(1, ...) needs the gradient that backward(2, ...) gave",
+    ),
+    "last layer without loss": (
+        lambda: rules.backward(SHAPE, 2, activation(2), gradient(1), weight(2)),
+        "the gradient belongs to another layer\n"
+        "  expected: the gradient of activation 3\n"
+        "  got:      gradient of activation 2, batches {0}\n"
+        "  fix:      backward(2, ...) is the first one: it needs the gradient that loss gave",
+    ),
+    "output instead of input": (
+        lambda: rules.backward(SHAPE, 1, activation(2), gradient(1), weight(1)),
+        "the input belongs to another layer\n"
+        "  expected: the activation of layer 1\n"
+        "  got:      activation of layer 2, batches {0}\n"
+        "  fix:      backward(1, ...) needs what forward(1, ...) had as its input",
+    ),
+    "another microbatch": (
+        lambda: rules.backward(SHAPE, 1, activation(1, [0, 1]), gradient(1, [1, 2]), weight(1)),
+        "input and gradient are of different batches\n"
+        "  expected: the gradient of batches {0, 1}, as the input\n"
+        "  got:      the gradient of batches {1, 2}\n"
+        "  fix:      pair each microbatch's gradient with the activation of that same microbatch",
+    ),
+    "batches missing": (
+        lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, [0, 1], 4), weight(), OptState(0, 3, 0)),
+        "the gradient of layer 0 does not have all batches yet\n"
+        "  expected: all 4 batches: {0-3}\n"
+        "  got:      batches {0, 1}; {2, 3} missing\n"
+        "  fix:      sum the gradients of all batches first: `+` on one rank, allreduce or scatterreduce over ranks",
+    ),
+    "gradient of another shard": (
+        lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, range(4), 4, [1], 2), weight(0, 0, [0], 2), OptState(0, 3, 0)),
+        "the gradient does not cover the weight\n"
+        "  expected: a gradient with shards {0} of 2, or a complete one\n"
+        "  got:      weight gradient of layer 0, batches {0-3}, shards {1} of 2\n"
+        "  fix:      a rank updates the shards whose gradient it holds: load_weights and scatterreduce must agree",
+    ),
+    "state of another shard": (
+        lambda: rules.update(SHAPE, 0, whole, weight(0, 0, [0], 2), OptState(0, 3, 0, [1], 2)),
+        "the optimizer state does not cover the weight\n"
+        "  expected: an optimizer state with shards {0} of 2\n"
+        "  got:      optimizer state of layer 0, shards {1} of 2\n"
+        "  fix:      update a shard of the weight with the same shard of the optimizer state",
+    ),
+    "another step": (
+        lambda: rules.update(SHAPE, 0, whole, weight(0, 1), OptState(0, 3, 0)),
+        "the weight and the optimizer state are not at the same step\n"
+        "  expected: step 1 for both\n"
+        "  got:      the optimizer state is at step 0\n"
+        "  fix:      keep both results of update, and update each layer once",
+    ),
+    "final weight of another layer": (
+        lambda: rules.final(SHAPE, 0, weight(2)),
+        "the final weight belongs to another layer\n"
+        "  expected: the weight of layer 0\n"
+        "  got:      weight of layer 2\n"
+        "  fix:      hand in layer 2 as layer 2",
+    ),
+    "an optimizer state instead of a gradient": (
+        lambda: rules.update(SHAPE, 0, OptState(0, 3, 0), weight(), whole),
+        "the gradient given to update is not a weight gradient\n"
+        "  expected: a weight gradient\n"
+        "  got:      optimizer state of layer 0\n"
+        "  fix:      check the order of the arguments and the store that you took it from",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_explains_itself(mistake: str) -> None:
+    make, message = MISTAKES[mistake]
+    with pytest.raises(RuleError) as raised:
+        make()
+    assert str(raised.value) == message
+
+
+def test_a_layer_is_a_number() -> None:
+    for layer in ("0", None, 1.0):
+        with pytest.raises(RuleError, match=r"there is no layer"):
+            rules.load_weights(SHAPE, layer, 0, 1)  # type: ignore[arg-type]
+
+
+def test_total_below_one_is_no_number_of_shards() -> None:
+    with pytest.raises(RuleError) as raised:
+        rules.load_weights(SHAPE, 0, 0, 0)
+    assert raised.value.expected == "total >= 1"
+
+
+# -- as a student meets them --------------------------------------------------------------------------------------
+
+
+def test_the_message_names_rank_and_line() -> None:
+    model = Model(rank=2, layers=2)
+    weight, _ = model.load_weights(1)
+    with pytest.raises(RuleError) as raised:
+        model.forward(0, model.get_activation([0]), weight)
+    where = raised.value.where[0][1]
+    assert (where.file, where.function) == ("test_rules.py", "test_the_message_names_rank_and_line")
+    assert str(raised.value) == (
+        "rank 2: the weight belongs to another layer\n"
+        "  expected: the weight of layer 0\n"
+        "  got:      weight of layer 1\n"
+        f"  where:    test_rules.py, line {where.line}, in test_the_message_names_rank_and_line: "
+        "model.forward(0, model.get_activation([0]), weight)\n"
+        "  fix:      take the weight of layer 0, or run layer 1"
+    )
+
+
+def test_a_failed_operation_moves_no_clock_and_records_nothing() -> None:
+    model = Model(layers=2, batches=2)
+    weight, state = model.load_weights(0)
+    inp = model.get_activation([0])
+    model.forward(0, inp, weight)
+    events, clock = len(model.program.events), model.time
+    grad = model.fake_grad(0, [0])
+    events += 1
+    attempts: list[Any] = [
+        lambda: model.forward(1, inp, weight),
+        lambda: model.backward(0, inp, gradient(0, [1]), weight),
+        lambda: model.loss(inp),
+        lambda: model.update(0, grad, weight, state),
+        lambda: model.set_final_weight(1, weight),
+        lambda: model.load_weights(5),
+        lambda: model.get_activation([2]),
+        lambda: model.fake_grad(0, [9]),
+        lambda: model.allgather(weight, 1),
+        lambda: model.pass_to(0, weight),
+        lambda: model.receive(0),
+    ]
+    for attempt in attempts:
+        with pytest.raises(PuzzleError):
+            attempt()
+    made = [event.op for event in model.program.events[events:] if event.op != "foreign"]
+    assert (made, model.time) == ([], clock)
+
+
+def test_a_failed_collective_moves_no_clock() -> None:
+    model = Model(layers=2, batches=2)
+    weight, _ = model.load_weights(0)
+    model.forward(0, model.get_activation([0]), weight)
+    with pytest.raises(RuleError, match="a weight is not something to sum"):
+        model.allreduce(weight, 0)
+    assert model.time == 1.0
+    assert [event.typ for event in model.log] == ["forward"]
+
+
+class NotYet:
+    """What is awaited, as seen from outside."""
+
+    def __await__(self) -> Any:
+        yield
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda shape, work: rules.forward(shape, 0, work, weight()),
+        lambda shape, work: rules.forward(shape, 0, activation(), work),
+        lambda shape, work: rules.loss(shape, work),
+        lambda shape, work: rules.backward(shape, 0, work, gradient(), weight()),
+        lambda shape, work: rules.backward(shape, 0, activation(), work, weight()),
+        lambda shape, work: rules.backward(shape, 0, activation(), gradient(), work),
+        lambda shape, work: rules.update(shape, 0, work, weight(), OptState(0, 3, 0)),
+        lambda shape, work: rules.update(shape, 0, whole, work, OptState(0, 3, 0)),
+        lambda shape, work: rules.update(shape, 0, whole, weight(), work),
+        lambda shape, work: rules.final(shape, 0, work),
+    ],
+)
+def test_whatever_is_awaitable_reminds_of_await(use: Any) -> None:
+    with pytest.raises(ForgottenAwait) as raised:
+        use(SHAPE, NotYet())
+    assert raised.value.what.endswith("is a communication that nobody waited for")
+    assert raised.value.fix == (
+        "did you forget `await`?\n"
+        "incorrect:  weight = model.allgather(shard, layer)\n"
+        "correct:    weight = await model.allgather(shard, layer)"
+    )

@@ -1,0 +1,400 @@
+"""The laws of values as properties, and what their errors say."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lib import HIDDEN, LENGTH, Activation, ActivationGrad, Model, OptState, RuleError, Weight, WeightGrad
+from lib.values import KINDS, Value, covers, cut, describe, gather, numbers, overlap, reduce, regions, total_elements
+
+LAYERS = 4
+layers = st.integers(0, LAYERS - 1)
+
+
+@st.composite
+def shard_sets(draw: st.DrawFn) -> tuple[frozenset[int], int]:
+    total = draw(st.integers(1, 12))
+    return draw(st.frozensets(st.integers(0, total - 1), min_size=1)), total
+
+
+@st.composite
+def weights(draw: st.DrawFn) -> Weight:
+    shards, total = draw(shard_sets())
+    return Weight(draw(layers), LAYERS, draw(st.integers(0, 2)), shards, total)
+
+
+@st.composite
+def opt_states(draw: st.DrawFn) -> OptState:
+    shards, total = draw(shard_sets())
+    return OptState(draw(layers), LAYERS, draw(st.integers(0, 2)), shards, total)
+
+
+@st.composite
+def weight_grads(draw: st.DrawFn) -> WeightGrad:
+    shards, total = draw(shard_sets())
+    return WeightGrad(draw(layers), LAYERS, draw(st.frozensets(st.integers(0, 9))), 10, shards, total)
+
+
+@st.composite
+def batched(draw: st.DrawFn) -> Activation | ActivationGrad:
+    kind = draw(st.sampled_from([Activation, ActivationGrad]))
+    return kind(draw(layers), LAYERS, draw(st.frozensets(st.integers(0, 9), min_size=1)), 10)
+
+
+values = st.one_of(weights(), opt_states(), weight_grads(), batched())
+sharded = st.one_of(weights(), opt_states(), weight_grads())
+
+
+def split_field(value: Value) -> str:
+    return "batches" if isinstance(value, Activation | ActivationGrad) else "shards"
+
+
+def with_set(value: Any, **sets: frozenset[int]) -> Any:
+    fields = [sets.get(name, getattr(value, name)) for name in value.__match_args__]
+    return type(value)(*fields)
+
+
+@st.composite
+def parts(draw: st.DrawFn, whole: frozenset[int]) -> list[frozenset[int]]:
+    """A set in three parts that do not overlap."""
+    owner = {item: draw(st.integers(0, 2)) for item in sorted(whole)}
+    return [frozenset(item for item in whole if owner[item] == i) for i in range(3)]
+
+
+# -- the two laws -------------------------------------------------------------------------------------------------
+
+
+@given(values, st.data())
+def test_gather_is_associative_and_commutative_and_loses_nothing(value: Value, data: st.DataObject) -> None:
+    field = split_field(value)
+    a, b, c = (with_set(value, **{field: part}) for part in data.draw(parts(getattr(value, field))))
+    assert a.combine(b).combine(c) == a.combine(b.combine(c)) == value
+    assert a.combine(b) == b.combine(a)
+    assert gather(a, b, c) == value
+    assert a.elements() + b.elements() + c.elements() == value.elements()
+
+
+@given(weight_grads(), st.data())
+def test_reduce_is_associative_and_commutative_and_loses_nothing(grad: WeightGrad, data: st.DataObject) -> None:
+    a, b, c = (with_set(grad, batches=part) for part in data.draw(parts(grad.batches)))
+    assert (a + b) + c == a + (b + c) == grad
+    assert a + b == b + a
+    assert reduce(a, b, c) == grad
+    assert (a + b).elements() == a.elements(), "a sum is as large as a summand"
+
+
+@given(weight_grads(), weight_grads())
+def test_a_sum_takes_disjoint_batches_of_the_same_shards_and_nothing_else(a: WeightGrad, b: WeightGrad) -> None:
+    fits = a.layer == b.layer and a.shards == b.shards and a.total == b.total and not a.batches & b.batches
+    if fits:
+        assert (a + b).batches == a.batches | b.batches
+    else:
+        with pytest.raises(RuleError):
+            _ = a + b
+
+
+@given(sharded, sharded)
+def test_gather_takes_disjoint_shards_of_the_same_thing_and_nothing_else(a: Any, b: Any) -> None:
+    rest = [name for name in a.__match_args__ if name != "shards"]
+    fits = type(a) is type(b) and all(getattr(a, n) == getattr(b, n) for n in rest) and not a.shards & b.shards
+    if fits:
+        assert a.combine(b).shards == a.shards | b.shards
+    else:
+        with pytest.raises(RuleError):
+            a.combine(b)
+
+
+@given(sharded, st.integers(1, 12))
+def test_shard_then_gather_is_the_identity(value: Any, total: int) -> None:
+    whole = with_set(value, shards=frozenset(range(value.total)))
+    pieces = [whole.shard(i, total) for i in range(total)]
+    again = gather(*pieces)
+    assert again.is_complete()
+    assert again.elements() == whole.elements() == HIDDEN * HIDDEN
+    assert [again.shard(i, total) for i in range(total)] == pieces
+    if total == whole.total:
+        assert again == whole
+
+
+@given(sharded, st.integers(1, 12), st.integers(1, 12))
+def test_covers_and_overlap_are_those_of_the_elements(value: Any, total: int, parts: int) -> None:
+    whole = with_set(value, shards=frozenset(range(value.total)))
+    pieces = [whole.shard(i, total) for i in range(total)]
+    common = value.total * total * parts
+    mine = regions(value, common)
+    assert Fraction(len(mine), common) * HIDDEN * HIDDEN == value.elements()
+    for piece in pieces:
+        theirs = regions(piece, common)
+        assert covers(piece, value) == (mine <= theirs)
+        assert covers(value, piece) == (theirs <= mine)
+        assert overlap(value, piece) == overlap(piece, value) == bool(mine & theirs)
+
+
+@given(batched(), batched())
+def test_activations_overlap_where_they_share_a_batch(a: Activation, b: Activation) -> None:
+    assert overlap(a, b) == bool(a.batches & b.batches)
+
+
+# -- plain data ---------------------------------------------------------------------------------------------------
+
+
+@given(values)
+def test_a_value_survives_repr_pickle_and_copy(value: Value) -> None:
+    assert eval(repr(value)) == value
+    assert hash(eval(repr(value))) == hash(value)
+    assert pickle.loads(pickle.dumps(value)) == value
+    assert copy.copy(value) == copy.deepcopy(value) == value
+
+
+@given(values, values)
+def test_values_are_equal_where_their_class_and_fields_are(a: Any, b: Any) -> None:
+    same = type(a) is type(b) and all(getattr(a, n) == getattr(b, n) for n in a.__match_args__)
+    assert (a == b) == same
+    if same:
+        assert hash(a) == hash(b)
+
+
+def test_a_copy_of_a_value_that_a_rank_holds_equals_it_and_has_no_home() -> None:
+    weight, _ = Model().load_weights(0)
+    again = pickle.loads(pickle.dumps(weight))
+    assert again == weight
+    assert weight.mark is not None
+    assert again.mark is None
+
+
+@given(values)
+def test_values_are_frozen(value: Any) -> None:
+    for name in value.__match_args__:
+        before = getattr(value, name)
+        with pytest.raises(AttributeError):
+            setattr(value, name, 1)
+        with pytest.raises(AttributeError):
+            delattr(value, name)
+        assert getattr(value, name) == before
+    with pytest.raises(AttributeError):
+        value.note = "mine"
+
+
+@given(values)
+def test_nobody_forges_where_a_value_lives(value: Any) -> None:
+    with pytest.raises(AttributeError):
+        value.mark = (None, 0)
+    assert value.mark is None
+
+
+@pytest.mark.parametrize("kind", [set, list, tuple, frozenset])
+def test_sets_are_given_as_any_collection(kind: Any) -> None:
+    assert Weight(0, 2, 0, kind([2, 1]), 4) == Weight(0, 2, 0, frozenset([1, 2]), 4)
+    assert OptState(0, 2, 0, kind([1]), 4).shards == frozenset([1])
+    assert Activation(1, 2, kind([3, 0]), 4).batches == frozenset([0, 3])
+    assert WeightGrad(1, 2, kind([3, 0]), 4, kind([1]), 2) == WeightGrad(1, 2, frozenset([0, 3]), 4, {1}, 2)
+
+
+@given(sharded)
+def test_the_size_of_shards_is_exact(value: Any) -> None:
+    elements = value.elements()
+    assert elements * value.total == len(value.shards) * HIDDEN * HIDDEN
+    assert isinstance(elements, int) == (len(value.shards) * HIDDEN * HIDDEN % value.total == 0)
+    assert value.memory() == float(elements)
+
+
+def test_a_third_of_a_weight_is_no_rounded_number() -> None:
+    assert Weight(0, 1, 0, [1], 3).elements() == Fraction(262144, 3)
+    assert isinstance(Weight(0, 1, 0, [1], 4).elements(), int)
+
+
+@given(batched())
+def test_the_size_of_activations_is_that_of_their_batches(value: Activation) -> None:
+    assert value.elements() == len(value.batches) * HIDDEN * LENGTH
+    assert value.is_complete()
+
+
+@given(st.lists(values, max_size=8))
+def test_the_sum_of_sizes_is_exact(some: list[Value]) -> None:
+    assert total_elements(some) == sum((value.elements() for value in some), 0)
+
+
+# -- words --------------------------------------------------------------------------------------------------------
+
+
+@given(st.frozensets(st.integers(0, 30)))
+def test_numbers_reads_back(items: frozenset[int]) -> None:
+    text = numbers(items)
+    found: list[int] = []
+    for part in filter(None, text.strip("{}").split(", ")):
+        low, _, high = part.partition("-")
+        found.extend(range(int(low), int(high or low) + 1))
+    assert found == sorted(items)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (Weight(1, 2, 0), "weight of layer 1"),
+        (Weight(1, 2, 1, [3], 4), "weight of layer 1, shards {3} of 4, step 1"),
+        (OptState(0, 2, 0, [0, 1, 2], 8), "optimizer state of layer 0, shards {0-2} of 8"),
+        (Activation(2, 2, [0, 2, 3], 4), "activation of layer 2, batches {0, 2, 3}"),
+        (ActivationGrad(1, 2, [0], 1), "gradient of activation 2, batches {0}"),
+        (
+            WeightGrad(1, 2, [0, 1, 2, 5], 8, [3], 4),
+            "weight gradient of layer 1, batches {0-2, 5}, shards {3} of 4",
+        ),
+    ],
+)
+def test_a_value_describes_itself(value: Value, words: str) -> None:
+    assert describe(value) == str(value) == words
+
+
+def test_other_things_are_described_by_class_and_repr() -> None:
+    assert describe("pizza") == "str 'pizza'"
+
+
+def test_the_five_kinds_stand_in_the_order_of_the_stores() -> None:
+    assert list(KINDS.values()) == [Weight, OptState, Activation, ActivationGrad, WeightGrad]
+    assert [cls.kind for cls in KINDS.values()] == list(KINDS)
+
+
+def test_a_class_is_called_by_where_it_is_exported_from() -> None:
+    assert repr(Weight) == "<class 'lib.Weight'>"
+    assert repr(WeightGrad) == "<class 'lib.WeightGrad'>"
+
+
+# -- errors -------------------------------------------------------------------------------------------------------
+
+grad = WeightGrad(1, 2, [0, 1], 4)
+
+
+MISTAKES: list[tuple[Any, str]] = [
+    (
+        lambda: grad + WeightGrad(1, 2, [1, 2], 4),
+        "cannot sum these values: batches {1} would be counted twice\n"
+        "  expected: each batch in one of the summands only\n"
+        "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 1, batches {1, 2}\n"
+        "  fix:      leave out the one that is in already",
+    ),
+    (
+        lambda: grad + WeightGrad(0, 2, [2], 4),
+        "cannot sum values whose layer differs\n"
+        "  expected: the same layer\n"
+        "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 0, batches {2}\n"
+        "  fix:      sum only values with the same layer",
+    ),
+    (
+        lambda: grad + WeightGrad(1, 2, [2], 4, [0], 2),
+        "cannot sum values whose total differs\n"
+        "  expected: the same shards on both sides\n"
+        "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 1, batches {2}, "
+        "shards {0} of 2\n"
+        "  fix:      sum only values with the same total",
+    ),
+    (
+        lambda: grad + Weight(1, 2, 0),  # type: ignore[operator]
+        "cannot sum two different kinds of value\n"
+        "  expected: another weight gradient\n"
+        "  got:      weight of layer 1\n"
+        "  fix:      sum values of one kind only",
+    ),
+    (
+        lambda: grad + 1,  # type: ignore[operator]
+        "cannot sum two different kinds of value\n"
+        "  expected: another weight gradient\n"
+        "  got:      int 1\n"
+        "  fix:      sum values of one kind only",
+    ),
+    (
+        lambda: Weight(0, 2, 0, [0], 2).combine(Weight(0, 2, 0, [0], 2)),
+        "cannot gather these values: shards {0} would be counted twice\n"
+        "  expected: each shard from one side only\n"
+        "  got:      weight of layer 0, shards {0} of 2; weight of layer 0, shards {0} of 2\n"
+        "  fix:      each side must hold shards that no other side holds",
+    ),
+    (
+        lambda: Weight(0, 2, 0, [0], 2).combine(Weight(0, 2, 1, [1], 2)),
+        "cannot gather values whose step differs\n"
+        "  expected: the same step\n"
+        "  got:      weight of layer 0, shards {0} of 2; weight of layer 0, shards {1} of 2, step 1\n"
+        "  fix:      gather only values with the same step",
+    ),
+    (
+        lambda: Weight(0, 2, 0, [0], 2).combine(OptState(0, 2, 0, [1], 2)),  # type: ignore[arg-type]
+        "cannot gather two different kinds of value\n"
+        "  expected: another weight\n"
+        "  got:      optimizer state of layer 0, shards {1} of 2\n"
+        "  fix:      gather values of one kind only",
+    ),
+    (
+        lambda: WeightGrad(0, 2, [0], 4, [0], 2).combine(WeightGrad(0, 2, [1], 4, [1], 2)),
+        "cannot gather values whose batches differs\n"
+        "  expected: gradients of the same batches\n"
+        "  got:      weight gradient of layer 0, batches {0}, shards {0} of 2; weight gradient of layer 0, "
+        "batches {1}, shards {1} of 2\n"
+        "  fix:      gather only values with the same batches",
+    ),
+    (
+        lambda: Weight(0, 2, 0).shard(4, 4),
+        "there is no shard 4 of 4\n"
+        "  expected: a shard number from 0 to 3\n"
+        "  fix:      shards are counted from 0; a rank's own shard is usually its place in the group",
+    ),
+    (
+        lambda: Weight(0, 2, 0, [1], 4).shard(0, 2),
+        "only a complete value can be cut into shards\n"
+        "  expected: all 4 shards of layer 0\n"
+        "  got:      weight of layer 0, shards {1} of 4\n"
+        "  fix:      gather the shards first",
+    ),
+    (
+        lambda: Activation(0, 2, [0], 1).shard(0, 2),
+        "an activation has no shards\n  fix:      shard weights, their gradients or optimizer states",
+    ),
+    (
+        lambda: reduce(Weight(0, 2, 0)),
+        "a weight is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      weight of layer 0\n"
+        "  fix:      sum the weight gradients; to put shards together use combine or an all-gather",
+    ),
+]
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES)
+def test_a_broken_law_explains_itself(mistake: Any, message: str) -> None:
+    with pytest.raises(RuleError) as raised:
+        mistake()
+    assert str(raised.value) == message
+
+
+@given(values, st.integers(-3, 15), st.integers(-3, 15))
+def test_cut_gives_a_shard_or_a_rule_error(value: Any, shard: int, total: int) -> None:
+    try:
+        piece = cut(value, shard, total)
+    except RuleError:
+        assert not (hasattr(value, "shards") and value.is_complete() and 0 <= shard < total)
+    else:
+        assert (piece.shards, piece.total) == ({shard}, total)
+
+
+def test_a_broken_law_names_the_rank_that_the_value_lives_on() -> None:
+    model = Model(rank=3, layers=2, batches=2)
+    weight, _ = model.load_weights(0, 0, 2)
+    with pytest.raises(RuleError) as raised:
+        weight.combine(weight)
+    assert raised.value.rank == 3
+    assert str(raised.value).startswith("rank 3: cannot gather these values: shards {0} would be counted twice\n")
+    assert "weight.combine(weight)" in str(raised.value)
+
+
+@given(weight_grads())
+def test_the_sum_with_nothing_is_the_same(grad: WeightGrad) -> None:
+    nothing = with_set(grad, batches=frozenset())
+    assert grad + nothing == nothing + grad == grad
+    assume(grad.batches)
+    with pytest.raises(RuleError):
+        _ = grad + grad

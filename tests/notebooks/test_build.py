@@ -1,0 +1,163 @@
+"""The builder: from one small source to both notebooks, the same bytes every time, and nobody's work overwritten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib import kernels, notebooks
+from lib.answers import BuildError
+
+TITLE = "# %% [markdown]\n# # 1. One device\n\n"
+SOURCE = (
+    TITLE
+    + """\
+# %%
+import sys
+
+from lib import Model, simulate
+
+# %% tags=["function"] editable=true
+def basic(model: Model) -> None:
+    # --- your code (about 1 line) ---
+    model.get_activation([0])
+    # --- end of your code ---
+
+
+# %%
+print("one")
+sys.stdout.flush()
+print("two")
+models = simulate(basic)
+await_it = 1 + 1
+await_it
+"""
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with one source."""
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / "01_basic.py").write_text(SOURCE, "utf-8")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What is built of it: the only time that this file starts a kernel."""
+    root = tmp_path_factory.mktemp("root")
+    (root / "solutions").mkdir()
+    (root / "solutions" / "01_basic.py").write_text(SOURCE, "utf-8")
+    return notebooks.build(root)
+
+
+def cells(text: str) -> list[dict[str, Any]]:
+    """The cells of a notebook file."""
+    found: list[dict[str, Any]] = json.loads(text)["cells"]
+    return found
+
+
+def test_one_source_makes_two_notebooks(built: dict[str, str]) -> None:
+    assert list(built) == ["puzzles/01_basic.ipynb", "solutions/01_basic.ipynb"]
+    for text in built.values():
+        assert text.endswith("}\n")
+        assert json.loads(text)["metadata"] == notebooks.METADATA
+        assert [cell["id"] for cell in cells(text)] == ["basic-0", "basic-1", "basic-2", "basic-3"]
+        assert [cell["metadata"] for cell in cells(text)] == [{}, {}, {"tags": ["function"]}, {}]
+
+
+def test_the_students_copy_has_the_gap_and_no_outputs(built: dict[str, str]) -> None:
+    student = [cell for cell in cells(built["puzzles/01_basic.ipynb"]) if cell["cell_type"] == "code"]
+    assert [(cell["execution_count"], cell["outputs"]) for cell in student] == [(None, [])] * 3
+    assert "".join(student[1]["source"]).splitlines()[1:] == [
+        "    # --- your code (about 1 line) ---",
+        '    raise NotSolved("basic")',
+        "    # --- end of your code ---",
+    ]
+    assert student[0]["source"][-1] == "from lib import Model, NotSolved, simulate"
+
+
+def test_the_solved_copy_has_been_run(built: dict[str, str]) -> None:
+    solved = [cell for cell in cells(built["solutions/01_basic.ipynb"]) if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in solved] == [1, 2, 3]
+    stream, result = solved[2]["outputs"]
+    assert stream == {"name": "stdout", "output_type": "stream", "text": ["one\n", "two\n"]}
+    assert (result["execution_count"], result["data"]) == (3, {"text/plain": ["2"]})
+
+
+def test_writing_twice_changes_nothing(built: dict[str, str], root: Path) -> None:
+    assert notebooks.stale(built, root) == list(built)
+    assert notebooks.write(built, root) == list(built)
+    assert notebooks.stale(built, root) == []
+    assert notebooks.write(built, root) == []
+    assert sorted(path.name for path in root.rglob("*.*")) == ["01_basic.ipynb", "01_basic.ipynb", "01_basic.py"]
+    (root / "puzzles" / "01_basic.ipynb").write_text("{}")
+    assert notebooks.stale(built, root) == ["puzzles/01_basic.ipynb"]
+
+
+def test_work_is_noticed(built: dict[str, str], root: Path) -> None:
+    notebooks.write(built, root)
+    mine = root / "puzzles" / "01_basic.ipynb"
+    assert notebooks.worked_on(built, root) == []
+    pristine = mine.read_text("utf-8")
+    for old, new in (
+        ('    raise NotSolved(\\"basic\\")', "    pass"),
+        ('    raise NotSolved(\\"basic\\")', '    x = 1\\n    raise NotSolved(\\"basic\\")'),
+        ('"execution_count": null', '"execution_count": 7'),
+    ):
+        assert old in pristine
+        mine.write_text(pristine.replace(old, new), "utf-8")
+        assert notebooks.worked_on(built, root) == ["puzzles/01_basic.ipynb"]
+
+
+def test_outputs_are_joined_only_with_their_neighbours() -> None:
+    out = {"output_type": "stream", "name": "stdout", "text": "a"}
+    picture = {"output_type": "display_data", "data": {}}
+    joined = kernels.joined([dict(out), dict(out), picture, dict(out)])
+    assert [output.get("text") for output in joined] == ["aa", None, "a"]
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ({"name": "stderr", "text": "Warning: x\n"}, "here writes to stderr: Warning: x"),
+        ({"data": {"text/plain": "<P at 0x7f0123456789>"}}, "here puts out '0x7f0123456789'"),
+        ({"text": f"in {Path(notebooks.__file__).parents[1]}/x"}, "here puts out '/"),
+    ],
+    ids=["stderr", "address", "path"],
+)
+def test_outputs_that_no_two_machines_share(output: dict[str, Any], message: str) -> None:
+    with pytest.raises(BuildError) as caught:
+        kernels.reject(output, "here")
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("01_basic.py", TITLE, "01_basic.py: no `# --- your code (about N lines) ---`: students would get the answer"),
+        (
+            "01_other.py",
+            SOURCE.replace("basic", "other"),
+            "01_other.py, line 11: no puzzle is 'other'; there are",
+        ),
+        ("01_basic.py", SOURCE.replace("about 1", "about 2"), "01_basic.py, line 11: the marker says about 2 lines"),
+    ],
+    ids=["no gap", "no such puzzle", "wrong number"],
+)
+def test_a_bad_source_stops_the_build_before_anything_runs(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / name).write_text(text, "utf-8")
+    with pytest.raises(BuildError) as caught:
+        notebooks.build(tmp_path)
+    assert str(caught.value).startswith(message)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [name, "solutions"]
+
+
+def test_a_folder_without_sources(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"solutions holds no NN_name\.py to build from"):
+        notebooks.build(tmp_path)
