@@ -15,7 +15,8 @@ from .meeting import Channel, Group, Meeting, Message, Receive
 from .mesh import Mesh
 from .program import BUDGET, Event
 from .rules import Member, collective
-from .stuck import on_failed, on_stuck
+from .stuck import dist_trace, on_failed, on_stuck
+from .trace import Trace
 from .values import Elements
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class Dist:
         """Notes which asyncio task steps a rank, to know when it ends. Under our own driver, or alone, nobody asks."""
         if not self.engine.driving and self.ranks > 1:
             self.engine.adopt_current(rank)
+
+    def so_far(self, error: str) -> Trace | None:
+        """The Trace of all ranks up to now, for the error of one of them to show."""
+        return dist_trace(self, error)
 
     # -- groups -------------------------------------------------------------------------------------------------
 

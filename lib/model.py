@@ -11,7 +11,7 @@ from .check import check
 from .clock import steps
 from .collectives import COLLECTIVES
 from .dist import Dist
-from .errors import CheckError, MismatchError, PuzzleError, RuleError
+from .errors import CheckError, PuzzleError, RuleError
 from .mesh import Mesh
 from .program import NO_BATCHES, TIMED, Event, Program
 from .storage import Store
@@ -361,5 +361,4 @@ class Model:
         self._blame(error)
 
     def _blame(self, error: PuzzleError) -> NoReturn:
-        # A mismatch is between two ranks, and names both; that this one came last is no fault of its own.
-        raise error if isinstance(error, MismatchError) else error.at(self.rank)
+        raise self.program.blame(error)

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from .collectives import COLLECTIVES
 from .costs import UNIT, Costs
-from .errors import BudgetError, Place, PuzzleError, RuleError, resolve, student_place
+from .errors import BudgetError, MismatchError, Place, PuzzleError, RuleError, resolve, student_place
 from .mesh import Mesh
 from .values import SET_MARK, Value
 
@@ -34,6 +34,7 @@ FREE: Final = frozenset(
 BUDGET: Final = 250_000
 
 Source = tuple[CodeType, int] | Place | None
+E = TypeVar("E", bound=PuzzleError)
 NO_BATCHES: Final[frozenset[int]] = frozenset()
 
 
@@ -89,6 +90,12 @@ Move = tuple[int, int, int, int]
 """A value enters (+1) or leaves (-1) a store: (number of the event it comes just before, store, value id, change)."""
 
 
+class World(Protocol):
+    """What all ranks of one run share. It knows the Trace so far, for an error to show."""
+
+    def so_far(self, error: str) -> Any: ...
+
+
 class Program:
     """What one rank did: its events, the values it made or met, and what its stores held when.
 
@@ -98,7 +105,7 @@ class Program:
 
     __slots__ = ("_adopted", "budget", "clock", "events", "moves", "rank", "values", "world")
 
-    def __init__(self, rank: int, world: object = None, budget: int = BUDGET) -> None:
+    def __init__(self, rank: int, world: World | None = None, budget: int = BUDGET) -> None:
         self.rank = rank
         self.world = world
         self.budget = budget
@@ -166,12 +173,13 @@ class Program:
         self.events.append(event)
 
     def _too_many_events(self) -> NoReturn:
-        raise BudgetError(
+        error = BudgetError(
             f"more than {self.budget} events on one rank",
             expected="a schedule that ends",
             got=f"the last was {self.events[-1].op}",
             fix="look for a loop that never ends; for a really large run raise simulate(..., budget=...)",
-        ).at(self.rank)
+        )
+        raise self.blame(error)
 
     def too_many_moves(self) -> BudgetError:
         """The error of a rank whose stores change without end."""
@@ -195,9 +203,13 @@ class Program:
         self.record(op, output.layer, batches, ids, (self.new(output),), source, 0, arg)
         return output
 
-    def blame(self, error: RuleError) -> RuleError:
-        """Says on which rank a law of values was broken."""
-        error.at(self.rank)
+    def blame(self, error: E) -> E:
+        """Says on which rank and line it happened, and adds the Trace up to there."""
+        # A mismatch is between two ranks, and names both; that this one came last is no fault of its own.
+        if not isinstance(error, MismatchError):
+            error.at(self.rank)
+        if error.trace is None and self.world is not None:
+            error.trace = self.world.so_far(str(error))
         return error
 
 

@@ -72,8 +72,11 @@ def _digits(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 7
 
 
-def decode(data: Any) -> Run:
-    """The run in JSON data. TraceError names the first thing that is wrong."""
+def decode(data: Any, *, whole: bool = True) -> Run:
+    """The run in JSON data. TraceError names the first thing that is wrong.
+
+    Where it is not `whole`, values may be null: a text leaves them out, and the rules make them.
+    """
     if not isinstance(data, dict) or cast("dict[str, Any]", data).get("format") != FORMAT:
         raise TraceError("this is not a Trace: its format is not 'llm-training-puzzles trace'")
     top = cast("dict[str, Any]", data)
@@ -81,14 +84,15 @@ def decode(data: Any) -> Run:
         raise TraceError(f"this Trace has version {top.get('version')!r}, and this library reads version {VERSION}")
     if set(top) != set(FIELDS):
         raise TraceError(f"a Trace has exactly the fields {sorted(FIELDS)}; got {sorted(map(str, top))}")
-    return _Reader(top).run()
+    return _Reader(top, whole).run()
 
 
 class _Reader:
     """Checks and takes apart the data of one file. Every error names the place in the data."""
 
-    def __init__(self, top: dict[str, Any]) -> None:
+    def __init__(self, top: dict[str, Any], whole: bool) -> None:
         self.top = top
+        self.whole = whole
         self.sets = Sets()
         self.layers = self.number("layers", top["layers"], 1)
         self.batches = self.number("batches", top["batches"], 1)
@@ -184,7 +188,8 @@ class _Reader:
         program = Program(rank)
         values = self.list(f"{where}.values", data["values"])
         program.values = [
-            None if value is None else self.value(f"{where}.values[{i}]", value) for i, value in enumerate(values)
+            None if value is None and not self.whole else self.value(f"{where}.values[{i}]", value)
+            for i, value in enumerate(values)
         ]
         for i, event in enumerate(self.list(f"{where}.events", data["events"])):
             program.events.append(self.event(f"{where}.events[{i}]", event, program, rank))
@@ -209,7 +214,7 @@ class _Reader:
         return self.number(where, item, 0, len(program.values) - 1)
 
     def value(self, where: str, item: Any) -> Value:
-        kind, *fields = self.list(where, item)
+        kind, *fields = self.list(where, item) or [None]
         cls = KINDS.get(kind) if isinstance(kind, str) else None
         if cls is None or len(fields) != len(cls.__match_args__):
             raise TraceError(f"{where}: expected a kind of value and its fields; got {str(item)[:60]}")

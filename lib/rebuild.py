@@ -159,16 +159,16 @@ class _Rebuild:
         return [made] if isinstance(made, Value) else list(made)
 
     def meet(self, members: list[tuple[int, Event]]) -> None:
-        row = COLLECTIVES[members[0][1].op]
         brought: list[rules.Member] = []
         flaws: list[Flaw | None] = []
         for rank, event in members:
+            mine = COLLECTIVES[event.op]
             values = self.inputs(rank, event)
-            value: Any = values if row.law == "exchange" else values[0]
-            rules.bring(row, value, event.layer, len(members))
-            brought.append(rules.Member(rank, event.op, event.layer, value, event.arg[0] if row.law == "copy" else 0))
+            value: Any = values if mine.law == "exchange" else values[0]
+            rules.bring(mine, value, event.layer, len(members))
+            brought.append(rules.Member(rank, event.op, event.layer, value, event.arg[0] if mine.law == "copy" else 0))
             flaws.append(self.flaw(rank, event))
-            self.describe(event, values, [])
+        row = COLLECTIVES[brought[0].op]
         results = rules.collective(row, brought)
         root = brought[0].root
         flaw = flaws[root] if row.law == "copy" else next((f for f in flaws if f is not None), None)
@@ -218,7 +218,7 @@ def rebuild(run: Run) -> Rebuilt:
                 state.do(step.rank, step.event)
             elif isinstance(step, Issue):
                 now = (step.rank, step.event)
-                if step.event.op == "pass_to":
+                if step.event.op != "receive":
                     state.describe(step.event, state.inputs(step.rank, step.event), [])
             elif isinstance(step, Meet):
                 now = step.members[0]

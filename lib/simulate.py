@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from .costs import UNIT, Costs
@@ -49,11 +50,16 @@ def simulate(
     Raises PuzzleError for a mistake of the function's, with the Trace up to there in `error.trace`.
     """
     record = None if puzzle is None else PUZZLES[puzzle]
-    layers = layers or (record.layers if record else 2)
-    batches = batches or (record.batches if record else 1)
-    mesh = mesh or (record.mesh if record and ranks in (None, record.ranks) else None)
-    ranks = ranks or (record.ranks if record else len(mesh) if mesh else 1)
-    costs = costs or (record.costs if record else UNIT)
+    if mesh is None and record is not None and ranks in (None, record.ranks):
+        mesh = record.mesh
+    if layers is None:
+        layers = 2 if record is None else record.layers
+    if batches is None:
+        batches = 1 if record is None else record.batches
+    if ranks is None:
+        ranks = record.ranks if record is not None else 1 if mesh is None else len(mesh)
+    if costs is None:
+        costs = UNIT if record is None else record.costs
     dist = Dist(ranks, mesh=mesh, costs=costs, budget=budget)
     models = [Model(rank, dist, layers, batches) for rank in range(ranks)]
     collecting = gc.isenabled()
@@ -106,7 +112,9 @@ def _run(
         raise error from None
     finally:
         for coroutine in coroutines:
-            coroutine.close()
+            # A `finally` that communicates cannot be finished now: what went wrong first is what counts.
+            with suppress(Exception):
+                coroutine.close()
 
 
 def _stop(dist: Dist, error: PuzzleError) -> None:

@@ -54,7 +54,7 @@ class Store(dict[Any, T]):
         try:
             return self._program.id(value)
         except PuzzleError as error:
-            raise error.at(self._program.rank) from None
+            raise self._program.blame(error) from None
 
     def _id(self, value: T) -> int:
         """The id of a value that is in the store, so that this rank knows it."""
@@ -129,5 +129,4 @@ class Store(dict[Any, T]):
                 if isinstance(value, tuple)
                 else "a store holds one value under each key",
             )
-        error.at(self._program.rank)
-        return error
+        return self._program.blame(error)

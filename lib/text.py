@@ -138,7 +138,7 @@ def from_text(source: str) -> Run:
         raise TraceError(f"the heading promises {ranks} ranks, the text has {len(rest)} lines of them")
     state = _Reader(data, layers, ranks)
     data["programs"] = [state.program(rank, line) for rank, line in enumerate(rest)]
-    run = decode(data)
+    run = decode(data, whole=False)
     try:
         rebuilt = rebuild(run).run
     except PuzzleError as error:

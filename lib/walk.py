@@ -114,6 +114,8 @@ class _Walk:
             joined.append(where)
             if len(joined) == len(event.group):
                 del self.open[event.group, number]
+                if self.run.error is not None and self.differ(joined):
+                    return  # that is where the run failed: it never took place
                 by_rank = {r: (r, i) for r, i in joined}
                 yield Meet([(r, self.event(by_rank[r])) for r in event.group])
                 for one in joined:
@@ -125,6 +127,10 @@ class _Walk:
         elif event.peer is not None:
             self.wanted[event.peer, rank].append(where)
             yield from self.match(event.peer, rank)
+
+    def differ(self, joined: list[tuple[int, int]]) -> bool:
+        """Whether those who joined did not all call the same collective."""
+        return len({(event.op, event.layer, event.arg) for event in map(self.event, joined)}) > 1
 
     def match(self, source: int, target: int) -> Iterator[Step]:
         sent, wanted = self.sent[source, target], self.wanted[source, target]

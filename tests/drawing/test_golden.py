@@ -9,10 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.drawing.runs import pictures
+from drawing import Picture
+from drawing.show import picture_of
+from lib.runs import run
+from tests.drawing import runs
 
 GOLDEN = Path(__file__).with_name("golden")
-NAMES = ("overlapped", "deadlock", "group", "verdict")
+NAMES = ("overlapped", "deadlock", "group", "verdict", "gpipe")
+
+
+def pictures() -> dict[str, Picture]:
+    """The pictures of `runs`, and that of the README: the reference solution of gpipe."""
+    gpipe = run("gpipe")
+    assert gpipe is not None, "a reference is solved"
+    return {**runs.pictures(), "gpipe": picture_of(gpipe.trace)}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "lib", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+    "lib",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("lib")

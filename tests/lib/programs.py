@@ -49,8 +49,12 @@ class Schedule:
         }
 
     async def __call__(self, model: Model) -> None:
+        await self.follow(model, self.steps)
+
+    async def follow(self, model: Model, steps: list[Step]) -> None:
+        """Does the steps that are this rank's."""
         pending: list[tuple[int, Awaitable[Any]]] = []
-        for step in self.steps:
+        for step in steps:
             if model.rank not in step.ranks:
                 continue
             place = step.ranks.index(model.rank)

@@ -75,7 +75,9 @@ async def test_a_work_awaited_in_a_task_of_its_own() -> None:
 
 async def test_two_tasks_may_await_one_work() -> None:
     async def share(model: Model) -> None:
-        coming = model.receive(0) if model.rank else model.pass_to(1, "hello")
+        for _ in range(5 * model.rank):  # so that the others wait already when the last one comes
+            await asyncio.sleep(0)
+        coming = model.allreduce(model.fake_grad(0), 0)
 
         async def wait() -> Any:
             return await coming
@@ -83,7 +85,9 @@ async def test_two_tasks_may_await_one_work() -> None:
         first, second = await asyncio.gather(wait(), wait())
         assert first is second
 
-    await gather(share, ranks=2)
+    for model in await gather(share, ranks=3):
+        assert [event.op for event in model.program.events] == ["fake_grad", "allreduce"]
+        assert len(model.program.values) == 2
 
 
 async def test_a_sandbox_in_a_notebook() -> None:

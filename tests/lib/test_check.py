@@ -11,7 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import PUZZLES, UNIT, Costs, Links, Model, Trace, Verdict, Weight, WeightGrad, check, figures, goal, simulate
+from lib import (
+    PUZZLES,
+    UNIT,
+    Costs,
+    Links,
+    Mesh,
+    Model,
+    Trace,
+    Verdict,
+    Weight,
+    WeightGrad,
+    check,
+    figures,
+    goal,
+    puzzles,
+    simulate,
+)
 from lib.verdict import Reached
 from tests.lib.drivers import python
 from tests.lib.schedules import (
@@ -319,6 +335,18 @@ def test_a_puzzle_prices_a_run_by_its_own_costs() -> None:
     slow = Trace.of(simulate(ddp, puzzle="ddp", costs=Costs(forward=100, collective=7)))
     assert check(slow, "ddp").time == 5.6
     assert check(slow).time == 2 * 100 + 2 + 2 * 7 + 1
+
+
+def test_a_record_may_have_costs_and_a_mesh_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = dataclasses.replace(
+        PUZZLES["ddp"], id="own", ranks=8, batches=8, mesh=Mesh({"replica": 2, "shard": 4}), costs=Links(host_size=4)
+    )
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
+    models = simulate(ddp, puzzle="own")
+    assert (models[0].mesh, models[0].dist.costs) == (record.mesh, record.costs)
+    assert figures.end(Trace.of(models)) == 2 + 2 + 2 * 7 + 1
+    assert check(Trace.of(models), "own").time == 2 + 2 + 2 * 7 + 1
+    assert check(Trace.of(simulate(ddp, puzzle="own", costs=UNIT)), "own").time == 2 + 2 + 2 * 7 + 1
 
 
 @pytest.mark.parametrize(

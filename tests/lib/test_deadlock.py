@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,22 +18,17 @@ from lib import (
     RankFailed,
     RuleError,
     Trace,
+    check,
+    serial,
     simulate,
 )
-from tests.lib.drivers import DRIVERS, Run, gather, in_asyncio
+from tests.lib.drivers import DRIVERS, Run, gather, in_asyncio, without_places
 from tests.lib.schedules import CLASSIC, Case
 
 
 @pytest.fixture(params=DRIVERS)
 def run(request: pytest.FixtureRequest) -> Run:
     return DRIVERS[request.param]
-
-
-@pytest.fixture(autouse=True)
-def at_once() -> Iterator[None]:
-    before = time.monotonic()
-    yield
-    assert time.monotonic() - before < 5
 
 
 def over(run: Run) -> str:
@@ -553,6 +546,58 @@ def test_the_trace_up_to_the_failure(run: Run) -> None:
         ["forward", "allreduce"],
     ]
     assert trace.programs[1].events[-1].start is None
+
+
+OPERATIONS: dict[str, Any] = {
+    "allreduce": lambda m: m.allreduce(m.fake_grad(0), 0),
+    "allgather": lambda m: m.allgather(m.fake_grad(0).shard(m.rank, 2), 0),
+    "scatterreduce": lambda m: m.scatterreduce(m.fake_grad(0), 0),
+    "alltoall": lambda m: m.alltoall([m.fake_grad(0), m.fake_grad(0)], 0),
+    "broadcast": lambda m: m.broadcast(m.fake_grad(0), 0),
+}
+
+
+@pytest.mark.parametrize("other", OPERATIONS)
+@pytest.mark.parametrize("one", OPERATIONS)
+def test_the_trace_of_two_operations_that_met_can_be_read(one: str, other: str, run: Run) -> None:
+    async def differ(model: Model) -> None:
+        await OPERATIONS[other if model.rank else one](model)
+
+    if one == other:
+        assert check(Trace.of(run(differ, ranks=2))).time == 0.3
+        return
+    with pytest.raises(MismatchError) as raised:
+        run(differ, ranks=2)
+    trace = raised.value.trace
+    assert trace is not None
+    verdict = check(trace)
+    assert verdict.faults[0].startswith("the run did not end: ranks 0 and 1 are in the same collective")
+    assert serial.encode(Trace._from(serial.decode(serial.encode(trace)))) == serial.encode(trace)
+    assert Trace.parse(trace.text()).text() == trace.text()
+
+
+def test_a_broken_rule_carries_its_trace_too(run: Run) -> None:
+    async def wrong(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        model.forward(1, model.get_activation([0]), weight)
+
+    with pytest.raises(RuleError) as raised:
+        run(wrong, ranks=2)
+    assert raised.value.trace.ranks == 2
+    assert raised.value.trace.error == str(raised.value)
+
+
+def test_the_text_of_a_deadlock_comes_back(run: Run) -> None:
+    async def skip(model: Model) -> None:
+        if model.rank:
+            await model.allreduce(model.fake_grad(0, [0]), 0)
+
+    with pytest.raises(DeadlockError) as raised:
+        run(skip, ranks=2)
+    trace = raised.value.trace
+    again = Trace.parse(trace.text())
+    assert again.text() == trace.text()
+    assert without_places(serial.encode(again)) == without_places(serial.encode(trace))
 
 
 def test_very_many_ranks_make_no_very_long_message() -> None:

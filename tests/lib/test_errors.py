@@ -1,0 +1,129 @@
+"""How errors are put together: who, what, where in the student's code, and what would be right."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import pytest
+
+from lib import AbsentKey, Model, NotSolved, PuzzleError, RankFailed, RuleError, simulate
+from lib.errors import Place, is_awaitable, place, raised_at, student_place
+
+
+def test_a_message_has_only_the_parts_that_are_known() -> None:
+    assert str(PuzzleError("it broke")) == "it broke"
+    assert str(PuzzleError("it broke", rank=3)) == "rank 3: it broke"
+    error = PuzzleError(
+        "it broke",
+        expected="that it works",
+        got="this",
+        fix="mend it\nand test it",
+        rank=3,
+        where=[
+            (None, Place("a.py", 1, "f", "x = 1")),
+            (2, Place("notebook cell", 7, "<module>", "")),
+            (11, Place("b.py", 2, "<module>", "y")),
+        ],
+    )
+    assert str(error) == (
+        "rank 3: it broke\n"
+        "  expected: that it works\n"
+        "  got:      this\n"
+        "  where:    a.py, line 1, in f: x = 1\n"
+        "  rank 2:   notebook cell, line 7\n"
+        "  rank 11:  b.py, line 2: y\n"
+        "  fix:      mend it\n"
+        "            and test it"
+    )
+
+
+def test_who_and_where_are_added_once() -> None:
+    error = RuleError("it broke").at(1).at(2)
+    assert error.rank == 1
+    assert len(error.where) == 1
+    assert error.where[0][1].function == "test_who_and_where_are_added_once"
+
+
+def test_a_cell_of_a_notebook_has_no_file_name() -> None:
+    source = "def student(model):\n    model.load_weights(99)\n"
+    path = "/tmp/ipykernel_4711/123456789.py"
+    namespace: dict[str, Any] = {}
+    lines = [str(line) for line in source.splitlines(keepends=True)]
+    linecache.cache[path] = (len(source), None, lines, path)
+    try:
+        exec(compile(source, path, "exec"), namespace)
+        with pytest.raises(RuleError) as raised:
+            simulate(namespace["student"])
+    finally:
+        del linecache.cache[path]
+    assert "  where:    notebook cell, line 2, in student: model.load_weights(99)\n" in str(raised.value)
+    assert "ipykernel" not in str(raised.value)
+
+
+def test_no_message_names_a_folder_of_this_machine() -> None:
+    def wrong(model: Model) -> None:
+        model.load_weights(99)
+
+    with pytest.raises(RuleError) as raised:
+        simulate(wrong)
+    assert __file__.rpartition("/")[0] not in str(raised.value)
+
+
+def test_the_place_is_the_students_innermost_line() -> None:
+    def inner(model: Model) -> None:
+        model.weights["x"]
+
+    def outer(model: Model) -> None:
+        inner(model)
+
+    with pytest.raises(RankFailed) as raised:
+        simulate(outer)
+    assert isinstance(raised.value.__cause__, AbsentKey)
+    found = raised_at(raised.value.__cause__)
+    assert found is not None
+    assert (found.function, found.text) == ("inner", 'model.weights["x"]')
+    assert "rank 0 raised AbsentKey: rank 0: weights['x'] is empty; the store holds nothing at all" in str(raised.value)
+
+
+def test_a_line_that_is_nowhere_to_be_found() -> None:
+    code = compile("x = 1", "<string>", "exec")
+    assert str(place(code, 1)) == "<string>, line 1"
+
+
+def test_from_outside_the_caller_is_the_student() -> None:
+    found = student_place()
+    assert found is not None
+    assert found.text == "found = student_place()"
+
+
+def test_what_wants_to_be_awaited() -> None:
+    async def coroutine() -> None: ...
+
+    waiting = coroutine()
+    assert is_awaitable(waiting)
+    waiting.close()
+    assert not is_awaitable(coroutine)
+    assert not is_awaitable(1)
+
+
+def test_not_solved_tells_what_to_do() -> None:
+    assert str(NotSolved("ddp")) == (
+        "ddp is not solved yet\n"
+        "  expected: your code in place of the line that raises NotSolved\n"
+        "  fix:      read the text above the cell, replace that line, and run the cell again"
+    )
+
+
+def test_the_cause_is_kept_and_the_library_is_not_in_the_way() -> None:
+    def divide(model: Model) -> None:
+        _ = 1 / model.rank
+
+    with pytest.raises(RankFailed) as raised:
+        simulate(divide, ranks=2)
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert str(raised.value).startswith("rank 0 raised ZeroDivisionError: division by zero\n")
+    assert (
+        f"  rank 0:   test_errors.py, line {divide.__code__.co_firstlineno + 1}, in divide: _ = 1 / model.rank\n"
+        in str(raised.value)
+    )
