@@ -65,6 +65,8 @@ format: $(STAMP)  ## mend style in place
 
 bench: $(STAMP)  ## measure the simulator (benchmarks/)
 	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python benchmarks/drawing.py
+	@$(BIN)/python benchmarks/stepper.py
 
 dist: $(STAMP)  ## build the wheel and the source archive into dist/
 	@rm -rf dist && $(BIN)/python -m build

@@ -32,7 +32,7 @@ PRINTED = {
 
 
 def test_public_names() -> None:
-    assert sorted(drawing.__all__) == ["Picture", "compare", "draw", "draw_group", "picture_of"]
+    assert sorted(drawing.__all__) == ["Picture", "compare", "draw", "draw_group", "picture_of", "step_through"]
 
 
 @pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)

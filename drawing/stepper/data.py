@@ -1,0 +1,203 @@
+"""What the page is given: one or two Traces as plain data, with every text and colour decided here already.
+
+Times are in steps, sizes in elements, colours from the palette. Texts, labels, values and styles that occur often are
+in tables, and everything else says their numbers. Rows of one kind have the names of their parts in `fields`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from lib.clock import TICKS
+from lib.trace import COMMUNICATION, STORES, TIMED, Event, Program, Trace
+from lib.values import Value
+
+from ..boxes import Box, Timeline, boxes
+from ..compare import difference, figures_of
+from ..network import slot
+from ..palette import KINDS
+from ..timeline import place_rows
+from ..words import LONG, event_words, labels, plural, runs
+from .spans import PLACES, spans
+from .tables import FIELDS, Tables
+from .theme import kinds, layer_ramp, legend, style
+
+__all__ = ["encode", "moment", "shown_ranks"]
+
+BUDGET: Final = 40_000
+"""Events in one page; of a larger run its first ranks are shown. A page of so many has some 8 MB."""
+
+
+def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Everything that the page shows, ready for JSON. Equal runs give equal data."""
+    tables = Tables()
+    layers = max((trace.layers for _, trace in named), default=1)
+    timelines = [boxes(trace, shown_ranks(trace)) for _, trace in named]
+    shown = [_run(name, trace, line, layers, tables) for (name, trace), line in zip(named, timelines, strict=True)]
+    lines = list(notes)
+    if len(named) == 2:
+        (one, first), (other, second) = named
+        gap = difference(first, second)
+        lines.append(f"{one} and {other} do the same" if gap is None else gap.words(one, other))
+    found = {(box.family, box.lane > 0) for line in timelines for box in line.boxes}
+    return {
+        "fields": FIELDS,
+        "kinds": kinds(),
+        "stores": list(STORES),
+        "whereabouts": list(PLACES),
+        "layers": layer_ramp(layers),
+        "legend": legend(layers, found) if named else [],
+        "notes": lines,
+        "runs": shown,
+        "texts": tables.texts.rows,
+        "labels": tables.labels.rows,
+        "styles": tables.styles.rows,
+        "values": tables.values.rows,
+        "places": tables.places.rows,
+    }
+
+
+def shown_ranks(trace: Trace) -> int:
+    """How many ranks the page shows: as many as there is a budget of events for, and at least one."""
+    shown = events = 0
+    for program in trace.programs[:128]:
+        events += len(program.events)
+        if shown and events > BUDGET:
+            break
+        shown += 1
+    return shown
+
+
+def moment(time: int) -> float:
+    """Ticks as steps, short where they are whole."""
+    return time // TICKS if time % TICKS == 0 else time / TICKS
+
+
+def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Tables) -> dict[str, Any]:
+    count = len(timeline.lanes)
+    rows = place_rows(timeline.lanes, 0)
+    over = max((event.end or 0 for _, event in trace.events()), default=0)
+    programs = [_program(trace, program, tables) for program in trace.programs[:count]]
+    for box in timeline.boxes:
+        programs[box.rank]["boxes"].append(_box(trace, box, layers, tables))
+    rest = trace.ranks - count
+    return {
+        "name": name,
+        "puzzle": trace.puzzle,
+        "size": ", ".join([plural(trace.ranks, "rank"), plural(trace.layers, "layer"), plural(trace.batches, "batch")]),
+        "layers": trace.layers,
+        "end": moment(over),
+        "last": moment(max(over, *(event.issued for _, event in trace.events()), 0)),
+        "edge": moment(timeline.end),
+        "figures": figures_of(trace),
+        "error": trace.error,
+        "more": f"and {plural(rest, 'more rank')}, not in this page" if rest > 0 else "",
+        "rows": {"tops": rows.tops, "height": rows.height, "thin": rows.thin, "bottom": rows.bottom},
+        "lanes": timeline.lanes,
+        "ranks": programs,
+        "messages": _messages(trace, count, tables),
+    }
+
+
+def _program(trace: Trace, program: Program, tables: Tables) -> dict[str, Any]:
+    """One rank: its events, and what it holds when. Values are numbers of the table of the whole page."""
+    ids = [-1 if value is None else _value(value, tables) for value in program.values]
+    return {
+        "events": [_event(trace, program, number, ids, tables) for number in range(len(program.events))],
+        "spans": [[ids[span.value], *span[1:]] for span in spans(program)],
+        "boxes": [],
+    }
+
+
+def _event(trace: Trace, program: Program, number: int, ids: list[int], tables: Tables) -> list[Any]:
+    event = program.events[number]
+    place = trace.place(event)
+    about = event.arg[0] if event.op == "wait" and event.arg else -1
+    mode = 0
+    if event.op in COMMUNICATION:
+        # A run that failed stopped before it could be told that its last communication was awaited at once.
+        last = trace.error is not None and number == len(program.events) - 1
+        mode = 1 if event.blocking or last else 2
+    return [
+        tables.texts.add(_words(trace, program, event)),
+        tables.texts.add(LONG.get(event.op, event.op.replace("_", " "))),
+        event.layer,
+        tables.texts.add(runs(event.batches)),
+        moment(event.issued),
+        None if event.start is None else moment(event.start),
+        None if event.start is None else moment(event.start + event.length),
+        -1 if place is None else tables.places.add(tuple(place)),
+        tables.texts.add(runs(frozenset(event.group))),
+        event.peer,
+        [ids[value] for value in event.inputs],
+        [ids[value] for value in event.outputs],
+        mode,
+        int(event.op in TIMED and event.start is not None),
+        about,
+    ]
+
+
+def _words(trace: Trace, program: Program, event: Event) -> str:
+    if event.op == "wait" and event.arg:
+        return f"wait for {event_words(program.events[event.arg[0]], trace.ranks)}"
+    return event_words(event, trace.ranks)
+
+
+def _value(value: Value, tables: Tables) -> int:
+    def row() -> list[Any]:
+        part = slot(value)
+        batches, shards = _runs(part.batches), _runs(part.shards)
+        kind = list(KINDS).index(value.kind)
+        where = [part.column, part.place, part.row, batches, part.total_batches, shards, part.total]
+        return [kind, *where, _size(value.elements()), str(value)]
+
+    return tables.values.add((type(value), value), row)
+
+
+def _size(elements: Any) -> float:
+    """Elements as JSON has them: whole numbers stay whole."""
+    return int(elements) if elements == int(elements) else float(elements)
+
+
+def _runs(items: frozenset[int]) -> list[int]:
+    """A set of numbers as first and last of each run: {0, 1, 2, 5} is [0, 2, 5, 5]."""
+    found: list[int] = []
+    for item in sorted(items):
+        if found and found[-1] == item - 1:
+            found[-1] = item
+        else:
+            found += [item, item]
+    return found
+
+
+def _box(trace: Trace, box: Box, layers: int, tables: Tables) -> list[Any]:
+    event = trace.programs[box.rank].events[box.number]
+    look = style(box, event, layers)
+    words, below = labels(box, event)
+    label = tables.labels.add((tuple(words), below))
+    return [box.number, tables.styles.add(look), moment(box.start), moment(box.end), box.lane, label]
+
+
+def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
+    """Sends with the receives that took them, matched in order for each pair of ranks; -1 where nobody did."""
+    sends: dict[tuple[int, int], list[int]] = {}
+    receives: dict[tuple[int, int], list[int]] = {}
+    for rank, program in enumerate(trace.programs):
+        for number, event in enumerate(program.events):
+            if event.peer is None or event.start is None:
+                continue
+            if event.op == "pass_to":
+                sends.setdefault((rank, event.peer), []).append(number)
+            elif event.op == "receive":
+                receives.setdefault((event.peer, rank), []).append(number)
+    found: list[list[Any]] = []
+    for (source, target), numbered in sorted(sends.items()):
+        if max(source, target) >= count:
+            continue
+        taken = receives.get((source, target), [])
+        for place, number in enumerate(numbered):
+            values = [trace.programs[source].values[i] for i in trace.programs[source].events[number].inputs]
+            words = "; ".join(str(value) for value in values if value is not None) or "no value"
+            found.append([source, number, target, taken[place] if place < len(taken) else -1, tables.texts.add(words)])
+    return found

@@ -1,0 +1,93 @@
+"""step_through: a run, or two, as a page to step through. A View is shown by notebooks and saved with `save`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from lib.figures import end, peak
+from lib.trace import Trace
+
+from ..boxes import boxes
+from ..schedule import trace_of
+from ..timeline import place_rows
+from ..words import exact, plural
+from .data import encode, shown_ranks
+from .page import page
+
+__all__ = ["View", "step_through"]
+
+TALLEST: Final = 1000
+"""Pixels that the page takes in a notebook at most; what is longer scrolls inside."""
+
+
+def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] | None = None) -> View:
+    """A page to step through a run with: a Trace, or the Models that simulate returned.
+
+    With `other`, two runs stand one under the other on one time axis. `names` are what they are called.
+    """
+    runs = [models_or_trace] if other is None else [models_or_trace, other]
+    if names is not None and len(names) != len(runs):
+        raise ValueError(f"names has {len(names)} for {len(runs)} runs")
+    for run in runs:
+        if isinstance(run, Sequence) and not cast("Sequence[Any]", run):
+            return View([], note=_unsolved(run))
+    given = names or ([""] if other is None else ["run 1", "run 2"])
+    return View([(str(name), trace_of(run)) for name, run in zip(given, runs, strict=True)])
+
+
+def _unsolved(run: Any) -> str:
+    puzzle = getattr(run, "puzzle", None)
+    return "nothing to step through yet" + (f": {puzzle} is not solved" if puzzle else "")
+
+
+class View:
+    """A page about one run or two. It is made when it is first asked for."""
+
+    def __init__(self, runs: Sequence[tuple[str, Trace]], note: str = "") -> None:
+        self.runs = tuple(runs)
+        self.note = note
+        self._html: str | None = None
+
+    def html(self) -> str:
+        """The whole page: one HTML document that needs nothing else."""
+        if self._html is None:
+            self._html = page(encode(self.runs, [self.note] if self.note else []))
+        return self._html
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the page as a file, .html, that any browser opens."""
+        path = Path(path)
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"a page is saved as .html; got {path.suffix!r}")
+        path.write_text(self.html(), encoding="utf-8", newline="\n")
+        return path
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        # In single quotes, since JSON is full of double ones. The frame may run scripts, but is of no origin.
+        inside = self.html().replace("&", "&amp;").replace("'", "&#39;")
+        style = f"width:100%;height:{self._height()}px;border:0;resize:vertical;overflow:auto"
+        frame = (
+            f"<iframe title='Step through a run' sandbox='allow-scripts' style='{style}' srcdoc='{inside}'></iframe>"
+        )
+        return {"text/html": frame, "text/plain": repr(self)}
+
+    def _height(self) -> int:
+        """About what the page takes in a notebook."""
+        height = 640.0 if self.runs else 120.0
+        for _, trace in self.runs:
+            height += 120 + place_rows(boxes(trace, shown_ranks(trace)).lanes, 0).bottom
+        return round(min(TALLEST, height))
+
+    def __repr__(self) -> str:
+        if not self.runs:
+            return "<nothing to step through>"
+        found: list[str] = []
+        for _, trace in self.runs:
+            top = peak(trace)
+            state = "end" if trace.error is None else "stopped at"
+            size = ", ".join([plural(trace.ranks, "rank"), plural(trace.layers, "layer")])
+            figures = f"{state} {exact(end(trace))}, peak {float(top.elements):,.10g} on rank {top.rank}"
+            found.append(f"{size}, {plural(trace.batches, 'batch')}: {figures}")
+        return f"<step through {'; '.join(found)}>"
