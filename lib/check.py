@@ -18,7 +18,7 @@ from .program import Event, Program, Run
 from .puzzles import PUZZLES, Puzzle, Tier
 from .rebuild import Flaw, Rebuilt, rebuild
 from .retime import retime
-from .trace import Trace
+from .trace import Desk, Trace
 from .values import Weight, describe, numbers, regions
 from .verdict import Reached, Verdict
 from .walk import unreceived
@@ -30,13 +30,15 @@ NAMED = 5
 
 
 def check(
-    trace: Trace, puzzle: str | None = None, *, time: float | None = None, memory: float | None = None
+    trace: Trace | Sequence[Desk], puzzle: str | None = None, *, time: float | None = None, memory: float | None = None
 ) -> Verdict:
-    """The verdict on a Trace: against the tiers of a puzzle, or against a target of your own.
+    """The verdict on a Trace, or on the Models of a run: against the tiers of a puzzle, or a target of your own.
 
     With a puzzle the run must have its sizes, and is timed with its costs. Nothing is printed and nothing raised for
     an incorrect run: `verdict.faults` say what is wrong with it. A bare run is only judged for correctness.
     """
+    if not isinstance(trace, Trace):
+        trace = Trace.of(trace)
     record = None if puzzle is None else PUZZLES[puzzle]
     faults: list[str] = []
     run: Run = trace

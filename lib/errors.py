@@ -46,6 +46,7 @@ __all__ = [
 
 LONGEST = 160
 """Characters of source text that a message shows."""
+_PYTHON = os.path.dirname(os.__file__) + os.sep
 _LIBRARY = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -92,11 +93,11 @@ def resolve(code: CodeType, instruction: int) -> Place | None:
 
 
 def raised_at(error: BaseException) -> Place | None:
-    """The innermost line of a traceback that is not the library's own."""
+    """The innermost line of a traceback that is neither the library's own nor Python's."""
     found = None
     trace = error.__traceback__
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_LIBRARY):
+        if not trace.tb_frame.f_code.co_filename.startswith((_LIBRARY, _PYTHON)):
             found = resolve(trace.tb_frame.f_code, trace.tb_lasti)
         trace = trace.tb_next
     return found

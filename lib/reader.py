@@ -36,7 +36,7 @@ FIELDS = (
 )
 MAX_COUNT = 10**6
 """The most ranks, layers or batches, and the highest rank, layer or batch number."""
-MAX_SET_ITEMS = 2 * 10**7
+MAX_SET_ITEMS = 3 * 10**6
 """The most numbers that all sets of a file may hold, so that a short file cannot fill the memory."""
 MAX_TICKS = 2**60
 

@@ -27,7 +27,7 @@ class _World(Protocol):
     ranks: int
 
 
-class _Desk(Protocol):
+class Desk(Protocol):
     """What a Trace wants to know of a Model."""
 
     rank: int
@@ -49,7 +49,7 @@ class Trace(Run):
     )
 
     @classmethod
-    def of(cls, models: Sequence[_Desk], error: str | None = None) -> Trace:
+    def of(cls, models: Sequence[Desk], error: str | None = None) -> Trace:
         """The Trace of a run's Models, in any order; a rank without a Model has an empty program.
 
         ValueError where there are none, or two of one rank, or they are not of one world.
