@@ -8,9 +8,8 @@ whole tensor of S elements, one pass round the ring takes n - 1 messages of S/n 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from .values import Elements, Value, cut, gather, reduce, renew, total_elements
 
@@ -19,8 +18,7 @@ __all__ = ["COLLECTIVES", "Collective"]
 Results = list[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(NamedTuple):
     """One collective.
 
     `name` is Model's method, `word` its short form in text and pictures. `results` maps what the members brought, in

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from .clock import steps
 from .collectives import COLLECTIVES
@@ -32,8 +33,7 @@ class Sample:
         return sum(self.by_kind.values(), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Alive:
+class Alive(NamedTuple):
     """A value that was alive at some moment. `hidden` where no store held it; `born` is the event that made it."""
 
     value: Value
@@ -52,8 +52,7 @@ class Peak:
     alive: tuple[Alive, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Bubbles:
+class Bubbles(NamedTuple):
     """Idle share of the ranks' time, by both conventions.
 
     `makespan`: 1 - compute / end of the run, over all ranks. `span`: 1 - compute / the longest time from a rank's

@@ -16,7 +16,7 @@ from .mesh import Mesh
 from .program import NO_BATCHES, TIMED, Event, Program
 from .storage import Store
 from .trace import Trace
-from .values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, total_elements
+from .values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, renew, total_elements
 from .verdict import Verdict
 from .work import Work, copy_message
 
@@ -274,15 +274,17 @@ class Model:
         if type(rank) is not int or not 0 <= rank < self.RANKS or rank == self.rank:
             self._no_peer(rank, "pass_to")
         try:
-            load, values = copy_message(v)
-            inputs = tuple([program.id(value, source) for value in values])
+            if isinstance(v, Value):
+                load, first, elements = renew(v), v, v.elements()
+                inputs = (program.id(v, source),)
+            else:
+                load, values = copy_message(v)
+                first, elements = values[0] if values else None, total_elements(values)
+                inputs = tuple([program.id(value, source) for value in values])
         except PuzzleError as error:
             self._blame(error)
-        layer, batches, elements = None, NO_BATCHES, 0
-        if values:
-            first = values[0]
-            layer, batches = first.layer, getattr(first, "batches", NO_BATCHES)
-            elements = first.elements() if len(values) == 1 else total_elements(values)
+        layer = None if first is None else first.layer
+        batches = getattr(first, "batches", NO_BATCHES)
         event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank)
         program.append(event)
         signal = self.dist.send(self.rank, rank, event, load, elements)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from .costs import UNIT, Costs, costs_from
 from .mesh import Mesh
@@ -13,8 +13,7 @@ from .mesh import Mesh
 __all__ = ["PUZZLES", "Puzzle", "Tier", "goal"]
 
 
-@dataclass(frozen=True, slots=True)
-class Tier:
+class Tier(NamedTuple):
     """A target: at most `time` steps to the true end, at most `memory` elements on the fullest rank."""
 
     name: str
@@ -26,8 +25,7 @@ class Tier:
         return time <= self.time and memory <= self.memory
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """A size at which a solution must be correct too."""
 
     ranks: int

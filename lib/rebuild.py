@@ -7,8 +7,8 @@ not honest in its history (a `Flaw`), if anything was. Whether a flaw matters de
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from . import rules
 from .collectives import COLLECTIVES
@@ -22,8 +22,7 @@ __all__ = ["Flaw", "Rebuilt", "rebuild"]
 R = TypeVar("R", bound=Run)
 
 
-@dataclass(frozen=True, slots=True)
-class Flaw:
+class Flaw(NamedTuple):
     """Something dishonest in a value's history: what, on which rank, in which event. `pretended`: fine in a sandbox."""
 
     what: str
@@ -32,8 +31,7 @@ class Flaw:
     pretended: bool = False
 
 
-@dataclass
-class Rebuilt:
+class Rebuilt(NamedTuple):
     """A run with its values made anew, the flaw of each value by (rank, id), and the final weights by (rank, layer)."""
 
     run: Run
