@@ -2,7 +2,7 @@
 
 VENV        := .venv
 BIN         := $(VENV)/bin
-EXTRAS      ?= dev,notebook,cli,png
+EXTRAS      ?= dev,notebook,cli,png,replay
 WORKERS     ?= auto
 NBVAL_FLAGS := --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
 LAB_FLAGS   ?=
@@ -67,6 +67,7 @@ bench: $(STAMP)  ## measure the simulator (benchmarks/)
 	@$(BIN)/python benchmarks/run.py
 	@$(BIN)/python benchmarks/drawing.py
 	@$(BIN)/python benchmarks/stepper.py
+	@$(BIN)/python benchmarks/replay.py
 
 dist: $(STAMP)  ## build the wheel and the source archive into dist/
 	@rm -rf dist && $(BIN)/python -m build

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from lib.clock import steps
 from lib.figures import bubbles, end, peak, traffic
 from lib.program import Event, Program
-from lib.trace import Trace
+from lib.trace import TIMED, Trace
 
 from .axes import Axis, legend
 from .boxes import Timeline, boxes
@@ -103,10 +103,10 @@ def difference(one: Trace, other: Trace) -> Difference | None:
 
 
 def _timed(program: Program | None) -> Iterator[tuple[int, Event]]:
-    """The events that a timeline shows, with their numbers."""
+    """The operations that take time, with their numbers. What they are counts, not how long they took."""
     if program is not None:
         for number, event in enumerate(program.events):
-            if event.length or event.start is None:
+            if event.op in TIMED and event.op != "loss":  # a loss takes no time, except where it was measured
                 yield number, event
 
 

@@ -34,7 +34,8 @@ LONG: Final = {
 
 
 def exact(value: float) -> str:
-    """A figure without rounding, and without .0 where it is whole: 8, 33.3."""
+    """A figure to four decimals (measured times have nine), without .0 where it is whole: 8, 33.3."""
+    value = round(value, 4)
     return str(int(value)) if value == int(value) else repr(value)
 
 

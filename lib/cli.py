@@ -1,4 +1,4 @@
-"""The `puzzles` command. A thin door: what it does is done in runs, notebooks, verify and drawing."""
+"""The `puzzles` command. A thin door: what it does is done in runs, notebooks, verify, replay and drawing."""
 
 from __future__ import annotations
 
@@ -188,6 +188,22 @@ def lab(context: typer.Context) -> None:
         raise ImportError("there is no JupyterLab here: pip install 'llm-training-puzzles[notebook]'")
     root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     raise typer.Exit(_become([sys.executable, "-m", "jupyterlab", *root, *context.args], workplace(Path.cwd())))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def replay(context: typer.Context, target: Target, output: Output = None) -> None:
+    """Run a schedule with real tensors on torch.distributed; --options shows what more can be said."""
+    from .replay.__main__ import main
+
+    def paint(result: Any) -> None:
+        from drawing import compare as draw_both
+
+        if output is not None:
+            draw_both(simulated=result.simulated, measured=result.measured).save(output)
+            _say(f"Drew {output}")
+
+    arguments = ["--help"] if "--options" in (target, *context.args) else [target, *context.args]
+    raise typer.Exit(main(arguments, lambda name: _run(name).trace, paint))
 
 
 @app.command()

@@ -21,7 +21,7 @@
 # them apart. A **batch** is one share of the examples of this training step.
 
 # %%
-from drawing import draw, draw_group
+from drawing import compare, draw, draw_group
 from lib import Model, PuzzleError, goal, simulate
 
 # %% [markdown]
@@ -148,6 +148,25 @@ draw(out)
 
 # %%
 Model.check(out, puzzle="ddp")
+
+# %% [markdown]
+# ## For real (optional)
+#
+# The same schedule can run with real tensors on torch.distributed: 4 processes on this machine, one a rank. The
+# gradients and weights are compared with ordinary training in one process, and every operation is timed. It takes
+# some seconds, and needs torch: `pip install 'llm-training-puzzles[replay]'`. Say `REPLAY = True` when your solution
+# is correct.
+
+# %%
+REPLAY = False
+both = None
+if REPLAY:
+    from lib.replay import replay
+
+    result = replay(out, dtype="float32", warmup=1, steps=3)
+    print(result.text())
+    both = compare(simulated=result.simulated, measured=result.measured)
+both
 
 # %% [markdown]
 # ## What you saw

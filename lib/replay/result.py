@@ -1,0 +1,209 @@
+"""What a replay gives: was it right, how long did it take, what did it hold and move; and the same as simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from .. import figures
+from ..trace import Trace
+from .measure import Spread
+from .options import ReplayOptions
+
+if TYPE_CHECKING:
+    from .truth import Deviation
+
+__all__ = ["LibraryResult", "RankFigures", "ReplayResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class RankFigures:
+    """Bytes of one rank. `simulated` and `measured` are the peaks of its values; `by_event` has both at each event.
+
+    `in_flight` is the most that communication
+    under way held besides: messages that were sent, freed, and not yet received; room for those to come. `sent` is
+    what its operations sent, with collectives as rings; `wire` what the kernel counted, where it does (Linux, over
+    TCP). `allocator` is the peak of the GPU's allocator, 0 on the CPU.
+    """
+
+    rank: int
+    simulated: float
+    measured: int
+    in_flight: int
+    sent: float
+    simulated_sent: float
+    wire: int | None
+    allocator: int
+    by_event: tuple[tuple[int, float, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryResult:
+    """A library's own training step in the same launch: its numbers, its time, and how often it communicated.
+
+    `counts` and `replay_counts` are operations of all ranks together, of the library and of the replay.
+    """
+
+    name: str
+    errors: tuple[Deviation, ...]
+    seconds: tuple[float, ...]
+    counts: dict[str, int]
+    replay_counts: dict[str, int]
+
+    @property
+    def median(self) -> float:
+        """Seconds of the median step."""
+        return median(self.seconds)
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """One replay. `simulated` and `measured` are Traces with the same events; `unit` is the seconds of a measured step.
+
+    `errors` has the worst deviation from ordinary training in each respect, `seconds` the time of each measured step,
+    `startup` the time until all ranks were ready, `lengths` the median seconds of every event of every rank.
+    Under torchrun every process has the result; `rank` is then its own, so that one of them can print it.
+    """
+
+    simulated: Trace
+    measured: Trace
+    options: ReplayOptions
+    unit: float
+    seconds: tuple[float, ...]
+    startup: float
+    errors: tuple[Deviation, ...]
+    spreads: tuple[Spread, ...]
+    ranks: tuple[RankFigures, ...]
+    lengths: tuple[tuple[float, ...], ...]
+    libraries: tuple[LibraryResult, ...] = ()
+    rank: int = 0
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong with the numbers, in words; nothing where all is well."""
+        found = [_fault("", error) for error in self.errors if not error.ok]
+        found += [_fault(f"{one.name}: ", error) for one in self.libraries for error in one.errors if not error.ok]
+        return tuple(found)
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that was compared is within its tolerance."""
+        return not self.faults
+
+    @property
+    def median(self) -> float:
+        """Seconds of the median step."""
+        return median(self.seconds)
+
+    def ratio(self, library: str) -> float:
+        """How many times as long as a library's step the replay's takes: the median over steps run in turns."""
+        one = next(one for one in self.libraries if one.name == library)
+        return median(mine / theirs for mine, theirs in zip(self.seconds, one.seconds, strict=True))
+
+    def text(self) -> str:
+        """The table: simulated beside measured, and how right it is."""
+        options, trace = self.options, self.measured
+        device = "GPU" if options.on_gpu else "CPU"
+        head = (
+            f"{trace.ranks} rank{'s' * (trace.ranks > 1)} on {options.transport} ({device}), {options.dtype}, "
+            f"{options.optimizer}; weights {options.hidden} x {options.hidden}, batches {options.length} x "
+            f"{options.hidden}; {len(self.seconds)} step{'s' * (len(self.seconds) > 1)}, ready in {self.startup:.2f} s"
+        )
+        parts = [[head], self._times(), self._bytes(), self._verdict()]
+        return "\n\n".join("\n".join(part) for part in parts if part)
+
+    def _times(self) -> list[str]:
+        end, real = figures.end(self.simulated), self.median / self.unit
+        rows = [("", "count", "simulated", "measured", "")]
+        for one in self.spreads:
+            measured = f"{one.measured / self.unit:.2f}"
+            rows.append((one.op, f"{one.count}", f"{one.simulated:.2f}", measured, f"{1e3 * one.measured:.3f} ms"))
+        rows.append(("whole step", "", f"{end:.2f}", f"{real:.2f}", f"{1e3 * self.median:.3f} ms"))
+        return [*_table(rows), "in steps; one measured step is the median forward of one batch"]
+
+    def _bytes(self) -> list[str]:
+        rows = [("rank", "memory simulated", "measured", "in flight", "sent simulated", "measured", "on the wire")]
+        for one in self.ranks[:16]:
+            wire = "" if one.wire is None else f"{one.wire:,}"
+            rows.append(
+                (
+                    *(f"{one.rank}", f"{one.simulated:,.0f}", f"{one.measured:,}", f"{one.in_flight:,}"),
+                    *(f"{one.simulated_sent:,.0f}", f"{one.sent:,.0f}", wire),
+                )
+            )
+        lines = _table(rows)
+        if len(self.ranks) > 16:
+            lines.append(f"and {len(self.ranks) - 16} more ranks")
+        note = "; Adam keeps two numbers a weight, so its states take twice the simulated elements"
+        lines.append("in bytes, peaks of memory" + (note if self.options.optimizer == "adam" else ""))
+        if any(one.allocator for one in self.ranks):
+            lines.append(f"the allocators of the GPUs gave out up to {max(o.allocator for o in self.ranks):,} bytes")
+        return lines
+
+    def _verdict(self) -> list[str]:
+        lines = [_error("", error) for error in self.errors]
+        for one in self.libraries:
+            ratio = self.ratio(one.name)
+            lines.append(f"{one.name}: {1e3 * one.median:.3f} ms a step, the replay takes {ratio:.2f} times as long")
+            counts = ", ".join(
+                f"{op} {number} (replay {one.replay_counts.get(op, 0)})" for op, number in one.counts.items()
+            )
+            lines.append(f"  communications of all ranks: {counts}")
+            lines += [_error("  ", error) for error in one.errors]
+        if not self.errors:
+            lines.append("Not compared with ordinary training.")
+        elif self.ok:
+            lines.append("Correct: the same as ordinary training in one process.")
+        else:
+            lines += ["WRONG:", *(f"  {fault}" for fault in self.faults)]
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures as plain data; of the Traces only their ends (they have a file format of their own)."""
+        return {
+            "ok": self.ok,
+            "faults": list(self.faults),
+            "options": self.options.to_json(),
+            "unit": self.unit,
+            "seconds": list(self.seconds),
+            "startup": self.startup,
+            "simulated_steps": figures.end(self.simulated),
+            "measured_steps": self.median / self.unit,
+            "errors": [asdict(error) for error in self.errors],
+            "operations": [asdict(one) for one in self.spreads],
+            "ranks": [{key: value for key, value in asdict(one).items() if key != "by_event"} for one in self.ranks],
+            "libraries": [{**asdict(one), "ratio": self.ratio(one.name)} for one in self.libraries],
+        }
+
+
+def _error(indent: str, error: Deviation) -> str:
+    mark = "ok" if error.ok else "WRONG"
+    return (
+        f"{indent}{error.what + ':':<17}off by at most {error.absolute:.1e} absolute, {error.relative:.1e} relative "
+        f"(allowed {error.tolerance:.0e}) - {mark}"
+    )
+
+
+def _fault(who: str, error: Deviation) -> str:
+    where = f"rank {error.rank}, layer {error.layer}"
+    if error.event is not None:
+        where += f", event {error.event}"
+    other = "another rank's" if error.what == "replicas" else "that of ordinary training"
+    what = "final weight" if error.what == "replicas" else error.what
+    return (
+        f"{who}the {what} differs from {other} by {error.relative:.2g} of its largest entry at {where}; "
+        f"{error.tolerance:.0e} is allowed"
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns: the first to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,36 @@
+"""A replay leaves nothing behind: every test here has its own temporary folder, and looks for what is left."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def children() -> set[str]:
+    """The child processes of this one, as far as the system tells."""
+    found: set[str] = set()
+    for task in Path("/proc/self/task").glob("*/children"):
+        found |= set(task.read_text().split())
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process, no temporary file, no open file."""
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    before, files = children(), _open_files()
+    yield
+    assert children() <= before
+    assert list(folder.iterdir()) == []
+    assert _open_files() <= files + 1  # torch keeps a few of its own, one at a time
+
+
+def _open_files() -> int:
+    folder = Path("/proc/self/fd")
+    return len(os.listdir(folder)) if folder.is_dir() else 0

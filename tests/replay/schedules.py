@@ -1,0 +1,201 @@
+"""Schedules to replay: the reference solutions of the classic eight, and some that no textbook has."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from lib import PUZZLES, Mesh, Model, Trace, Weight, WeightGrad, simulate
+from lib.sources import load_function, reference
+
+CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
+
+
+class Case(NamedTuple):
+    """A schedule of ours and a size to run it at."""
+
+    function: Callable[[Model], Any]
+    ranks: int
+    layers: int
+    batches: int
+    mesh: Mesh | None = None
+
+
+@cache
+def trace(name: str) -> Trace:
+    """The Trace of a classic reference at full size, or of a schedule of ours."""
+    if name in PUZZLES:
+        return Trace.of(simulate(load_function(reference(name), name), puzzle=name))
+    function, ranks, layers, batches, mesh = CASES[name]
+    return Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches, mesh=mesh))
+
+
+def compute(model: Model, batches: Any, weights: dict[int, Weight]) -> dict[int, WeightGrad]:
+    """Forward and backward of some batches, with everything in local variables."""
+    activations = [model.get_activation(batches)]
+    for layer in range(model.LAYERS):
+        activations.append(model.forward(layer, activations[-1], weights[layer]))
+    grad = model.loss(activations.pop())
+    grads: dict[int, WeightGrad] = {}
+    for layer in reversed(range(model.LAYERS)):
+        grads[layer], grad = model.backward(layer, activations.pop(), grad, weights[layer])
+    return grads
+
+
+async def odd(model: Model) -> None:
+    """Three ranks, three layers, four batches, and nothing done as in a textbook.
+
+    Layer 0 is sharded in three uneven parts over a group in another order; layer 1 has its gradients passed to rank 1,
+    which updates it and broadcasts; the shards of layer 2 go round by all-to-all, and are combined by hand.
+    """
+    mine = {0: [0], 1: [1, 3], 2: [2]}[model.rank]
+    turned, crossed = (2, 0, 1), (1, 2, 0)
+    keep = model.weights
+    shard, model.opt_states["zero", 0] = model.load_weights(0, turned.index(model.rank), 3)
+    keep["a weight", ("of", 1)], model.opt_states[1.5] = model.load_weights(1)
+    keep[frozenset([2])], _ = model.load_weights(2)
+    _, model.opt_states["two"] = model.load_weights(2, crossed.index(model.rank), 3)
+    gathered = model.allgather(shard, 0, group=turned)
+    if model.rank == 0:
+        await model.pass_to(1, {"no": "value", "in": [1, 2, 3]})
+        await model.pass_to(2, "nobody listens")
+    if model.rank == 1:
+        assert await model.receive(0) == {"no": "value", "in": [1, 2, 3]}
+    whole = {0: await gathered, 1: keep["a weight", ("of", 1)], 2: keep[frozenset([2])]}
+    grads = [compute(model, [batch], whole) for batch in mine]
+    compute(model, [3], whole)  # done again on every rank, and thrown away
+    total = {layer: grads[0][layer] for layer in range(3)}
+    for more in grads[1:]:
+        total = {layer: total[layer] + more[layer] for layer in total}
+    del whole, grads
+
+    # Layer 0: summed up in the background, while what is being sent is still looked at.
+    zero = model.grad_weights["zero"] = total.pop(0) + model.fake_grad(0)
+    reduced = model.allreduce(zero, 0)
+    half = zero.shard(0, 2).combine(zero.shard(1, 2))
+
+    # Layer 1: to rank 1, which does all the work, two values in one message.
+    if model.rank != 1:
+        await model.pass_to(1, ("here", [total[1], model.fake_grad(1)], {"half": half}))
+        state = model.opt_states.pop(1.5)
+        updated = keep.pop(("a weight", ("of", 1)))
+    else:
+        one, spare = total[1], model.fake_grad(1)
+        for source in (2, 0):
+            _, (theirs, nothing), _ = await model.receive(source)
+            one, spare = theirs + one, spare + nothing
+        updated, state = model.update(1, one + spare, keep.pop(("a weight", ("of", 1))), model.opt_states.pop(1.5))
+    updated = await model.broadcast(updated, 1, root=1)
+    if model.rank != 2:
+        model.set_final_weight(1, updated)
+    del state
+
+    # Layer 2: reduce-scatter over a group that is not sorted, then every shard to everybody.
+    grad = await model.scatterreduce(total.pop(2), 2, group=crossed)
+    place = crossed.index(model.rank)
+    small, model.opt_states["two"] = model.update(
+        2, grad, keep.pop(frozenset([2])).shard(place, 3), model.opt_states["two"]
+    )
+    parts = await model.alltoall([small] * 3, 2, group=turned)
+    model.set_final_weight(2, parts[1].combine(parts[2]).combine(parts[0]))
+
+    shard, model.opt_states["zero", 0] = model.update(0, await reduced, shard, model.opt_states["zero", 0])
+    model.set_final_weight(0, shard)
+    del model.grad_weights["zero"]
+
+
+async def overlapped(model: Model) -> None:
+    """DDP whose all-reduces all run behind backward; receives and gathers are asked for long before they are needed."""
+    weights, opt_states, activations, _, grad_weights = model.storage()
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    after, before = (model.rank + 1) % model.RANKS, (model.rank - 1) % model.RANKS
+    early = model.receive(before)
+    activations[0] = model.get_activation([model.rank])
+    sent = model.pass_to(after, activations[0])
+    for layer in range(model.LAYERS):
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+    grad = model.loss(activations.pop(model.LAYERS))
+    works: list[Awaitable[WeightGrad]] = []
+    for layer in reversed(range(model.LAYERS)):
+        grad_weights[layer], grad = model.backward(layer, activations.pop(layer), grad, weights[layer])
+        works.append(model.allreduce(grad_weights[layer], layer))
+    activations["of a neighbour"] = await early
+    await sent
+    for layer in reversed(range(model.LAYERS)):
+        grad_weights[layer] = await works.pop(0)
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+        model.set_final_weight(layer, weights[layer])
+
+
+async def hybrid(model: Model) -> None:
+    """FSDP over the lines of a mesh whose ranks are not in order, replicated over the other axis."""
+    weights, opt_states, activations, _, grad_weights = model.storage()
+    members = model.group("shard")
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, members.index(model.rank), len(members))
+    activations[0] = model.get_activation([model.rank])
+    for layer in range(model.LAYERS):
+        weights["whole"] = await model.allgather(weights[layer], layer, "shard")
+        activations[layer + 1] = model.forward(layer, activations[layer], weights.pop("whole"))
+    grad = model.loss(activations.pop(model.LAYERS))
+    for layer in reversed(range(model.LAYERS)):
+        weights["whole"] = await model.allgather(weights[layer], layer, "shard")
+        grad_weights[layer], grad = model.backward(layer, activations.pop(layer), grad, weights.pop("whole"))
+        grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer, "shard")
+        grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, "replica")
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+        model.set_final_weight(layer, weights[layer])
+
+
+async def one_f_one_b(model: Model) -> None:
+    """Each rank a stage of equal size; after the warm-up it alternates forward and backward."""
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    each, stage, last = model.LAYERS // model.RANKS, model.rank, model.RANKS - 1
+    layers = range(stage * each, (stage + 1) * each)
+    for layer in layers:
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+
+    async def forward(batch: int) -> None:
+        x = model.get_activation([batch]) if stage == 0 else await model.receive(stage - 1)
+        for layer in layers:
+            activations[layer, batch] = x
+            x = model.forward(layer, x, weights[layer])
+        if stage == last:
+            grad_activations[batch] = model.loss(x)
+        else:
+            await model.pass_to(stage + 1, x)
+
+    async def backward(batch: int) -> None:
+        grad = grad_activations.pop(batch) if stage == last else await model.receive(stage + 1)
+        for layer in reversed(layers):
+            made, grad = model.backward(layer, activations.pop((layer, batch)), grad, weights[layer])
+            grad_weights[layer] = grad_weights[layer] + made if layer in grad_weights else made
+        if stage != 0:
+            await model.pass_to(stage - 1, grad)
+
+    warm = min(model.BATCHES, last - stage + 1)
+    for batch in range(warm):
+        await forward(batch)
+    for batch in range(model.BATCHES):
+        await backward(batch)
+        if batch + warm < model.BATCHES:
+            await forward(batch + warm)
+    for layer in layers:
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+        model.set_final_weight(layer, weights[layer])
+
+
+CASES = {
+    "odd": Case(odd, 3, 3, 4),
+    "overlapped": Case(overlapped, 4, 3, 4),
+    "hybrid": Case(hybrid, 6, 2, 6, Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 5, 1, 4, 2])),
+    "one_f_one_b": Case(one_f_one_b, 4, 8, 6),
+}

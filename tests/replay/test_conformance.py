@@ -1,0 +1,149 @@
+"""One suite over all transports: every schedule gives what ordinary training gives, in the simulated memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from lib import Trace
+from lib.replay import ReplayResult, replay
+from tests.replay.schedules import CASES, CLASSIC, trace
+
+torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+
+GPUS = torch.cuda.device_count()
+TRANSPORTS = [
+    pytest.param({"transport": "local"}, id="local"),
+    pytest.param({"transport": "gloo"}, id="gloo"),
+    pytest.param(
+        {"transport": "gloo", "device": "cuda"},
+        id="gloo on a GPU",
+        marks=pytest.mark.skipif(GPUS == 0, reason="there is no GPU here"),
+    ),
+    pytest.param(
+        {"transport": "nccl"},
+        id="nccl",
+        marks=pytest.mark.skipif(GPUS < 4, reason=f"nccl needs a GPU for each of 4 ranks, there are {GPUS}"),
+    ),
+]
+SMALL: dict[str, Any] = {"hidden": 32, "length": 16, "timeout": 30}
+
+
+def correct(result: ReplayResult, schedule: Trace) -> None:
+    """Right numbers, exactly the simulated memory at every event, and the simulated bytes sent."""
+    assert result.ok, result.text()
+    assert {error.what for error in result.errors} >= {"gradient", "weight", "optimizer state", "final weight"}
+    assert all(error.relative <= 1e-12 and error.absolute <= 1e-12 for error in result.errors)
+    for one, program in zip(result.ranks, schedule.programs, strict=True):
+        rounding = 16 * len(program.values)  # a shard of an uneven cut is less than an element larger than its share
+        assert one.by_event
+        for event, simulated, measured in one.by_event:
+            assert abs(measured - simulated) < rounding if _uneven(schedule) else measured == simulated, (one, event)
+        assert one.sent == pytest.approx(one.simulated_sent, abs=rounding if _uneven(schedule) else 1e-6)
+
+
+def _uneven(schedule: Trace) -> bool:
+    return any(1024 % len(event.group) for _, event in schedule.events() if event.group)
+
+
+@pytest.mark.parametrize("where", TRANSPORTS)
+@pytest.mark.parametrize("name", [*CLASSIC, *CASES])
+def test_every_schedule_is_ordinary_training(name: str, where: dict[str, Any]) -> None:
+    if where["transport"] == "nccl" and trace(name).ranks > GPUS:
+        pytest.skip(f"nccl needs {trace(name).ranks} GPUs, there are {GPUS}")
+    schedule = trace(name)
+    correct(replay(schedule, **SMALL, **where), schedule)
+
+
+@pytest.mark.parametrize("transport", ["local", "gloo"])
+@pytest.mark.parametrize("name", ["fsdp", "odd", "overlapped"])
+def test_adam_doubles_the_optimizer_state_and_nothing_else(name: str, transport: str) -> None:
+    schedule = trace(name)
+    result = replay(schedule, transport=transport, optimizer="adam", **SMALL)
+    correct(result, schedule)
+    assert "Adam keeps two numbers a weight" in result.text()
+    assert result.ranks[0].measured > replay(schedule, transport="local", **SMALL).ranks[0].measured
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["wsdp", "odd", "pipeline_fsdp"])
+def test_smaller_types_have_their_own_tolerance(name: str, dtype: str) -> None:
+    result = replay(trace(name), dtype=dtype, **SMALL)
+    assert result.ok, result.text()
+    assert max(error.relative for error in result.errors) > 1e-9
+    bytes_ = {"float32": 4, "bfloat16": 2}[dtype]
+    double = replay(trace(name), transport="local", **SMALL)
+    assert result.ranks[0].measured * 8 == pytest.approx(double.ranks[0].measured * bytes_, abs=64)
+
+
+def test_backward_by_autograd_gives_the_same() -> None:
+    correct(replay(trace("gpipe"), transport="local", backward="autograd", **SMALL), trace("gpipe"))
+
+
+@pytest.mark.parametrize(("hidden", "length"), [(5, 3), (7, 1), (2, 1), (16, 50)])
+def test_any_size_will_do(hidden: int, length: int) -> None:
+    assert replay(trace("pipeline_fsdp"), transport="local", hidden=hidden, length=length).ok
+    assert replay(trace("fsdp"), hidden=hidden, length=length).ok
+
+
+def test_the_sizes_of_the_puzzle_give_the_memory_of_the_puzzle() -> None:
+    result = replay(trace("fsdp"), transport="local", dtype="float32", verify=False)
+    assert max(one.measured for one in result.ranks) == 4 * 1_966_080
+
+
+def test_a_seed_gives_other_numbers_and_the_same_answer() -> None:
+    first, second = (replay(trace("ddp"), transport="local", seed=seed, **SMALL) for seed in (1, 2))
+    assert first.ok
+    assert second.ok
+    assert first.errors != second.errors
+
+
+async def test_inside_a_running_event_loop() -> None:
+    ticking = asyncio.create_task(asyncio.sleep(0.01))
+    assert replay(trace("ddp"), **SMALL).ok
+    await ticking
+
+
+def test_the_process_is_as_it_was_afterwards() -> None:
+    import signal
+    import threading
+
+    threads = torch.get_num_threads()
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), threading.active_count()
+    for transport in ("local", "gloo"):
+        replay(trace("ddp"), transport=transport, **SMALL)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), threading.active_count()) == before
+    assert torch.get_num_threads() == threads
+    assert not torch.distributed.is_initialized()
+
+
+def test_models_will_do_as_well_as_a_trace() -> None:
+    from lib import simulate
+    from tests.replay.schedules import overlapped
+
+    models = simulate(overlapped, ranks=4, layers=2, batches=4)
+    assert replay(models, transport="local", **SMALL).ok
+
+
+def test_gloo_by_way_of_main_memory() -> None:
+    """What is on a GPU goes through main memory: the same copies, here from main memory to main memory."""
+    from lib.replay import processes
+
+    class Staged(processes.ProcessTransport):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            self.staged = True
+
+    from lib.replay import rank
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rank, "ProcessTransport", Staged)
+        for name in ("odd", "pipeline", "hybrid"):
+            assert replay(trace(name), **SMALL).ok
+
+
+def test_a_fresh_python_can_start_the_ranks() -> None:
+    result = replay(trace("pipeline_fsdp"), start="forkserver", **SMALL)
+    correct(result, trace("pipeline_fsdp"))

@@ -1,0 +1,253 @@
+"""Whatever goes wrong is said with rank and operation, and nothing is left (see conftest)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lib.replay
+from lib import Model, Trace, simulate
+from lib.program import Event
+from lib.replay import (
+    InUse,
+    NotEnoughMemory,
+    RankDied,
+    RankRaised,
+    RankStalled,
+    ReplayError,
+    ReplayOptions,
+    UnfitTrace,
+    WrongWorld,
+    replay,
+)
+from tests.replay.schedules import trace
+
+torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+
+SMALL: dict[str, Any] = {"hidden": 16, "length": 8}
+ROOT = Path(lib.replay.__file__).parents[2]
+
+
+def first(op: str, rank: int) -> int:
+    """The number of a rank's second event of a kind, in the FSDP reference."""
+    events = trace("fsdp").programs[rank].events
+    return [i for i, event in enumerate(events) if event.op == op][1]
+
+
+def test_a_rank_that_dies() -> None:
+    at = first("forward", 2)
+
+    def die(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if (rank, index) == (2, at):
+            os._exit(3)
+
+    with pytest.raises(
+        RankDied, match=rf"^rank 2 ended with exit status 3, in event {at}, forward of layer 1 "
+    ) as info:
+        replay(trace("fsdp"), hook=die, **SMALL)
+    assert info.value.rank == 2
+    assert "05_fsdp.py, line" in (info.value.operation or "")
+
+
+def test_a_rank_that_is_killed() -> None:
+    at = first("allgather", 1)
+
+    def kill(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if (rank, index) == (1, at):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(RankDied, match=rf"rank 1 was killed by SIGKILL, .* in event {at}, allgather of layer 1 with"):
+        replay(trace("fsdp"), hook=kill, **SMALL)
+
+
+def test_a_rank_that_stalls() -> None:
+    at = first("backward", 3)
+
+    def stall(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if (rank, index) == (3, at):
+            time.sleep(600)
+
+    begun = time.monotonic()
+    with pytest.raises(RankStalled, match=rf"^rank 3 did not move for 0.5 s, in event {at}, backward of layer 4 "):
+        replay(trace("fsdp"), hook=stall, timeout=0.5, **SMALL)
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize("transport", ["local", "gloo"])
+def test_an_operation_that_fails(transport: str) -> None:
+    at = first("update", 0)
+
+    def fail(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if (rank, index) == (0, at):
+            raise ArithmeticError("two and two are five")
+
+    match = rf"^rank 0 failed in event {at}, update of layer 4 \(.*\): ArithmeticError: two and two are five$"
+    with pytest.raises(RankRaised, match=match):
+        replay(trace("fsdp"), hook=fail, transport=transport, **SMALL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_signal_to_the_parent_ends_the_ranks(number: int, tmp_path: Path) -> None:
+    """Even one that cannot be caught: the ranks notice, and the temporary folder is gone already."""
+    (tmp_path / "tmp").mkdir()
+    trace("ddp").save(tmp_path / "trace.json")
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "from lib import Trace\n"
+        "from lib.replay import replay\n"
+        "def hook(rank, index, event, tensors):\n"
+        "    if event.op == 'update':\n"
+        "        open(f'{sys.argv[1]}/rank{rank}', 'w').write(str(os.getpid()))\n"
+        "        time.sleep(600)\n"
+        "replay(Trace.load(f'{sys.argv[1]}/trace.json'), hook=hook, hidden=8, length=4)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
+    command = [sys.executable, str(script), str(tmp_path)]
+    parent = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
+    ranks = [tmp_path / f"rank{rank}" for rank in range(4)]
+    try:
+        while not all(path.exists() and path.read_text() for path in ranks) or any((tmp_path / "tmp").iterdir()):
+            assert parent.poll() is None
+            time.sleep(0.05)
+    finally:
+        os.killpg(parent.pid, number) if number == signal.SIGINT else parent.send_signal(number)  # as Ctrl-C does
+        parent.wait()
+    over = time.monotonic() + 10
+    while any(_alive(int(path.read_text())) for path in ranks):
+        assert time.monotonic() < over
+        time.sleep(0.02)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def _alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_a_trace_that_is_no_training_step() -> None:
+    with pytest.raises(UnfitTrace, match="not one correct training step") as info:
+        replay(simulate(lambda model: None, layers=1), **SMALL)
+    assert "layer 0 has no final weight" in str(info.value)
+    with pytest.raises(UnfitTrace, match="sandbox"):
+        replay([Model()], **SMALL)
+    with pytest.raises(UnfitTrace, match="has no 4 shards: make hidden larger"):
+        replay(trace("fsdp"), hidden=1, length=1)
+    broken = replace(trace("ddp"), error="rank 1 raised")
+    with pytest.raises(UnfitTrace, match="the run did not end: rank 1 raised"):
+        replay(broken, **SMALL)
+
+
+def test_too_little_memory_is_known_before_anything_starts() -> None:
+    def never(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        raise AssertionError
+
+    with pytest.raises(NotEnoughMemory, match=r"needs about 3\.\d+ GB of memory \(rank 0 alone .* 1 MB may be used"):
+        replay(trace("ddp"), hook=never, memory_limit=10**6, hidden=2048, length=1024)
+    with pytest.raises(NotEnoughMemory, match="make hidden or length smaller"):
+        replay(trace("ddp"), hook=never, hidden=200_000, length=1)
+
+
+def test_a_port_or_file_in_use(tmp_path: Path) -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        one.listen()
+        port = one.getsockname()[1]
+        with pytest.raises(InUse, match=rf"^port {port} of 127.0.0.1 is in use"):
+            replay(trace("ddp"), rendezvous=f"tcp://127.0.0.1:{port}", **SMALL)
+    assert replay(trace("ddp"), rendezvous=f"tcp://127.0.0.1:{_free_port()}", **SMALL).ok
+    there = tmp_path / "there"
+    there.touch()
+    with pytest.raises(InUse, match="is there already"):
+        replay(trace("ddp"), rendezvous=f"file://{there}", **SMALL)
+    assert replay(trace("ddp"), rendezvous=f"file://{tmp_path / 'fresh'}", **SMALL).ok
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def test_ranks_that_never_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lib.replay import rank
+
+    meet = rank.work
+    monkeypatch.setattr(rank, "work", lambda *all_: time.sleep(600) if all_[0] == 2 else meet(*all_))
+    with pytest.raises(
+        RankStalled, match=r"^rank \d did not move for 0.5 s, in the start, before it had met the others"
+    ):
+        replay(trace("ddp"), timeout=0.5, **SMALL)
+    with pytest.raises(InUse, match=r"cannot meet at 192\.0\.2\.1:9"):
+        replay(trace("ddp"), rendezvous="tcp://192.0.2.1:9", **SMALL)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.parametrize(
+    "options", [{"transport": "nccl"}, {"device": "cuda"}, {"transport": "local", "device": "cuda"}]
+)
+def test_no_gpu(options: dict[str, Any]) -> None:
+    with pytest.raises(WrongWorld, match="no GPU"):
+        replay(trace("ddp"), **options, **SMALL)
+
+
+def test_a_fresh_python_tells_its_errors_too(tmp_path: Path) -> None:
+    with pytest.raises(InUse, match="is there already"):
+        replay(trace("ddp"), start="forkserver", rendezvous=f"file://{tmp_path}", **SMALL)
+
+
+def test_options_are_checked() -> None:
+    every: tuple[dict[str, Any], ...] = (
+        {"transport": "mpi"},
+        {"dtype": "int8"},
+        {"optimizer": "lion"},
+        {"steps": 0},
+        {"hidden": 2.5},
+        {"timeout": 0},
+        {"against": ("megatron",)},
+        {"transport": "nccl", "device": "cpu"},
+        {"transport": "local", "against": ("ddp",)},
+        {"rendezvous": "localhost:80"},
+        {"start": "spawn"},
+    )
+    for wrong in every:
+        with pytest.raises(ValueError, match=next(iter(wrong)) if len(wrong) == 1 else "nccl|libraries"):
+            ReplayOptions(**wrong)
+    options = ReplayOptions(against=("ddp",), steps=3)
+    assert ReplayOptions.from_json(options.to_json()) == options
+    with pytest.raises(ValueError, match="no options"):
+        ReplayOptions.from_json({"hiden": 3})
+
+
+def test_libraries_that_do_not_fit() -> None:
+    for name, against, why in (
+        ("basic", "ddp", "more than one rank"),
+        ("fsdp", "gpipe", "6 do not divide by 4"),
+        ("odd", "hsdp", "an even number of ranks"),
+    ):
+        with pytest.raises(ReplayError, match=why):
+            replay(trace(name), against=(against,), **SMALL)
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from lib.replay.__main__ import main
+
+    (tmp_path / "damaged.json").write_text("{}")
+    assert main([str(tmp_path / "damaged.json")]) == 1
+    assert capfd.readouterr().err.startswith("TraceError: ")
+    assert main([str(tmp_path / "absent.json")]) == 1
+    Trace.of(simulate(lambda model: None, layers=1)).save(tmp_path / "wrong.json")
+    assert main([str(tmp_path / "wrong.json")]) == 1
+    assert "UnfitTrace: this Trace is not one correct training step" in capfd.readouterr().err

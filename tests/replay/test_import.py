@@ -1,0 +1,45 @@
+"""`lib.replay` costs nothing until it is used, and says what to install where torch is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import lib.replay
+
+ROOT = Path(lib.replay.__file__).parents[2]
+BLOCKED = """
+import sys
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "numpy"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Block())
+"""
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_importing_it_imports_no_torch() -> None:
+    ran = run("import lib.replay, sys; assert not {'torch', 'numpy'} & set(sys.modules); print(lib.replay.replay)")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_missing_torch_says_what_to_install() -> None:
+    ran = run(
+        BLOCKED + "from lib.replay import *; from lib import *\nreplay(simulate(lambda m: None), transport='local')"
+    )
+    assert ran.returncode == 1
+    last = ran.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: a replay needs torch")
+    assert last.endswith("pip install 'llm-training-puzzles[replay]'")
+
+
+def test_the_public_names() -> None:
+    assert all(hasattr(lib.replay, name) for name in lib.replay.__all__)
+    assert sorted(lib.replay.__all__) == lib.replay.__all__

@@ -1,0 +1,143 @@
+"""The measured Trace is a Trace: it can be saved, drawn, compared, exported; and costs can be fitted to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from lib import Trace, check
+from lib.figures import end, samples
+from lib.replay import ReplayResult, calibrate, perfetto, replay
+from tests.replay.schedules import trace
+
+pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, ReplayResult]:
+    names = ("fsdp", "overlapped", "one_f_one_b")
+    return {name: replay(trace(name), hidden=32, length=16, steps=3, warmup=1, timeout=30) for name in names}
+
+
+@pytest.mark.parametrize("name", ["fsdp", "overlapped", "one_f_one_b"])
+def test_it_has_the_same_events_with_other_times(name: str, measured: dict[str, ReplayResult], tmp_path: Path) -> None:
+    result = measured[name]
+    assert len(result.seconds) == 3
+    for before, after in zip(trace(name).programs, result.measured.programs, strict=True):
+        now = 0
+        for old, new in zip(before.events, after.events, strict=True):
+            same = (old.op, old.inputs, old.outputs, old.group, old.peer, old.blocking, old.arg)
+            assert same == (new.op, new.inputs, new.outputs, new.group, new.peer, new.blocking, new.arg)
+            assert new.issued >= now, "a rank's clock never runs back"
+            assert new.start is not None
+            assert new.start >= new.issued
+            assert new.length >= 0
+            now = new.issued
+        assert [one.by_kind for one in samples(before)] == [one.by_kind for one in samples(after)]
+    assert end(result.measured) * result.unit == pytest.approx(sorted(result.seconds)[1], rel=0.2)
+    result.measured.save(tmp_path / "measured.json")
+    assert check(Trace.load(tmp_path / "measured.json")).correct
+
+
+def test_members_of_a_collective_start_together(measured: dict[str, ReplayResult]) -> None:
+    for result in (measured["fsdp"], measured["overlapped"]):
+        columns = zip(*(p.events for p in result.measured.programs), strict=True)  # these ranks all do the same
+        for members in columns:
+            if members[0].group:
+                latest = max(event.issued for event in members)
+                assert all(event.start == min(latest, event.end or 0) for event in members)
+
+
+def test_one_step_is_the_median_forward_of_a_batch(measured: dict[str, ReplayResult]) -> None:
+    result = measured["one_f_one_b"]
+    forwards = [
+        length
+        for program, lengths in zip(result.measured.programs, result.lengths, strict=True)
+        for event, length in zip(program.events, lengths, strict=True)
+        if event.op == "forward"
+    ]
+    assert median(forwards) == pytest.approx(result.unit, rel=0.5)
+
+
+def test_bytes_on_the_wire_are_counted_by_the_kernel(measured: dict[str, ReplayResult]) -> None:
+    """Gloo sends what a ring sends, and a little of its own; its reduce-scatter is an all-reduce, twice as much."""
+    pipeline, sharded = measured["one_f_one_b"].ranks, measured["fsdp"].ranks
+    if pipeline[0].wire is None:
+        pytest.skip("this system does not count the bytes of a connection")
+    for one in pipeline:
+        assert one.wire is not None
+        assert one.sent <= one.wire < 1.2 * one.sent + 4096
+    for one in sharded:
+        assert one.wire is not None
+        assert one.sent <= one.wire < 2 * one.sent + 4096
+
+
+def test_the_table_has_simulated_beside_measured(measured: dict[str, ReplayResult]) -> None:
+    text = measured["fsdp"].text()
+    for word in ("forward", "allgather", "scatterreduce", "whole step", "20.40", "simulated", "measured", "Correct:"):
+        assert word in text
+    data = json.loads(json.dumps(measured["fsdp"].to_json()))
+    assert data["simulated_steps"] == 20.4
+    assert data["options"]["hidden"] == 32
+    assert data["operations"][0]["op"] == "forward"
+
+
+def test_perfetto_shows_both_on_one_axis(measured: dict[str, ReplayResult]) -> None:
+    result = measured["one_f_one_b"]
+    data = json.loads(json.dumps(perfetto(simulated=result.simulated, measured=result.measured)))
+    events = data["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert names == {f"{which}: rank {rank}" for which in ("simulated", "measured") for rank in range(4)}
+    drawn = [event for event in events if event["ph"] == "X"]
+    assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in drawn)
+    simulated = [event for event in drawn if event["pid"] < 4]
+    assert max(event["ts"] + event["dur"] for event in simulated) == pytest.approx(1000 * end(result.simulated))
+    assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} >= {"compute", "to rank 1"}
+    assert any(event["ph"] == "C" and event["args"].get("weight") for event in events)
+
+
+def test_calibration_explains_what_it_was_fitted_on() -> None:
+    """Of a replay whose measured times are the simulator's own, the simulator's own costs come out."""
+    from dataclasses import replace
+
+    from lib import Links, retime
+
+    truth = Links(forward=1.0, backward=2.5, update=0.3, loss=0.1, p2p=0.7, latency=0.05)
+    results = {name: replay(trace(name), transport="local", hidden=8, length=4) for name in ("fsdp", "gpipe", "wsdp")}
+    exact: dict[str, ReplayResult] = {}
+    for name, result in results.items():
+        timed = retime(result.simulated, truth)
+        lengths = tuple(tuple(event.length / 1e9 * 0.002 for event in program.events) for program in timed.programs)
+        exact[name] = replace(result, measured=timed, lengths=lengths, unit=0.002, seconds=(end(timed) * 0.002,))
+    found = calibrate([exact["fsdp"], exact["gpipe"]], [exact["wsdp"]])
+    for name in ("forward", "backward", "update", "loss", "p2p", "latency"):
+        assert getattr(found.costs, name) == pytest.approx(getattr(truth, name), rel=1e-3), name
+    assert [one.fitted for one in found.predictions] == [True, True, False]
+    assert all(abs(one.error) < 1e-3 for one in found.predictions)
+    assert "not fitted on" in found.text()
+
+
+def test_calibration_of_something_measured(measured: dict[str, ReplayResult]) -> None:
+    found = calibrate([measured["fsdp"]], [measured["one_f_one_b"]])
+    assert found.costs.forward == pytest.approx(1, rel=0.5)
+    assert found.costs.p2p + found.costs.latency > 0
+    assert all(one.predicted > 0 and one.measured > 0 for one in found.predictions)
+
+
+def test_the_command_writes_everything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from lib.replay.__main__ import main
+
+    for name in ("ddp", "gpipe"):
+        trace(name).save(tmp_path / f"{name}.json")
+    arguments = [str(tmp_path / "ddp.json"), "--transport", "local", "--hidden", "16", "--length", "8"]
+    outputs = {name: tmp_path / f"out_{name}.json" for name in ("json", "save", "perfetto")}
+    for name, path in outputs.items():
+        arguments += [f"--{name}", str(path)]
+    assert main([*arguments, "--calibrate", str(tmp_path / "gpipe.json")]) == 0
+    said = capfd.readouterr().out
+    assert "Correct: the same as ordinary training in one process." in said
+    assert "Fitted costs, in steps of" in said
+    assert all(json.loads(path.read_text()) for path in outputs.values())

@@ -1,0 +1,119 @@
+"""Many machines: torchrun with two agents, here both on the loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import lib.replay
+from lib import Trace
+from lib.replay import WrongWorld, replay
+from tests.replay.schedules import trace
+
+pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+
+ROOT = Path(lib.replay.__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": "/nowhere",
+        **more,
+    }
+
+
+def test_two_agents(tmp_path: Path) -> None:
+    trace("fsdp").save(tmp_path / "trace.json")
+    endpoint = f"127.0.0.1:{free_port()}"
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2"),
+        *("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "replay", "--local-addr", "127.0.0.1"),
+        *("-m", "lib.replay", str(tmp_path / "trace.json"), "--hidden", "32", "--length", "16", "--steps", "3"),
+        *("--json", str(tmp_path / "figures.json"), "--save", str(tmp_path / "measured.json")),
+        *("--perfetto", str(tmp_path / "timeline.json"), "--timeout", "60"),
+    ]
+    agents = [
+        subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(2)
+    ]
+    try:
+        said = [agent.communicate(timeout=100)[0] for agent in agents]
+    finally:
+        for agent in agents:
+            agent.kill()
+    assert [agent.returncode for agent in agents] == [0, 0], "\n".join(said)
+    assert sum("Correct: the same as ordinary training" in text for text in said) == 1  # rank 0 alone prints
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["ok"]
+    assert len(figures["seconds"]) == 3
+    assert all(error["relative"] <= 1e-12 for error in figures["errors"])
+    assert all(one["measured"] == one["simulated"] for one in figures["ranks"])
+    assert Trace.load(tmp_path / "measured.json").ranks == 4
+    assert json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    for path in Path(tempfile.gettempdir()).glob("torchelastic_*"):  # torch's own logs, which it leaves behind
+        for log in sorted(path.rglob("*"), reverse=True):
+            log.rmdir() if log.is_dir() else log.unlink()
+        path.rmdir()
+
+
+def test_a_rank_that_stalls_is_named_by_the_others(tmp_path: Path) -> None:
+    """And all end, without an agent that would see to it."""
+    script = tmp_path / "stall.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "from lib import simulate\n"
+        "from lib.replay import ReplayError, replay\n"
+        "from tests.replay.schedules import overlapped\n"
+        "def hook(rank, index, event, tensors):\n"
+        "    if rank == 1 and event.op == 'backward':\n"
+        "        time.sleep(30)\n"
+        "try:\n"
+        "    replay(simulate(overlapped, ranks=2, layers=2, batches=2), hook=hook, hidden=8, length=4, timeout=1)\n"
+        "except ReplayError as error:\n"
+        "    print(type(error).__name__, error)\n"
+        "    os._exit(1)\n"
+    )
+    port = str(free_port())
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script)],
+            env=environment(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said, _ = ranks[0].communicate(timeout=60)
+    finally:
+        for one in ranks:
+            one.kill()
+            one.communicate()
+    assert ranks[0].returncode == 1
+    assert "RankStalled rank 1 did not move for 1 s, in event" in said
+    assert "backward of layer 1" in said
+    assert "rank 0 waited for it in event" in said
+
+
+def test_a_wrong_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(WrongWorld, match="the Trace has 4 ranks, torchrun started 3 processes"):
+        replay(trace("fsdp"), hidden=8, length=4)

@@ -1,0 +1,132 @@
+"""A replay that computes something else than ordinary training is caught, and so are replicas that disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lib.program import Event
+from lib.replay import ReplayResult, replay
+from tests.replay.schedules import trace
+
+torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+
+Hook = Callable[[int, int, Event, dict[int, Any]], None]
+
+
+def spoiled(name: str, hook: Hook, **more: Any) -> ReplayResult:
+    result = replay(trace(name), hook=hook, **{"transport": "local", "hidden": 32, "length": 16, **more})
+    assert not result.ok
+    assert "WRONG" in result.text()
+    assert result.to_json()["ok"] is False
+    assert all(fault in result.text() for fault in result.faults)
+    return result
+
+
+def wrong(result: ReplayResult) -> set[str]:
+    return {error.what for error in result.errors if not error.ok}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_wrong_scale(optimizer: str, dtype: str) -> None:
+    """The classic mistake: averaged where a sum belongs. Adam's first step would hide it."""
+
+    def average(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if event.op == "allreduce":
+            tensors[event.outputs[0]] /= len(event.group)
+
+    result = spoiled("ddp", average, optimizer=optimizer, dtype=dtype)
+    assert "gradient" in wrong(result)
+    assert "replicas" not in wrong(result)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_a_dropped_batch(dtype: str) -> None:
+    def drop(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if event.op == "backward" and event.batches == {2} and event.layer == 1:
+            tensors[event.outputs[0]].zero_()
+
+    result = spoiled("grad_accum", drop, dtype=dtype)
+    assert next(error.layer for error in result.errors if error.what == "gradient") == 1
+    spoiled("pipeline_fsdp", drop, dtype=dtype, transport="gloo")
+
+
+@pytest.mark.parametrize("transport", ["local", "gloo"])
+def test_a_stale_weight(transport: str) -> None:
+    """One rank hands in what it had loaded."""
+    loaded: dict[tuple[int, int], Any] = {}
+
+    def keep(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if event.op == "load_weights" and event.layer is not None:
+            loaded[rank, event.layer] = tensors[event.outputs[0]].clone()
+        if event.op == "update" and rank == 3 and event.layer == 0:
+            tensors[event.outputs[0]].copy_(loaded[3, 0])
+
+    result = spoiled("ddp", keep, transport=transport)
+    assert wrong(result) == {"final weight", "replicas"}
+    final = next(error for error in result.errors if error.what == "final weight")
+    assert (final.rank, final.layer) == (3, 0)
+    assert "rank 3, layer 0" in result.faults[0]
+    assert any("another rank's" in fault for fault in result.faults)
+
+
+def test_forward_with_a_stale_weight_and_one_element_off() -> None:
+    def nudge(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if event.op == "allgather" and rank == 2 and event.layer == 3:
+            tensors[event.outputs[0]][-1] += 1e-9
+
+    assert "gradient" in wrong(spoiled("fsdp", nudge))
+
+
+def test_a_lost_optimizer_state() -> None:
+    def lose(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if event.op == "load_weights":
+            tensors[event.outputs[1]].zero_()
+
+    assert wrong(spoiled("fsdp", lose)) == {"weight", "optimizer state", "final weight"}
+
+
+def test_not_a_number_is_not_close() -> None:
+    def spoil(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if event.op == "backward" and rank == 1:
+            tensors[event.outputs[0]][5] = float("nan")
+
+    assert wrong(spoiled("wsdp", spoil)) >= {"gradient", "weight", "final weight"}
+
+
+def test_only_the_first_step_counts_as_evidence_without_verify() -> None:
+    result = replay(trace("ddp"), transport="local", hidden=32, length=16, verify=False)
+    assert result.ok
+    assert result.errors == ()
+    assert "Not compared" in result.text()
+
+
+def test_halves_of_backward_are_what_autograd_says() -> None:
+    from lib.replay import layers
+
+    x, grad, weight = (torch.randn(6, 6, dtype=torch.float64) for _ in range(3))
+    by_weight, by_input = layers.autograd(x, grad, weight)
+    for found in (layers.backward(x, grad, weight), (layers.backward_weight(x, grad), None)):
+        torch.testing.assert_close(found[0], by_weight, rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(layers.backward(x, grad, weight)[1], by_input, rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(layers.backward_input(x, grad, weight), by_input, rtol=1e-14, atol=1e-14)
+    assert layers.backward(x, grad, weight, need_input=False)[1] is None
+    y, target = torch.randn(4, 6, dtype=torch.float64, requires_grad=True), torch.randn(4, 6, dtype=torch.float64)
+    layers.loss(y, target, 4).backward()
+    torch.testing.assert_close(layers.loss_gradient(y.detach(), target.clone(), 4), y.grad)
+
+
+@pytest.mark.parametrize(("name", "width"), [("sgd", 1), ("adam", 2)])
+def test_optimizers_are_those_of_torch(name: str, width: int) -> None:
+    from lib.replay import optim
+
+    grad, weight = torch.randn(30, dtype=torch.float64), torch.randn(30, dtype=torch.float64)
+    state = torch.rand(30 * width, dtype=torch.float64)
+    theirs = weight.clone()
+    (after,) = optim.torch_step(name, [grad], [theirs], [state])
+    optim.step(name, grad, weight, state)
+    torch.testing.assert_close(weight, theirs, rtol=1e-15, atol=1e-15)
+    torch.testing.assert_close(state, after, rtol=1e-15, atol=1e-15)
