@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import torch
 
+from benchmarks.schedules import one_f_one_b
 from lib import Model, Trace, simulate
 from lib.replay import ReplayOptions, replay
 from lib.sources import load_function, reference
@@ -67,46 +68,6 @@ async def fsdp(model: Model) -> None:
         works[layer] = model.scatterreduce(made, layer)
     for layer in reversed(range(model.LAYERS)):
         weights[layer], opt_states[layer] = model.update(layer, await works[layer], weights[layer], opt_states[layer])
-        model.set_final_weight(layer, weights[layer])
-
-
-async def one_f_one_b(model: Model) -> None:
-    """A stage a rank; after the warm-up forward and backward alternate."""
-    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
-    each, stage, last = model.LAYERS // model.RANKS, model.rank, model.RANKS - 1
-    layers = range(stage * each, (stage + 1) * each)
-    for layer in layers:
-        weights[layer], opt_states[layer] = model.load_weights(layer)
-
-    async def forward(batch: int) -> None:
-        x = model.get_activation([batch]) if stage == 0 else await model.receive(stage - 1)
-        for layer in layers:
-            activations[layer, batch] = x
-            x = model.forward(layer, x, weights[layer])
-        if stage == last:
-            grad_activations[batch] = model.loss(x)
-        else:
-            await model.pass_to(stage + 1, x)
-
-    async def backward(batch: int) -> None:
-        grad = grad_activations.pop(batch) if stage == last else await model.receive(stage + 1)
-        for layer in reversed(layers):
-            made, grad = model.backward(layer, activations.pop((layer, batch)), grad, weights[layer])
-            grad_weights[layer] = grad_weights[layer] + made if layer in grad_weights else made
-        if stage != 0:
-            await model.pass_to(stage - 1, grad)
-
-    warm = min(model.BATCHES, last - stage + 1)
-    for batch in range(warm):
-        await forward(batch)
-    for batch in range(model.BATCHES):
-        await backward(batch)
-        if batch + warm < model.BATCHES:
-            await forward(batch + warm)
-    for layer in layers:
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
-        )
         model.set_final_weight(layer, weights[layer])
 
 

@@ -49,32 +49,30 @@ async def fsdp(model: Model) -> None:
 
 
 async def one_f_one_b(model: Model) -> None:
-    """A stage a rank, one layer a stage; after the warm-up each rank alternates forward and backward."""
+    """Each rank a stage of equal size; after the warm-up forward and backward alternate."""
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
-    stage, last = model.rank, model.RANKS - 1
-    weights[0], opt_states[0] = model.load_weights(stage)
+    each, stage, last = model.LAYERS // model.RANKS, model.rank, model.RANKS - 1
+    layers = range(stage * each, (stage + 1) * each)
+    for layer in layers:
+        weights[layer], opt_states[layer] = model.load_weights(layer)
 
     async def forward(batch: int) -> None:
-        if stage == 0:
-            activations[batch] = model.get_activation([batch])
-        else:
-            activations[batch] = await model.receive(stage - 1)
-        activations["out"] = model.forward(stage, activations[batch], weights[0])
+        x = model.get_activation([batch]) if stage == 0 else await model.receive(stage - 1)
+        for layer in layers:
+            activations[layer, batch] = x
+            x = model.forward(layer, x, weights[layer])
         if stage == last:
-            grad_activations[batch] = model.loss(activations["out"])
+            grad_activations[batch] = model.loss(x)
         else:
-            await model.pass_to(stage + 1, activations["out"])
-        del activations["out"]
+            await model.pass_to(stage + 1, x)
 
     async def backward(batch: int) -> None:
-        if stage != last:
-            grad_activations[batch] = await model.receive(stage + 1)
-        grad, grad_activations["in"] = model.backward(stage, activations[batch], grad_activations[batch], weights[0])
-        del activations[batch], grad_activations[batch]
-        grad_weights[0] = grad_weights[0] + grad if 0 in grad_weights else grad
+        grad = grad_activations.pop(batch) if stage == last else await model.receive(stage + 1)
+        for layer in reversed(layers):
+            made, grad = model.backward(layer, activations.pop((layer, batch)), grad, weights[layer])
+            grad_weights[layer] = grad_weights[layer] + made if layer in grad_weights else made
         if stage != 0:
-            await model.pass_to(stage - 1, grad_activations["in"])
-        del grad_activations["in"]
+            await model.pass_to(stage - 1, grad)
 
     warm = min(model.BATCHES, last - stage + 1)
     for batch in range(warm):
@@ -83,5 +81,8 @@ async def one_f_one_b(model: Model) -> None:
         await backward(batch)
         if batch + warm < model.BATCHES:
             await forward(batch + warm)
-    weights[0], opt_states[0] = model.update(stage, grad_weights[0], weights[0], opt_states[0])
-    model.set_final_weight(stage, weights[0])
+    for layer in layers:
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+        model.set_final_weight(layer, weights[layer])

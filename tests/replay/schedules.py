@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+from benchmarks.schedules import one_f_one_b
 from lib import PUZZLES, Mesh, Model, Trace, Weight, WeightGrad, simulate
 from lib.sources import load_function, reference
 
@@ -147,46 +148,6 @@ async def hybrid(model: Model) -> None:
         grad_weights[layer], grad = model.backward(layer, activations.pop(layer), grad, weights.pop("whole"))
         grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer, "shard")
         grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, "replica")
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
-        )
-        model.set_final_weight(layer, weights[layer])
-
-
-async def one_f_one_b(model: Model) -> None:
-    """Each rank a stage of equal size; after the warm-up it alternates forward and backward."""
-    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
-    each, stage, last = model.LAYERS // model.RANKS, model.rank, model.RANKS - 1
-    layers = range(stage * each, (stage + 1) * each)
-    for layer in layers:
-        weights[layer], opt_states[layer] = model.load_weights(layer)
-
-    async def forward(batch: int) -> None:
-        x = model.get_activation([batch]) if stage == 0 else await model.receive(stage - 1)
-        for layer in layers:
-            activations[layer, batch] = x
-            x = model.forward(layer, x, weights[layer])
-        if stage == last:
-            grad_activations[batch] = model.loss(x)
-        else:
-            await model.pass_to(stage + 1, x)
-
-    async def backward(batch: int) -> None:
-        grad = grad_activations.pop(batch) if stage == last else await model.receive(stage + 1)
-        for layer in reversed(layers):
-            made, grad = model.backward(layer, activations.pop((layer, batch)), grad, weights[layer])
-            grad_weights[layer] = grad_weights[layer] + made if layer in grad_weights else made
-        if stage != 0:
-            await model.pass_to(stage - 1, grad)
-
-    warm = min(model.BATCHES, last - stage + 1)
-    for batch in range(warm):
-        await forward(batch)
-    for batch in range(model.BATCHES):
-        await backward(batch)
-        if batch + warm < model.BATCHES:
-            await forward(batch + warm)
-    for layer in layers:
         weights[layer], opt_states[layer] = model.update(
             layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
         )
