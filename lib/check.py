@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import lcm
+from typing import TYPE_CHECKING
 
 from . import figures
 from .errors import Place, PuzzleError, TraceError, resolve
 from .program import Event, Program, Run
 from .puzzles import PUZZLES, Puzzle, Tier
-from .rebuild import Flaw, Rebuilt, rebuild
 from .retime import retime
 from .trace import Desk, Trace
 from .values import Weight, describe, numbers, regions
 from .verdict import Reached, Verdict
 from .walk import unreceived
+
+if TYPE_CHECKING:
+    from .rebuild import Flaw, Rebuilt
 
 __all__ = ["check"]
 
@@ -37,6 +40,8 @@ def check(
     With a puzzle the run must have its sizes, and is timed with its costs. Nothing is printed and nothing raised for
     an incorrect run: `verdict.faults` say what is wrong with it. A bare run is only judged for correctness.
     """
+    from .rebuild import rebuild  # here and not above: only a check needs it, and `import lib` should be quick
+
     if not isinstance(trace, Trace):
         trace = Trace.of(trace)
     record = None if puzzle is None else PUZZLES[puzzle]

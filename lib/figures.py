@@ -19,7 +19,7 @@ from .values import Elements, Value
 __all__ = ["Alive", "Bubbles", "Peak", "Sample", "alive_at", "bubbles", "end", "peak", "printed", "samples", "traffic"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sample:
     """Memory of a rank when event number `index` started, at `time` ticks: elements by kind of value."""
 
@@ -41,7 +41,7 @@ class Alive(NamedTuple):
     hidden: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Peak:
     """The most memory of any rank: where, when (ticks), how much, and what was alive then."""
 
