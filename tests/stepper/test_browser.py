@@ -111,7 +111,10 @@ def test_the_details_of_an_event(show: Opener) -> None:
         "outputs": "activation of layer 1, batches {0}",
     }
     assert place.startswith("schedules.py, line ")
-    assert text(page, "#facts code") == "activations[batch] = await model.receive(stage - 1)"
+    assert (
+        text(page, "#facts code")
+        == "x = model.get_activation([batch]) if stage == 0 else await model.receive(stage - 1)"
+    )
 
 
 def test_up_and_down_go_to_other_ranks_and_stay_there(show: Opener) -> None:
