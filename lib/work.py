@@ -110,8 +110,6 @@ def _settle(program: Program, result: Any) -> list[int]:
 
 def copy_message(item: Any) -> tuple[Any, list[Value]]:
     """What arrives when an object is sent: its values anew, in lists, tuples and dicts too; anything else as it is."""
-    if isinstance(item, Value):
-        return renew(item), [item]
     found: list[Value] = []
 
     def visit(part: Any) -> Any:
