@@ -18,7 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.schedules import ddp, fsdp, one_f_one_b
 from drawing import compare, draw, draw_group
-from lib import Model, simulate
+from drawing.review import picture_of_review
+from lib import PUZZLES, Model, Trace, review, simulate
+from lib.gaps import critical_path, gaps
+from lib.sources import load_function, reference
 
 CASES: tuple[tuple[str, Callable[[Model], Any], int, int, int], ...] = (
     ("DDP, 4 ranks", ddp, 4, 2, 4),
@@ -40,6 +43,23 @@ def best(run: Callable[[], Any], repeats: int) -> tuple[float, Any]:
     return shortest, result
 
 
+def reviews() -> None:
+    """Prints a line a puzzle: simulate, review (with a run of the reference), and the picture, together and apart."""
+    print(f"{'from run to review (target 0.5 s)':<52} {'s':>7} {'of simulate':>12} {'picture':>8} {'kB':>7}")
+    for puzzle in PUZZLES:
+        function = load_function(reference(puzzle), puzzle)
+        simulated, models = best(lambda f=function, p=puzzle: simulate(f, puzzle=p), 5)
+        review(models, puzzle=puzzle)  # the first one in a process imports and resolves source lines
+        reviewed, found = best(lambda m=models, p=puzzle: review(m, puzzle=p), 5)
+        painted, svg = best(lambda r=found: picture_of_review(r).svg(), 5)
+        whole = simulated + reviewed + painted
+        kilobytes = len(svg.encode()) / 1000
+        print(f"  {puzzle:<50} {whole:>7.3f} {whole / simulated:>12.1f} {painted:>8.3f} {kilobytes:>7.0f}")
+    trace = Trace.of(simulate(one_f_one_b, ranks=16, layers=16, batches=29))
+    seconds, _ = best(lambda: (gaps(trace), critical_path(trace)), 5)
+    print(f"gaps and critical path of 1F1B, 16 ranks x 200 events (target 0.2 s) {seconds:.3f} s")
+
+
 def main() -> None:
     """Prints a line a picture."""
     print(f"{'':<52} {'events':>8} {'s':>7} {'of simulate':>12} {'kB':>7}")
@@ -57,6 +77,7 @@ def main() -> None:
     other = simulate(fsdp, ranks=4, layers=6, batches=4)
     seconds, _ = best(lambda: compare(ddp=models, fsdp=other).svg(), 5)
     print(f"compare of two runs of 4 ranks x 6 layers {1000 * seconds:.1f} ms")
+    reviews()
     for code in ("import chalk", "import lib", "import drawing"):
         timed = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
         root = Path(__file__).parent.parent

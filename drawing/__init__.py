@@ -4,19 +4,25 @@
 
 The first three give a Picture: notebooks show it, `picture.save("name.svg")` writes it (also .png and .pdf), and to
 chalk it is a diagram like any other. A picture is one function from a Trace or a value to plain marks (see scene), and
-nothing here runs a student's code. `step_through` gives a page to scrub through a run, one HTML file.
+nothing here runs a student's code. `step_through` gives a page to scrub through a run, one HTML file. `puzzle_map`
+draws what to solve before what.
 """
 
 from __future__ import annotations
 
+from lib.reviewed import Review
+
 from .compare import compare
 from .display import register
+from .map import puzzle_map
 from .network import draw_group
 from .picture import Picture
+from .review import picture_of_review
 from .schedule import draw
 from .show import picture_of
 from .stepper import step_through
 
-__all__ = ["Picture", "compare", "draw", "draw_group", "picture_of", "step_through"]
+__all__ = ["Picture", "compare", "draw", "draw_group", "picture_of", "puzzle_map", "step_through"]
 
 register()
+picture_of.register(Review, picture_of_review)

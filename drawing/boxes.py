@@ -6,6 +6,7 @@ that was issued and awaited later runs beside it, on lanes 1 and up, so that ove
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Final, NamedTuple
 
 from lib.trace import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program, Trace
 
-__all__ = ["Box", "Message", "Timeline", "boxes"]
+__all__ = ["Box", "Message", "Timeline", "boxes", "failed_rank"]
 
 LANES: Final = 4
 """Communication lanes of a rank at most; what runs beside even more shares the last."""
@@ -23,7 +24,8 @@ class Box(NamedTuple):
     """An event, or part of one, in ticks. `number` is its place in the program of its rank.
 
     `family` is the operation, "collective" for all of those, "wait" where a rank does nothing because it awaits
-    something, "pending" where it did so until the run failed, and "other" for what this version does not know.
+    something, "pending" where it did so until the run failed, "failed" on the rank whose mistake ended the run (from
+    its last event on, which is `number`), and "other" for what this version does not know.
     """
 
     rank: int
@@ -60,16 +62,31 @@ def boxes(trace: Trace, most: int | None = None) -> Timeline:
     """
     end = max((event.end or 0 for _, event in trace.events()), default=0)
     pending = [event.issued for _, event in trace.events() if event.op in COMMUNICATION and event.start is None]
-    if pending:
-        last = max(end, *pending)
+    culprit = failed_rank(trace)
+    if pending or culprit is not None:
+        last = max([end, *pending])
         end = last + max(last // 12, 10**9 // 2)
     found: list[Box] = []
     lanes: list[int] = []
     for program in trace.programs[:most]:
         mine = list(_rank(program, end, trace.error is not None))
+        if program.rank == culprit and program.events:
+            mine.append(Box(program.rank, len(program.events) - 1, "failed", _clock(program), end))
         found.extend(mine)
         lanes.append(1 + max((box.lane for box in mine), default=0))
     return Timeline(found, _messages(trace, len(lanes)), lanes, end)
+
+
+def failed_rank(trace: Trace) -> int | None:
+    """The rank whose mistake ended a run: its message begins with it. Where several disagree there is none."""
+    found = re.match(r"rank (\d+): ", trace.error or "")
+    return int(found[1]) if found is not None and int(found[1]) < trace.ranks else None
+
+
+def _clock(program: Program) -> int:
+    """How far a rank had come by itself."""
+    own = [e.end if e.blocking or e.op not in COMMUNICATION else e.issued for e in program.events]
+    return max((time for time in own if time is not None), default=0)
 
 
 def _rank(program: Program, edge: int, failed: bool) -> Iterator[Box]:

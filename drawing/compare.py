@@ -13,7 +13,7 @@ from lib.trace import TIMED, Trace
 
 from .axes import Axis, legend
 from .boxes import Timeline, boxes
-from .palette import ALARM, INK, SOFT
+from .palette import INK, SOFT
 from .picture import Picture
 from .scene import Poly, Rect, Scene, Text, fit, text_width
 from .schedule import LEFT, RIGHT, WIDTH, nothing, trace_of
@@ -45,7 +45,7 @@ class Difference(NamedTuple):
         if event is None:
             return f"{name} does nothing more"
         when = "never begun" if event.start is None else f"at {exact(steps(event.start))}"
-        return f"{name} has event {self.numbers[side]}, {event_words(event, self.ranks[side])} ({when})"
+        return f"{name} has {event_words(event, self.ranks[side])} ({when})"
 
 
 def compare(*runs: Any, names: Sequence[str] | None = None, **named: Any) -> Picture:
@@ -137,7 +137,7 @@ def _paint(traces: list[tuple[str, Trace]], gaps: list[Difference | None], lines
         y = axis.numbers(scene, more_ranks(scene, trace, rows, axis) + 2, end(trace)) + 8
     for line, gap in zip(lines, gaps, strict=True):
         for part in _wrapped(line):
-            scene.add(Text(LEFT, y + 6, fit(part, WIDTH - LEFT - 10, 11), 11, INK if gap is None else ALARM))
+            scene.add(Text(LEFT, y + 6, fit(part, WIDTH - LEFT - 10, 11), 11, INK if gap is None else SOFT))
             y += 18
     scene.height = y + 6
     return scene
@@ -158,5 +158,5 @@ def _mark(scene: Scene, timeline: Timeline, axis: Axis, rows: Rows, gap: Differe
         if (box.rank, box.number) == (gap.rank, gap.numbers[side]) and box.family != "wait":
             x, height = axis.x(box.start), rows.thin if box.lane else rows.height
             y = top + (rows.height + 1 + (box.lane - 1) * (rows.thin + 1) if box.lane else 0)
-            scene.add(Rect(x, y, max(2.0, axis.x(box.end) - x), height, "none", ALARM, 2))
-    scene.add(Poly(((x - 5, top - 7), (x + 5, top - 7), (x, top + 1)), fill=ALARM))
+            scene.add(Rect(x, y, max(2.0, axis.x(box.end) - x), height, "none", INK, 2))
+    scene.add(Poly(((x - 5, top - 7), (x + 5, top - 7), (x, top + 1)), fill=INK))

@@ -17,7 +17,8 @@ from typing import Any, Final
 from chalk.core import BaseDiagram
 
 import lib.errors
-from lib.errors import AbsentKey, PuzzleError
+from lib.errors import PuzzleError
+from lib.reviewed import Review
 from lib.trace import TIMED, Trace
 from lib.values import Value
 from lib.verdict import Verdict
@@ -25,6 +26,7 @@ from lib.verdict import Verdict
 from .celebrate import picture_of_verdict
 from .network import picture_of_value
 from .picture import bundle
+from .review import picture_of_review
 from .schedule import picture_of_trace
 
 __all__ = ["error_text", "register", "student_frames"]
@@ -37,6 +39,7 @@ _PLACES: Final = (
     str(Path(__file__).parent),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
+_OURS: Final = tuple(os.path.join(os.path.abspath(place), "") for place in _PLACES[:2])
 _ELSEWHERE: Final = tuple(os.path.join(os.path.abspath(place), "") for place in _PLACES)
 """Folders whose code no student wrote."""
 
@@ -50,7 +53,7 @@ def register() -> None:
     for kind, show in SHOWN.items():
         formatter.for_type(kind, show)
     shell.display_formatter.formatters["text/html"].for_type(BaseDiagram, _nothing)
-    shell.set_custom_exc((PuzzleError, AbsentKey), _on_error)
+    shell.set_custom_exc((Exception, KeyboardInterrupt), _on_error)
 
 
 def _shell() -> Any:
@@ -76,18 +79,27 @@ def _verdict(verdict: Verdict) -> Bundle:
     return bundle(picture_of_verdict(verdict))
 
 
+def _review(review: Review) -> Bundle:
+    return {**bundle(picture_of_review(review)), "text/plain": review.text()}
+
+
 SHOWN: Final[dict[type, Callable[[Any], Bundle]]] = {
     Value: _value,
     Trace: _trace,
     Verdict: _verdict,
+    Review: _review,
     BaseDiagram: bundle,
 }
 
 
 def _on_error(
     shell: Any, kind: type[BaseException], error: BaseException, tb: TracebackType | None, tb_offset: int | None = None
-) -> list[str]:
-    """Shows an error of ours: the student's own lines, the message, and the run up to there. It stays an error."""
+) -> list[str] | None:
+    """Shows an error of ours, or one that came through our code: the student's own lines, the message, and the run up
+    to there. It stays an error. All others are shown as IPython does."""
+    if not _is_ours(error, tb):
+        _as_usual(shell, kind, error, tb, tb_offset)
+        return None
     shell._get_exc_info((kind, error, tb))  # keeps %debug and %tb working
     colour = str(shell.colors).lower() != "nocolor"
     lines = error_text(error, tb, getattr(shell.compile, "format_code_name", None), colour=colour).split("\n")
@@ -98,6 +110,24 @@ def _on_error(
     if shell.call_pdb:
         shell.debugger(force=True)
     return lines
+
+
+def _as_usual(
+    shell: Any, kind: type[BaseException], error: BaseException, tb: TracebackType | None, tb_offset: int | None
+) -> None:
+    """What IPython does with an error if nobody else asks for it. A cell that is no Python has not run at all."""
+    has_run = next(student_frames(tb), None) is not None
+    if isinstance(error, IndentationError) and not has_run:
+        shell.showindentationerror()
+    else:
+        shell.showtraceback((kind, error, tb), tb_offset=tb_offset, running_compiled_code=has_run)
+
+
+def _is_ours(error: BaseException, tb: TracebackType | None) -> bool:
+    """Whether an error is for us to show: a mistake of the student's, or one that was raised inside our own code."""
+    if isinstance(error, PuzzleError) or isinstance(getattr(error, "trace", None), Trace):
+        return True
+    return any(frame.f_code.co_filename.startswith(_OURS) for frame, _ in traceback.walk_tb(tb))
 
 
 def error_text(
@@ -124,7 +154,8 @@ def error_text(
         lines.append(f"  {bold}{where}, line {line}{inside}{plain}")
         if summary.line:
             lines.append(f"    {summary.line}")
-    return "\n".join([*lines, f"{red}{type(error).__name__}{plain}: {error}"])
+    said = f"{red}{type(error).__name__}{plain}: {error}" if str(error) else f"{red}{type(error).__name__}{plain}"
+    return "\n".join([*lines, said, *getattr(error, "__notes__", ())])
 
 
 def student_frames(tb: TracebackType | None) -> Iterator[tuple[FrameType, int]]:

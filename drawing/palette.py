@@ -39,6 +39,7 @@ OPERATIONS: Final = {
     "receive": ("#c9d0d9", "#5d6673"),
     "wait": ("#e9e8e3", "none"),
     "pending": (ALARM_PALE, ALARM),
+    "failed": (ALARM, ALARM),
     "other": ("#e6dff0", "#7a6a94"),
 }
 """Fill and border of what is not forward or backward, which take their colours from the layer."""

@@ -34,6 +34,7 @@ WORDS: Final = {
     "wait": "waits",
     "other": "other",
     "pending": "never happened",
+    "failed": "failed here",
 }
 
 
@@ -174,7 +175,8 @@ class _Painter:
         if best is None:
             turned = found[-1] if found and not found[-1].endswith("…") else ""
             if turned and width >= 8 and text_width(turned, 8.5) <= height - 5:
-                self.texts.append(Text(x + width / 2, middle - 1, turned, 8.5, colour, "middle", turned=True))
+                on_its_side = len(turned) > 1  # a U that lies down looks like no letter
+                self.texts.append(Text(x + width / 2, middle - 1, turned, 8.5, colour, "middle", turned=on_its_side))
             return
         if height >= 26 and layer and text_width(layer, 8.5) <= width - 2:
             self.texts.append(Text(x + width / 2, middle + 7, layer, 8.5, colour, "middle"))

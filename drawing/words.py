@@ -68,6 +68,8 @@ def labels(box: Box, event: Event) -> tuple[list[str], str]:
         return [every, shortened.replace(", ", ","), shortened.split(",")[0] + "…"], layer
     if box.family == "pending":
         return [f"waits: {LONG.get(event.op, event.op)}", "waits", "…"], layer
+    if box.family == "failed":
+        return ["failed here", "failed", "X"], ""
     if box.family == "wait":
         return [], ""
     if box.family == "update":
@@ -81,7 +83,7 @@ def event_words(event: Event, ranks: int) -> str:
     parts = [LONG.get(event.op, event.op.replace("_", " "))]
     if event.peer is not None:
         parts[0] += f" {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
-    if event.layer is not None:
+    if event.layer is not None and event.layer >= 0:  # the gradient of the data has no layer to come from
         parts.append(f"layer {event.layer}")
     if event.batches:
         parts.append(f"{'batch' if len(event.batches) == 1 else 'batches'} {runs(event.batches)}")
@@ -97,7 +99,7 @@ def title(trace: Trace, box: Box, brief: bool = False) -> str:
     event = trace.programs[box.rank].events[box.number]
     start, end = exact(steps(box.start)), exact(steps(box.end))
     what = _what(trace, box, event)
-    when = f"from {start}, never over" if box.family == "pending" else f"{start} to {end}"
+    when = f"from {start}, never over" if box.family in ("pending", "failed") else f"{start} to {end}"
     place = trace.place(event)
     where = ""
     if place is not None:
@@ -108,6 +110,8 @@ def title(trace: Trace, box: Box, brief: bool = False) -> str:
 
 
 def _what(trace: Trace, box: Box, event: Event) -> str:
+    if box.family == "failed":
+        return f"failed here, after {event_words(event, trace.ranks)}: {(trace.error or '').partition(chr(10))[0]}"
     if box.family == "pending":
         return f"waits for ever: {event_words(event, trace.ranks)}"
     if box.family != "wait":

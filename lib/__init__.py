@@ -8,6 +8,9 @@ models = simulate(ddp, puzzle="ddp")
 Model.check(models, puzzle="ddp")
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .check import check
 from .costs import LINKS, UNIT, Costs, Links
 from .dist import Dist
@@ -33,6 +36,12 @@ from .trace import Event, Trace
 from .values import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, Weight, WeightGrad
 from .verdict import Verdict
 from .work import Work
+
+if TYPE_CHECKING:
+    from .beside import review
+    from .hints import hint
+    from .predictions import predict
+    from .progress import solved
 
 __all__ = [
     "HIDDEN",
@@ -68,6 +77,20 @@ __all__ = [
     "Work",
     "check",
     "goal",
+    "hint",
+    "predict",
     "retime",
+    "review",
     "simulate",
+    "solved",
 ]
+
+_LATER = {"hint": ".hints", "predict": ".predictions", "review": ".beside", "solved": ".progress"}
+"""What only notebooks need is imported when it is first asked for: `import lib` should be quick."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
+    return found

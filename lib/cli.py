@@ -7,41 +7,29 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
-from .answers import BuildError
+from .attempts import LIMIT
 from .check import check as judge
-from .errors import PuzzleError, TraceError
+from .errors import PuzzleError
+from .hints import hint as open_hints
+from .hints import next_hint
+from .ledger import Standing
+from .progress import known
 from .puzzles import PUZZLES
-from .runs import Run
+from .reveal import refusal
+from .runs import Run, judged
 from .runs import run as run_target
-from .sources import SourceError, home, is_checkout, workplace
+from .sources import home, is_checkout, workplace
+from .terminal import Door, Terminal, console, fail, say, show_hints, show_way, show_ways, status_table
 
 try:
     import typer
-    from rich.console import Console
-    from rich.panel import Panel
     from rich.table import Column, Table
     from rich.text import Text
-    from typer.core import TyperGroup
 except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
     raise SystemExit(f"the puzzles command needs {package}: pip install 'llm-training-puzzles[cli]'") from None
-
-WIDTH = 100
-"""Columns where the output is no terminal."""
-
-
-class Door(TyperGroup):
-    """Shows what went wrong for the user in a panel, without a traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Runs a command; exit status 1 for a run that failed, a file that will not do, or a missing extra."""
-        try:
-            return super().invoke(ctx)
-        except (PuzzleError, TraceError, SourceError, BuildError, ImportError, OSError) as error:
-            _fail(str(error))
-
 
 SHORT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
@@ -53,18 +41,27 @@ def _picture(path: Path | None) -> Path | None:
     return path
 
 
+def _known_puzzle(name: str) -> str:
+    if name not in PUZZLES:
+        raise typer.BadParameter(f"there is no puzzle {name!r}; there are {', '.join(PUZZLES)}")
+    return name
+
+
 Targets = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
 Target = Annotated[str, typer.Argument(help=f"What to run: {Targets}.", show_default=False)]
 PuzzleOption = Annotated[str | None, typer.Option("--puzzle", help="The puzzle, where the file does not tell.")]
 Ranks = Annotated[int | None, typer.Option(min=1, help="Ranks, instead of the puzzle's.")]
 Layers = Annotated[int | None, typer.Option(min=1, help="Layers, instead of the puzzle's.")]
 Batches = Annotated[int | None, typer.Option(min=1, help="Batches, instead of the puzzle's.")]
+PuzzleArgument = Annotated[str, typer.Argument(help="The puzzle's id.", callback=_known_puzzle, show_default=False)]
 Output = Annotated[Path | None, typer.Option("--output", "-o", callback=_picture, help="Picture: .svg, .png, .pdf.")]
 
 
-@app.callback(no_args_is_help=True)
-def puzzles() -> None:
-    """Puzzles about training a large language model on many accelerators."""
+@app.callback(invoke_without_command=True)
+def puzzles(context: typer.Context) -> None:
+    """Puzzles about training a large language model on many accelerators. Alone it says how far you are."""
+    if context.invoked_subcommand is None:
+        status_table(known())
 
 
 @app.command("list")
@@ -77,7 +74,7 @@ def list_() -> None:
         columns = ("\n".join(column) for column in zip(*tiers, strict=True))
         sizes = f"{record.ranks}, {record.layers}, {record.batches}"
         table.add_row(str(record.number + 1), record.id, record.title, sizes, *columns)
-    _console().print(table)
+    console().print(table)
 
 
 @app.command()
@@ -97,6 +94,54 @@ def run(
 
 
 @app.command()
+def hint(
+    puzzle: PuzzleArgument,
+    number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Open all hints.")] = False,
+) -> None:
+    """Open the next hint for a puzzle: a question, then an idea, then nearly the code."""
+    last = len(PUZZLES[puzzle].hints)
+    if number is not None and not 1 <= number <= last:
+        raise typer.BadParameter(f"{puzzle} has hints 1 to {last}; got {number}")
+    number = last if every else number
+    show_hints(next_hint(puzzle) if number is None else open_hints(puzzle, number))
+
+
+@app.command()
+def reveal(
+    puzzle: PuzzleArgument,
+    way: Annotated[str | None, typer.Argument(help="Show the code of this alternative.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A notebook or .py in which the puzzle passes.")
+    ] = None,
+) -> None:
+    """Show the official answer and others, once the puzzle is passed."""
+    standing = known().get(puzzle) if file is None else Standing.of(judged(_run(str(file), puzzle=puzzle)))
+    missing = refusal(puzzle, standing)
+    if missing is not None:
+        say(missing)
+        raise typer.Exit(1)
+    show_ways(puzzle) if way is None else show_way(puzzle, way)
+
+
+@app.command()
+def watch(
+    path: Annotated[Path | None, typer.Argument(help="A notebook, a .py, or a folder.", show_default=False)] = None,
+    puzzle: PuzzleOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Run once; exit status 0 where it is solved, else 1.")] = False,
+    limit: Annotated[float, typer.Option(min=0.1, help="Seconds that a run may take.")] = LIMIT,
+) -> None:
+    """Run a puzzle again whenever its notebook is saved, and say what came of it. Without a path: all of them."""
+    from .watching import Watcher
+    from .watching import watch as keep_watching
+
+    watcher = Watcher(path or workplace(Path.cwd()), Terminal(), puzzle, limit, once)
+    if once:
+        raise typer.Exit(0 if watcher.begin() else 1)
+    keep_watching(watcher)
+
+
+@app.command()
 def check(
     target: Annotated[str | None, typer.Argument(help=f"Check only this: {Targets}.")] = None,
     puzzle: PuzzleOption = None,
@@ -106,16 +151,16 @@ def check(
         return _verdict(_run(target, puzzle=puzzle))
     from .verify import CHECKS, verify
 
-    with _console().status("Running every notebook, solved and unsolved"):
+    with console().status("Running every notebook, solved and unsolved"):
         findings = verify(home())
     table, problems = Table("", *CHECKS), [finding for finding in findings if finding.problem]
     for stem in sorted({finding.stem for finding in findings}):
         cells = {f.check: "FAIL" if f.problem else "ok" for f in findings if f.stem == stem}
         table.add_row(stem, *(Text(cells.get(c, "-"), "red" if cells.get(c) == "FAIL" else "") for c in CHECKS))
-    _console().print(table)
+    console().print(table)
     if problems:
-        _fail("\n".join(f"{finding.stem}, {finding.check}: {finding.problem}" for finding in problems))
-    _say("All is in order.")
+        fail("\n".join(f"{finding.stem}, {finding.check}: {finding.problem}" for finding in problems))
+    say("All is in order.")
 
 
 @app.command()
@@ -129,10 +174,31 @@ def draw(target: Target, output: Output = None, puzzle: PuzzleOption = None) -> 
     except PuzzleError as error:
         if error.trace is not None:
             paint(error.trace).save(path)
-            _say(f"Drew what happened before the error: {path}")
+            say(f"Drew what happened before the error: {path}")
         raise
     paint(trace).save(path)
-    _say(f"Drew {path}")
+    say(f"Drew {path}")
+
+
+@app.command()
+def review(target: Target, output: Output = None, puzzle: PuzzleOption = None) -> None:
+    """Say how far a run is from the best, where its ranks wait, and what fills its memory."""
+    from .beside import review as look
+
+    found = _run(target, puzzle=puzzle)
+    if found.puzzle is None:
+        fail(f"{found.name} is no run of a puzzle at its own size; name the puzzle with --puzzle")
+    try:
+        result = look(found.trace, puzzle=found.puzzle)
+    except ValueError as error:  # a saved Trace of another size
+        fail(str(error))
+    if result is not None:
+        say(result.text())
+    if result is not None and output is not None:
+        from drawing import picture_of
+
+        picture_of(result).save(output)
+        say(f"Drew {output}")
 
 
 @app.command()
@@ -148,14 +214,14 @@ def compare(
     table = Table("", *found[0].figures())
     for one in found:
         table.add_row(one.name, *one.figures().values())
-    _console().print(table)
+    console().print(table)
     for other in found[1:]:
         gap = difference(found[0].trace, other.trace)
         names = found[0].name, other.name
-        _say(f"{names[0]} and {names[1]} do the same" if gap is None else gap.words(*names))
+        say(f"{names[0]} and {names[1]} do the same" if gap is None else gap.words(*names))
     if output is not None:
         paint(*[one.trace for one in found], names=[one.name for one in found]).save(output)
-        _say(f"Drew {output}")
+        say(f"Drew {output}")
 
 
 @app.command()
@@ -167,18 +233,38 @@ def build(
     from . import notebooks
 
     if not is_checkout():
-        _fail("Notebooks are built in a checkout of the repository; this is an installed copy.")
-    with _console().status("Running every notebook"):
+        fail("Notebooks are built in a checkout of the repository; this is an installed copy.")
+    with console().status("Running every notebook"):
         files = notebooks.build(home())
     old = notebooks.stale(files, home())
     if check and old:
-        _fail("Not what solutions/*.py give; mend with `puzzles build`:\n" + "\n".join(old))
+        fail("Not what solutions/*.py give; mend with `puzzles build`:\n" + "\n".join(old))
     if not check and not force and (worked_on := notebooks.worked_on(old, home())):
-        _fail("Somebody has worked in these; move them away, or use --force:\n" + "\n".join(worked_on))
+        fail("Somebody has worked in these; move them away, or use --force:\n" + "\n".join(worked_on))
     if not check:
         for name in notebooks.write(files, home()):
-            _say(f"Wrote {name}")
-    _say(f"{len(files)} notebooks are current.")
+            say(f"Wrote {name}")
+    say(f"{len(files)} notebooks are current.")
+
+
+@app.command()
+def export(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Puzzles, `introduction`, or notebooks (.ipynb); else all."),
+    ] = None,
+    colab: Annotated[bool, typer.Option("--colab", help="As notebooks that carry the package inside.")] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A folder for one file each, or one .ipynb for all.")
+    ] = Path("colab"),
+) -> None:
+    """Write notebooks to mail, which need nothing but Python and a network: one file each, or all in one."""
+    from . import export as editions
+
+    if not colab:
+        raise typer.BadParameter("say what to export to: --colab")
+    for path in editions.export(editions.chosen(names or []), output):
+        say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -200,7 +286,7 @@ def replay(context: typer.Context, target: Target, output: Output = None) -> Non
 
         if output is not None:
             draw_both(simulated=result.simulated, measured=result.measured).save(output)
-            _say(f"Drew {output}")
+            say(f"Drew {output}")
 
     arguments = ["--help"] if "--options" in (target, *context.args) else [target, *context.args]
     raise typer.Exit(main(arguments, lambda name: _run(name).trace, paint))
@@ -223,7 +309,7 @@ def demo(
         correct &= verdict.correct
         figures = (f"{verdict.time:g}", f"{verdict.memory:,.0f}", verdict.best or "no target")
         table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
-    _console().print(table)
+    console().print(table)
     raise typer.Exit(0 if correct else 1)
 
 
@@ -235,8 +321,8 @@ def _run(target: str, **options: Any) -> Run:
 
 
 def _verdict(found: Run) -> None:
-    verdict = judge(found.trace, found.puzzle)
-    _say(verdict.text())
+    verdict = judged(found)
+    say(verdict.text())
     if not verdict.correct:
         raise typer.Exit(1)
 
@@ -247,19 +333,3 @@ def _become(command: list[str], folder: Path) -> int:
         os.chdir(folder)
         os.execv(command[0], command)
     return subprocess.call(command, cwd=folder)
-
-
-def _console(*, stderr: bool = False) -> Console:
-    console = Console(stderr=stderr, highlight=False)
-    if not console.is_terminal:
-        console.width = WIDTH
-    return console
-
-
-def _say(text: str) -> None:
-    _console().print(Text(text))
-
-
-def _fail(text: str) -> NoReturn:
-    _console(stderr=True).print(Panel(Text(text), title="Error", title_align="left", border_style="red"))
-    raise typer.Exit(1)

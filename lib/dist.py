@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from .clock import Streams
 from .collectives import COLLECTIVES
 from .costs import UNIT, Costs
 from .engine import Engine, Signal
-from .errors import PuzzleError
+from .errors import PuzzleError, RuleError
 from .meeting import Channel, Group, Meeting, Message, Receive
 from .mesh import Mesh
 from .program import BUDGET, Event
 from .rules import Member, collective
-from .stuck import dist_trace, on_failed, on_stuck
 from .trace import Trace
 from .values import Elements
 
@@ -42,7 +41,7 @@ class Dist:
         self.costs = costs
         self.budget = budget
         self.models: dict[int, Model] = {}
-        self.engine = Engine(lambda: on_stuck(self), lambda rank, error: on_failed(self, rank, error))
+        self.engine = Engine(self._on_stuck, self._on_failed)
         self.streams = Streams()
         self.failure: PuzzleError | None = None
         self._groups: dict[tuple[int, ...], Group] = {}
@@ -58,7 +57,18 @@ class Dist:
 
     def so_far(self, error: str) -> Trace | None:
         """The Trace of all ranks up to now, for the error of one of them to show."""
-        return dist_trace(self, error)
+        return Trace.of(list(self.models.values()), error=error) if self.models else None
+
+    # What goes wrong is told by `stuck`, imported when it does: `import lib` should be quick.
+    def _on_stuck(self) -> Callable[[], PuzzleError] | None:
+        from .stuck import on_stuck
+
+        return on_stuck(self)
+
+    def _on_failed(self, rank: int, error: BaseException) -> None:
+        from .stuck import on_failed
+
+        on_failed(self, rank, error)
 
     # -- groups -------------------------------------------------------------------------------------------------
 
@@ -79,12 +89,34 @@ class Dist:
             return self._intern(self._line(rank, cast("tuple[str, ...]", items)))
         ranks = cast("tuple[int, ...]", items)
         if rank not in ranks or len(set(ranks)) != len(ranks) or not set(ranks) <= set(range(self.ranks)):
-            raise ValueError(f"a group of rank {rank} lists it and other ranks of 0 to {self.ranks - 1}; got {ranks}")
+            raise RuleError(
+                "this rank is not in the group that it names" if rank not in ranks else "this is not a group of ranks",
+                expected=f"rank {rank} and other ranks from 0 to {self.ranks - 1}, each once",
+                got=f"group={list(ranks)}",
+                fix="each rank names the group that it is in itself"
+                + (
+                    "" if self.mesh is None else f": by an axis of the mesh, as in group={next(iter(self.mesh.axes))!r}"
+                ),
+            )
         return self._intern(ranks)
 
     def _line(self, rank: int, axes: tuple[str, ...]) -> tuple[int, ...]:
         if self.mesh is None:
-            raise ValueError(f"group={axes[0]!r} names a mesh axis, but this world has no mesh; give Dist(mesh=...)")
+            raise RuleError(
+                f"there is no group {axes[0]!r}",
+                expected="no group, for all ranks, or a list of ranks",
+                got=f"group={axes[0]!r}, the name of a mesh axis, but these ranks are in no mesh",
+                fix="leave the group out: the collective is then for all ranks",
+            )
+        unknown = [axis for axis in axes if axis not in self.mesh.axes]
+        if unknown:
+            raise RuleError(
+                f"there is no group {unknown[0]!r}",
+                expected=f"an axis of the mesh: {' or '.join(map(repr, self.mesh.axes))}",
+                got=f"group={unknown[0]!r}",
+                fix="the group of an axis are the ranks that differ along it only:\n"
+                + "\n".join(f"group={axis!r} is {list(self.mesh.group(rank, axis))} here" for axis in self.mesh.axes),
+            )
         return self.mesh.group(rank, *axes)
 
     def _intern(self, ranks: tuple[int, ...]) -> Group:
@@ -167,6 +199,11 @@ class Dist:
         waiting = self._any.get(channel.target)
         if waiting:
             self._offer(waiting[0], message.posted)
+
+    def unread(self) -> list[tuple[int, int, Event]]:
+        """The messages that nobody has received: who passed them to whom, and the event, in order."""
+        found = [(channel, m) for channel in self._channels.values() for m in (*channel.ready, *channel.waiting)]
+        return sorted(((c.source, c.target, m.event) for c, m in found), key=lambda item: item[:2])
 
     def receive(self, rank: int, source: int | None, event: Event) -> Signal:
         """A rank asks for the next message of a source, or for the message that is first in simulated time.

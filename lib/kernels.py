@@ -69,6 +69,7 @@ async def _execute(path: Path, notebook: Notebook, scratch: Path) -> Notebook:
         **os.environ,
         "IPYTHONDIR": str(scratch),
         "PYTHONPATH": os.pathsep.join([ours, above] if above else [ours]),
+        "PUZZLES_PROGRESS": "off",  # building a notebook is not solving a puzzle
     }
     client = NotebookClient(cells, km=manager, timeout=TIMEOUT, record_timing=False, shutdown_kernel="immediate")
     try:

@@ -1,6 +1,7 @@
 """Where ranks meet: collectives that gather their members, and channels in which messages wait.
 
-What waits here says of itself what it waits for (`describe`) and for whom (`awaits`), so that a deadlock can be told.
+What waits here says of itself what it is (`kind`), what it waits for (`describe`), for whom (`awaits`), and what would
+end it (`wants`), so that a deadlock can be told.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, cast
 
 from .collectives import COLLECTIVES
 from .engine import Signal
-from .errors import MismatchError, PuzzleError
+from .errors import MismatchError, PuzzleError, these
 from .program import Event, located
 from .rules import Member, agree
 from .values import numbers
@@ -22,6 +23,7 @@ __all__ = ["Channel", "Group", "Meeting", "Message", "Receive"]
 class Meeting:
     """A collective of a group that not all members have joined yet."""
 
+    kind = "collective"
     __slots__ = ("count", "events", "group", "members", "number", "signal")
 
     def __init__(self, group: Group, number: int) -> None:
@@ -43,6 +45,11 @@ class Meeting:
             f"joined by {numbers(joined)}, missing {numbers(self.awaits(rank))}"
         )
 
+    def wants(self, rank: int) -> str:
+        """What would let the member go on."""
+        mine = cast(Member, self.members[self.group.position[rank]])
+        return f"{these('rank', self.awaits(rank))} to call model.{mine.op}(..., {mine.layer}) as well"
+
     def awaits(self, rank: int) -> list[int]:
         """The ranks that have not joined."""
         return [r for r, m in zip(self.group.ranks, self.members, strict=True) if m is None]
@@ -57,7 +64,10 @@ class Meeting:
         return None
 
     def locate(self, error: PuzzleError) -> None:
-        """Adds the source lines of the two members that an error is about."""
+        """Adds the source lines of the two members that an error is about, and the likely reason."""
+        from .advice import advise  # here and not above: only a mistake needs it
+
+        advise(error)
         for member, event in zip(self.members, self.events, strict=True):
             if member is not None and event is not None and member.rank in getattr(error, "ranks", ()):
                 located(error, member.rank, event.source)
@@ -80,6 +90,7 @@ class Message:
     """Something on its way. `over` is when its sender is through with it, `posted` when it found room in the
     channel: its place in simulated time."""
 
+    kind = "pass"
     __slots__ = ("event", "load", "over", "posted", "signal")
 
     def __init__(self, event: Event, load: Any, over: int) -> None:
@@ -93,6 +104,10 @@ class Message:
         """What the sender waits for."""
         return f"waits for room to pass to rank {self.event.peer}, which has not received the message before"
 
+    def wants(self, rank: int) -> str:
+        """What would let the sender go on."""
+        return f"rank {self.event.peer} to call model.receive({rank})"
+
     def awaits(self, rank: int) -> list[int]:
         """The receiver."""
         return [cast(int, self.event.peer)]
@@ -101,6 +116,7 @@ class Message:
 class Receive:
     """A receive that no message has answered yet. `source` is None where any source will do."""
 
+    kind = "receive"
     __slots__ = ("event", "others", "rank", "signal", "source")
 
     def __init__(self, event: Event, rank: int, source: int | None) -> None:
@@ -113,6 +129,11 @@ class Receive:
     def describe(self, rank: int) -> str:
         """What the receiver waits for."""
         return "waits to receive from any rank" if self.source is None else f"waits to receive from rank {self.source}"
+
+    def wants(self, rank: int) -> str:
+        """What would let the receiver go on."""
+        whose = "a rank" if self.source is None else f"rank {self.source}"
+        return f"{whose} to call model.pass_to({rank}, ...)"
 
     def awaits(self, rank: int) -> list[int]:
         """The source, or everybody else."""

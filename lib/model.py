@@ -11,12 +11,23 @@ from .check import check
 from .clock import steps
 from .collectives import COLLECTIVES
 from .dist import Dist
-from .errors import CheckError, PuzzleError, RuleError
+from .errors import CheckError, PuzzleError, RuleError, shown
+from .meeting import Group
 from .mesh import Mesh
-from .program import NO_BATCHES, TIMED, Event, Program
+from .program import NO_BATCHES, STORES, TIMED, Event, Program
 from .storage import Store
-from .trace import Trace
-from .values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, renew, total_elements
+from .trace import Trace, absent
+from .values import (
+    Activation,
+    ActivationGrad,
+    OptState,
+    Value,
+    Weight,
+    WeightGrad,
+    describe,
+    renew,
+    total_elements,
+)
 from .verdict import Verdict
 from .work import Work, copy_message
 
@@ -91,7 +102,7 @@ class Model:
 
     def group(self, name: str | Sequence[str] | Sequence[int] | None = None) -> tuple[int, ...]:
         """The ranks of this rank's group along a mesh axis (None: all), in the order of the group."""
-        return self.dist.group(self.rank, name).ranks
+        return self._members(name).ranks
 
     def storage(
         self,
@@ -104,11 +115,12 @@ class Model:
         return float(sum(v.elements() for store in self.storage() for v in store.values()))
 
     def status(self) -> None:
-        """Prints the key and the kind of everything in the stores."""
-        for store in self.storage():
+        """Prints everything in the stores, a line each: its store and key, and what it is."""
+        for name, store in zip(STORES, self.storage(), strict=True):
             for key, value in store.items():
-                print(key, type(value), end=",")
-        print()
+                print(f"{name}[{shown(key)}]: {value}")
+        if not any(self.storage()):
+            print("all stores are empty")
 
     @property
     def log(self) -> list[LogEvent]:
@@ -263,7 +275,13 @@ class Model:
         """Broadcast: everybody gets what the member with rank `root` brings; the others bring a value to overwrite."""
         members = self.group(group)
         if root not in members:
-            raise ValueError(f"the root of a broadcast is in its group {members}; got rank {root}")
+            error = RuleError(
+                f"rank {root!r} cannot be the root of this broadcast: it is not in the group",
+                expected=f"the root is one of ranks {list(members)}",
+                got=f"root={root!r}",
+                fix="the root is the rank, by its own number, that has what all others get",
+            )
+            self._blame(error)
         return self._collective("broadcast", v, layer, group, members.index(root))
 
     def pass_to(self, rank: int, v: Any) -> Work[None]:
@@ -306,7 +324,7 @@ class Model:
         frame = _frame(2)
         program, dist = self.program, self.dist
         source = (frame.f_code, frame.f_lasti)
-        members = dist.group(self.rank, group)
+        members = self._members(group)
         row = COLLECTIVES[op]
         try:
             rules.bring(row, v, layer, len(members.ranks))
@@ -341,12 +359,15 @@ class Model:
         Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
         a puzzle that is not solved yet is no error.
         """
-        found = [models] if isinstance(models, Model) else list(models)
-        if isinstance(models, list) and not found and (stub := getattr(models, "puzzle", None)) is not None:
-            print(f"Not solved yet: {stub}")
+        if (why := absent(models)) is not None:
+            print(why)
             return None
-        trace = Trace.of(found)
+        trace = Trace.of([models] if isinstance(models, Model) else models)
         verdict = check(trace, puzzle, time=time, memory=memory)
+        if puzzle is not None:
+            from .progress import checked  # here and not above: `import lib` should be quick
+
+            checked(trace, verdict)
         if not verdict.correct:
             error = CheckError("this is not one correct training step", got="\n            ".join(verdict.faults))
             error.trace = trace
@@ -354,12 +375,25 @@ class Model:
         print(verdict.text())
         return verdict
 
+    def _members(self, group: Any) -> Group:
+        try:
+            return self.dist.group(self.rank, group)
+        except PuzzleError as error:
+            self._blame(error)
+
     def _no_peer(self, rank: Any, call: str) -> NoReturn:
         error = RuleError(
-            f"{call}({rank!r}) does not name another rank",
+            f"{call}({rank}{', ...' if call == 'pass_to' else ''}) does not name another rank"
+            if type(rank) is int
+            else f"{call} was given no rank",
             expected=f"a rank from 0 to {self.RANKS - 1} other than {self.rank}",
-            fix="the first stage has nobody before it and the last nobody after it: treat both ends apart",
+            got="this rank itself" if rank == self.rank else describe(rank),
+            fix="name the other rank of the pair, such as model.rank - 1 or model.rank + 1"
+            if rank == self.rank
+            else "the first stage has nobody before it and the last nobody after it: treat both ends apart",
         )
+        if type(rank) is not int:
+            error.clue = ("kind", None, call, rank)
         self._blame(error)
 
     def _blame(self, error: PuzzleError) -> NoReturn:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from .answers import Answer, BuildError, find, student, untouched
+from .parts import FRONT, expand
 from .puzzles import PUZZLES
 from .sources import code_cells
 
@@ -28,14 +29,13 @@ except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
     raise ImportError(f"notebooks need {package}: pip install 'llm-training-puzzles[notebook]'") from missing
 
-__all__ = ["INTRODUCTION", "Source", "build", "read_sources", "stale", "worked_on", "write"]
+__all__ = ["Source", "build", "read_sources", "stale", "worked_on", "write"]
 
-INTRODUCTION = "introduction"
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-KEPT_METADATA = ("jupyter", "tags")
+KEPT_METADATA = ("cellView", "jupyter", "tags")
 
 _read_percent = cast(Any, jupytext).reads  # neither package has types
 _node = cast(Any, nbformat).from_dict
@@ -57,11 +57,14 @@ class Source:
 
     def solved(self) -> Notebook:
         """The notebook with the answers, not run yet."""
-        return _notebook(self.text, self.id)
+        return self._notebook(self.text)
 
     def student(self) -> Notebook:
         """The notebook with the gaps."""
-        return _notebook(student(self.text, list(self.answers), self.path.name), self.id)
+        return self._notebook(student(self.text, list(self.answers), self.path.name))
+
+    def _notebook(self, text: str) -> Notebook:
+        return _notebook(expand(text, self.path.stem, self.path.parents[1]), self.id)
 
 
 def read_sources(folder: Path) -> list[Source]:
@@ -76,7 +79,7 @@ def read_sources(folder: Path) -> list[Source]:
                 ids = ", ".join(PUZZLES)
                 where = f"{path.name}, line {answer.first}"
                 raise BuildError(f"{where}: no puzzle is {answer.puzzle!r}; there are {ids}")
-        if not answers and name != INTRODUCTION:
+        if not answers and name not in FRONT:
             raise BuildError(f"{path.name}: no `# --- your code (about N lines) ---`: students would get the answer")
         sources.append(Source(path, text, tuple(answers)))
     if not sources:
@@ -152,6 +155,6 @@ def _is_worked_on(path: Path) -> bool:
     text = path.read_text("utf-8")
     code = "\n".join(code_cells(path, text))
     gaps = re.findall(r'raise NotSolved\("(\w+)"\)', code)
-    if not all(untouched(code, puzzle) for puzzle in gaps) or not (gaps or path.stem.endswith(INTRODUCTION)):
+    if not all(untouched(code, puzzle) for puzzle in gaps) or not (gaps or path.stem.partition("_")[2] in FRONT):
         return True
     return any(cell.get("execution_count") or cell.get("outputs") for cell in json.loads(text)["cells"])

@@ -32,6 +32,10 @@ FREE: Final = frozenset(
     ["load_weights", "get_activation", "fake_grad", "set_final_weight", "add", "combine", "shard", "foreign", "wait"]
 )
 BUDGET: Final = 250_000
+ENDLESS: Final = (
+    "a loop around this line does not end: what its condition asks for has to change inside it\n"
+    "(for a really large run raise the limit: simulate(..., budget=...))"
+)
 
 Source = tuple[CodeType, int] | Place | None
 E = TypeVar("E", bound=PuzzleError)
@@ -92,6 +96,8 @@ Move = tuple[int, int, int, int]
 
 class World(Protocol):
     """What all ranks of one run share. It knows the Trace so far, for an error to show."""
+
+    ranks: int
 
     def so_far(self, error: str) -> Any: ...
 
@@ -177,18 +183,19 @@ class Program:
             f"more than {self.budget} events on one rank",
             expected="a schedule that ends",
             got=f"the last was {self.events[-1].op}",
-            fix="look for a loop that never ends; for a really large run raise simulate(..., budget=...)",
+            fix=ENDLESS,
         )
         raise self.blame(error)
 
     def too_many_moves(self) -> BudgetError:
         """The error of a rank whose stores change without end."""
-        return BudgetError(
+        error = BudgetError(
             f"the stores of one rank changed more than {4 * self.budget} times",
             expected="a schedule that ends",
-            fix="look for a loop that never ends; for a really large run raise simulate(..., budget=...)",
-            rank=self.rank,
+            got="a value enters or leaves a store again and again",
+            fix=ENDLESS,
         )
+        return self.blame(error)
 
     # What values ask of their home: see values.Home.
     def derive(self, op: str, inputs: tuple[Value, ...], output: Any, arg: tuple[int, ...] = ()) -> Any:
@@ -208,6 +215,10 @@ class Program:
         # A mismatch is between two ranks, and names both; that this one came last is no fault of its own.
         if not isinstance(error, MismatchError):
             error.at(self.rank)
+            if error.clue:
+                from .advice import advise  # here and not above: only a mistake needs it
+
+                advise(error, self)
         if error.trace is None and self.world is not None:
             error.trace = self.world.so_far(str(error))
         return error
@@ -236,6 +247,12 @@ class Run:
         for program in self.programs:
             for event in program.events:
                 yield program.rank, event
+
+
+def place_of(event: Event | None) -> Place | None:
+    """The student's source line of an event, where it is known."""
+    source = None if event is None else event.source
+    return source if source is None or isinstance(source, Place) else resolve(*source)
 
 
 def located(error: PuzzleError, rank: int | None, source: Source) -> PuzzleError:

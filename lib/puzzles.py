@@ -1,4 +1,4 @@
-"""The records of the puzzles: sizes, mesh, costs, targets. Read from puzzles.toml, the only place where they stand."""
+"""The records of the puzzles: sizes, targets, hints, and what comes before what. puzzles.toml is their only home."""
 
 from __future__ import annotations
 
@@ -35,11 +35,19 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Puzzle:
-    """One puzzle. `id` is also the name of the function that a student writes."""
+    """One puzzle. `id` is also the name of the function that a student writes.
+
+    `needs` are the ids of the puzzles to solve first, `teaches` says what it is about in half a sentence, and the
+    three `hints` (Markdown) are a question, an idea and nearly the code. `sent` is how many elements a rank may send at
+    most, where that is what the puzzle is about: no tier is reached by a run that sends more.
+    """
 
     id: str
     number: int
     title: str
+    needs: tuple[str, ...]
+    teaches: str
+    hints: tuple[str, ...]
     ranks: int
     layers: int
     batches: int
@@ -47,6 +55,7 @@ class Puzzle:
     hidden: tuple[Size, ...]
     mesh: Mesh | None
     costs: Costs
+    sent: float | None = None
 
     @property
     def stem(self) -> str:
@@ -91,6 +100,9 @@ def _record(key: str, record: dict[str, Any]) -> Puzzle:
         id=key,
         number=record["number"],
         title=record["title"],
+        needs=tuple(record["needs"]),
+        teaches=record["teaches"],
+        hints=tuple(hint.strip() for hint in record["hints"]),
         ranks=record["ranks"],
         layers=record["layers"],
         batches=record["batches"],
@@ -98,6 +110,7 @@ def _record(key: str, record: dict[str, Any]) -> Puzzle:
         hidden=tuple(Size(**size) for size in record["hidden"]),
         mesh=None if mesh is None else Mesh(mesh),
         costs=costs_from(record["costs"]) if "costs" in record else UNIT,
+        sent=record.get("sent"),
     )
 
 
@@ -111,3 +124,5 @@ def goal(puzzle: str) -> None:
     print()
     for tier in record.tiers:
         print(f"  {tier.name + ':':<25} at most {tier.time:g} time steps and {tier.memory:,} elements on any rank")
+    if record.sent is not None:
+        print(f"  {'for each of them:':<25} no rank sends more than {record.sent:,} elements")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 from . import rules
 from .collectives import COLLECTIVES
 from .errors import PuzzleError, TraceError
-from .program import COMMUNICATION, NO_BATCHES, Event, Program, Run, located
-from .values import Value, Weight, cut, describe, gather, overlap, reduce
+from .program import COMMUNICATION, NO_BATCHES, Event, Program, Run, located, place_of
+from .values import Value, Weight, cut, gather, overlap, reduce, subject
 from .walk import Do, Issue, Meet, Pass, walk
 
 __all__ = ["Flaw", "Rebuilt", "rebuild"]
@@ -23,11 +23,14 @@ R = TypeVar("R", bound=Run)
 
 
 class Flaw(NamedTuple):
-    """Something dishonest in a value's history: what, on which rank, in which event. `pretended`: fine in a sandbox."""
+    """Something dishonest in a value's history: what, on which rank, in which event, what would be right, and how to
+    mend it. `pretended`: fine in a sandbox."""
 
     what: str
     rank: int
     event: Event
+    instead: str
+    fix: str
     pretended: bool = False
 
 
@@ -69,9 +72,24 @@ class _Rebuild:
             return
         value = self.value(rank, number)
         before = self.used[rank, value.kind, value.layer]
-        if any(overlap(value, other) for other, _ in before):
-            self.flaws[rank, number] = Flaw(f"the {describe(value)} was loaded a second time", rank, load)
+        twice = next((event for other, event in before if overlap(value, other)), None)
+        if twice is not None:
+            self.flaws[rank, number] = self.reloaded(rank, value, twice, load)
         before.append((value, load))
+
+    def reloaded(self, rank: int, value: Value, one: Event, other: Event) -> Flaw:
+        """Two loads of one thing are used: the second one, in the order of the program, is too many."""
+        events = self.programs[rank].events
+        first, second = sorted((one, other), key=lambda event: next(i for i, e in enumerate(events) if e is event))
+        place = place_of(first)
+        before = "" if place is None else f" (before in line {place.line})"
+        return Flaw(
+            f"the {subject(value.kind, value.layer)} was loaded a second time{before}",
+            rank,
+            second,
+            "one load of each weight, or of each of its shards, on a rank",
+            "load once, keep it, and gather shards where the whole weight is needed",
+        )
 
     def flaw(self, rank: int, event: Event) -> Flaw | None:
         """The first flaw among the inputs of an event."""
@@ -116,14 +134,33 @@ class _Rebuild:
 
     def own_flaw(self, rank: int, event: Event, values: list[Value]) -> Flaw | None:
         if event.op == "foreign":
-            return Flaw("a value was made by hand instead of by an operation", rank, event, pretended=True)
+            return Flaw(
+                "a value was made by hand",
+                rank,
+                event,
+                "values that come from the operations of the model",
+                "take it from an operation: load_weights, forward, backward, update or a collective",
+                pretended=True,
+            )
         if event.op == "fake_grad" and event.batches:
-            return Flaw("a gradient was made up with fake_grad", rank, event, pretended=True)
+            return Flaw(
+                "a gradient was made up with fake_grad",
+                rank,
+                event,
+                "gradients that backward gives",
+                "sum what backward gives, over the batches or over the ranks; fake_grad is for the sandbox",
+                pretended=True,
+            )
         if event.op in ("forward", "backward"):
             weight = values[-1]
             if isinstance(weight, Weight) and weight.step != 0:
-                what = f"{event.op} of layer {event.layer} used a weight that was already updated"
-                return Flaw(what, rank, event)
+                return Flaw(
+                    f"{event.op} of layer {event.layer} used a weight that was updated before",
+                    rank,
+                    event,
+                    "every forward and backward of this step with the weights as loaded",
+                    "update a layer when all its forward and backward passes are done",
+                )
         return None
 
     def make(self, rank: int, event: Event, values: list[Value]) -> list[Value]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from .collectives import COLLECTIVES, Collective
-from .errors import ForgottenAwait, MismatchError, PuzzleError, RuleError, is_awaitable, with_article
+from .errors import MismatchError, PuzzleError, RuleError, is_awaitable, these, with_article
 from .values import (
     Activation,
     ActivationGrad,
@@ -49,71 +49,81 @@ class Shape(NamedTuple):
     batches: int
 
 
-def need(kind: type[T], value: Any, role: str) -> T:
+def need(kind: type[T], value: Any, role: str, op: str) -> T:
     """The value itself if it is of the kind that an operation needs in this role.
 
     The operations look at the type themselves first: they run a million times, and this call is for the rare rest.
     """
     if isinstance(value, kind):
         return value
+    wanted = with_article(kind.kind)
     if is_awaitable(value):
-        raise ForgottenAwait(
-            f"the {role} is a communication that nobody waited for",
-            expected=with_article(kind.kind),
-            got="a Work: what a communication returns until it is awaited",
-            fix="did you forget `await`?\n"
-            "incorrect:  weight = model.allgather(shard, layer)\n"
-            "correct:    weight = await model.allgather(shard, layer)",
-        )
-    raise RuleError(
-        f"the {role} is not {with_article(kind.kind)}",
-        expected=with_article(kind.kind),
+        from .awaits import forgotten_await  # here and not above: only a mistake needs it
+
+        raise forgotten_await(f"the {role} was not awaited", wanted, value)
+    error = RuleError(
+        f"the {role} is not {wanted}",
+        expected=wanted,
         got=describe(value),
         fix="check the order of the arguments and the store that you took it from",
     )
+    error.clue = ("kind", kind, op, value)
+    raise error
 
 
-def need_layer(shape: Shape, layer: Any) -> int:
+def need_layer(shape: Shape, layer: Any, op: str = "") -> int:
     """The layer itself if the model has it."""
     if isinstance(layer, int) and 0 <= layer < shape.layers:
         return layer
-    raise RuleError(
-        f"there is no layer {layer!r}",
-        expected=f"a layer from 0 to {shape.layers - 1}",
-        got=repr(layer),
-        fix="layers are counted from 0; the last one is model.LAYERS - 1",
+    if isinstance(layer, int):
+        raise RuleError(
+            f"there is no layer {layer}",
+            expected=f"a layer from 0 to {shape.layers - 1}",
+            got=f"layer {layer}",
+            fix="layers are counted from 0; the last one is model.LAYERS - 1",
+        )
+    error = RuleError(
+        "the layer is not a whole number", expected=f"a layer from 0 to {shape.layers - 1}", got=describe(layer)
     )
+    error.clue = ("kind", None, op, layer)
+    raise error
 
 
 def _on_layer(value: Value, layer: int, role: str, hint: str) -> None:
     if value.layer != layer:
-        raise RuleError(
+        error = RuleError(
             f"the {role} belongs to another layer",
             expected=f"the {subject(value.kind, layer)}",
             got=describe(value),
             fix=hint,
         )
+        error.clue = ("layer", value, layer)
+        raise error
 
 
 def _complete(weight: Weight) -> None:
     if not weight.is_complete():
         missing = set(range(weight.total)) - weight.shards
-        raise RuleError(
+        error = RuleError(
             f"the weight of layer {weight.layer} is not complete",
             expected=f"all {weight.total} shards",
-            got=f"shards {numbers(weight.shards)}; {numbers(missing)} missing",
-            fix=f"gather it first: whole = await model.allgather(weight, {weight.layer})",
+            got=f"{these('shard', weight.shards)} of {weight.total}; {numbers(missing)} missing",
+            fix='gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
         )
+        error.clue = ("incomplete", weight)
+        raise error
 
 
 def load_weights(shape: Shape, layer: int, shard: int, total: int) -> tuple[Weight, OptState]:
     """The initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both."""
-    need_layer(shape, layer)
+    need_layer(shape, layer, "load_weights")
     if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(
             f"there is no shard {shard!r} of {total!r}",
             expected=f"a shard from 0 to {total - 1}" if isinstance(total, int) and total >= 1 else "total >= 1",  # pyright: ignore[reportUnnecessaryIsInstance]
-            fix="a rank's own shard is usually load_weights(layer, model.rank, model.RANKS)",
+            got=f"shard {describe(shard).removeprefix('the number ')}",
+            fix="cut a weight into as many shards as ranks share it, and give each rank its own:\n"
+            "model.load_weights(layer, model.rank, model.RANKS)",
         )
     shards = frozenset([shard])
     return Weight(layer, shape.layers, 0, shards, total), OptState(layer, shape.layers, 0, shards, total)
@@ -126,16 +136,19 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
         raise RuleError(
             "batches are given as a list or a set of numbers",
             expected="for instance [0] or range(model.BATCHES)",
-            got=repr(batches),
+            got=describe(batches),
             fix="for a single batch write [batch]",
         ) from None
     wrong = [b for b in found if not (isinstance(b, int) and 0 <= b < shape.batches)]  # pyright: ignore[reportUnnecessaryIsInstance]
     if wrong:
-        raise RuleError(
+        error = RuleError(
             f"there is no batch {', '.join(sorted(map(repr, wrong)))}",
             expected=f"batches from 0 to {shape.batches - 1}",
-            fix="with more ranks than batches a rank's number is not its batch: work out which batch it has",
+            got=f"batches {', '.join(sorted(map(repr, found)))}" if len(found) > 1 else f"batch {min(found)!r}",
+            fix="batches are counted from 0; the last one is model.BATCHES - 1",
         )
+        error.clue = ("batch",)
+        raise error
     return found
 
 
@@ -149,15 +162,16 @@ def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
 
 def forward(shape: Shape, layer: int, inp: Any, weight: Any) -> Activation:
     """Layer `layer` on its input: the activation of layer + 1, for the same batches."""
-    need_layer(shape, layer)
+    need_layer(shape, layer, "forward")
     if type(inp) is not Activation:
-        need(Activation, inp, "input of forward")
+        need(Activation, inp, "input of forward", "forward")
     if type(weight) is not Weight:
-        need(Weight, weight, "weight of forward")
+        need(Weight, weight, "weight of forward", "forward")
     if weight.layer != layer:
-        _on_layer(weight, layer, "weight", f"take the weight of layer {layer}, or run layer {weight.layer}")
+        _on_layer(weight, layer, "weight of forward", f"use the weight of layer {layer}, or run layer {weight.layer}")
     if inp.layer != layer:
-        _on_layer(inp, layer, "input", f"forward({layer}, ...) turns activation {layer} into activation {layer + 1}")
+        before = f"activation {layer}, which forward({layer - 1}, ...) gave" if layer else "the data"
+        _on_layer(inp, layer, "input of forward", f"layer {layer} works on {before}")
     if len(weight.shards) != weight.total:
         _complete(weight)
     return Activation(layer + 1, shape.layers, inp.batches, shape.batches)
@@ -165,7 +179,7 @@ def forward(shape: Shape, layer: int, inp: Any, weight: Any) -> Activation:
 
 def loss(shape: Shape, inp: Any) -> ActivationGrad:
     """The gradient of the loss by the output of the last layer."""
-    inp = need(Activation, inp, "input of loss")
+    inp = need(Activation, inp, "input of loss", "loss")
     if inp.layer != shape.layers:
         _on_layer(inp, shape.layers, "input of loss", f"run forward up to layer {shape.layers - 1} first")
     return ActivationGrad(shape.layers - 1, shape.layers, inp.batches, shape.batches)
@@ -173,27 +187,30 @@ def loss(shape: Shape, inp: Any) -> ActivationGrad:
 
 def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tuple[WeightGrad, ActivationGrad]:
     """Layer `layer` backwards: from its input, the gradient of its output and its weight to the gradients of both."""
-    need_layer(shape, layer)
+    need_layer(shape, layer, "backward")
     if type(inp) is not Activation:
-        need(Activation, inp, "input of backward")
+        need(Activation, inp, "input of backward", "backward")
     if type(grad) is not ActivationGrad:
-        need(ActivationGrad, grad, "gradient given to backward")
+        need(ActivationGrad, grad, "gradient given to backward", "backward")
     if type(weight) is not Weight:
-        need(Weight, weight, "weight of backward")
+        need(Weight, weight, "weight of backward", "backward")
     if weight.layer != layer:
-        _on_layer(weight, layer, "weight", f"take the weight of layer {layer}, or run layer {weight.layer}")
+        _on_layer(weight, layer, "weight of backward", f"use the weight of layer {layer}, or run layer {weight.layer}")
     if inp.layer != layer:
-        _on_layer(inp, layer, "input", f"backward({layer}, ...) needs what forward({layer}, ...) had as its input")
+        _on_layer(
+            inp, layer, "input of backward", f"use activation {layer}, the one that went into forward({layer}, ...)"
+        )
     if grad.layer != layer:
-        hint = f"backward({layer}, ...) needs the gradient that backward({layer + 1}, ...) gave"
-        last = f"backward({layer}, ...) is the first one: it needs the gradient that loss gave"
-        _on_layer(grad, layer, "gradient", last if layer == shape.layers - 1 else hint)
+        hint = f"take the gradient of activation {layer + 1}, which backward({layer + 1}, ...) gave"
+        last = f"backward({layer}, ...) is the first one: it takes the gradient that loss gave"
+        _on_layer(grad, layer, "gradient given to backward", last if layer == shape.layers - 1 else hint)
     if inp.batches != grad.batches:
         raise RuleError(
-            "input and gradient are of different batches",
-            expected=f"the gradient of batches {numbers(inp.batches)}, as the input",
-            got=f"the gradient of batches {numbers(grad.batches)}",
-            fix="pair each microbatch's gradient with the activation of that same microbatch",
+            "input and gradient of backward are of different batches",
+            expected=f"the gradient of {these('batch', inp.batches, 'batches')}, as the input",
+            got=f"the gradient of {these('batch', grad.batches, 'batches')}",
+            fix="take the input of the same batch; messages arrive in the order in which they were passed,\n"
+            "so both ranks have to go through the batches in the same order",
         )
     if len(weight.shards) != weight.total:
         _complete(weight)
@@ -205,37 +222,37 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tupl
 
 def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tuple[Weight, OptState]:
     """The optimizer's step: a weight and its state, one step on, from a gradient that has every batch once."""
-    need_layer(shape, layer)
+    need_layer(shape, layer, "update")
     if type(grad) is not WeightGrad:
-        need(WeightGrad, grad, "gradient given to update")
+        need(WeightGrad, grad, "gradient given to update", "update")
     if type(weight) is not Weight:
-        need(Weight, weight, "weight given to update")
+        need(Weight, weight, "weight given to update", "update")
     if type(state) is not OptState:
-        need(OptState, state, "optimizer state given to update")
+        need(OptState, state, "optimizer state given to update", "update")
     if grad.layer != layer or weight.layer != layer or state.layer != layer:
         for value, role in ((grad, "gradient"), (weight, "weight"), (state, "optimizer state")):
-            _on_layer(value, layer, role, f"update({layer}, ...) takes everything of layer {layer}")
+            _on_layer(
+                value, layer, f"{role} given to update", f"update({layer}, ...) takes everything of layer {layer}"
+            )
     if len(grad.batches) != shape.batches or grad.total_batches != shape.batches:
         missing = set(range(shape.batches)) - grad.batches
-        raise RuleError(
+        error = RuleError(
             f"the gradient of layer {layer} does not have all batches yet",
             expected=f"all {shape.batches} batches: {numbers(range(shape.batches))}",
             got=f"batches {numbers(grad.batches)}; {numbers(missing)} missing",
             fix="sum the gradients of all batches first: `+` on one rank, allreduce or scatterreduce over ranks",
         )
+        error.clue = ("unsummed", grad)
+        raise error
     if not covers(grad, weight):
-        raise RuleError(
-            "the gradient does not cover the weight",
-            expected=f"a gradient with shards {numbers(weight.shards)} of {weight.total}, or a complete one",
-            got=describe(grad),
-            fix="a rank updates the shards whose gradient it holds: load_weights and scatterreduce must agree",
-        )
+        raise _uncovered(grad, weight)
     if not covers(state, weight):
         raise RuleError(
             "the optimizer state does not cover the weight",
-            expected=f"an optimizer state with shards {numbers(weight.shards)} of {weight.total}",
+            expected=f"the optimizer state of {_part(weight)}",
             got=describe(state),
-            fix="update a shard of the weight with the same shard of the optimizer state",
+            fix="load both with one call, and update a shard of the weight with the same shard of the state:\n"
+            "weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)",
         )
     if weight.step != state.step:
         raise RuleError(
@@ -251,16 +268,37 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
     )
 
 
+def _part(value: Weight) -> str:
+    """Which part of a weight a value is: "shard 0 of 4"."""
+    return "the whole weight" if value.is_complete() else f"{these('shard', value.shards)} of {value.total}"
+
+
+def _uncovered(grad: WeightGrad, weight: Weight) -> RuleError:
+    fix = "a rank updates the shard whose gradient it has: load_weights and scatterreduce must cut alike"
+    if weight.is_complete():
+        fix = (
+            "after scatterreduce a rank has the gradient of one shard: update the shard of the weight that it loaded,\n"
+        )
+        fix += "not the gathered weight; or use allreduce, and every rank updates the whole weight"
+    return RuleError(
+        "the gradient does not cover the weight",
+        expected=f"a gradient of {_part(weight)}" + ("" if weight.is_complete() else ", or of the whole weight"),
+        got=describe(grad),
+        fix=fix,
+    )
+
+
 def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
     """A made-up gradient. Without batches it is a zero contribution; with batches only a sandbox accepts it."""
-    return WeightGrad(need_layer(shape, layer), shape.layers, _batches(shape, batches), shape.batches)
+    return WeightGrad(need_layer(shape, layer, "fake_grad"), shape.layers, _batches(shape, batches), shape.batches)
 
 
 def final(shape: Shape, layer: int, weight: Any) -> Weight:
     """The weight that a rank hands in as its final weight of a layer."""
-    weight = need(Weight, weight, "final weight")
-    if weight.layer != need_layer(shape, layer):
-        _on_layer(weight, layer, "final weight", f"hand in layer {weight.layer} as layer {weight.layer}")
+    need_layer(shape, layer, "set_final_weight")
+    weight = need(Weight, weight, "final weight", "set_final_weight")
+    if weight.layer != layer:
+        _on_layer(weight, layer, "final weight", f"hand it in as what it is: set_final_weight({weight.layer}, ...)")
     return weight
 
 
@@ -268,7 +306,7 @@ def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
     """Whether one member may bring this value to this collective."""
     if row.law == "exchange":
         if is_awaitable(value):
-            need(Value, value, f"list given to {row.name}")
+            need(Value, value, f"list given to {row.name}", row.name)
         brought = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
         if len(brought) != members:
             raise RuleError(
@@ -280,13 +318,13 @@ def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
     else:
         brought = (value,)
     for item in brought:
-        need(Value, item, f"value given to {row.name}")
+        need(Value, item, f"first argument of {row.name}", row.name)
         if isinstance(item, Weight | OptState | WeightGrad) and item.layer != layer:
             raise RuleError(
                 f"{row.name} was told layer {layer}, but the value is of another layer",
                 expected=f"a value of layer {layer}",
                 got=describe(item),
-                fix=f"pass layer {item.layer}, or take the value of layer {layer}",
+                fix=f"say the layer of the value, which is {item.layer}, or bring the value of layer {layer}",
             )
 
 
@@ -319,15 +357,25 @@ def _call(member: Member) -> str:
 
 def _mismatch(first: Member, other: Member) -> MismatchError:
     fix = "every rank must make the same collective calls in the same order; look for one that is skipped or extra"
-    if first.op == other.op and first.layer != other.layer:
-        fix += "\nor, where ranks with different layers should each talk among themselves: give the call a group="
+    if first.op != other.op:
+        but, same = "call different ones", "the same operation"
+    elif first.layer != other.layer:
+        but, same = "for different layers", "the same layer"
+    elif first.root != other.root:
+        but, same = "with different roots", "the same root"
+        fix = "the root is the rank whose value everybody gets: name the same one on every rank"
+    else:
+        but, same = "with different kinds of value", "the same kind of value"
+        fix = "bring the value of the same store on every rank"
     error = MismatchError(
-        f"ranks {first.rank} and {other.rank} are in the same collective, but do not do the same",
-        expected="the same operation, layer and kind of value from every member of the group",
-        got=f"rank {first.rank}: {_call(first)}\n{'':<12}rank {other.rank}: {_call(other)}",
+        f"ranks {first.rank} and {other.rank} meet in a collective, but {but}",
+        expected=f"{same} from every member of the group",
+        got=f"rank {first.rank}: {_call(first)}\nrank {other.rank}: {_call(other)}",
         fix=fix,
     )
     error.ranks = (first.rank, other.rank)
+    if first.layer != other.layer or first.op != other.op:
+        error.clue = ("meeting", first, other)
     return error
 
 
@@ -356,10 +404,10 @@ def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> P
                 found = MismatchError(
                     f"the {row.title} of layer {left.layer} cannot be done: {pair.what}",
                     expected=pair.expected,
-                    got=f"rank {left.rank}: {describe(left.value)}\n{'':<12}rank {right.rank}: {describe(right.value)}",
+                    got=f"rank {left.rank}: {describe(left.value)}\nrank {right.rank}: {describe(right.value)}",
                     fix=pair.fix,
                 )
-                found.ranks = (left.rank, right.rank)
+                found.ranks, found.clue = (left.rank, right.rank), pair.clue
                 return found
     return error
 

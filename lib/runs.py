@@ -5,23 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import figures
+from . import figures, progress
 from .check import check
 from .puzzles import PUZZLES
 from .simulate import Unsolved, simulate
-from .sources import SourceError, load_function, puzzle_of, reference
+from .sources import SourceError, home, is_checkout, load_function, puzzle_of, reference
 from .trace import Trace
+from .verdict import Verdict
 
-__all__ = ["Run", "run"]
+__all__ = ["Run", "judged", "notebook_of", "run", "shown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run under a name. `puzzle` is the one whose targets apply; none do at sizes that are not the puzzle's."""
+    """A run under a name. `puzzle` is the one whose targets apply; none do at sizes that are not the puzzle's.
+
+    `own`: of a function in somebody's own file. Our solutions and saved Traces are nobody's progress.
+    """
 
     name: str
     trace: Trace
     puzzle: str | None
+    own: bool = False
 
     def figures(self) -> dict[str, str]:
         """What one compares runs by: the verdict, time, memory, the makespan's bubble, and what moves."""
@@ -70,7 +75,16 @@ def run(
     record, trace = PUZZLES[puzzle], Trace.of(models)
     same_size = (trace.ranks, trace.layers, trace.batches) == (record.ranks, record.layers, record.batches)
     goal = puzzle if same_size else None
-    return Run(target, replace(trace, puzzle=goal), goal)
+    own = (home() / "solutions").resolve() not in path.resolve().parents
+    return Run(target, replace(trace, puzzle=goal), goal, own)
+
+
+def judged(found: Run) -> Verdict:
+    """The verdict on a run. One of your own function, at the size of its puzzle, is recorded as progress."""
+    verdict = check(found.trace, found.puzzle)
+    if found.own:
+        progress.checked(found.trace, verdict)
+    return verdict
 
 
 def _load(path: Path, puzzle: str | None) -> Run:
@@ -78,3 +92,17 @@ def _load(path: Path, puzzle: str | None) -> Run:
         raise SourceError(f"there is no file {path}")
     trace = Trace.load(path)
     return Run(path.name, trace, puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None))
+
+
+def notebook_of(puzzle: str) -> Path:
+    """The notebook in which a puzzle is solved: the repository's, or the copy that `puzzles lab` makes here."""
+    folder = home() if is_checkout() else Path.cwd()
+    return folder / "puzzles" / f"{PUZZLES[puzzle].stem}.ipynb"
+
+
+def shown(path: Path) -> str:
+    """A path as one would type it: from the current folder where it lies below that."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd().resolve()))
+    except ValueError:
+        return str(path)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import gc
 import inspect
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import re
+import warnings
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from .costs import UNIT, Costs
 from .dist import Dist
 from .engine import Failed, Foreign
-from .errors import NotSolved, PuzzleError, with_article
+from .errors import ForgottenAwait, NotSolved, PuzzleError, RankFailed
 from .mesh import Mesh
 from .model import Model
-from .program import BUDGET
+from .program import BUDGET, TIMED
 from .puzzles import PUZZLES
-from .stuck import dist_trace, rank_failed
 
 __all__ = ["Unsolved", "simulate"]
 
@@ -49,6 +50,10 @@ def simulate(
 
     Raises PuzzleError for a mistake of the function's, with the Trace up to there in `error.trace`.
     """
+    if not _can_be_called(function):
+        from .slips import not_callable  # here and not above: only a mistake needs it
+
+        raise not_callable(function)
     record = None if puzzle is None else PUZZLES[puzzle]
     if mesh is None and record is not None and ranks in (None, record.ranks):
         mesh = record.mesh
@@ -85,41 +90,81 @@ def _run(
         function = _asynchronous(function)
     coroutines = [function(model) for model in models]
     try:
-        dist.engine.run(coroutines, order)
-    except Failed as failed:
-        error = failed.__cause__
-        if isinstance(error, NotSolved):
-            raise error from None
-        if not isinstance(error, PuzzleError):
-            error_ = rank_failed(dist, failed.name, error)
-            _stop(dist, error_)
-            raise error_ from error
-        _stop(dist, error)
-        raise error from None
-    except Foreign as foreign:
-        rank, thing = foreign.args
-        error_ = PuzzleError(
-            "awaited something that is not an operation of the model",
-            expected="`await` on what model.allreduce, allgather, pass_to, receive, ... return",
-            got=with_article(type(thing).__name__),
-            fix="under simulate time is simulated: there is nothing else to wait for",
-            rank=rank,
-        )
-        _stop(dist, error_)
-        raise error_ from None
-    except PuzzleError as error:
-        _stop(dist, error)
-        raise error from None
+        failure = _drive(coroutines, dist, order)
     finally:
         for coroutine in coroutines:
             # A `finally` that communicates cannot be finished now: what went wrong first is what counts.
             with suppress(Exception):
                 coroutine.close()
+    if failure is None:
+        return
+    if not isinstance(failure, NotSolved):
+        dist.failure = failure
+        failure.trace = dist.so_far(str(failure))
+    raise failure from failure.__cause__
 
 
-def _stop(dist: Dist, error: PuzzleError) -> None:
-    dist.failure = error
-    error.trace = dist_trace(dist, str(error))
+def _drive(
+    coroutines: Sequence[Coroutine[Any, Any, Any]],
+    dist: Dist,
+    order: Callable[[list[int]], Sequence[int]] | None,
+) -> PuzzleError | None:
+    """Runs the ranks to their end. What a student did wrong, if anything; what made it is its cause."""
+    failure: PuzzleError | None = None
+    with _dropped(dist) as dropped:
+        try:
+            dist.engine.run(coroutines, order)
+        except Failed as failed:
+            failure = _failure(dist, failed.name, failed.__cause__)
+        except Foreign as foreign:
+            from .slips import not_ours, waiting_at  # here and not above: only a mistake needs it
+
+            rank, thing = foreign.args
+            failure = not_ours(rank, thing, waiting_at(coroutines[rank]))
+        except PuzzleError as error:
+            failure = error
+    if dropped and not isinstance(failure, NotSolved):  # it explains whatever came of it
+        return dropped[0]
+    return failure
+
+
+def _failure(dist: Dist, rank: int, cause: BaseException | None) -> PuzzleError:
+    """What a rank that raised tells the student."""
+    if isinstance(cause, NotSolved) and any(e.op in TIMED for m in dist.models.values() for e in m.program.events):
+        cause.left_over()
+    if isinstance(cause, PuzzleError):
+        return cause
+    from .slips import foreign  # here and not above: only a mistake needs it
+    from .stuck import rank_failed
+
+    failure = foreign(rank, cause) or rank_failed(dist, rank, cause)
+    failure.__cause__ = cause if isinstance(failure, RankFailed) else None
+    return failure
+
+
+# -- what simulate alone can see ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
+    """Finds calls of async functions that nobody awaited: Python only warns of them, and they have never run."""
+    found: list[ForgottenAwait] = []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", r"coroutine '.*' was never awaited", RuntimeWarning)
+        show = warnings.showwarning
+
+        def note(message: Warning | str, category: type[Warning], filename: str, line: int, *rest: Any) -> None:
+            name = re.fullmatch(r"coroutine '(.*)' was never awaited", str(message))
+            if name is None:
+                show(message, category, filename, line, *rest)
+            else:
+                from .slips import never_awaited
+
+                task = dist.engine._current  # pyright: ignore[reportPrivateUsage]
+                found.append(never_awaited(name[1].rpartition(".")[2], None if task is None else task.name))
+
+        warnings.showwarning = note
+        yield found
 
 
 def _asynchronous(function: Callable[[Model], Any]) -> Callable[[Model], Any]:
@@ -130,3 +175,14 @@ def _asynchronous(function: Callable[[Model], Any]) -> Callable[[Model], Any]:
         return result
 
     return run
+
+
+def _can_be_called(function: Any) -> bool:
+    """Whether simulate can call the function, with the model as its only argument."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that does not tell its parameters
+        return True
+    return True

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from types import CodeType
 from typing import Any, TypeVar, cast
 
-from .errors import AbsentKey, ForgottenAwait, PuzzleError, RuleError, is_awaitable
+from .errors import AbsentKey, PuzzleError, RuleError, is_awaitable, resolve, shown, with_article
 from .program import STORES, Program
-from .values import Value, describe
+from .values import KINDS, Value, describe
 
 __all__ = ["Store"]
 
@@ -15,17 +17,26 @@ T = TypeVar("T", bound=Value)
 _MISSING: Any = object()
 _set = cast("Callable[[Any, Any, Any], None]", dict.__setitem__)  # pyright: ignore[reportUnknownMemberType]
 _delete = cast("Callable[[Any, Any], None]", dict.__delitem__)  # pyright: ignore[reportUnknownMemberType]
+_frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
+_HERE = globals()
+_KINDS = tuple(KINDS.values())
+"""The kind of value that each store is for, in the order of the stores."""
 
 
 class Store(dict[Any, T]):
-    """A dictionary of values. Whatever puts a value in or takes one out is told to the rank's program."""
+    """A dictionary of values. Whatever puts a value in or takes one out is told to the rank's program.
 
-    __slots__ = ("_index", "_program")
+    `_gone` remembers in which instruction a key was deleted last: the first question when it is missing later.
+    """
+
+    __slots__ = ("_gone", "_index", "_kind", "_program")
 
     def __init__(self, program: Program, index: int) -> None:
         super().__init__()
         self._program = program
         self._index = index
+        self._kind = _KINDS[index]
+        self._gone: dict[Any, tuple[CodeType, int]] = {}
 
     @property
     def name(self) -> str:
@@ -63,8 +74,14 @@ class Store(dict[Any, T]):
 
     def __delitem__(self, key: Any) -> None:
         program = self._program
+        if key not in self:
+            raise self._absent(key, deleting=True)
         program.moves.append((len(program.events), self._index, self._id(self[key]), -1))
         _delete(self, key)
+        frame = _frame(1)
+        while frame.f_globals is _HERE and frame.f_back is not None:  # pop and clear come this way too
+            frame = frame.f_back
+        self._gone[key] = (frame.f_code, frame.f_lasti)
 
     def __missing__(self, key: Any) -> T:
         raise self._absent(key)
@@ -107,26 +124,35 @@ class Store(dict[Any, T]):
     def __reduce__(self) -> Any:
         return dict, (dict(self),)
 
-    def _absent(self, key: Any) -> AbsentKey:
-        return AbsentKey(f"{self.name}[{key!r}] is empty", held=list(self), rank=self._program.rank)
+    def _absent(self, key: Any, deleting: bool = False) -> AbsentKey:
+        name, gone, other = f"{self.name}[{shown(key)}]", self._gone.get(key), _similar(key, self)
+        fix = f"store a value under this key first: {name} = ..."
+        if gone is not None and (found := resolve(*gone)) is not None:
+            fix = f"it was deleted in line {found.line} ({found.text}): "
+            fix += "leave one of the two out" if deleting else "delete it after its last use"
+        elif other is not None:
+            fix = f"did you mean {self.name}[{shown(other)}]?"
+        elif self:
+            fix += "\nor use the key under which it was stored"
+        wanted = f"{with_article(self._kind.kind)} under this key"
+        rank = self._program.rank
+        return self._program.blame(AbsentKey(f"{name} is empty", expected=wanted, held=list(self), rank=rank, fix=fix))
 
-    def _refuse(self, key: Any, value: Any) -> RuleError | ForgottenAwait:
+    def _refuse(self, key: Any, value: Any) -> PuzzleError:
+        name, wanted = f"{self.name}[{shown(key)}]", with_article(self._kind.kind)
         if is_awaitable(value):
-            error: RuleError | ForgottenAwait = ForgottenAwait(
-                f"{self.name}[{key!r}] was given a communication that nobody waited for",
-                expected="the value that the communication brings",
-                got="a Work: what a communication returns until it is awaited",
-                fix="did you forget `await`?\n"
-                f"incorrect:  {self.name}[{key!r}] = model.allgather(...)\n"
-                f"correct:    {self.name}[{key!r}] = await model.allgather(...)",
-            )
-        else:
-            error = RuleError(
-                f"{self.name}[{key!r}] was given something that is not a value",
-                expected="a weight, optimizer state, activation or gradient",
-                got=describe(value),
-                fix="operations that give two results need two names: weights[l], opt_states[l] = model.load_weights(l)"
-                if isinstance(value, tuple)
-                else "a store holds one value under each key",
-            )
+            from .awaits import forgotten_await  # here and not above: only a mistake needs it
+
+            return self._program.blame(forgotten_await(f"{name} was given what was not awaited", wanted, value))
+        error = RuleError(f"{name} was given something that is not a value", expected=wanted, got=describe(value))
+        error.clue = ("stored", self._kind, value)
         return self._program.blame(error)
+
+
+def _similar(key: Any, held: Iterable[Any]) -> Any:
+    """A key that is there and is nearly the one that is not: the same parts in another order."""
+
+    def parts(one: Any) -> list[str] | None:
+        return sorted(map(repr, cast("tuple[Any, ...]", one))) if isinstance(one, tuple) else None
+
+    return None if parts(key) is None else next((other for other in held if parts(other) == parts(key)), None)

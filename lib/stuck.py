@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .errors import DeadlockError, MismatchError, PuzzleError, RankFailed, raised_at
-from .program import COMMUNICATION, Event, Program, located
-from .trace import Trace
-from .values import numbers
+from .errors import DeadlockError, MismatchError, PuzzleError, RankFailed, these
+from .program import COMMUNICATION, Event, Program, located, place_of
 
 if TYPE_CHECKING:
     from .dist import Dist
 
-__all__ = ["dist_trace", "on_failed", "on_stuck", "rank_failed"]
+__all__ = ["on_failed", "on_stuck", "rank_failed"]
 
 SHOWN = 16
 """Ranks listed one by one in a message; more are counted."""
@@ -33,7 +32,7 @@ def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
             found: PuzzleError = rank_failed(dist, rank, error)
         else:
             found = _disagreement(waits) or _deadlock(dist, waits)
-        found.trace = dist_trace(dist, str(found))
+        found.trace = dist.so_far(str(found))
         dist.failure = found
         return found
 
@@ -41,35 +40,27 @@ def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
 
 
 def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> RankFailed:
-    """The error of a run in which one rank raised: what it raised, and where that leaves the others."""
-    who = "a rank" if rank is None else f"rank {rank}"
-    what = "an error" if error is None else f"{type(error).__name__}: {error}"
-    first = what.splitlines()[0]
-    found = RankFailed(
-        f"{who} raised {first}",
-        got="\n            ".join(_states(dist, _waits(dist), {rank: error})),
-        fix=f"mend {who} first; the others only wait for it",
-    )
-    if isinstance(error, PuzzleError):
-        found.where = list(error.where)
-    elif error is not None and (where := raised_at(error)) is not None:
-        found.where.append((rank, where))
+    """The error of a run in which one rank raised: for itself, and for those who wait for it."""
+    from .slips import failed  # here and not above: only a mistake needs it
+
+    if error is None or not isinstance(error, PuzzleError):
+        return failed(rank, error or RuntimeError("a rank stopped"))
+    who = "another rank" if error.rank is None else f"rank {error.rank}"
+    found = RankFailed(f"{who} failed, and nobody can go on: {error.what}", fix=error.fix, where=error.where)
+    found.expected, found.got = error.expected, error.got
     return found
 
 
 def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
-    """A rank's asyncio task raised: whatever shows that error shows the state of all ranks with it."""
-    if dist.failure is None and not isinstance(error, PuzzleError):
+    """A rank's asyncio task raised: whatever shows that error shows with it what it means."""
+    if isinstance(error, PuzzleError) or (dist.failure is not None and dist.failure.rank != rank):
+        return
+    if dist.failure is None:
         dist.failure = rank_failed(dist, rank, error)
-        dist.failure.trace = dist_trace(dist, str(dist.failure))
-        error.add_note(str(dist.failure))
-
-
-def dist_trace(dist: Dist, error: str | None) -> Trace | None:
-    """The Trace so far of all ranks that have a Model; ranks without one have an empty program."""
-    if not dist.models:
-        return None
-    return Trace.of(list(dist.models.values()), error=error)
+        dist.failure.trace = dist.so_far(str(dist.failure))
+    error.add_note(str(dist.failure))
+    with suppress(AttributeError):  # an error with slots has no room for it
+        error.trace = dist.failure.trace  # type: ignore[attr-defined]  # for notebooks to draw
 
 
 def _may_still_move(dist: Dist) -> bool:
@@ -107,30 +98,23 @@ def _waits(dist: Dist) -> dict[int, Any]:
     return {rank: signal.subject for rank, signal in dist.engine.parked()}
 
 
-def _state(dist: Dist, rank: int, waits: dict[int, Any], raised: dict[int | None, BaseException | None]) -> str:
-    if (error := raised.get(rank)) is not None:
-        return f"raised {type(error).__name__}"
+def _state(dist: Dist, rank: int, waits: dict[int, Any]) -> str:
     if rank in waits:
-        return waits[rank].describe(rank)
+        found = place_of(_last(dist.models[rank].program))
+        return waits[rank].describe(rank) + ("" if found is None else f" (line {found.line})")
     if rank not in dist.models:
         return f"does not exist: nobody made Model(rank={rank}, dist=dist)"
-    if (error := _raised(dist, rank)) is not None:
-        return f"raised {type(error).__name__}"
     if rank in dist.engine.finished:
         return "has finished"
-    if not dist.engine.tasks:
-        return "has come no further yet"
     program = dist.models[rank].program  # no task is known to step this rank any more
     return "has finished" if program.events or program.moves else "has not begun, or is over"
 
 
-def _states(
-    dist: Dist, waits: dict[int, Any], raised: dict[int | None, BaseException | None] | None = None
-) -> list[str]:
+def _states(dist: Dist, waits: dict[int, Any]) -> list[str]:
     ranks = list(range(dist.ranks))
     if len(ranks) > SHOWN:  # those that wait say more than those that are through
         ranks = sorted(sorted(ranks, key=lambda r: (r not in waits, r))[:SHOWN])
-    lines = [f"rank {rank} {_state(dist, rank, waits, raised or {})}" for rank in ranks]
+    lines = [f"rank {rank} {_state(dist, rank, waits)}" for rank in ranks]
     if dist.ranks > SHOWN:
         lines.append(f"and {dist.ranks - SHOWN} more ranks")
     return lines
@@ -166,10 +150,12 @@ def _deadlock(dist: Dist, waits: dict[int, Any]) -> DeadlockError:
         what = f"deadlock: these ranks wait for each other: {ring}"
     else:
         what = "deadlock: nobody can go on"
+    over = {r for rank, subject in waits.items() for r in subject.awaits(rank) if r not in waits}
+    stuck = cycle or [rank for rank, subject in waits.items() if over & set(subject.awaits(rank))]
     error = DeadlockError(
         what,
-        expected="somebody to do what the waiting ranks wait for",
-        got="\n            ".join(_states(dist, waits)),
+        expected=waits[stuck[0]].wants(stuck[0]),
+        got="\n".join(_states(dist, waits)),
         fix=_advice(dist, waits, cycle),
     )
     for rank in list(waits)[:SHOWN]:
@@ -188,15 +174,55 @@ def _advice(dist: Dist, waits: dict[int, Any], cycle: list[int]) -> str:
     absent = [r for r in awaited if r not in dist.models]
     over = [r for r in awaited if r not in waits and r in dist.models]
     if absent:
-        return f"start all {dist.ranks} ranks: {numbers(absent)} missing; Dist({dist.ranks}) needs as many Models"
-    collective = any(hasattr(subject, "disagreement") for subject in waits.values())
-    if over and collective:
+        return f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
+    return _astray(dist, waits) or _left_alone(waits, over) or _ring(waits, cycle)
+
+
+def _astray(dist: Dist, waits: dict[int, Any]) -> str | None:
+    """A message that went to another rank than the one that waits for it."""
+    full = {rank for rank, subject in waits.items() if subject.kind == "pass"}
+    receivers = {subject.source: rank for rank, subject in waits.items() if subject.kind == "receive"}
+    unread = dist.unread()
+    for source, target, event in unread:
+        wanted = receivers.get(source)
+        if full & {source, target} or wanted in (None, target):
+            continue  # it is on its way to whom it is meant for, only too slowly
+        if not any(s == source and t == wanted for s, t, _ in unread):
+            found = place_of(event)
+            line = "" if found is None else f" in line {found.line}"
+            return (
+                f"rank {source} passed a message to rank {target}{line}, where nobody has received it,\n"
+                f"and rank {wanted} waits for one from rank {source}: pass_to and receive must name each other's rank"
+            )
+    return None
+
+
+def _left_alone(waits: dict[int, Any], over: list[int]) -> str | None:
+    """Somebody waits for ranks that have finished."""
+    if not over:
+        return None
+    rank, subject = next((r, subject) for r, subject in waits.items() if set(subject.awaits(r)) & set(over))
+    gone = these("rank", set(subject.awaits(rank)) & set(over))
+    if subject.kind == "collective":
         return (
-            f"ranks {numbers(over)} never called it: every rank of a group must call every collective of the group.\n"
-            "Is the call inside an `if`, or in a loop that runs less often on some ranks?"
+            f"{gone} never called it: every rank of a group must call every collective of the group.\n"
+            f"Is the call inside an `if`, or in a loop that runs less often on {gone}?"
         )
-    if over:
-        return f"ranks {numbers(over)} ended without the matching pass_to or receive"
-    if cycle and not collective:
-        return "let one of them send before it receives: somebody has to go first"
+    if subject.kind == "pass":
+        return f"{gone} has finished: receive there what rank {rank} passes, or do not pass it"
+    if subject.source is None:
+        return f"all others have finished: rank {rank} receives more messages than are passed to it"
+    return (
+        f"rank {subject.source} has finished without model.pass_to({rank}, ...): pass it there,\n"
+        f"or do not wait for it on rank {rank}"
+    )
+
+
+def _ring(waits: dict[int, Any], cycle: list[int]) -> str:
+    """Ranks that wait for each other."""
+    kinds = {waits[rank].kind for rank in cycle}
+    if cycle and kinds == {"receive"}:
+        return f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
+    if cycle and kinds == {"pass"}:
+        return "there is room for one message on the way: receive the one before it has to be passed on"
     return "follow the cycle: one of these calls has to come earlier, or is missing on one rank"

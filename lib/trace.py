@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from .costs import Costs
 from .errors import Place, resolve
@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 # Files and text are read and written by modules that a run does not need: they are imported when somebody asks, so
 # that `import lib` stays quick.
 
-__all__ = ["COLLECTIVE", "COMMUNICATION", "COMPUTE", "STORES", "TIMED", "Event", "Move", "Program", "Trace"]
+__all__ = ["COLLECTIVE", "COMMUNICATION", "COMPUTE", "STORES", "TIMED", "Event", "Move", "Program", "Trace", "absent"]
+
+
+def absent(models: object) -> str | None:
+    """Why there is no run in what simulate was to return: it is not solved, or it failed. None where there is one."""
+    if not isinstance(models, list) or models:
+        return None
+    stub: str | None = getattr(cast("object", models), "puzzle", None)
+    return "No run: simulate(...) has not come to its end" if stub is None else f"Not solved yet: {stub}"
 
 
 class _World(Protocol):

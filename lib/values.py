@@ -11,12 +11,13 @@ elements a layer, an activation and its gradient LENGTH x HIDDEN elements a batc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import FrozenInstanceError, dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
-from .errors import RuleError, is_awaitable, with_article
+from .errors import PuzzleError, RuleError, is_awaitable, numbers, these, with_article
 
 __all__ = [
     "HIDDEN",
@@ -51,7 +52,7 @@ class Home(Protocol):
 
     def derive(self, op: str, inputs: tuple[Value, ...], output: Any, arg: tuple[int, ...] = ()) -> Any: ...
 
-    def blame(self, error: RuleError) -> RuleError: ...
+    def blame(self, error: PuzzleError) -> PuzzleError: ...
 
 
 class Value:
@@ -79,6 +80,10 @@ class Value:
     def combine(self: V, other: V) -> V:
         """Gather: this value and `other`, which holds other shards of the same thing."""
         return _derive("combine", gather, self, other)
+
+    def __add__(self: V, other: V) -> V:
+        """Reduce: the sum of two weight gradients. Other kinds of value are refused, with the reason."""
+        return _derive("add", reduce, self, other)
 
     def shard(self: V, shard: int, total: int) -> V:
         """Shard number `shard` of `total` equal ones, cut from a complete value."""
@@ -112,23 +117,6 @@ class Value:
 
 
 V = TypeVar("V", bound=Value)
-
-
-def numbers(items: Iterable[int]) -> str:
-    """A set of numbers in order, with runs shortened: {0, 2-5}."""
-    ordered = sorted(items)
-    parts: list[str] = []
-    i = 0
-    while i < len(ordered):
-        j = i
-        while j + 1 < len(ordered) and ordered[j + 1] == ordered[j] + 1:
-            j += 1
-        if j - i < 2:
-            parts.extend(str(n) for n in ordered[i : j + 1])
-        else:
-            parts.append(f"{ordered[i]}-{ordered[j]}")
-        i = j + 1
-    return "{" + ", ".join(parts) + "}"
 
 
 def _frozen(items: Iterable[int]) -> frozenset[int]:
@@ -259,9 +247,6 @@ class WeightGrad(_Sharded):
         _weight_grad[5](self, total)
         SET_MARK(self, None)
 
-    def __add__(self, other: WeightGrad) -> WeightGrad:
-        return _derive("add", reduce, self, other)
-
 
 SET_MARK: Any = Value.__dict__["mark"].__set__
 """Writes where a value lives, as (home, id). Only the record of a rank does this, once for each value."""
@@ -290,7 +275,7 @@ def fields_of(value: Value) -> tuple[Any, ...]:
 def describe(value: object) -> str:
     """One short English phrase for a value: "weight gradient of layer 1, batches {0-2}, shard {3} of 4"."""
     if not isinstance(value, Value):
-        return f"{type(value).__name__} {value!r}"
+        return _describe_other(value)
     parts = [subject(value.kind, value.layer)]
     if isinstance(value, _Batched | WeightGrad):
         parts.append(f"batches {numbers(value.batches)}")
@@ -299,6 +284,25 @@ def describe(value: object) -> str:
     if isinstance(value, _Stepped) and value.step:
         parts.append(f"step {value.step}")
     return ", ".join(parts)
+
+
+def _describe_other(thing: object) -> str:
+    """What stands where a value belongs, in few words: a whole store would fill the screen."""
+    if isinstance(thing, int | float) and not isinstance(thing, bool):
+        return f"the number {thing}"
+    if isinstance(thing, tuple | list):
+        items, name = cast("Sequence[object]", thing), "tuple" if isinstance(thing, tuple) else "list"
+        inside = "; ".join(describe(item) for item in items[:3]) + ("; ..." if len(items) > 3 else "")
+        return f"a {name} of {len(items)}" + (f": {inside}" if items else "")
+    if isinstance(thing, dict):
+        name = getattr(cast("object", thing), "name", None)
+        return "a whole dict" if name is None else f"the whole store {name}"
+    if callable(thing) and (called := getattr(thing, "__name__", None)) is not None:
+        return f"{called} itself, which is not called"
+    if hasattr(type(thing), "__await__"):
+        return f"what {getattr(thing, '__name__', 'a call')} returned, which is not awaited"
+    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(thing))  # no two runs have the same addresses
+    return text if thing is None else f"{type(thing).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
 def subject(kind: str, layer: int) -> str:
@@ -318,17 +322,13 @@ def gather(*values: V) -> V:
     first = values[0]
     for other in values[1:]:
         _same_kind("gather", first, other)
-        _same("gather", first, other, "layer", "the same layer")
+        _same("gather", first, other, "layer")
         if isinstance(first, _Sharded):
-            _same("gather", first, other, "total", "the same number of shards in all")
-            if isinstance(first, WeightGrad):
-                _same("gather", first, other, "batches", "gradients of the same batches")
-            else:
-                _same("gather", first, other, "step", "the same step")
+            _same("gather", first, other, "total")
+            _same("gather", first, other, "batches" if isinstance(first, WeightGrad) else "step")
     if isinstance(first, _Sharded):
-        shards = _union("gather", values, "shards", "each shard from one side only")
-        return _with(first, shards=shards)
-    return _with(first, batches=_union("gather", values, "batches", "each batch from one side only"))
+        return _with(first, shards=_union("gather", values, "shards"))
+    return _with(first, batches=_union("gather", values, "batches"))
 
 
 def reduce(*values: V) -> V:
@@ -341,19 +341,31 @@ def reduce(*values: V) -> V:
             else f"{first!r} is not something to sum",
             expected="weight gradients: the only values that are sums over batches",
             got=describe(first),
-            fix="sum the weight gradients; to put shards together use combine or an all-gather",
+            fix=_instead_of_a_sum(first),
         )
     shards = first.shards
     for other in values[1:]:
         if type(other) is WeightGrad and other.layer == first.layer and other.total == first.total:
             if other.shards is shards or other.shards == shards:
                 continue
-            _same("sum", first, other, "shards", "the same shards on both sides")
+            _same("sum", first, other, "shards")
         _same_kind("sum", first, other)
-        _same("sum", first, other, "layer", "the same layer")
-        _same("sum", first, other, "total", "the same shards on both sides")
-    batches = _union("sum", values, "batches", "each batch in one of the summands only")
+        _same("sum", first, other, "layer")
+        _same("sum", first, other, "total")
+    batches = _union("sum", values, "batches")
     return WeightGrad(first.layer, first.layers, batches, first.total_batches, shards, first.total)  # type: ignore[return-value]
+
+
+def _instead_of_a_sum(value: object) -> str:
+    if isinstance(value, Weight | OptState):
+        return "sum the gradients before the update: then the weights are the same on all ranks\n" + (
+            "to put the shards of a weight together, use an all-gather"
+        )
+    if isinstance(value, ActivationGrad):
+        return "the gradient of an activation stays with its batch; sum the gradient of the weight: grad_weights[layer]"
+    if isinstance(value, _Batched):
+        return "keep each batch under a key of its own; what is summed over batches is the gradient of a weight"
+    return "take the weight gradient itself: grad_weights[layer]"
 
 
 def cut(value: V, shard: int, total: int) -> V:
@@ -409,10 +421,10 @@ def _derive(op: str, law: Any, value: V, *rest: Any) -> V:
     """Applies a law to a value and tells the rank that it lives on. Called by methods that a student calls."""
     mark = value.mark or (getattr(rest[0], "mark", None) if op != "shard" else None)
     try:
-        if op != "shard":
+        if op == "combine" or (op == "add" and isinstance(value, WeightGrad)):
             _same_kind("sum" if op == "add" else "gather", value, rest[0])
         result = law(value, *rest)
-    except RuleError as error:
+    except PuzzleError as error:
         raise error if mark is None else mark[0].blame(error) from None
     if mark is None:
         return result
@@ -444,7 +456,7 @@ def _with(value: V, **changes: Any) -> V:
     return cast(V, result)
 
 
-def _union(verb: str, values: Sequence[Value], field: str, wanted: str) -> frozenset[int]:
+def _union(verb: str, values: Sequence[Value], field: str) -> frozenset[int]:
     """The union of a field of all values, which must be disjoint: that is what both laws ask for."""
     sets: list[frozenset[int]] = [getattr(value, field) for value in values]
     union = frozenset[int]().union(*sets)
@@ -454,37 +466,81 @@ def _union(verb: str, values: Sequence[Value], field: str, wanted: str) -> froze
     for value in values:
         twice = seen & getattr(value, field)
         if twice:
-            raise RuleError(
-                f"cannot {verb} these values: {field} {numbers(twice)} would be counted twice",
-                expected=wanted,
-                got="; ".join(describe(v) for v in values if getattr(v, field) & twice),
-                fix="leave out the one that is in already"
-                if verb == "sum"
-                else "each side must hold shards that no other side holds",
-            )
+            both = [v for v in values if getattr(v, field) & twice]
+            raise _twice(verb, field, twice, both)
         seen |= getattr(value, field)
     raise AssertionError("sets with repeated items were found disjoint")
 
 
+def _twice(verb: str, field: str, twice: set[int], both: Sequence[Value]) -> RuleError:
+    """Some batches or shards are in two of the values."""
+    if field == "shards" and all(value.is_complete() for value in both):
+        what = "there is nothing to gather: both are complete"
+        fix = "leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)"
+        if isinstance(both[0], WeightGrad):
+            fix = "gradients are not gathered but summed: use scatterreduce or allreduce"
+    else:
+        what = f"cannot {verb} these values: {field} {numbers(twice)} would be counted twice"
+        fix = "each must hold shards that no other one holds"
+        if verb == "sum":
+            name = these("batch", twice, "batches")
+            fix = f"add the gradient of each batch once: {name} {'is' if len(twice) == 1 else 'are'} in both already"
+    error = RuleError(
+        what,
+        expected=f"each {'batch in one of the summands' if verb == 'sum' else f'{field[:-1]} in one of them'} only",
+        got="; ".join(map(describe, both)),
+        fix=fix,
+    )
+    error.clue = ("twice", field, *both[:2])
+    return error
+
+
 def _same_kind(verb: str, first: Value, other: object) -> None:
-    if type(first) is not type(other):
-        awaitable = is_awaitable(other)
-        raise RuleError(
-            f"cannot {verb} two different kinds of value",
-            expected=f"another {first.kind}",
-            got="a communication that was not awaited" if awaitable else describe(other),
-            fix="did you forget `await`?" if awaitable else f"{verb} values of one kind only",
-        )
+    if type(first) is type(other):
+        return
+    if is_awaitable(other):
+        from .awaits import forgotten_await  # here and not above: only a mistake needs it
+
+        raise forgotten_await(f"cannot {verb} what was not awaited", f"another {first.kind}", other)
+    raise RuleError(
+        f"cannot {verb} two different kinds of value",
+        expected=f"another {first.kind}",
+        got=describe(other),
+        fix="look at the stores that the two come from: both have to be of one kind",
+    )
 
 
-def _same(verb: str, first: Value, other: Value, field: str, wanted: str) -> None:
+DIFFERENT = {
+    "layer": "of different layers",
+    "batches": "of different batches",
+    "shards": "of different shards",
+    "total": "that are cut into different numbers of shards",
+    "step": "of different steps",
+}
+SAME = {
+    "layer": "of the same layer",
+    "batches": "of the same batches",
+    "shards": "of the same shards",
+    "total": "that are cut into the same number of shards",
+    "step": "of the same step",
+}
+ALIKE = {
+    "layer": "use values of one layer: a layer has its own weight, gradient and optimizer state",
+    "batches": "gradients of different batches are summed: with `+`, scatterreduce or allreduce",
+    "shards": "sum the same shard of each gradient: reduce-scatter them, or shard them alike",
+    "total": "give load_weights or shard the same total everywhere: how many ranks share the weight",
+    "step": "gather all shards before the update, or all of them after it",
+}
+
+
+def _same(verb: str, first: Value, other: Value, field: str) -> None:
     mine, theirs = getattr(first, field), getattr(other, field)
     if mine is not theirs and mine != theirs:
         raise RuleError(
-            f"cannot {verb} values whose {field} differs",
-            expected=wanted,
+            f"cannot {verb} {first.kind}s {DIFFERENT[field]}",
+            expected=f"values {SAME[field]}",
             got=f"{describe(first)}; {describe(other)}",
-            fix=f"{verb} only values with the same {field}",
+            fix=ALIKE[field],
         )
 
 

@@ -14,10 +14,13 @@ from typing import Any
 from .answers import BuildError
 from .check import check
 from .errors import PuzzleError
+from .hints import KINDS
 from .kernels import execute
 from .model import Model
-from .notebooks import INTRODUCTION, Source, build, read_sources, stale
+from .notebooks import Source, build, read_sources, stale
+from .parts import FRONT
 from .puzzles import PUZZLES, Puzzle
+from .reveal import FOLDER, alternatives, description
 from .simulate import Unsolved, simulate
 from .sources import SourceError, load_function
 from .trace import Trace
@@ -25,9 +28,10 @@ from .verdict import Verdict
 
 __all__ = ["CHECKS", "Finding", "verify"]
 
-CHECKS = ("record", "generated", "unsolved", "reference", "hidden sizes")
+CHECKS = ("record", "generated", "unsolved", "reference", "hidden sizes", "hints", "alternatives")
 LITTER = ("__pycache__", ".ipynb_checkpoints")
-FIRST = f"00_{INTRODUCTION}"
+FEWEST = 5
+"""Words that a hint has at least."""
 Function = Callable[[Model], Any]
 
 
@@ -50,6 +54,8 @@ def verify(root: Path) -> list[Finding]:
     findings += _unsolved(root)
     for record in PUZZLES.values():
         findings += _reference(root, record)
+        findings.append(Finding(record.stem, "hints", _hints_problem(record)))
+        findings.append(Finding(record.stem, "alternatives", "\n".join(_alternatives(root, record))))
     return findings
 
 
@@ -63,15 +69,29 @@ def _record_problem(root: Path, record: Puzzle) -> str:
     for easy, hard in pairwise(record.tiers):
         if hard.time > easy.time or hard.memory > easy.memory:
             return f"tier {hard.name!r} asks for less than {easy.name!r}"
-    return "" if record.tiers else "it has no tiers"
+    if not record.tiers:
+        return "it has no tiers"
+    return _needs_problem(record)
+
+
+def _needs_problem(record: Puzzle) -> str:
+    """What is wrong with the puzzles to solve before. Each of them comes earlier, so there can be no circle."""
+    for need in record.needs:
+        if need not in PUZZLES:
+            return f"it needs {need!r}, and there is no such puzzle"
+        if PUZZLES[need].number >= record.number:
+            return f"it needs {need!r}, which does not come before it"
+    return "" if record.teaches.strip() else "it does not say what it teaches"
 
 
 def _extra(root: Path) -> list[str]:
     """What lies in the two folders and belongs to no puzzle."""
-    stems = [FIRST, *(record.stem for record in PUZZLES.values())]
-    expected = {f"puzzles/{stem}.ipynb" for stem in stems}
+    stems = [*(f"00_{name}" for name in FRONT), *(record.stem for record in PUZZLES.values())]
+    expected = {"solutions/alternatives", "solutions/parts", *(f"puzzles/{stem}.ipynb" for stem in stems)}
     expected |= {f"solutions/{stem}{ending}" for stem in stems for ending in (".py", ".ipynb")}
-    names = (f"{folder}/{path.name}" for folder in ("puzzles", "solutions") for path in (root / folder).glob("*"))
+    expected |= {f"solutions/{FOLDER}/{path.name}" for puzzle in PUZZLES for path in alternatives(puzzle, root)}
+    folders = ("puzzles", "solutions", f"solutions/{FOLDER}")
+    names = (f"{folder}/{path.name}" for folder in folders for path in (root / folder).glob("*"))
     return sorted(name for name in names if name not in expected and not name.endswith(LITTER))
 
 
@@ -133,10 +153,35 @@ def _reference(root: Path, record: Puzzle) -> Iterator[Finding]:
         yield Finding(record.stem, "hidden sizes", "\n".join(problems))
 
 
+def _hints_problem(record: Puzzle) -> str:
+    """A question, an idea, nearly the code: each says something of its own."""
+    if len(record.hints) != len(KINDS):
+        return f"it has {len(record.hints)} hints, and not {len(KINDS)}: {', '.join(KINDS)}"
+    for number, hint in enumerate(record.hints, 1):
+        if len(hint.split()) < FEWEST:
+            return f"hint {number} says nothing: {hint!r}"
+    if len(set(record.hints)) < len(record.hints):
+        return "two of its hints are the same"
+    return "" if "?" in record.hints[0] else "its first hint asks nothing: it has no question mark"
+
+
+def _alternatives(root: Path, record: Puzzle) -> Iterator[str]:
+    """What is wrong with the other ways to do a puzzle."""
+    for path in alternatives(record.id, root):
+        function = _function(path, record.id)
+        verdict = function if isinstance(function, str) else _verdict(function, record.id, puzzle=record.id)
+        if isinstance(verdict, str):
+            yield f"{path.name}: {verdict}"
+        elif not all(description(path.read_text("utf-8"))):
+            yield f"{path.name}: its docstring is a sentence on what it does, then what it is good for and costs"
+
+
 def _at_full_size(function: Function, record: Puzzle) -> str:
     verdict = _verdict(function, record.id, puzzle=record.id)
     if isinstance(verdict, str):
         return verdict
+    if any(not tier.reached for tier in verdict.tiers if tier.allows(verdict.time, verdict.memory)):
+        return verdict.notes[0]
     missed = [tier for tier in record.tiers if not tier.reached(verdict.time, verdict.memory)]
     mine = f"{verdict.time:g} steps and {verdict.memory:,.0f} elements"
     return "; ".join(f"{mine} miss {t.name!r}: {t.time:g} and {t.memory:,}" for t in missed)

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .engine import Signal
-from .errors import ForgottenAwait
+from .errors import ForgottenAwait, Place, resolve, student_place
 from .program import NO_BATCHES, Event, Program
 from .rules import need
 from .values import Value, renew
@@ -71,13 +71,26 @@ class Work(Generic[T]):
             program.clock = end
         return result
 
+    def issued(self) -> tuple[str, Place | None]:
+        """The operation whose call made it, and where that stands."""
+        source = self._event.source
+        return self._event.op, source if source is None or isinstance(source, Place) else resolve(*source)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        from .awaits import put_await  # here and not above: only a mistake needs it
+
+        call, where = self.issued()
+        here = student_place()
+        fix = f"await it first, on a line of its own: result = await model.{call}(...)"
+        if where is not None and here is not None and where.line != here.line:
+            fix = f"{put_await(call, where)}\nor await it first, where it is used: result = await work"
         error = ForgottenAwait(
-            f"{'a value' if name == 'a value' else f'`.{name}`'} was asked of a communication that nobody waited for",
-            got="a Work: what a communication returns until it is awaited",
-            fix="did you forget `await`?",
+            f"{'a value' if name == 'a value' else f'`.{name}`'} was asked of what was not awaited",
+            expected=f"the result of model.{call}",
+            got=f"what model.{call} returns until it is awaited",
+            fix=fix,
         )
         model = self._model
         error.at(model.rank) if model is not None else None
@@ -122,6 +135,6 @@ def copy_message(item: Any) -> tuple[Any, list[Value]]:
             return [visit(p) for p in cast("list[Any]", part)]
         if type(part) is dict:
             return {key: visit(p) for key, p in cast("dict[Any, Any]", part).items()}
-        return need(Value, part, "object given to pass_to") if isinstance(part, Work) else part
+        return need(Value, part, "value given to pass_to", "pass_to") if isinstance(part, Work) else part
 
     return visit(item), found

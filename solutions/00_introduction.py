@@ -12,6 +12,12 @@
 # ---
 
 # %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
 # # Introduction: from one training step to many GPUs
 #
 # A large language model does not fit on one GPU, and one GPU would need centuries to train it. So training is
@@ -30,8 +36,8 @@
 # you never need to open the library.
 
 # %%
-from drawing import draw, draw_group
-from lib import Mesh, Model, PuzzleError, simulate
+from drawing import draw, draw_group, step_through
+from lib import Mesh, Model, PuzzleError, predict, simulate
 
 # %% [markdown]
 # ## The words
@@ -143,10 +149,15 @@ model.status()
 print("memory:", model.memory())
 
 # %% [markdown]
+# The puzzles speak of the **peak**: the highest memory at the *start* of any operation that takes time. (What
+# an operation makes is there when the next one starts. So the 3 145 728 above, after the last operation, are no
+# peak.)
+#
 # What about a value in a plain variable, `x = model.forward(...)`? You may write that, but it does not hide
 # anything: **every value that is still alive counts**, from the moment it is made until it has left the
-# stores *and* has been used for the last time. The stores are simply the place where you can see it, list it
-# and delete it.
+# stores *and* has been used for the last time. The stores are the place where you can see it, list it and
+# delete it. A value that waits in a variable while other operations run is named by the check, and then only
+# the first goal of a puzzle counts.
 #
 # **When to delete what.** Ask of each value who still needs it:
 #
@@ -206,21 +217,27 @@ draw_group(model.final_weights)
 # |---|---|
 # | `forward`, `backward` | 1 for each batch |
 # | `update` | 0.5 |
-# | `loss`, `load_weights`, `get_activation`, `+` | 0 |
+# | `loss`, `load_weights`, `get_activation`, `fake_grad`, `+` | 0 |
 # | a collective (`allreduce`, `allgather`, `scatterreduce`) | 0.3 |
 # | a message | 0.2 for the sender and 0.2 for the receiver |
 #
 # **Predict before you look:** our rank ran 2 batches forward and backward through 2 layers and updated both.
-# What does its clock show?
-#
-# <details><summary>Answer</summary>
+# When was it done? Put your number in place of the `...`, and run both cells. In every puzzle some numbers are
+# asked of you like this, before you see them; leave the dots where you have no idea.
+
+# %%
+guess = predict(end=...)
+guess
+
+# %%
+guess.against([model])
+
+# %% [markdown]
+# <details><summary>How to count it</summary>
 #
 # 2 layers · 2 batches forward, the same backward, and 2 updates: 4 + 4 + 2 · 0.5 = 9.
 #
 # </details>
-
-# %%
-print("time:", model.time)
 
 # %%
 draw([model])
@@ -234,7 +251,6 @@ draw([model])
 # - You will soon see narrow boxes for communication: `AR` all-reduce, `AG` all-gather, `RS` reduce-scatter,
 #   grey ones for sending and receiving a message. A dotted line means that the rank **waits**.
 # - Below is the **memory** of each rank at each moment, stacked by kind of value, and a red mark at the peak.
-# - Each box carries a title: in a picture opened in a browser (`draw(models).save("x.svg")`), point at it.
 #
 # `draw` prints two figures. `Timesteps` is when the **last operation starts**, and the highest memory comes
 # with the rank and the time at which it occurred. The goals of the puzzles speak of the **end**, when the
@@ -334,13 +350,11 @@ draw_group({"rank 2 before": out[2].grad_weights["mine"]}) | draw_group({"rank 2
 # starts when its *last* member has arrived, and it ends for all of them at once.
 #
 # **Predict:** four ranks, and rank r runs `forward` on r + 1 batches before it comes to the all-reduce. When
-# is it over?
-#
-# <details><summary>Answer</summary>
-#
-# Rank 3 arrives at time 4, the others wait for it, and the collective takes 0.3: at 4.3, on every rank.
-#
-# </details>
+# is it over? And what share of the time (in percent, all four ranks together) is not spent computing?
+
+# %%
+guess = predict(end=..., idle=...)
+guess
 
 
 # %%
@@ -355,11 +369,14 @@ async def late(model: Model) -> None:
 
 
 out = simulate(late, layers=1, batches=4, ranks=4)
-for m in out:
-    print("rank", m.rank, "is done at", m.time)
+guess.against(out)
 
 # %%
 draw(out)
+
+# %% [markdown]
+# Rank 3 arrives at time 4, the others wait for it, and the collective takes 0.3: it is over at 4.3, on every
+# rank. Rank 0 computed for one time step and rank 3 for four, so 10 of the 4 · 4.3 are used.
 
 # %% [markdown]
 # ### Overlap
@@ -390,7 +407,8 @@ draw(out)
 
 # %% [markdown]
 # The eight puzzles do not ask for overlap: `await` on the same line is always good enough to pass. Real
-# frameworks live on it, and nothing stops you from trying.
+# frameworks live on it, and nothing stops you from trying. (A work is not a value: keep it in a variable or a
+# dictionary of your own until you await it. The stores take values only.)
 #
 # What happens when the `await` is forgotten altogether? Then there is a *work* where a value should be:
 
@@ -489,6 +507,14 @@ async def relay(model: Model) -> None:
 
 out = simulate(relay, layers=4, batches=1, ranks=4)
 draw(out)
+
+# %% [markdown]
+# A picture of what happened is good; walking through it is better. `step_through` gives a page on which you
+# move through time with the slider or the arrow keys, point at an operation, and see what each rank holds at
+# that moment. It works for every run in these notebooks: `step_through(out)`.
+
+# %%
+step_through(out)
 
 # %% [markdown]
 # A message takes 0.2 on the sender's clock and then 0.2 on the receiver's. The receiver waits until there is
@@ -597,25 +623,31 @@ out = simulate(show_column, layers=1, batches=1, mesh=mesh)
 # ## How a puzzle works
 #
 # Each notebook has one function with a gap, marked by `your code`. What stands around the gap is given: you
-# do not have to change it. Then three cells follow:
+# do not have to change it. Then these cells follow:
 #
 # - `simulate(...)` runs your function on all ranks;
 # - `draw(out)` shows what they did;
-# - `Model.check(out, ...)` says whether it was one correct training step, and how close it came to the goals.
+# - `Model.check(out, ...)` says whether it was one correct training step, and how close it came to the goals;
+# - `review(out, ...)` says where your ranks wait and why, what filled the memory at its peak, and how far you are
+#   from the best that is possible.
 #
 # Until the gap is filled they only say that it is not solved yet. While you work on it, `model.status()` and
 # `print(model.rank, model.memory())` inside your function show what a rank holds at that moment.
 #
-# Before you begin, `goal(...)` shows the goals. The first is enough to pass. The others are for those who
-# want more.
+# Before you begin, `predict(...)` asks what you expect and `goal(...)` shows the goals, in this order: do not run
+# the second before you have answered the first. When you are stuck, `hint(...)` opens one hint at a time.
 #
-# | notebook | what it is about |
+# | goal | what it asks for |
 # |---|---|
-# | 1. One device | forward, backward, update, and when to delete what |
-# | 2. Gradient accumulation | one batch at a time: less memory for activations |
-# | 3. Distributed data parallel | one batch a rank: less time |
-# | 4. Weight-sharded data parallel | one shard of each weight a rank: less memory for weights |
-# | 5. Fully sharded data parallel | shards of the gradients, too |
-# | 6. Pipeline | some layers a rank, messages instead of collectives |
-# | 7. GPipe | a pipeline that does not wait so much |
-# | 8. Pipeline and FSDP together | both, on 16 ranks |
+# | passes | a correct step that uses the idea of the puzzle; this is enough to go on |
+# | as good as the classic | time and memory of the solution in the *LLM Training Puzzles* of Sasha Rush, the model for these eight |
+# | as good as our reference | the solution that comes with these notebooks; where there is no such line it is the same |
+#
+# The review adds a **lower bound**: no schedule of that kind can be below it. For the time it is often a
+# **critical path**, a chain of operations each of which needs the one before it. The time in which ranks wait is
+# called the **bubble**.
+#
+# A run that fails leaves nothing in `out`: the cells below it have nothing to show until it comes to its end.
+
+# %% [markdown]
+# <!-- part: links -->

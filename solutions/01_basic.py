@@ -12,6 +12,12 @@
 # ---
 
 # %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
 # # 1. One device
 #
 # **What you learn:** the order of operations in one training step, and which value is needed until when.
@@ -20,7 +26,7 @@
 
 # %%
 from drawing import draw, draw_group
-from lib import Model, goal, simulate
+from lib import Model, goal, predict, simulate
 
 # %% [markdown]
 # ## The idea
@@ -56,7 +62,7 @@ draw_group(activations)
 del activations[0]
 try:
     grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_activations[1], weights[0])
-except KeyError as error:
+except KeyError as error:  # as in any dictionary
     print(error)
 
 # %% [markdown]
@@ -78,15 +84,20 @@ except KeyError as error:
 #   time. The peak is the highest total at the start of any operation.
 # - One time step is one batch forward or backward through one layer; an update is 0.5; the loss is free.
 
+# %% [markdown]
+# **Before you write anything, predict.** Everything you need for the time is in the rules above: 2 layers, 4 batches,
+# forward, backward and two updates. For the memory count what is alive at the loss. Put a number in place of each `...`;
+# as a start, the weights and optimizer states alone are 4 · 262 144 elements.
+
+# %%
+guess = predict("basic", end=..., memory=...)
+guess
+
 # %%
 goal("basic")
 
 # %% [markdown]
-# <details><summary>A question before you start</summary>
-#
-# Memory is largest at the loss. Which of the three activations will still be needed after it?
-#
-# </details>
+# <!-- part: hints -->
 
 
 # %%
@@ -122,13 +133,20 @@ def basic(model: Model) -> None:
 
 
 # %%
+out = []  # nothing of an earlier run, should this one fail
 out = simulate(basic, puzzle="basic")
+
+# %%
+guess.against(out)
 
 # %%
 draw(out)
 
 # %%
 Model.check(out, puzzle="basic")
+
+# %% [markdown]
+# <!-- part: review -->
 
 # %% [markdown]
 # ## What you saw
@@ -151,5 +169,6 @@ Model.check(out, puzzle="basic")
 # about it without a second GPU?
 #
 # </details>
-#
-# Next: [2. Gradient accumulation](02_grad_accum.ipynb)
+
+# %% [markdown]
+# <!-- part: links -->

@@ -12,6 +12,12 @@
 # ---
 
 # %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
 # # 2. Gradient accumulation
 #
 # **What you learn:** the same training step with less memory, by running one batch at a time.
@@ -21,7 +27,7 @@
 
 # %%
 from drawing import draw, draw_group
-from lib import Model, PuzzleError, goal, simulate
+from lib import Model, PuzzleError, goal, predict, simulate
 
 # %% [markdown]
 # ## The idea
@@ -66,16 +72,19 @@ except PuzzleError as error:
 #
 # **Rules**, as before: values live in the stores; everything alive counts; `+` takes no time.
 
+# %% [markdown]
+# **Predict.** One batch at a time instead of four: does the step take longer? And how much less is the peak than the
+# 2 621 440 elements of the last puzzle? Put a number in place of each `...`.
+
+# %%
+guess = predict("grad_accum", end=..., memory=...)
+guess
+
 # %%
 goal("grad_accum")
 
 # %% [markdown]
-# <details><summary>A question before you start</summary>
-#
-# With a key like `grad_weights[layer, b]` for "this layer, batches up to b": what do you add to what, what
-# may you delete after it, and for which b is there nothing to add?
-#
-# </details>
+# <!-- part: hints -->
 
 
 # %%
@@ -119,13 +128,20 @@ def grad_accum(model: Model) -> None:
 
 
 # %%
+out = []  # nothing of an earlier run, should this one fail
 out = simulate(grad_accum, puzzle="grad_accum")
+
+# %%
+guess.against(out)
 
 # %%
 draw(out)
 
 # %%
 Model.check(out, puzzle="grad_accum")
+
+# %% [markdown]
+# <!-- part: review -->
 
 # %% [markdown]
 # ## What you saw
@@ -148,5 +164,6 @@ Model.check(out, puzzle="grad_accum")
 # formulas.)
 #
 # </details>
-#
-# Next: [3. Distributed data parallel](03_ddp.ipynb)
+
+# %% [markdown]
+# <!-- part: links -->

@@ -12,6 +12,12 @@
 # ---
 
 # %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
 # # 3. Distributed data parallel
 #
 # **What you learn:** the first schedule for several GPUs. Each has the whole model and its own batch, and the
@@ -21,8 +27,8 @@
 # them apart. A **batch** is one share of the examples of this training step.
 
 # %%
-from drawing import compare, draw, draw_group
-from lib import Model, PuzzleError, goal, simulate
+from drawing import draw, draw_group
+from lib import Model, PuzzleError, goal, predict, simulate
 
 # %% [markdown]
 # ## The idea
@@ -96,16 +102,19 @@ draw_group({"rank 2 before": demo[2].grad_weights["mine"]}) | draw_group({"rank 
 # - All ranks must call the same collectives in the same order.
 # - A collective takes 0.3, and the time that counts is the end of the last operation on any rank.
 
+# %% [markdown]
+# **Predict.** Four times as many ranks. Will the step be four times as short as the 17 time steps on one device? What
+# does each layer add to it, on every rank? And in how many collectives does a rank take part?
+
+# %%
+guess = predict("ddp", end=..., collectives=...)
+guess
+
 # %%
 goal("ddp")
 
 # %% [markdown]
-# <details><summary>A question before you start</summary>
-#
-# Backward makes the gradient of the last layer first. Is there a reason to keep it until backward has come to
-# layer 0?
-#
-# </details>
+# <!-- part: hints -->
 
 
 # %%
@@ -141,7 +150,11 @@ async def ddp(model: Model) -> None:
 
 
 # %%
+out = []  # nothing of an earlier run, should this one fail
 out = simulate(ddp, puzzle="ddp")
+
+# %%
+guess.against(out)
 
 # %%
 draw(out)
@@ -150,23 +163,10 @@ draw(out)
 Model.check(out, puzzle="ddp")
 
 # %% [markdown]
-# ## For real (optional)
-#
-# The same schedule can run with real tensors on torch.distributed: 4 processes on this machine, one a rank. The
-# gradients and weights are compared with ordinary training in one process, and every operation is timed. It takes
-# some seconds, and needs torch: `pip install 'llm-training-puzzles[replay]'`. Say `REPLAY = True` when your solution
-# is correct.
+# <!-- part: review -->
 
-# %%
-REPLAY = False
-both = None
-if REPLAY:
-    from lib.replay import replay
-
-    result = replay(out, dtype="float32", warmup=1, steps=3)
-    print(result.text())
-    both = compare(simulated=result.simulated, measured=result.measured)
-both
+# %% [markdown]
+# <!-- part: replay -->
 
 # %% [markdown]
 # ## What you saw
@@ -191,5 +191,6 @@ both
 # in memory?
 #
 # </details>
-#
-# Next: [4. Weight-sharded data parallel](04_wsdp.ipynb)
+
+# %% [markdown]
+# <!-- part: links -->

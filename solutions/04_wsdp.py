@@ -12,6 +12,12 @@
 # ---
 
 # %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
 # # 4. Weight-sharded data parallel
 #
 # **What you learn:** to store a quarter of every weight and to have the whole of it only while it is used.
@@ -20,8 +26,8 @@
 # state. Rank r works on batch r.
 
 # %%
-from drawing import compare, draw, draw_group
-from lib import Model, PuzzleError, goal, simulate
+from drawing import draw, draw_group
+from lib import Model, PuzzleError, goal, predict, simulate
 
 # %% [markdown]
 # ## The idea
@@ -85,16 +91,19 @@ except PuzzleError as error:
 #   convenient key for it is `weights[layer, "full"]`.
 # - `set_final_weight` gets this rank's shard. The check puts the shards of all ranks together.
 
+# %% [markdown]
+# **Predict.** How many collectives does a rank need for 6 layers, if it gathers each layer when it is used and sums
+# each gradient? And how long does the step take then?
+
+# %%
+guess = predict("wsdp", collectives=..., end=...)
+guess
+
 # %%
 goal("wsdp")
 
 # %% [markdown]
-# <details><summary>A question before you start</summary>
-#
-# If you keep all gradients until the end, six of them are alive, each as large as a full weight. How many
-# have to be?
-#
-# </details>
+# <!-- part: hints -->
 
 
 # %%
@@ -133,7 +142,11 @@ async def wsdp(model: Model) -> None:
 
 
 # %%
+out = []  # nothing of an earlier run, should this one fail
 out = simulate(wsdp, puzzle="wsdp")
+
+# %%
+guess.against(out)
 
 # %%
 draw(out)
@@ -142,23 +155,10 @@ draw(out)
 Model.check(out, puzzle="wsdp")
 
 # %% [markdown]
-# ## For real (optional)
-#
-# The same schedule can run with real tensors on torch.distributed: 4 processes on this machine, one a rank. The
-# gradients and weights are compared with ordinary training in one process, and every operation is timed. It takes
-# some seconds, and needs torch: `pip install 'llm-training-puzzles[replay]'`. Say `REPLAY = True` when your solution
-# is correct.
+# <!-- part: review -->
 
-# %%
-REPLAY = False
-both = None
-if REPLAY:
-    from lib.replay import replay
-
-    result = replay(out, dtype="float32", warmup=1, steps=3)
-    print(result.text())
-    both = compare(simulated=result.simulated, measured=result.measured)
-both
+# %% [markdown]
+# <!-- part: replay -->
 
 # %% [markdown]
 # ## What you saw
@@ -180,5 +180,6 @@ both
 # backward. What do you gain if you keep it, and does the peak change?
 #
 # </details>
-#
-# Next: [5. Fully sharded data parallel](05_fsdp.ipynb)
+
+# %% [markdown]
+# <!-- part: links -->

@@ -12,6 +12,12 @@
 # ---
 
 # %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
 # # 5. Fully sharded data parallel
 #
 # **What you learn:** to shard the gradients as well. This is FSDP, also known as ZeRO stage 3, the workhorse
@@ -20,8 +26,8 @@
 # *Reminder.* Rank r works on **batch** r and keeps **shard** r of every weight and of every optimizer state.
 
 # %%
-from drawing import compare, draw, draw_group
-from lib import Model, PuzzleError, goal, simulate
+from drawing import draw, draw_group
+from lib import Model, PuzzleError, goal, predict, simulate
 
 # %% [markdown]
 # ## The idea
@@ -50,7 +56,9 @@ draw_group({"rank 2 before": demo[2].grad_weights["mine"]}) | draw_group(
 # shard r is on rank r.
 #
 # All-reduce is reduce-scatter followed by all-gather, so on a real network the reduce-scatter moves half as
-# much data. Our simple clock charges 0.3 for any collective and does not show this.
+# much data. Our simple clock charges 0.3 for any collective and does not show this. What a rank sends is counted
+# all the same: with *n* ranks (*n* - 1)/*n* of the layer in an all-gather or a reduce-scatter, and twice that in
+# an all-reduce.
 #
 # Two collectives in each layer's backward are easy to mix up. Here rank 0 does the two in the wrong order:
 
@@ -90,19 +98,24 @@ except PuzzleError as error:
 #
 # - Values live in the stores; everything alive counts. The full gradient counts until the reduce-scatter is
 #   over.
+# - This time what a rank *sends* counts too: no target counts for a run in which a rank sends more than the goal
+#   says.
 # - All ranks call the same collectives in the same order.
 # - `set_final_weight` gets this rank's shard.
+
+# %% [markdown]
+# **Predict.** The number of collectives is that of the last puzzle. So what about the time? And what is alive on a rank
+# at the worst moment, in elements, if you delete everything as early as you can?
+
+# %%
+guess = predict("fsdp", end=..., memory=...)
+guess
 
 # %%
 goal("fsdp")
 
 # %% [markdown]
-# <details><summary>A question before you start</summary>
-#
-# The peak is in backward, when the full weight is there. What else is alive at that moment, and can any of it
-# go first?
-#
-# </details>
+# <!-- part: hints -->
 
 
 # %%
@@ -141,7 +154,11 @@ async def fsdp(model: Model) -> None:
 
 
 # %%
+out = []  # nothing of an earlier run, should this one fail
 out = simulate(fsdp, puzzle="fsdp")
+
+# %%
+guess.against(out)
 
 # %%
 draw(out)
@@ -150,23 +167,10 @@ draw(out)
 Model.check(out, puzzle="fsdp")
 
 # %% [markdown]
-# ## For real (optional)
-#
-# The same schedule can run with real tensors on torch.distributed: 4 processes on this machine, one a rank. The
-# gradients and weights are compared with ordinary training in one process, and every operation is timed. It takes
-# some seconds, and needs torch: `pip install 'llm-training-puzzles[replay]'`. Say `REPLAY = True` when your solution
-# is correct.
+# <!-- part: review -->
 
-# %%
-REPLAY = False
-both = None
-if REPLAY:
-    from lib.replay import replay
-
-    result = replay(out, dtype="float32", warmup=1, steps=3)
-    print(result.text())
-    both = compare(simulated=result.simulated, measured=result.measured)
-both
+# %% [markdown]
+# <!-- part: replay -->
 
 # %% [markdown]
 # ## What you saw
@@ -187,5 +191,6 @@ both
 # rank is idle. What must happen earlier, and what does it cost?
 #
 # </details>
-#
-# Next: [6. Pipeline](06_pipeline.ipynb)
+
+# %% [markdown]
+# <!-- part: links -->

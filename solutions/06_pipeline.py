@@ -12,6 +12,12 @@
 # ---
 
 # %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
 # # 6. Pipeline
 #
 # **What you learn:** the other way to share a model. Each rank owns some *layers*, and the data comes to the
@@ -21,8 +27,8 @@
 # share of the examples of this training step; here all of them travel together.
 
 # %%
-from drawing import compare, draw
-from lib import Model, PuzzleError, goal, simulate
+from drawing import draw
+from lib import Model, PuzzleError, goal, predict, simulate
 
 # %% [markdown]
 # ## The idea
@@ -100,16 +106,19 @@ except PuzzleError as error:
 # - Messages only. No collective is needed, because no weight is on two ranks.
 # - `set_final_weight` gets the weights of this rank's layers. The check collects the layers from all ranks.
 
+# %% [markdown]
+# **Predict.** All four batches go through all the ranks one after the other, and back. What share of the time (in
+# percent, all ranks together) is not spent computing? And how many messages does a rank in the middle send?
+
+# %%
+guess = predict("pipeline", idle=..., messages=...)
+guess
+
 # %%
 goal("pipeline")
 
 # %% [markdown]
-# <details><summary>A question before you start</summary>
-#
-# Which ranks call `get_activation`, which call `loss`? How many messages does a rank in the middle send and
-# receive, and to and from whom?
-#
-# </details>
+# <!-- part: hints -->
 
 
 # %%
@@ -162,7 +171,11 @@ async def pipeline(model: Model) -> None:
 
 
 # %%
+out = []  # nothing of an earlier run, should this one fail
 out = simulate(pipeline, puzzle="pipeline")
+
+# %%
+guess.against(out)
 
 # %%
 draw(out)
@@ -171,23 +184,10 @@ draw(out)
 Model.check(out, puzzle="pipeline")
 
 # %% [markdown]
-# ## For real (optional)
-#
-# The same schedule can run with real tensors on torch.distributed: 4 processes on this machine, one a rank. The
-# gradients and weights are compared with ordinary training in one process, and every operation is timed. It takes
-# some seconds, and needs torch: `pip install 'llm-training-puzzles[replay]'`. Say `REPLAY = True` when your solution
-# is correct.
+# <!-- part: review -->
 
-# %%
-REPLAY = False
-both = None
-if REPLAY:
-    from lib.replay import replay
-
-    result = replay(out, dtype="float32", warmup=1, steps=3)
-    print(result.text())
-    both = compare(simulated=result.simulated, measured=result.measured)
-both
+# %% [markdown]
+# <!-- part: replay -->
 
 # %% [markdown]
 # ## What you saw
@@ -210,5 +210,6 @@ both
 # it could begin?
 #
 # </details>
-#
-# Next: [7. GPipe: a pipeline of microbatches](07_gpipe.ipynb)
+
+# %% [markdown]
+# <!-- part: links -->

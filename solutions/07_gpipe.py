@@ -12,6 +12,12 @@
 # ---
 
 # %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
 # # 7. GPipe: a pipeline of microbatches
 #
 # **What you learn:** to shrink the bubble of a pipeline with microbatches.
@@ -21,7 +27,7 @@
 
 # %%
 from drawing import compare, draw
-from lib import Model, PuzzleError, goal, simulate
+from lib import Model, PuzzleError, goal, predict, simulate
 
 # %% [markdown]
 # ## The idea
@@ -107,17 +113,19 @@ except PuzzleError as error:
 # - There is room for one message on the way to each rank. A second `pass_to` waits until the first has been
 #   received.
 
+# %% [markdown]
+# **Predict.** The last puzzle took 67.4 time steps. How long will it take when the batches travel one by one? And
+# which rank will hold the most memory at its peak, if every rank deletes what it does not need?
+
+# %%
+guess = predict("gpipe", end=..., rank=...)
+guess
+
 # %%
 goal("gpipe")
 
 # %% [markdown]
-# <details><summary>Two questions before you start</summary>
-#
-# Which activations of a batch must a stage keep between its forward and its backward? Which one not?
-#
-# When can the last stage compute the loss of a batch?
-#
-# </details>
+# <!-- part: hints -->
 
 
 # %%
@@ -175,7 +183,11 @@ async def gpipe(model: Model) -> None:
 
 
 # %%
+out = []  # nothing of an earlier run, should this one fail
 out = simulate(gpipe, puzzle="gpipe")
+
+# %%
+guess.against(out)
 
 # %%
 draw(out)
@@ -184,31 +196,19 @@ draw(out)
 Model.check(out, puzzle="gpipe")
 
 # %% [markdown]
-# ## For real (optional)
-#
-# The same schedule can run with real tensors on torch.distributed: 4 processes on this machine, one a rank. The
-# gradients and weights are compared with ordinary training in one process, and every operation is timed. It takes
-# some seconds, and needs torch: `pip install 'llm-training-puzzles[replay]'`. Say `REPLAY = True` when your solution
-# is correct.
+# <!-- part: review -->
 
-# %%
-REPLAY = False
-both = None
-if REPLAY:
-    from lib.replay import replay
-
-    result = replay(out, dtype="float32", warmup=1, steps=3)
-    print(result.text())
-    both = compare(simulated=result.simulated, measured=result.measured)
-both
+# %% [markdown]
+# <!-- part: replay -->
 
 # %% [markdown]
 # ## What you saw
 #
 # <details><summary>Open this when you have solved the puzzle</summary>
 #
-# The same staircases with much smaller steps. Before the first backward can begin, and after the last one has
-# left, the ranks wait for *R* - 1 microbatches instead of *R* - 1 times everything. If messages were free:
+# The same staircases with much smaller steps. A rank still has to wait for the ranks before it to fill the
+# pipeline, and for those after it to come back, but only for one microbatch on each of them and no longer for
+# all batches. If messages were free:
 #
 # ```
 # time   = 2·(L/R)·(B + R - 1)
@@ -223,5 +223,6 @@ both
 # forward, one backward.)
 #
 # </details>
-#
-# Next: [8. Pipeline and FSDP together](08_pipeline_fsdp.ipynb)
+
+# %% [markdown]
+# <!-- part: links -->

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from lib import PUZZLES, Trace, cli, sources
+from lib import PUZZLES, Trace, cli, sources, terminal
 
 GOOD = """\
 from lib import Model
@@ -49,11 +49,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_arguments_it_shows_help() -> None:
-    assert "Usage" in puzzles().output
+def test_help_names_every_command() -> None:
     result = puzzles("--help")
     assert result.exit_code == 0
-    for command in ("list", "run", "check", "draw", "compare", "build", "lab", "demo"):
+    assert "Usage" in result.output
+    for command in (
+        "list",
+        "run",
+        "hint",
+        "reveal",
+        "watch",
+        "check",
+        "draw",
+        "review",
+        "compare",
+        "build",
+        "lab",
+        "demo",
+    ):
         assert f" {command} " in result.output
         assert puzzles(command, "-h").exit_code == 0
 
@@ -65,13 +78,13 @@ def test_list_has_every_puzzle() -> None:
         assert f" {puzzle} " in result.output
         for tier in record.tiers:
             assert f"{tier.memory:,}" in result.output
-    assert max(map(len, result.output.splitlines())) <= cli.WIDTH
+    assert max(map(len, result.output.splitlines())) <= terminal.WIDTH
 
 
 def test_run_prints_the_verdict(folder: Path) -> None:
     result = puzzles("run", "good.py")
     assert result.exit_code == 0
-    assert result.output.startswith("Correct!\n")
+    assert result.output.startswith("Correct, but not within the goal yet.\n")
     assert "time   [########################]          17 of 17\n" in result.output
 
 
@@ -225,8 +238,9 @@ def test_build_names_what_is_not_current_and_spares_work(tmp_path: Path, monkeyp
 
 
 def test_importing_lib_needs_none_of_the_extras() -> None:
-    extras = "typer rich click jupytext nbformat nbclient jupyter_client drawing chalk"
-    code = f"import lib, lib.sources, lib.runs, sys; print([x for x in {extras.split()} if x in sys.modules])"
+    extras = "typer rich click watchfiles jupytext nbformat nbclient jupyter_client drawing chalk"
+    ours = "lib, lib.sources, lib.runs, lib.watching"
+    code = f"import {ours}, sys; print([x for x in {extras.split()} if x in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -244,3 +258,22 @@ def test_a_missing_extra_says_what_to_install(module: str, absent: str, hint: st
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert hint in done.stderr
+
+
+def test_export_writes_notebooks_that_carry_the_package(tmp_path: Path) -> None:
+    result = puzzles("export", "--colab", "ddp", "introduction", "-o", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["00_introduction.ipynb", "03_ddp.ipynb"]
+    one = tmp_path / "course.ipynb"
+    assert puzzles("export", "--colab", "ddp", "fsdp", "-o", str(one)).exit_code == 0
+    text = one.read_text("utf-8")
+    assert text.count("# @title Set up") == 1
+    assert "async def ddp" in text
+    assert "async def fsdp" in text
+
+
+def test_export_says_what_it_can_export() -> None:
+    assert "say what to export to: --colab" in puzzles("export", "ddp").output
+    unknown = puzzles("export", "--colab", "dpp")
+    assert unknown.exit_code == 1
+    assert "there is no notebook 'dpp'; there are introduction, basic" in unknown.output

@@ -17,8 +17,8 @@ def test_the_first_difference_is_said_and_marked() -> None:
     assert picture.words.splitlines() == [
         "short: end 5.6 · peak 2,228,224 on rank 0 · bubble 10.7% · sends up to 786,432 elements a rank",
         "long: end 8.4 · peak 3,276,800 on rank 0 · bubble 10.7% · sends up to 1,179,648 elements a rank",
-        "short and long first differ on rank 0, from 2: short has event 6, backward, layer 1, batch 0 (at 2); "
-        "long has event 6, forward, layer 2, batch 0 (at 2)",
+        "short and long first differ on rank 0, from 2: short has backward, layer 1, batch 0 (at 2); "
+        "long has forward, layer 2, batch 0 (at 2)",
     ]
     svg = picture.svg()
     assert "short and long first differ on rank 0, from 2" in svg
@@ -54,7 +54,7 @@ def test_a_difference_of_time_alone_counts() -> None:
 def test_a_schedule_that_is_over_or_has_fewer_ranks() -> None:
     picture = compare(RUNS["alone"], RUNS["ddp"], RUNS["deadlock"], names=["a", "b", "c"])
     assert picture.words.splitlines()[3] == (
-        "a and b first differ on rank 1, from 0: a does nothing more; b has event 3, forward, layer 0, batch 1 (at 0)"
+        "a and b first differ on rank 1, from 0: a does nothing more; b has forward, layer 0, batch 1 (at 0)"
     )
     assert "c: stopped at 3" in picture.words
 

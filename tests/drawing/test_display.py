@@ -34,7 +34,7 @@ async def wrong(model):
     await model.receive(1 - model.rank)
 ##
 def spoiled(model):
-    return model.activations["nothing here"]
+    return {}["nothing here"]
 ##
 out = simulate(lambda model: model.load_weights(0), ranks=2)
 out[0].trace
@@ -122,7 +122,7 @@ def test_a_mistake_shows_the_students_lines_and_the_picture(cells: list[Any]) ->
 def test_the_cause_of_a_rank_that_failed_is_shown_too(cells: list[Any]) -> None:
     _, error, printed, shown = cells[8]
     assert error == "RankFailed"
-    assert 'in spoiled\n    return model.activations["nothing here"]' in printed
+    assert 'in spoiled\n    return {}["nothing here"]' in printed
     assert shown == []
 
 

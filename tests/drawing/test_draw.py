@@ -32,7 +32,8 @@ PRINTED = {
 
 
 def test_public_names() -> None:
-    assert sorted(drawing.__all__) == ["Picture", "compare", "draw", "draw_group", "picture_of", "step_through"]
+    names = ["Picture", "compare", "draw", "draw_group", "picture_of", "puzzle_map", "step_through"]
+    assert sorted(drawing.__all__) == names
 
 
 @pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)

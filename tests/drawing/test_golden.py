@@ -5,24 +5,31 @@ Look at the new ones before you keep them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from drawing import Picture
+from drawing import Picture, puzzle_map
 from drawing.show import picture_of
+from lib import PUZZLES
 from lib.runs import run
 from tests.drawing import runs
+from tests.review.test_review import bound, reviewed
 
 GOLDEN = Path(__file__).with_name("golden")
-NAMES = ("overlapped", "deadlock", "group", "verdict", "gpipe")
+NAMES = ("overlapped", "deadlock", "group", "verdict", "gpipe", "map", "review_ddp", "review_gpipe")
 
 
 def pictures() -> dict[str, Picture]:
-    """The pictures of `runs`, and that of the README: the reference solution of gpipe."""
+    """The pictures of `runs`, that of the README (the reference solution of gpipe), the map of the puzzles, and reviews
+    of solutions that keep more than they have to."""
     gpipe = run("gpipe")
     assert gpipe is not None, "a reference is solved"
-    return {**runs.pictures(), "gpipe": picture_of(gpipe.trace)}
+    found = {**runs.pictures(), "gpipe": picture_of(gpipe.trace), "map": puzzle_map(PUZZLES)}
+    found["review_ddp"] = picture_of(replace(reviewed("ddp"), bound=bound(), excuse=None))
+    found["review_gpipe"] = picture_of(replace(reviewed("gpipe"), bound=None))
+    return found
 
 
 @pytest.mark.parametrize("name", NAMES)

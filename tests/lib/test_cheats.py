@@ -43,8 +43,8 @@ def judge(function: Callable[[Model], Any], **sizes: Any) -> Verdict:
 
 
 def faults(function: Callable[[Model], Any], **sizes: Any) -> list[str]:
-    """The faults without their source lines."""
-    return [fault.partition("; test_cheats.py")[0] for fault in judge(function, **sizes).faults]
+    """The first line of each fault: what is wrong."""
+    return [fault.partition("\n")[0] for fault in judge(function, **sizes).faults]
 
 
 def train(model: Model, layer: int = 0, batches: Any = None, weight: Weight | None = None) -> WeightGrad:
@@ -69,9 +69,11 @@ def test_a_made_up_gradient() -> None:
     verdict = judge(fake)
     line = fake.__code__.co_firstlineno + 2
     assert verdict.faults == (
-        "rank 0: the final weight of layer 0 is not honest: a gradient was made up with fake_grad (rank 0; "
-        f"test_cheats.py, line {line}, in fake: "
-        "weight, state = model.update(0, model.fake_grad(0, range(model.BATCHES)), weight, state))",
+        "rank 0: the final weight of layer 0 is not honest: a gradient was made up with fake_grad\n"
+        "    expected: gradients that backward gives\n"
+        f"    where:    test_cheats.py, line {line}, in fake: "
+        "weight, state = model.update(0, model.fake_grad(0, range(model.BATCHES)), weight, state)\n"
+        "    fix:      sum what backward gives, over the batches or over the ranks; fake_grad is for the sandbox",
     )
     assert not verdict.correct
 
@@ -117,7 +119,7 @@ def test_a_made_up_gradient_that_came_a_long_way(driver: str) -> None:
         step(model, 0)
 
     verdict = check(Trace.of(DRIVERS[driver](launder, ranks=2, layers=1, batches=2)))
-    assert [fault.partition(" (")[0] for fault in verdict.faults] == [
+    assert [fault.partition("\n")[0] for fault in verdict.faults] == [
         "rank 0: the final weight of layer 0 is not honest: a gradient was made up with fake_grad"
     ]
 
@@ -140,9 +142,11 @@ def test_a_final_weight_made_by_hand() -> None:
 
     verdict = judge(by_hand)
     assert verdict.faults == (
-        "rank 0: the final weight of layer 0 is not honest: a value was made by hand instead of by an operation "
-        f"(rank 0; test_cheats.py, line {by_hand.__code__.co_firstlineno + 1}, in by_hand: "
-        "model.set_final_weight(0, Weight(0, 1, 1)))",
+        "rank 0: the final weight of layer 0 is not honest: a value was made by hand\n"
+        "    expected: values that come from the operations of the model\n"
+        f"    where:    test_cheats.py, line {by_hand.__code__.co_firstlineno + 1}, in by_hand: "
+        "model.set_final_weight(0, Weight(0, 1, 1))\n"
+        "    fix:      take it from an operation: load_weights, forward, backward, update or a collective",
     )
 
 
@@ -186,9 +190,7 @@ def test_a_forged_value_anywhere(what: str) -> None:
         model.set_final_weight(0, FORGED[what](model)[0])
 
     (fault,) = faults(forge)
-    assert fault.startswith(
-        "rank 0: the final weight of layer 0 is not honest: a value was made by hand instead of by an operation (rank 0"
-    )
+    assert fault == "rank 0: the final weight of layer 0 is not honest: a value was made by hand"
 
 
 def test_a_copy_is_the_value_itself() -> None:
@@ -301,9 +303,14 @@ def test_weights_loaded_again() -> None:
         made, _ = model.backward(0, inp, grad, again)
         model.set_final_weight(0, model.update(0, made, again, state)[0])
 
-    assert faults(reload) == [
-        "rank 0: the final weight of layer 0 is not honest: the weight of layer 0 was loaded a second time (rank 0"
-    ]
+    first = reload.__code__.co_firstlineno + 2
+    assert judge(reload).faults == (
+        "rank 0: the final weight of layer 0 is not honest: the weight of layer 0 was loaded a second time "
+        f"(before in line {first})\n"
+        "    expected: one load of each weight, or of each of its shards, on a rank\n"
+        f"    where:    test_cheats.py, line {first + 2}, in reload: again, state = model.load_weights(0)\n"
+        "    fix:      load once, keep it, and gather shards where the whole weight is needed",
+    )
 
 
 def test_shards_loaded_again() -> None:
@@ -315,9 +322,8 @@ def test_shards_loaded_again() -> None:
         model.set_final_weight(0, model.update(0, grad, shard, model.opt_states[0])[0])
 
     (fault,) = faults(reload, ranks=2)
-    assert fault == (
-        "rank 0: the final weight of layer 0 is not honest: the weight of layer 0, shards {0} of 2 was loaded a "
-        "second time (rank 0"
+    assert fault.startswith(
+        "rank 0: the final weight of layer 0 is not honest: the weight of layer 0 was loaded a second time "
     )
 
 
@@ -331,7 +337,7 @@ def test_a_whole_weight_and_a_shard_of_it() -> None:
         model.set_final_weight(0, parts[0].combine(parts[1]))
 
     (fault,) = faults(reload)
-    assert "the weight of layer 0, shards {0} of 2 was loaded a second time" in fault
+    assert "the weight of layer 0 was loaded a second time" in fault
 
 
 def test_an_optimizer_state_loaded_again() -> None:
@@ -360,7 +366,7 @@ def test_the_data_loaded_again() -> None:
         step(model, 0)
 
     (fault,) = faults(reload)
-    assert "the activation of layer 0, batches {0, 1} was loaded a second time" in fault
+    assert "the activation of layer 0 was loaded a second time" in fault
 
 
 def test_what_is_loaded_and_not_used_does_not_matter() -> None:
@@ -394,8 +400,10 @@ def test_a_weight_that_was_already_updated() -> None:
     line = train.__code__.co_firstlineno + 4
     text = 'output = model.forward(layer, model.activations["in"], weight)'
     assert verdict.faults == (
-        "rank 1: the final weight of layer 0 is not honest: forward of layer 0 used a weight that was already updated "
-        f"(rank 1; test_cheats.py, line {line}, in train: {text})",
+        "rank 1: the final weight of layer 0 is not honest: forward of layer 0 used a weight that was updated before\n"
+        "    expected: every forward and backward of this step with the weights as loaded\n"
+        f"    where:    test_cheats.py, line {line}, in train: {text}\n"
+        "    fix:      update a layer when all its forward and backward passes are done",
     )
 
 
@@ -413,7 +421,7 @@ def test_backward_with_a_weight_that_was_already_updated() -> None:
             step(model, 0)
 
     (fault,) = faults(early, ranks=2)
-    assert "backward of layer 0 used a weight that was already updated" in fault
+    assert "backward of layer 0 used a weight that was updated before" in fault
 
 
 def test_a_layer_below_that_was_updated_before_the_last_microbatch() -> None:
@@ -436,7 +444,7 @@ def test_a_layer_below_that_was_updated_before_the_last_microbatch() -> None:
     found = faults(early, ranks=2, layers=2)
     assert len(found) == 1
     assert "the final weight of layer 1 is not honest: " in found[0]
-    assert "of layer 0 used a weight that was already updated" in found[0]
+    assert "of layer 0 used a weight that was updated before" in found[0]
 
 
 def test_a_final_weight_that_was_never_updated() -> None:
@@ -445,8 +453,12 @@ def test_a_final_weight_that_was_never_updated() -> None:
         model.set_final_weight(0, weight)
 
     assert judge(lazy).faults == (
-        "rank 0: the final weight of layer 0 was never updated, expected exactly one update; "
-        f"test_cheats.py, line {lazy.__code__.co_firstlineno + 2}, in lazy: model.set_final_weight(0, weight)",
+        "rank 0: the final weight of layer 0 was never updated\n"
+        "    expected: exactly one update\n"
+        "    got:      the weight as it was loaded\n"
+        f"    where:    test_cheats.py, line {lazy.__code__.co_firstlineno + 2}, in lazy: "
+        "model.set_final_weight(0, weight)\n"
+        "    fix:      update it first: weights[layer], opt_states[layer] = model.update(...)",
     )
 
 
@@ -458,7 +470,7 @@ def test_a_final_weight_that_was_updated_twice() -> None:
         weight, state = model.update(0, grad, weight, state)
         model.set_final_weight(0, weight)
 
-    assert faults(eager) == ["rank 0: the final weight of layer 0 was updated 2 times, expected exactly one update"]
+    assert faults(eager) == ["rank 0: the final weight of layer 0 was updated 2 times"]
 
 
 def test_a_layer_that_nobody_handed_in() -> None:
@@ -468,7 +480,12 @@ def test_a_layer_that_nobody_handed_in() -> None:
         step(model, 1)
 
     assert judge(forget, layers=2).faults == (
-        "layer 0 has no final weight: call model.set_final_weight(0, weight) after its update",
+        "no update and no final weight of layer 0\n"
+        "    expected: every layer updated once, and handed in with model.set_final_weight\n"
+        "    got:      rank 0 ended after set_final_weight\n"
+        f"    where:    schedules.py, line {step.__code__.co_firstlineno + 3}, in step: "
+        "model.set_final_weight(layer, model.weights[layer])\n"
+        "    fix:      look for a `return` that comes too early, or a loop that leaves layers out",
     )
 
 
@@ -482,7 +499,12 @@ def test_shards_that_nobody_handed_in() -> None:
             model.set_final_weight(0, weight)
 
     assert judge(forget, ranks=4, batches=4).faults == (
-        "the final weights of layer 0 are not complete: shards {0, 2} of 4 are on no rank",
+        "the final weights of layer 0 are not complete: shards 0 and 2 of 4 are on no rank\n"
+        "    expected: all 4 shards, each handed in by a rank that has updated it\n"
+        "    got:      final weights from ranks 1 and 3 only\n"
+        f"    where:    test_cheats.py, line {forget.__code__.co_firstlineno + 6}, in forget: "
+        "model.set_final_weight(0, weight)\n"
+        "    fix:      call model.set_final_weight on every rank, with the shard that it has updated",
     )
 
 
@@ -494,9 +516,9 @@ def test_finals_of_different_cuts_that_miss_a_part() -> None:
         weight, state = model.weights[0].shard(0, total), model.opt_states[0].shard(0, total)
         model.set_final_weight(0, model.update(0, grad, weight, state)[0])
 
-    assert judge(forget, ranks=2).faults == (
-        "the final weights of layer 0 are not complete: shards {3-5} of 6 are on no rank",
-    )
+    assert faults(forget, ranks=2) == [
+        "the final weights of layer 0 are not complete: shards 3-5 of 6 are on no rank",
+    ]
 
 
 def test_every_fault_is_named() -> None:
@@ -610,13 +632,13 @@ def test_what_is_hidden_in_locals_is_counted_and_named() -> None:
     assert verdict.correct
     assert verdict.memory == 3 * 262144 + 2 * 131072
     assert verdict.notes == (
-        "values kept outside the five stores count as memory too: "
-        f"rank 0: activation of layer 0, batches {{0}}; test_cheats.py, line {first + 2}, in hide: "
-        "first = model.get_activation([0]); "
-        f"rank 0: activation of layer 0, batches {{1}}; test_cheats.py, line {first + 3}, in hide: "
-        "second = model.get_activation([1]); "
-        f"rank 0: weight gradient of layer 0, batches {{0}}; test_cheats.py, line {first + 5}, in hide: "
-        "made, _ = model.backward(0, first, grad, model.weights[0]).",
+        "values kept outside of the five stores count as memory too\n"
+        "  got:      2 activations, 1 weight gradient\n"
+        f"  rank 0:   test_cheats.py, line {first + 2}, in hide: first = model.get_activation([0])\n"
+        f"  rank 0:   test_cheats.py, line {first + 3}, in hide: second = model.get_activation([1])\n"
+        f"  rank 0:   test_cheats.py, line {first + 5}, in hide: "
+        "made, _ = model.backward(0, first, grad, model.weights[0])\n"
+        "  fix:      keep them in a store, where you see them and can delete them",
     )
 
 
@@ -630,7 +652,8 @@ def test_very_many_hidden_values_are_counted() -> None:
         step(model, 0)
 
     (note,) = judge(hide, batches=12).notes
-    assert note.endswith(", and 7 more.")
+    assert "\n  got:      12 activations\n" in note
+    assert note.count("test_cheats.py") == 1
 
 
 def test_a_final_weight_counts_even_if_it_is_used_again() -> None:
@@ -702,9 +725,10 @@ def test_a_message_in_the_mail_is_noted() -> None:
     verdict = judge(post, ranks=2)
     assert verdict.correct
     assert verdict.notes == (
-        "nobody received a message that rank 0 passed to rank 1; "
-        f"test_cheats.py, line {post.__code__.co_firstlineno + 5}, in post: "
-        'await model.pass_to(1, "nobody reads this").',
+        "nobody received what rank 0 passed to rank 1\n"
+        f"  rank 0:   test_cheats.py, line {post.__code__.co_firstlineno + 5}, in post: "
+        'await model.pass_to(1, "nobody reads this")\n'
+        "  fix:      receive it on rank 1: await model.receive(0), or do not pass it",
     )
 
 
@@ -826,7 +850,7 @@ def test_a_gather_of_two_layers_in_a_file() -> None:
         event[1] = 1
     verdict = check(Trace._from(serial.decode(data)))
     assert not verdict.correct
-    assert "ranks 0 and 1 are in the same collective, but do not do the same" in verdict.faults[0]
+    assert "ranks 0 and 1 meet in a collective, but for different layers" in verdict.faults[0]
 
 
 def test_a_run_that_failed_is_never_correct() -> None:
@@ -839,4 +863,4 @@ def test_a_run_that_failed_is_never_correct() -> None:
         simulate(fail, puzzle="ddp")
     verdict = check(raised.value.trace, "ddp")  # type: ignore[attr-defined]
     assert not verdict.correct
-    assert verdict.faults[0].startswith("the run did not end: rank 1 raised KeyError")
+    assert verdict.faults[0].startswith("the run did not end: rank 1: KeyError")

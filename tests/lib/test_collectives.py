@@ -135,13 +135,12 @@ def test_the_first_two_that_differ_are_named() -> None:
         agree(joined)
     assert raised.value.ranks == (0, 2)
     assert str(raised.value) == (
-        "ranks 0 and 2 are in the same collective, but do not do the same\n"
-        "  expected: the same operation, layer and kind of value from every member of the group\n"
+        "ranks 0 and 2 meet in a collective, but for different layers\n"
+        "  expected: the same layer from every member of the group\n"
         "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
         "            rank 2: allgather(layer=1) with a weight of layer 1, shards {1} of 2\n"
         "  fix:      every rank must make the same collective calls in the same order; look for one that is "
-        "skipped or extra\n"
-        "            or, where ranks with different layers should each talk among themselves: give the call a group="
+        "skipped or extra"
     )
 
 
@@ -175,10 +174,10 @@ def test_shards_that_overlap_name_the_pair_that_does() -> None:
     assert raised.value.ranks == (1, 3)
     assert str(raised.value) == (
         "the all-gather of layer 0 cannot be done: cannot gather these values: shards {1} would be counted twice\n"
-        "  expected: each shard from one side only\n"
+        "  expected: each shard in one of them only\n"
         "  got:      rank 1: weight of layer 0, shards {1} of 4\n"
         "            rank 3: weight of layer 0, shards {1} of 4\n"
-        "  fix:      each side must hold shards that no other side holds"
+        "  fix:      each must hold shards that no other one holds"
     )
 
 

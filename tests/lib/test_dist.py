@@ -323,9 +323,10 @@ def test_a_broadcast_names_its_root_by_rank(run: Run) -> None:
         if model.rank >= 2:
             await cast(model)
         else:
-            with pytest.raises(ValueError, match="root") as raised:
+            with pytest.raises(RuleError) as raised:
                 model.broadcast(model.fake_grad(0), 0, root=3, group=(0, 1))
-            assert str(raised.value) == "the root of a broadcast is in its group (0, 1); got rank 3"
+            assert raised.value.what == "rank 3 cannot be the root of this broadcast: it is not in the group"
+            assert raised.value.expected == "the root is one of ranks [0, 1]"
 
     run(half, ranks=4, batches=4)
 
@@ -355,14 +356,25 @@ def test_a_message_goes_to_another_rank(target: Any) -> None:
         if model.rank == 0:
             await model.pass_to(target, "hello")
 
+    what, got, fix = (
+        f"pass_to({target}, ...) does not name another rank",
+        f"the number {target}",
+        ("the first stage has nobody before it and the last nobody after it: treat both ends apart"),
+    )
+    if target == 0:
+        got, fix = "this rank itself", "name the other rank of the pair, such as model.rank - 1 or model.rank + 1"
+    elif type(target) is not int:
+        what, fix = "pass_to was given no rank", "the rank comes first: write await model.pass_to(rank, value)"
+        got = {"1": "str '1'", 1.0: "the number 1.0", None: "None"}[target]
     with pytest.raises(RuleError) as raised:
         simulate(send, ranks=2)
     assert str(raised.value) == (
-        f"rank 0: pass_to({target!r}) does not name another rank\n"
+        f"rank 0: {what}\n"
         "  expected: a rank from 0 to 1 other than 0\n"
+        f"  got:      {got}\n"
         f"  where:    test_dist.py, line {send.__code__.co_firstlineno + 2}, in send: "
         'await model.pass_to(target, "hello")\n'
-        "  fix:      the first stage has nobody before it and the last nobody after it: treat both ends apart"
+        f"  fix:      {fix}"
     )
 
 
@@ -373,13 +385,12 @@ def test_a_message_comes_from_another_rank() -> None:
 
 @pytest.mark.parametrize("op", ["allreduce", "allgather", "scatterreduce", "broadcast"])
 def test_a_collective_takes_values_only(op: str) -> None:
-    for thing in ("x", None, 3, (1, 2)):
+    things: dict[str, Any] = {"str 'x'": "x", "None": None, "the number 3": 3, "a tuple of 1: the number 1": (1,)}
+    for words, thing in things.items():
         with pytest.raises(RuleError) as raised:
             getattr(Model(), op)(thing, 0)
         assert str(raised.value).startswith(
-            f"rank 0: the value given to {op} is not a value\n"
-            "  expected: a value\n"
-            f"  got:      {type(thing).__name__} {thing!r}\n"
+            f"rank 0: the first argument of {op} is not a value\n  expected: a value\n  got:      {words}\n"
         )
 
 
@@ -425,8 +436,8 @@ def test_members_that_differ_name_both_ranks_and_lines(run: Run) -> None:
         run(differ, ranks=2)
     assert raised.value.ranks == (0, 1)
     assert str(raised.value) == (
-        "ranks 0 and 1 are in the same collective, but do not do the same\n"
-        "  expected: the same operation, layer and kind of value from every member of the group\n"
+        "ranks 0 and 1 meet in a collective, but call different ones\n"
+        "  expected: the same operation from every member of the group\n"
         "  got:      rank 0: allreduce(layer=0) with a weight gradient of layer 0, batches {}\n"
         "            rank 1: scatterreduce(layer=0) with a weight gradient of layer 0, batches {}\n"
         f"  rank 0:   test_dist.py, line {first + 5}, in differ: await model.allreduce(grad, 0)\n"

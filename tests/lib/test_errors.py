@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib import AbsentKey, Model, NotSolved, PuzzleError, RankFailed, RuleError, simulate
-from lib.errors import Place, is_awaitable, place, raised_at, student_place
+from lib.errors import Place, is_awaitable, place, raised_at, shown, student_place, these
 
 
 def test_a_message_has_only_the_parts_that_are_known() -> None:
@@ -77,13 +77,13 @@ def test_the_place_is_the_students_innermost_line() -> None:
     def outer(model: Model) -> None:
         inner(model)
 
-    with pytest.raises(RankFailed) as raised:
+    with pytest.raises(AbsentKey) as raised:
         simulate(outer)
-    assert isinstance(raised.value.__cause__, AbsentKey)
-    found = raised_at(raised.value.__cause__)
+    found = raised_at(raised.value)
     assert found is not None
     assert (found.function, found.text) == ("inner", 'model.weights["x"]')
-    assert "rank 0 raised AbsentKey: rank 0: weights['x'] is empty; the store holds nothing at all" in str(raised.value)
+    assert raised.value.where == [(None, found)]
+    assert str(raised.value).startswith("rank 0: weights['x'] is empty\n")
 
 
 def test_a_line_that_is_nowhere_to_be_found() -> None:
@@ -122,8 +122,63 @@ def test_the_cause_is_kept_and_the_library_is_not_in_the_way() -> None:
     with pytest.raises(RankFailed) as raised:
         simulate(divide, ranks=2)
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
-    assert str(raised.value).startswith("rank 0 raised ZeroDivisionError: division by zero\n")
-    assert (
-        f"  rank 0:   test_errors.py, line {divide.__code__.co_firstlineno + 1}, in divide: _ = 1 / model.rank\n"
-        in str(raised.value)
+    assert str(raised.value) == (
+        "rank 0: ZeroDivisionError: division by zero\n"
+        f"  where:    test_errors.py, line {divide.__code__.co_firstlineno + 1}, in divide: _ = 1 / model.rank\n"
+        "  fix:      ranks, layers and batches are counted from 0: on this rank the divisor is 0"
     )
+
+
+def test_the_same_line_of_several_ranks_is_shown_once() -> None:
+    here, there = Place("a.py", 1, "f", "x = 1"), Place("a.py", 2, "f", "y = 2")
+    where = [(0, here), (3, there), (1, here), (2, here), (11, there)]
+    assert str(PuzzleError("it broke", got="one\ntwo", where=where)) == (
+        "it broke\n"
+        "  got:      one\n"
+        "            two\n"
+        "  ranks 0-2: a.py, line 1, in f: x = 1\n"
+        "  ranks 3 and 11: a.py, line 2, in f: y = 2"
+    )
+
+
+def test_lines_that_stand_below_each_other_already_are_left_there() -> None:
+    assert str(PuzzleError("it broke", got="one\n            two\n              three")) == (
+        "it broke\n  got:      one\n            two\n              three"
+    )
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [([3], "rank 3"), ([5, 3], "ranks 3 and 5"), ([3, 4, 5], "ranks 3-5"), ([0, 2, 3, 4, 9], "ranks 0, 2-4, 9")],
+)
+def test_numbered_things_in_words(items: list[int], words: str) -> None:
+    assert these("rank", items) == words
+    assert these("batch", items, "batches") == words.replace("ranks", "batches").replace("rank", "batch")
+
+
+@pytest.mark.parametrize(("key", "words"), [(1, "1"), ("w", "'w'"), ((1, "w"), "1, 'w'"), ((1,), "1,"), ((), "()")])
+def test_a_key_is_shown_as_one_writes_it(key: Any, words: str) -> None:
+    assert shown(key) == words
+    assert eval(f"{{key: 0}}[{words}]", {"key": key}) == 0
+
+
+SOURCES = {
+    "x = f(\n    1,\n    [2, 3],\n)\n": "x = f(1, [2, 3])",
+    "a, b = f(\n    g('('),  # (\n    1\n)\n": "a, b = f(g('('),  # (1)",
+    "f('{')\ng()\n": "f('{')",
+    "for x in y:\n    f(x)\n": "for x in y:",
+    "while f(1,\n        2):\n    g()\n": "while f(1, 2):",
+    "f(\n": "f(",
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_statement_over_several_lines_reads_as_one(source: str) -> None:
+    """Its first line alone says too little, and where an instruction ends is another place in every Python."""
+    path = "/tmp/ipykernel_4711/987654321.py"
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    code = compile("0", path, "exec")
+    try:
+        assert place(code, 1).text == SOURCES[source]
+    finally:
+        del linecache.cache[path]

@@ -38,7 +38,10 @@ def test_a_whole_run_under_simulate_needs_no_asyncio() -> None:
 def test_all_is_what_is_imported_for_others() -> None:
     tree = ast.parse(Path(lib.__file__).read_text("utf-8"))
     imported = {
-        alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
     }
     assert set(lib.__all__) == imported
     assert len(set(lib.__all__)) == len(lib.__all__)

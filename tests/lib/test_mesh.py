@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import Mesh, Model, simulate
+from lib import Dist, Mesh, Model, RuleError, simulate
 
 NAMES = ["pp", "dp", "cp", "tp"]
 
@@ -141,17 +141,31 @@ def test_without_a_mesh_there_are_no_axes() -> None:
     with pytest.raises(ValueError, match="no mesh") as raised:
         _ = model.coord
     assert str(raised.value) == "this world has no mesh; give Dist(mesh=...) or simulate(..., mesh=...) one"
-    with pytest.raises(ValueError, match="no mesh") as raised:
+    with pytest.raises(RuleError) as refused:
         model.allreduce(model.fake_grad(0, []), 0, "shard")
-    assert str(raised.value) == "group='shard' names a mesh axis, but this world has no mesh; give Dist(mesh=...)"
+    assert refused.value.what == "there is no group 'shard'"
+    assert refused.value.got == "group='shard', the name of a mesh axis, but these ranks are in no mesh"
+
+
+def test_an_axis_that_the_mesh_does_not_have_names_those_it_has() -> None:
+    model = Model(dist=Dist(4, mesh=Mesh({"replica": 2, "shard": 2})), rank=1)
+    for ask in (lambda: model.group("data"), lambda: model.allreduce(model.fake_grad(0), 0, ("shard", "data"))):
+        with pytest.raises(RuleError) as raised:
+            ask()
+        assert raised.value.what == "there is no group 'data'"
+        assert raised.value.expected == "an axis of the mesh: 'replica' or 'shard'"
+        assert str(raised.value.fix).endswith("group='replica' is [1, 3] here\ngroup='shard' is [0, 1] here")
 
 
 @pytest.mark.parametrize("group", [(1, 2), (0, 0), (0, 4), (0, -1), ()])
 def test_a_group_lists_its_own_rank_and_other_ranks_once(group: tuple[int, ...]) -> None:
     def run(model: Model) -> None:
         if model.rank == 0:
-            with pytest.raises(ValueError, match="lists it") as raised:
+            with pytest.raises(RuleError) as raised:
                 model.allreduce(model.fake_grad(0, []), 0, group)
-            assert str(raised.value) == f"a group of rank 0 lists it and other ranks of 0 to 2; got {group}"
+            absent = "this rank is not in the group that it names"
+            assert raised.value.what == ("this is not a group of ranks" if 0 in group else absent)
+            assert raised.value.expected == "rank 0 and other ranks from 0 to 2, each once"
+            assert raised.value.got == f"group={list(group)}"
 
     simulate(run, ranks=3)

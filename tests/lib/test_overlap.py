@@ -15,7 +15,6 @@ from lib import (
     ForgottenAwait,
     Mesh,
     Model,
-    RuleError,
     Trace,
     WeightGrad,
     Work,
@@ -350,8 +349,9 @@ def test_a_forgotten_await_is_called_that(place: str) -> None:
         coming = model.allreduce(model.fake_grad(0), 0)
         with pytest.raises(ForgottenAwait) as raised:
             PLACES[place](model, coming)
-        assert "did you forget `await`?" in str(raised.value)
         assert str(raised.value).startswith(f"rank {model.rank}: ")
+        assert "\n  got:      what model.allreduce returns until it is awaited\n" in str(raised.value)
+        assert ": coming = await model.allreduce(model.fake_grad(0), 0)" in str(raised.value.fix)
 
     simulate(forget, ranks=2)
 
@@ -364,9 +364,10 @@ def test_a_forgotten_await_is_called_that(place: str) -> None:
 def test_a_law_of_values_reminds_too(use: Any) -> None:
     async def forget(model: Model) -> None:
         coming = model.allreduce(model.fake_grad(0), 0)
-        with pytest.raises(RuleError) as raised:
+        with pytest.raises(ForgottenAwait) as raised:
             use(model.fake_grad(0), coming)
-        assert raised.value.fix == "did you forget `await`?"
+        assert raised.value.rank == model.rank
+        assert ": coming = await model.allreduce(model.fake_grad(0), 0)" in str(raised.value.fix)
 
     simulate(forget, ranks=2)
 
@@ -390,14 +391,13 @@ def test_the_whole_message_of_a_store() -> None:
     line = forget.__code__.co_firstlineno + 2
     function = "test_the_whole_message_of_a_store.<locals>.forget".rpartition(".")[2]
     assert str(raised.value) == (
-        "rank 0: weights[0] was given a communication that nobody waited for\n"
-        "  expected: the value that the communication brings\n"
-        "  got:      a Work: what a communication returns until it is awaited\n"
+        "rank 0: weights[0] was given what was not awaited\n"
+        "  expected: a weight\n"
+        "  got:      what model.allgather returns until it is awaited\n"
         f"  where:    test_overlap.py, line {line}, in {function}: "
         "model.weights[0] = model.allgather(shard, 0)  # type: ignore[assignment]\n"
-        "  fix:      did you forget `await`?\n"
-        "            incorrect:  weights[0] = model.allgather(...)\n"
-        "            correct:    weights[0] = await model.allgather(...)"
+        f"  fix:      put `await` before the call in line {line}: "
+        "model.weights[0] = await model.allgather(shard, 0)  # type: ignore[assignment]"
     )
 
 
@@ -408,11 +408,12 @@ def test_the_whole_message_of_an_attribute() -> None:
     with pytest.raises(ForgottenAwait) as raised:
         simulate(forget, ranks=2)
     assert str(raised.value) == (
-        "rank 0: `.batches` was asked of a communication that nobody waited for\n"
-        "  got:      a Work: what a communication returns until it is awaited\n"
+        "rank 0: `.batches` was asked of what was not awaited\n"
+        "  expected: the result of model.allreduce\n"
+        "  got:      what model.allreduce returns until it is awaited\n"
         f"  where:    test_overlap.py, line {forget.__code__.co_firstlineno + 1}, in forget: "
         "print(model.allreduce(model.fake_grad(0), 0).batches)  # type: ignore[attr-defined]\n"
-        "  fix:      did you forget `await`?"
+        "  fix:      await it first, on a line of its own: result = await model.allreduce(...)"
     )
 
 

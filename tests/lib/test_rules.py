@@ -133,26 +133,29 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         lambda: rules.load_weights(SHAPE, 3, 0, 1),
         "there is no layer 3\n"
         "  expected: a layer from 0 to 2\n"
-        "  got:      3\n"
+        "  got:      layer 3\n"
         "  fix:      layers are counted from 0; the last one is model.LAYERS - 1",
     ),
     "no such shard": (
         lambda: rules.load_weights(SHAPE, 0, 4, 4),
         "there is no shard 4 of 4\n"
         "  expected: a shard from 0 to 3\n"
-        "  fix:      a rank's own shard is usually load_weights(layer, model.rank, model.RANKS)",
+        "  got:      shard 4\n"
+        "  fix:      cut a weight into as many shards as ranks share it, and give each rank its own:\n"
+        "            model.load_weights(layer, model.rank, model.RANKS)",
     ),
     "no such batch": (
         lambda: rules.get_activation(SHAPE, [4, 7]),
         "there is no batch 4, 7\n"
         "  expected: batches from 0 to 3\n"
-        "  fix:      with more ranks than batches a rank's number is not its batch: work out which batch it has",
+        "  got:      batches 4, 7\n"
+        "  fix:      batches are counted from 0; the last one is model.BATCHES - 1",
     ),
     "a number for a set": (
         lambda: rules.get_activation(SHAPE, 1),  # type: ignore[arg-type]
         "batches are given as a list or a set of numbers\n"
         "  expected: for instance [0] or range(model.BATCHES)\n"
-        "  got:      1\n"
+        "  got:      the number 1\n"
         "  fix:      for a single batch write [batch]",
     ),
     "no batches": (
@@ -161,24 +164,24 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "weight of another layer": (
         lambda: rules.forward(SHAPE, 0, activation(0), weight(1)),
-        "the weight belongs to another layer\n"
+        "the weight of forward belongs to another layer\n"
         "  expected: the weight of layer 0\n"
         "  got:      weight of layer 1\n"
-        "  fix:      take the weight of layer 0, or run layer 1",
+        "  fix:      use the weight of layer 0, or run layer 1",
     ),
     "input of another layer": (
         lambda: rules.forward(SHAPE, 1, activation(0), weight(1)),
-        "the input belongs to another layer\n"
+        "the input of forward belongs to another layer\n"
         "  expected: the activation of layer 1\n"
         "  got:      activation of layer 0, batches {0}\n"
-        "  fix:      forward(1, ...) turns activation 1 into activation 2",
+        "  fix:      layer 1 works on activation 1, which forward(0, ...) gave",
     ),
     "weight not gathered": (
         lambda: rules.forward(SHAPE, 1, activation(1), weight(1, 0, [2], 4)),
         "the weight of layer 1 is not complete\n"
         "  expected: all 4 shards\n"
-        "  got:      shards {2}; {0, 1, 3} missing\n"
-        "  fix:      gather it first: whole = await model.allgather(weight, 1)",
+        "  got:      shard 2 of 4; {0, 1, 3} missing\n"
+        '  fix:      gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
     ),
     "arguments swapped": (
         lambda: rules.forward(SHAPE, 0, weight(0), activation(0)),
@@ -203,31 +206,32 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "gradient of another layer": (
         lambda: rules.backward(SHAPE, 1, activation(1), gradient(2), weight(1)),
-        "the gradient belongs to another layer\n"
+        "the gradient given to backward belongs to another layer\n"
         "  expected: the gradient of activation 2\n"
         "  got:      gradient of activation 3, batches {0}\n"
-        "  fix:      backward(1, ...) needs the gradient that backward(2, ...) gave",
+        "  fix:      take the gradient of activation 2, which backward(2, ...) gave",
     ),
     "last layer without loss": (
         lambda: rules.backward(SHAPE, 2, activation(2), gradient(1), weight(2)),
-        "the gradient belongs to another layer\n"
+        "the gradient given to backward belongs to another layer\n"
         "  expected: the gradient of activation 3\n"
         "  got:      gradient of activation 2, batches {0}\n"
-        "  fix:      backward(2, ...) is the first one: it needs the gradient that loss gave",
+        "  fix:      backward(2, ...) is the first one: it takes the gradient that loss gave",
     ),
     "output instead of input": (
         lambda: rules.backward(SHAPE, 1, activation(2), gradient(1), weight(1)),
-        "the input belongs to another layer\n"
+        "the input of backward belongs to another layer\n"
         "  expected: the activation of layer 1\n"
         "  got:      activation of layer 2, batches {0}\n"
-        "  fix:      backward(1, ...) needs what forward(1, ...) had as its input",
+        "  fix:      use activation 1, the one that went into forward(1, ...)",
     ),
     "another microbatch": (
         lambda: rules.backward(SHAPE, 1, activation(1, [0, 1]), gradient(1, [1, 2]), weight(1)),
-        "input and gradient are of different batches\n"
-        "  expected: the gradient of batches {0, 1}, as the input\n"
-        "  got:      the gradient of batches {1, 2}\n"
-        "  fix:      pair each microbatch's gradient with the activation of that same microbatch",
+        "input and gradient of backward are of different batches\n"
+        "  expected: the gradient of batches 0 and 1, as the input\n"
+        "  got:      the gradient of batches 1 and 2\n"
+        "  fix:      take the input of the same batch; messages arrive in the order in which they were passed,\n"
+        "            so both ranks have to go through the batches in the same order",
     ),
     "batches missing": (
         lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, [0, 1], 4), weight(), OptState(0, 3, 0)),
@@ -239,16 +243,17 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "gradient of another shard": (
         lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, range(4), 4, [1], 2), weight(0, 0, [0], 2), OptState(0, 3, 0)),
         "the gradient does not cover the weight\n"
-        "  expected: a gradient with shards {0} of 2, or a complete one\n"
+        "  expected: a gradient of shard 0 of 2, or of the whole weight\n"
         "  got:      weight gradient of layer 0, batches {0-3}, shards {1} of 2\n"
-        "  fix:      a rank updates the shards whose gradient it holds: load_weights and scatterreduce must agree",
+        "  fix:      a rank updates the shard whose gradient it has: load_weights and scatterreduce must cut alike",
     ),
     "state of another shard": (
         lambda: rules.update(SHAPE, 0, whole, weight(0, 0, [0], 2), OptState(0, 3, 0, [1], 2)),
         "the optimizer state does not cover the weight\n"
-        "  expected: an optimizer state with shards {0} of 2\n"
+        "  expected: the optimizer state of shard 0 of 2\n"
         "  got:      optimizer state of layer 0, shards {1} of 2\n"
-        "  fix:      update a shard of the weight with the same shard of the optimizer state",
+        "  fix:      load both with one call, and update a shard of the weight with the same shard of the state:\n"
+        "            weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)",
     ),
     "another step": (
         lambda: rules.update(SHAPE, 0, whole, weight(0, 1), OptState(0, 3, 0)),
@@ -262,7 +267,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "the final weight belongs to another layer\n"
         "  expected: the weight of layer 0\n"
         "  got:      weight of layer 2\n"
-        "  fix:      hand in layer 2 as layer 2",
+        "  fix:      hand it in as what it is: set_final_weight(2, ...)",
     ),
     "an optimizer state instead of a gradient": (
         lambda: rules.update(SHAPE, 0, OptState(0, 3, 0), weight(), whole),
@@ -284,7 +289,7 @@ def test_a_mistake_explains_itself(mistake: str) -> None:
 
 def test_a_layer_is_a_number() -> None:
     for layer in ("0", None, 1.0):
-        with pytest.raises(RuleError, match=r"there is no layer"):
+        with pytest.raises(RuleError, match=r"the layer is not a whole number"):
             rules.load_weights(SHAPE, layer, 0, 1)  # type: ignore[arg-type]
 
 
@@ -305,12 +310,12 @@ def test_the_message_names_rank_and_line() -> None:
     where = raised.value.where[0][1]
     assert (where.file, where.function) == ("test_rules.py", "test_the_message_names_rank_and_line")
     assert str(raised.value) == (
-        "rank 2: the weight belongs to another layer\n"
+        "rank 2: the weight of forward belongs to another layer\n"
         "  expected: the weight of layer 0\n"
         "  got:      weight of layer 1\n"
         f"  where:    test_rules.py, line {where.line}, in test_the_message_names_rank_and_line: "
         "model.forward(0, model.get_activation([0]), weight)\n"
-        "  fix:      take the weight of layer 0, or run layer 1"
+        "  fix:      use the weight of layer 0, or run layer 1"
     )
 
 
@@ -377,9 +382,5 @@ class NotYet:
 def test_whatever_is_awaitable_reminds_of_await(use: Any) -> None:
     with pytest.raises(ForgottenAwait) as raised:
         use(SHAPE, NotYet())
-    assert raised.value.what.endswith("is a communication that nobody waited for")
-    assert raised.value.fix == (
-        "did you forget `await`?\n"
-        "incorrect:  weight = model.allgather(shard, layer)\n"
-        "correct:    weight = await model.allgather(shard, layer)"
-    )
+    assert raised.value.what.endswith(" was not awaited")
+    assert raised.value.fix == "put `await` before the call"

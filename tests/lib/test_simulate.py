@@ -392,7 +392,8 @@ def test_something_else_to_await_is_refused() -> None:
         "rank 1: awaited something that is not an operation of the model\n"
         "  expected: `await` on what model.allreduce, allgather, pass_to, receive, ... return\n"
         "  got:      an int\n"
-        "  fix:      under simulate time is simulated: there is nothing else to wait for"
+        f"  where:    test_simulate.py, line {wait.__code__.co_firstlineno + 2}, in wait: await Thing()\n"
+        "  fix:      time is simulated, and there is nothing else to wait for: leave this `await` out"
     )
     assert raised.value.trace.ranks == 2
 

@@ -167,7 +167,7 @@ def test_moves_stand_before_the_next_event() -> None:
 
 @pytest.mark.parametrize(
     ("keys", "held"),
-    [([], "nothing at all"), ([0], "0"), ([0, "whole", (1, 2)], "0, 'whole', (1, 2)")],
+    [([], "nothing"), ([0], "[0]"), ([0, "whole", (1, 2)], "[0], ['whole'], [1, 2]")],
 )
 def test_a_key_that_is_not_there_says_what_is(keys: list[Any], held: str) -> None:
     model = Model(rank=2)
@@ -181,7 +181,12 @@ def test_a_key_that_is_not_there_says_what_is(keys: list[Any], held: str) -> Non
         with pytest.raises(AbsentKey) as raised:
             ask()
         assert isinstance(raised.value, KeyError)
-        assert str(raised.value) == f"rank 2: grad_weights[3] is empty; the store holds {held}"
+        assert str(raised.value).startswith(
+            "rank 2: grad_weights[3] is empty\n"
+            "  expected: a weight gradient under this key\n"
+            f"  got:      the store holds {held}\n"
+            "  where:    test_storage.py, line "
+        )
         assert raised.value.held == keys
     assert model.grad_weights.get(3) is None
     assert 3 not in model.grad_weights
@@ -216,20 +221,18 @@ MISTAKES: list[tuple[Any, str]] = [
     (
         lambda model: model.load_weights(0),
         "rank 0: weights['w'] was given something that is not a value\n"
-        "  expected: a weight, optimizer state, activation or gradient\n"
-        "  got:      tuple (Weight(layer=0, layers=2, step=0, shards=frozenset({0}), total=1), "
-        "OptState(layer=0, layers=2, step=0, shards=frozenset({0}), total=1))\n"
+        "  expected: a weight\n"
+        "  got:      a tuple of 2: weight of layer 0; optimizer state of layer 0\n"
         '  where:    test_storage.py, line %d, in put: model.weights["w"] = make(model)\n'
-        "  fix:      operations that give two results need two names: weights[l], opt_states[l] = "
-        "model.load_weights(l)",
+        "  fix:      load_weights and update give two results: weights[layer], opt_states[layer] = ...",
     ),
     (
         lambda model: 17,
         "rank 0: weights['w'] was given something that is not a value\n"
-        "  expected: a weight, optimizer state, activation or gradient\n"
-        "  got:      int 17\n"
+        "  expected: a weight\n"
+        "  got:      the number 17\n"
         '  where:    test_storage.py, line %d, in put: model.weights["w"] = make(model)\n'
-        "  fix:      a store holds one value under each key",
+        "  fix:      a store holds one value under each key, here a weight",
     ),
 ]
 
@@ -323,5 +326,9 @@ def test_a_store_that_changes_without_end_is_stopped(budget: int) -> None:
     assert str(raised.value) == (
         f"rank 0: the stores of one rank changed more than {4 * budget} times\n"
         "  expected: a schedule that ends\n"
-        "  fix:      look for a loop that never ends; for a really large run raise simulate(..., budget=...)"
+        "  got:      a value enters or leaves a store again and again\n"
+        f"  where:    test_storage.py, line {fill.__code__.co_firstlineno + 3}, in fill: model.weights[0] = weight\n"
+        "  fix:      a loop around this line does not end: what its condition asks for has to change inside it\n"
+        "            (for a really large run raise the limit: simulate(..., budget=...))"
     )
+    assert raised.value.trace.error == str(raised.value)

@@ -90,7 +90,9 @@ def test_a_failed_run_comes_back(tmp_path: Path) -> None:
     assert again.error == str(raised.value)
     assert serial.encode(again) == serial.encode(raised.value.trace)
     verdict = check(again)
-    assert verdict.faults == (f"the run did not end: {again.error}",)
+    (fault,) = verdict.faults
+    assert again.error is not None
+    assert fault == "the run did not end: " + again.error.replace("\n", "\n  ")
 
 
 def test_a_sandbox_and_its_puzzle_come_back(tmp_path: Path) -> None:

@@ -277,65 +277,65 @@ MISTAKES: list[tuple[Any, str]] = [
         "cannot sum these values: batches {1} would be counted twice\n"
         "  expected: each batch in one of the summands only\n"
         "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 1, batches {1, 2}\n"
-        "  fix:      leave out the one that is in already",
+        "  fix:      add the gradient of each batch once: batch 1 is in both already",
     ),
     (
         lambda: grad + WeightGrad(0, 2, [2], 4),
-        "cannot sum values whose layer differs\n"
-        "  expected: the same layer\n"
+        "cannot sum weight gradients of different layers\n"
+        "  expected: values of the same layer\n"
         "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 0, batches {2}\n"
-        "  fix:      sum only values with the same layer",
+        "  fix:      use values of one layer: a layer has its own weight, gradient and optimizer state",
     ),
     (
         lambda: grad + WeightGrad(1, 2, [2], 4, [0], 2),
-        "cannot sum values whose total differs\n"
-        "  expected: the same shards on both sides\n"
-        "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 1, batches {2}, "
-        "shards {0} of 2\n"
-        "  fix:      sum only values with the same total",
+        "cannot sum weight gradients that are cut into different numbers of shards\n"
+        "  expected: values that are cut into the same number of shards\n"
+        "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 1, batches {2}, shards {0} "
+        "of 2\n"
+        "  fix:      give load_weights or shard the same total everywhere: how many ranks share the weight",
     ),
     (
         lambda: grad + Weight(1, 2, 0),  # type: ignore[operator]
         "cannot sum two different kinds of value\n"
         "  expected: another weight gradient\n"
         "  got:      weight of layer 1\n"
-        "  fix:      sum values of one kind only",
+        "  fix:      look at the stores that the two come from: both have to be of one kind",
     ),
     (
         lambda: grad + 1,  # type: ignore[operator]
         "cannot sum two different kinds of value\n"
         "  expected: another weight gradient\n"
-        "  got:      int 1\n"
-        "  fix:      sum values of one kind only",
+        "  got:      the number 1\n"
+        "  fix:      look at the stores that the two come from: both have to be of one kind",
     ),
     (
         lambda: Weight(0, 2, 0, [0], 2).combine(Weight(0, 2, 0, [0], 2)),
         "cannot gather these values: shards {0} would be counted twice\n"
-        "  expected: each shard from one side only\n"
+        "  expected: each shard in one of them only\n"
         "  got:      weight of layer 0, shards {0} of 2; weight of layer 0, shards {0} of 2\n"
-        "  fix:      each side must hold shards that no other side holds",
+        "  fix:      each must hold shards that no other one holds",
     ),
     (
         lambda: Weight(0, 2, 0, [0], 2).combine(Weight(0, 2, 1, [1], 2)),
-        "cannot gather values whose step differs\n"
-        "  expected: the same step\n"
+        "cannot gather weights of different steps\n"
+        "  expected: values of the same step\n"
         "  got:      weight of layer 0, shards {0} of 2; weight of layer 0, shards {1} of 2, step 1\n"
-        "  fix:      gather only values with the same step",
+        "  fix:      gather all shards before the update, or all of them after it",
     ),
     (
         lambda: Weight(0, 2, 0, [0], 2).combine(OptState(0, 2, 0, [1], 2)),  # type: ignore[arg-type]
         "cannot gather two different kinds of value\n"
         "  expected: another weight\n"
         "  got:      optimizer state of layer 0, shards {1} of 2\n"
-        "  fix:      gather values of one kind only",
+        "  fix:      look at the stores that the two come from: both have to be of one kind",
     ),
     (
         lambda: WeightGrad(0, 2, [0], 4, [0], 2).combine(WeightGrad(0, 2, [1], 4, [1], 2)),
-        "cannot gather values whose batches differs\n"
-        "  expected: gradients of the same batches\n"
-        "  got:      weight gradient of layer 0, batches {0}, shards {0} of 2; weight gradient of layer 0, "
-        "batches {1}, shards {1} of 2\n"
-        "  fix:      gather only values with the same batches",
+        "cannot gather weight gradients of different batches\n"
+        "  expected: values of the same batches\n"
+        "  got:      weight gradient of layer 0, batches {0}, shards {0} of 2; weight gradient of layer 0, batches "
+        "{1}, shards {1} of 2\n"
+        "  fix:      gradients of different batches are summed: with `+`, scatterreduce or allreduce",
     ),
     (
         lambda: Weight(0, 2, 0).shard(4, 4),
@@ -359,7 +359,8 @@ MISTAKES: list[tuple[Any, str]] = [
         "a weight is not something to sum\n"
         "  expected: weight gradients: the only values that are sums over batches\n"
         "  got:      weight of layer 0\n"
-        "  fix:      sum the weight gradients; to put shards together use combine or an all-gather",
+        "  fix:      sum the gradients before the update: then the weights are the same on all ranks\n"
+        "            to put the shards of a weight together, use an all-gather",
     ),
 ]
 

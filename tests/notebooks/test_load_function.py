@@ -75,7 +75,7 @@ def test_errors_show_the_line_in_the_notebook(tmp_path: Path) -> None:
     with pytest.raises(DeadlockError) as caught:
         simulate(load_function(path, "basic"), ranks=2)
     where = "work.ipynb, code cell 2, line 2, in basic: await model.receive(1 - model.rank)"
-    assert f"rank 0:   {where}" in str(caught.value)
+    assert f"ranks 0 and 1: {where}" in str(caught.value)
 
 
 @pytest.mark.parametrize(

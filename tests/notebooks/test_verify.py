@@ -130,7 +130,7 @@ def test_a_reference_that_misses_a_tier(root: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("old", "new", "check", "problem"),
     [
-        (ANSWER, "    pass\n", "reference", "layer 0"),
+        (ANSWER, "    pass\n", "reference", "layers 0 and 1"),
         (ANSWER, "    model.loss(3)\n", "reference", "rank 0:"),
         (ANSWER, "    raise NotSolved('basic')\n", "reference", "NotSolved"),
         ("model.LAYERS)):", "2)):", "hidden sizes", "1 ranks, 3 layers, 1 batches: "),

@@ -140,7 +140,7 @@ def _alive(process: int) -> bool:
 def test_a_trace_that_is_no_training_step() -> None:
     with pytest.raises(UnfitTrace, match="not one correct training step") as info:
         replay(simulate(lambda model: None, layers=1), **SMALL)
-    assert "layer 0 has no final weight" in str(info.value)
+    assert "no update and no final weight of layer 0" in str(info.value)
     with pytest.raises(UnfitTrace, match="sandbox"):
         replay([Model()], **SMALL)
     with pytest.raises(UnfitTrace, match="has no 4 shards: make hidden larger"):

@@ -1,0 +1,240 @@
+"""What the fullest rank holds at its fullest moment, value by value, and which of it nobody needed any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from .collectives import COLLECTIVES
+from .errors import Place
+from .figures import Peak, lifetimes
+from .program import TIMED, Event, Program
+from .trace import Trace
+from .values import Elements, OptState, Value, numbers
+
+__all__ = ["Holding", "Row", "holdings", "lean", "rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A value that is alive at the peak.
+
+    `made` is the operation that made it; `used` the last one that ever uses it, None where none does. `state` is
+    "needed" where that is still to come, "final" where it was handed in as final weight, "kept" for the state of the
+    optimizer after its update, which the next training step needs, "idle" where no operation needs it any more: it
+    could have been deleted before, and "unknown" where the run is not a whole training step, which might have needed
+    it. `hidden` where no store holds it, and the operation that begins does not use it.
+    """
+
+    value: Value
+    made: Event | None
+    used: Event | None
+    state: str
+    hidden: bool
+
+    @property
+    def elements(self) -> Elements:
+        """Its size."""
+        return self.value.elements()
+
+
+def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...]:
+    """Every value alive at the peak of a Trace, in order of birth. Their elements sum to the peak.
+
+    `whole` is False for a run that lacks something, so that nobody can say which values it does not need.
+    """
+    if not trace.programs or not trace.programs[peak.rank].events:
+        return ()
+    program, index = trace.programs[peak.rank], peak.index
+    born, last, maker = lifetimes(program)
+    held = _held(program, index)
+    finals = {number for event in program.events if event.op == "set_final_weight" for number in event.inputs}
+    found: list[Holding] = []
+    for number, value in enumerate(program.values):
+        if value is None or not (held[number] > 0 or born[number] < index <= last[number]):
+            continue
+        idle = "kept" if _is_result(value) else "idle" if whole and trace.error is None else "unknown"
+        state = "final" if number in finals else "needed" if last[number] >= index else idle
+        made = program.events[maker[number]] if maker[number] >= 0 else None
+        hidden = held[number] <= 0 and number not in program.events[index].inputs
+        found.append(Holding(value, made, _event(program, last[number], number), state, hidden))
+    return tuple(found)
+
+
+def _held(program: Program, index: int) -> list[int]:
+    """How many stores hold each value when event number `index` starts."""
+    held = [0] * len(program.values)
+    for position, _, number, change in program.moves:
+        if position <= index:
+            held[number] += change
+    return held
+
+
+def _is_result(value: Value) -> bool:
+    """Whether it is what an optimizer has after its step: no operation of this step needs it, the next one does."""
+    return isinstance(value, OptState) and value.step > 0
+
+
+def _event(program: Program, number: int, value: int) -> Event | None:
+    """The last event that uses a value; for a wait, the communication that it waits for."""
+    if number >= len(program.events):
+        users = (event for event in reversed(program.events) if value in event.inputs)
+        return next(users, None)
+    if number < 0:
+        return None
+    event = program.events[number]
+    return program.events[event.arg[0]] if event.op == "wait" else event
+
+
+def lean(trace: Trace) -> Elements:
+    """The peak that the same operations would have if every value were deleted after its last use.
+
+    The state of the optimizer after its update stays as long as it did. Never more than the peak of the Trace.
+    """
+    return max((_lean(program) for program in trace.programs), default=0)
+
+
+def _lean(program: Program) -> Elements:
+    born, last, _ = lifetimes(program)
+    stored = _stored(program)
+    over = len(program.events)
+    changes: list[Elements] = [0] * (over + 2)
+    for number, value in enumerate(program.values):
+        if value is None:
+            continue
+        spans = [(born[number] + 1, last[number]), *stored.get(number, ())]
+        after = 0
+        for start, stop in sorted(spans):  # the events at whose start it is alive; where spans overlap, once
+            start, stop = max(start, after), min(stop, over)
+            if start <= stop:
+                changes[start] += value.elements()
+                changes[stop + 1] -= value.elements()
+                after = stop + 1
+    totals = accumulate(changes)
+    timed = zip(program.events, totals, strict=False)
+    return max((total for event, total in timed if event.op in TIMED and event.start is not None), default=0)
+
+
+def _stored(program: Program) -> dict[int, list[tuple[int, int]]]:
+    """For each result of the optimizer the spans of events at whose start a store holds it."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    since: dict[int, int] = {}
+    held: dict[int, int] = {}
+    now = 0
+    for position, _, number, change in program.moves:
+        now = max(now, position)
+        value = program.values[number]
+        if value is None or not _is_result(value):
+            continue
+        held[number] = held.get(number, 0) + change
+        if held[number] > 0:
+            since.setdefault(number, now)
+        elif number in since:
+            found.setdefault(number, []).append((since.pop(number), now - 1))
+    for number, start in since.items():
+        found.setdefault(number, []).append((start, len(program.events)))
+    return found
+
+
+class Row(NamedTuple):
+    """Values at the peak that are alike: of one kind, made on one line, and with one fate.
+
+    `what` names them, `made` says by which operation on which line of the student's, `fate` who still needs them or
+    why they might have gone. `idle` where they could have been deleted before; `place` is the line of their last use.
+    """
+
+    kind: str
+    elements: Elements
+    what: str
+    made: str
+    fate: str
+    idle: bool
+    place: Place | None
+
+    def advice(self) -> str:
+        """What to do about an idle row."""
+        if self.place is None:
+            return "could have been deleted before"
+        where = f"{self.place.file}, line {self.place.line}"
+        return f"could have been deleted before: del it after {where}: {self.place.text}"
+
+
+def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
+    """The table of what is alive: rows of values that are alike, those first that nobody needed, then the largest."""
+    alike: dict[tuple[object, ...], list[Holding]] = {}
+    for holding in found:
+        made, used = holding.made, holding.used
+        key = (
+            holding.value.kind,
+            made and (made.op, trace.place(made)),
+            used and (used.op, trace.place(used)),
+            holding.state,
+            holding.hidden,
+        )
+        alike.setdefault(key, []).append(holding)
+    table = [_row(trace, group) for group in alike.values()]
+    lines: dict[Place | None, Elements] = {}
+    for row in table:
+        lines[row.place] = lines.get(row.place, 0) + row.elements
+    # Rows with one place to delete them at stand together, so that it need be said only once.
+    return sorted(
+        table,
+        key=lambda row: (not row.idle, -lines[row.place] if row.idle else 0, row.place or (), -row.elements),
+    )
+
+
+def _row(trace: Trace, group: list[Holding]) -> Row:
+    one = group[0]
+    made = "not made on this rank" if one.made is None else f"made by {_call(trace, one.made)}"
+    place = None
+    if one.state == "idle":
+        cause = one.used or one.made
+        place = None if cause is None else trace.place(cause)
+    elements = sum((holding.elements for holding in group), 0)
+    return Row(one.value.kind, elements, _what(group), made, _fate(trace, group), one.state == "idle", place)
+
+
+def _what(group: list[Holding]) -> str:
+    """How many of what: "2 weights of layers 0, 1"."""
+    values = [holding.value for holding in group]
+    kind, many = values[0].kind, len(group) > 1
+    head, of = f"{len(group)} {kind}s" if many else kind, "layer"
+    layers = {value.layer for value in values}
+    if kind == "activation gradient":  # it is named after the activation that it belongs to, as in values.subject
+        head, of = f"{len(group)} gradients" if many else "gradient", "activation"
+        layers = {layer + 1 for layer in layers}
+    parts = [f"{head} of {of}{'s' if len(layers) > 1 else ''} {numbers(layers)[1:-1]}"]
+    batches = {batch for value in values for batch in getattr(value, "batches", ())}
+    if batches:
+        parts.append(f"batch{'es' if len(batches) > 1 else ''} {numbers(batches)[1:-1]}")
+    totals = {getattr(value, "total", 1) for value in values}
+    if totals != {1} and len(totals) == 1:
+        shards = {shard for value in values for shard in getattr(value, "shards", ())}
+        parts.append(f"shard{'s' if len(shards) > 1 else ''} {numbers(shards)[1:-1]} of {totals.pop()}")
+    return ", ".join(parts)
+
+
+def _fate(trace: Trace, group: list[Holding]) -> str:
+    one = group[0]
+    if one.state == "final":
+        return "handed in as final"
+    if one.state == "kept":
+        return "kept for the next training step"
+    if one.state == "unknown":
+        return "not used again in this run"
+    local = ", outside the stores" if one.hidden else ""
+    if one.state == "needed":
+        return f"still needed by {_title(one.used)}{local}" if one.used is not None else "still needed"
+    if one.used is None:
+        return f"nobody ever uses {'it' if len(group) == 1 else 'them'}"
+    return f"last used by {_call(trace, one.used)}"
+
+
+def _call(trace: Trace, event: Event) -> str:
+    place = trace.place(event)
+    return _title(event) + ("" if place is None else f" in line {place.line}")
+
+
+def _title(event: Event) -> str:
+    return COLLECTIVES[event.op].title if event.op in COLLECTIVES else event.op

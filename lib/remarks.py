@@ -1,0 +1,255 @@
+"""What a verdict remarks beside its figures: where memory and time go, and what was forgotten without being wrong."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from . import figures
+from .clock import steps
+from .errors import Place, PuzzleError, these
+from .program import COMMUNICATION, STORES, Event, Program, place_of
+from .trace import Trace
+from .values import KINDS, Elements, Value
+from .walk import unreceived
+
+__all__ = ["forgotten", "over_memory", "over_time"]
+
+SHOWN = 5
+"""Lines of one sort that a remark shows; of more the first ones."""
+STORE = dict(zip(KINDS.values(), STORES, strict=True))
+LESS = {
+    "weight": "gather a weight just before its use, delete it right after, and gather it again for backward",
+    "optimizer state": "load only the shard of the optimizer state that this rank updates",
+    "weight gradient": "update a layer as soon as its gradient is complete, and delete the gradient",
+    "activation": "run backward of a batch before the forward of others, or delete what backward does not need",
+    "activation gradient": "delete the gradient of an activation as soon as the backward that takes it is done",
+}
+"""How to hold fewer values of a kind at once."""
+
+Where = list[tuple[int | None, Place]]
+
+
+def forgotten(trace: Trace, *, judged: bool = False) -> Iterator[str]:
+    """Hidden values, messages that nobody received, communication that nobody awaited: no faults, but no good.
+
+    `judged`: there are several targets, of which only the first counts for a run with hidden values.
+    """
+    hidden = [(program.rank, alive) for program in trace.programs for alive in figures.hidden(program)]
+    if hidden:
+        yield _remark(
+            "values kept outside of the five stores count as memory too"
+            + (", and only the first target counts for such a run" if judged else ""),
+            got=_counted([alive.value for _, alive in hidden]),
+            where=_places([(rank, alive.born) for rank, alive in hidden]),
+            fix="keep them in a store, where you see them and can delete them",
+        )
+    if trace.error is not None:
+        return
+    lost = unreceived(trace)
+    if lost:
+        rank, event = lost[0]
+        yield _remark(
+            f"nobody received what rank {rank} passed to rank {event.peer}" + _more(lost, "message"),
+            where=_places(lost),
+            fix=f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it",
+        )
+    left = [(program.rank, event) for program in trace.programs for event in _never_awaited(program)]
+    if left:
+        rank, event = left[0]
+        yield _remark(
+            f"rank {rank} did not await its {event.op}" + _more(left, "call"),
+            got="a communication that is never over: what it sends stays in memory to the end",
+            where=_places(left),
+            fix=f"put `await` before it: await model.{event.op}(...)",
+        )
+
+
+def over_sent(trace: Trace, sent: float, limit: float) -> str:
+    """Why no target counts: the rank that sends most, and the collective that sends more than its ranks can use."""
+    rank, event = next(
+        ((p.rank, e) for p in trace.programs for e in p.events if e.op == "allreduce"),
+        next((p.rank, e) for p in trace.programs for e in p.events if e.op in COMMUNICATION),
+    )
+    return _remark(
+        f"no target counts, because a rank sends {sent:,.10g} elements and may send {limit:,.10g}",
+        where=_places([(rank, event)]),
+        fix="an all-reduce brings every rank the whole sum, and a rank that updates one shard needs that shard of it:\n"
+        "use model.scatterreduce(...)"
+        if event.op == "allreduce"
+        else "gather each weight as seldom as the memory allows, and send nothing twice",
+    )
+
+
+def _never_awaited(program: Program) -> list[Event]:
+    waited = {event.arg[0] for event in program.events if event.op == "wait"}
+    calls = enumerate(program.events)
+    return [e for i, e in calls if e.op in COMMUNICATION and not e.blocking and e.start is not None and i not in waited]
+
+
+def _more(found: Sequence[object], noun: str) -> str:
+    return "" if len(found) == 1 else f", and {len(found) - 1} more {noun}{'s' if len(found) > 2 else ''} like it"
+
+
+# -- memory -------------------------------------------------------------------------------------------------------
+
+
+class _Unused(NamedTuple):
+    """A value that was alive at the peak and was not used again, with the last event that had used it."""
+
+    value: Value
+    last: Event | None
+
+
+def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str:
+    """Why memory is over the limit of a tier: what was alive that nobody needed, else what there was most of."""
+    program = trace.programs[top.rank]
+    now = program.events[top.index]
+    what = f'for "{name}" memory is {float(top.elements) - limit:,.10g} elements too high'
+    when = f"the peak is on rank {top.rank} at time {steps(top.time):g}, when {now.op} starts"
+    unused = _unused(program, top)
+    where: Where = [] if (here := place_of(now)) is None else [(None, here)]
+    if unused:
+        size = float(sum(item.value.elements() for item in unused))
+        lines = [f"{item.value}{_after(item.last)}" for item in unused[:SHOWN]]
+        rest = [f"and {len(unused) - SHOWN} more"] if len(unused) > SHOWN else []
+        return _remark(
+            what,
+            got="\n".join(
+                [f"{when};", f"{size:,.10g} elements of it are values that nobody used again:", *lines, *rest]
+            ),
+            where=where,
+            fix=f"delete each of them right after its last use, as in: del {STORE[type(unused[0].value)]}[...]",
+        )
+    used = {id(program.values[number]) for number in now.inputs}  # what the operation itself works on hides nothing
+    loose = [alive for alive in top.alive if alive.hidden and id(alive.value) not in used]
+    if loose:
+        size = float(sum(alive.value.elements() for alive in loose))
+        lines = [f"{alive.value}{_made(alive.born)}" for alive in loose[:SHOWN]]
+        return _remark(
+            what,
+            got="\n".join([f"{when};", f"{size:,.10g} elements of it are in no store, but still in use:", *lines]),
+            where=where,
+            fix="await what is under way, and let go of variables: what can still be used takes memory",
+        )
+    sizes: dict[str, Elements] = defaultdict(int)
+    for alive in top.alive:
+        sizes[alive.value.kind] += alive.value.elements()
+    most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
+    count = Counter(alive.value.kind for alive in top.alive)
+    lines = [f"{_several(count[kind], kind)}: {float(sizes[kind]):,.10g} elements" for kind in most]
+    return _remark(what, got="\n".join([f"{when}; alive are", *lines]), where=where, fix=_fewer(top, most))
+
+
+def _fewer(top: figures.Peak, most: list[str]) -> str:
+    """What to hold fewer of: the kind of which there is most, unless it is there from beginning to end."""
+    whole = [alive for alive in top.alive if alive.value.kind == "weight" and _gathered(alive.born)]
+    return LESS["weight" if whole else next((k for k in most if k not in ("weight", "optimizer state")), most[0])]
+
+
+def _gathered(event: Event | None) -> bool:
+    return event is not None and event.op == "allgather"
+
+
+def _unused(program: Program, top: figures.Peak) -> list[_Unused]:
+    """What was alive at the peak without being used then or later, biggest first."""
+    _, last, _ = figures.lifetimes(program)
+    held = [0] * len(program.values)
+    for position, _, number, change in program.moves:
+        if position <= top.index:
+            held[number] += change
+    found: list[_Unused] = []
+    for number, value in enumerate(program.values):
+        trained = getattr(value, "step", 0) > 0  # a result, which is there to stay
+        if value is not None and not trained and held[number] > 0 and last[number] < top.index:
+            used = program.events[last[number]] if last[number] >= 0 else _maker(program, number)
+            found.append(_Unused(value, used))
+    return sorted(found, key=lambda item: -item.value.elements())
+
+
+def _maker(program: Program, number: int) -> Event | None:
+    return next((event for event in program.events if number in event.outputs), None)
+
+
+def _after(event: Event | None) -> str:
+    """ ", last used by forward in line 12"."""
+    place = place_of(event)
+    return "" if event is None or place is None else f", last needed by {event.op} in line {place.line}"
+
+
+def _made(event: Event | None) -> str:
+    place = place_of(event)
+    return "" if event is None or place is None else f", from {event.op} in line {place.line}"
+
+
+def _several(count: int, kind: str) -> str:
+    return f"{count} {kind}" + ("" if count == 1 else "s")
+
+
+def _counted(values: Sequence[Value]) -> str:
+    kinds = Counter(value.kind for value in values)
+    return ", ".join(_several(kinds[kind], kind) for kind in kinds)
+
+
+# -- time ---------------------------------------------------------------------------------------------------------
+
+
+def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
+    """Why a run takes longer than the limit of a tier: work done several times, else where a rank waits longest."""
+    what = f'for "{name}" the run is {end - limit:.10g} time steps too long'
+    done: dict[tuple[str, int | None, int], list[tuple[int, Event]]] = defaultdict(list)
+    for rank, event in trace.events():
+        if event.op in ("forward", "backward"):
+            for batch in event.batches:
+                done[event.op, event.layer, batch].append((rank, event))
+    again = {key: found for key, found in done.items() if len(found) > 1}
+    if again:
+        (op, layer, batch), found = next(iter(again.items()))
+        ranks = sorted({rank for rank, _ in found})
+        return _remark(
+            what,
+            got=f"{op} of layer {layer} for batch {batch} was computed {len(found)} times, on {these('rank', ranks)}"
+            + _more([*again], "computation").replace(", and", "; and"),
+            where=_places(found),
+            fix="give each rank work that no other rank does: batches of its own, or layers of its own",
+        )
+    waits = {program.rank: _waits(program) for program in trace.programs}
+    longest = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))
+    if not sum(waits[longest].values()):
+        return _remark(
+            what, got="no rank ever waits", fix="shorten what the ranks compute, or share it out more evenly"
+        )
+    spot, most = max(waits[longest].items(), key=lambda item: item[1])
+    total = steps(sum(waits[longest].values()))
+    return _remark(
+        what,
+        got=f"rank {longest} waits {total:g} time steps in all, {steps(most):g} of them here",
+        where=[] if spot is None else [(longest, spot)],
+        fix="let it do other work before this line, or let the others do earlier what it waits for",
+    )
+
+
+def _waits(program: Program) -> dict[Place | None, int]:
+    """How long a rank waited in which line, in ticks."""
+    found: dict[Place | None, int] = defaultdict(int)
+    for event in program.events:
+        if event.op == "wait":
+            found[place_of(event)] += event.length
+        elif event.op in COMMUNICATION and event.blocking and event.start is not None:
+            found[place_of(event)] += event.start - event.issued
+    return found
+
+
+# -- words --------------------------------------------------------------------------------------------------------
+
+
+def _places(events: Sequence[tuple[int, Event | None]]) -> Where:
+    """The lines of events with their ranks: a few different ones."""
+    found = [(rank, place) for rank, event in events if (place := place_of(event)) is not None]
+    few = list(dict.fromkeys(place for _, place in found))[:SHOWN]
+    return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
+
+
+def _remark(what: str, *, fix: str, got: str | None = None, where: Sequence[tuple[int | None, Place]] = ()) -> str:
+    return str(PuzzleError(what, got=got, fix=fix, where=where))

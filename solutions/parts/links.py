@@ -1,0 +1,2 @@
+# %% [markdown]
+# $navigation

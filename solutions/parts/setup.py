@@ -1,0 +1,20 @@
+# %% cellView="form" jupyter={"source_hidden": true}
+# @title Set up: run this cell first
+# Installs the puzzles where they are missing, as in Colab. Where they are there already it does nothing.
+import importlib
+import subprocess
+import sys
+
+if sys.version_info < (3, 11):
+    raise RuntimeError(f"the puzzles need Python 3.11 or newer; this is Python {sys.version.split()[0]}")
+try:
+    import drawing
+    import lib.simulate
+except ImportError:
+    packages = "$requirements".split()
+    install = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", *packages], capture_output=True, text=True
+    )
+    if install.returncode:
+        raise RuntimeError(f"the puzzles could not be installed; pip says:\n{install.stderr}") from None
+    importlib.invalidate_caches()

@@ -1,0 +1,2 @@
+# %% [markdown]
+# $table

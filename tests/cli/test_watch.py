@@ -1,0 +1,396 @@
+"""`puzzles watch`, for real: a process of its own, notebooks that are saved, and commands that are typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lib import cli, watching
+from lib.attempts import Attempt
+from lib.hints import Hints
+from lib.ledger import read
+from lib.progress import Standing, record
+from lib.reveal import answer
+from lib.sources import SourceError, home, reference
+from lib.watching import Watcher, watch
+
+PATIENCE = 90
+"""Seconds to wait for what must come. Nothing here takes longer than one of them, unless the machine is busy."""
+
+
+class Session:
+    """A `puzzles watch` that runs, and all that it has said."""
+
+    def __init__(self, *arguments: str, folder: Path, stdin: int = subprocess.PIPE) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from lib.cli import app; app()", "watch", *arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(home()), "PUZZLES_PROGRESS": str(folder / "state" / "progress.json")},
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+        )
+        self.said = ""
+        self.seen = 0
+        self.more = threading.Condition()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self.more:
+                self.said += line
+                self.more.notify()
+
+    def until(self, text: str) -> None:
+        """Waits until it says `text`, after what was waited for before."""
+        with self.more:
+            found = self.more.wait_for(lambda: text in self.said[self.seen :], PATIENCE)
+            assert found, f"it never said {text!r}, but\n{self.said[self.seen :]}"
+            self.seen = self.said.index(text, self.seen) + len(text)
+
+    def type(self, text: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{text}\n")
+        self.process.stdin.flush()
+
+    def end(self) -> int:
+        return self.process.wait(PATIENCE)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A student's folder with two notebooks and the introduction, as they are handed out."""
+    for name in ("00_introduction", "01_basic", "02_grad_accum"):
+        shutil.copy(home() / "puzzles" / f"{name}.ipynb", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Any]:
+    """Starts sessions, and ends those that a failed test leaves."""
+    sessions: list[Session] = []
+
+    def begin(*arguments: str, **more: Any) -> Session:
+        sessions.append(Session(*arguments, folder=folder, **more))
+        return sessions[-1]
+
+    yield begin
+    for session in sessions:
+        session.process.kill()
+        session.process.wait()
+        for stream in (session.process.stdin, session.process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def solve(notebook: Path, puzzle: str, code: str | None = None) -> None:
+    """Writes code (the official answer) over the stub of a notebook, and saves it as Jupyter does: in one go."""
+    data = json.loads(notebook.read_text("utf-8"))
+    for cell in data["cells"]:
+        text = "".join(cell["source"])
+        lines = text.splitlines(keepends=True)
+        if f"def {puzzle}(" in text and any("# --- your code" in line for line in lines):
+            first = next(n for n, line in enumerate(lines) if "# --- your code" in line)
+            last = next(n for n, line in enumerate(lines) if "# --- end of your code" in line)
+            lines[first + 1 : last] = [textwrap.indent((code or answer(puzzle)) + "\n", "    ")]
+            cell["source"] = "".join(lines)
+    temporary = notebook.with_name(f".~{notebook.name}")
+    temporary.write_text(json.dumps(data), "utf-8")
+    os.replace(temporary, notebook)
+
+
+def test_a_folder_from_the_first_puzzle_to_the_next(start: Any, folder: Path) -> None:
+    session = start(".")
+    session.until("Watching 2 puzzles in .")
+    session.until("basic is not solved yet: 01_basic.ipynb. For a hint: type h")
+    session.type("h")
+    session.until("Hint 1, a question")
+    session.type("r")
+    session.until("basic has not been checked yet.")
+    session.type("what")
+    session.until("'what' is no command. h: a hint")
+    solve(folder / "01_basic.ipynb", "basic")
+    session.until("Correct!")
+    session.until("basic is solved. Next: grad_accum, 02_grad_accum.ipynb")
+    session.type("r")
+    session.until("The official answer to basic")
+    session.until("update_last")
+    session.type("n")
+    session.until("grad_accum is not solved yet")
+    session.type("h\nh")
+    session.until("Hint 2, an idea")
+    session.type("q")
+    assert session.end() == 0
+    found = read(folder / "state" / "progress.json")
+    assert found["basic"] == Standing(1, True, "as good as the classic", 17.0, 2_621_440.0, hints=1)
+    assert found["grad_accum"] == Standing(hints=2)
+
+
+def test_what_a_save_can_go_through(start: Any, folder: Path) -> None:
+    notebook = folder / "01_basic.ipynb"
+    whole = notebook.read_bytes()
+    session = start("01_basic.ipynb", "--limit", "4")
+    session.until("basic is not solved yet")
+    notebook.write_bytes(whole[: len(whole) // 2])
+    session.until("01_basic.ipynb is not a notebook")
+    notebook.write_bytes(b"")
+    session.until("01_basic.ipynb is not a notebook")
+    notebook.unlink()
+    session.until("01_basic.ipynb is not there any more")
+    notebook.write_bytes(whole)
+    session.until("basic is not solved yet")
+    solve(notebook, "basic", "while True: pass")
+    session.until("basic did not end within 4 seconds")
+    session.until("in basic: while True: pass")
+    solve(notebook, "basic", "x = = 3")
+    session.until("invalid syntax: x = = 3")
+    solve(notebook, "basic", "print('I am here')\nundefined")
+    session.until("I am here")
+    session.until("NameError: name 'undefined' is not defined")
+    os.replace(notebook, folder / "elsewhere.ipynb")
+    session.until("01_basic.ipynb is not there any more")
+    os.replace(folder / "elsewhere.ipynb", notebook)
+    session.until("NameError")
+    solve(notebook, "basic")
+    session.until("basic is solved.")
+    session.type("q")
+    assert session.end() == 0
+    assert "Traceback" not in session.said
+
+
+def test_a_notebook_that_is_renamed_in_a_folder(start: Any, folder: Path) -> None:
+    session = start(".")
+    session.until("basic is not solved yet")
+    os.replace(folder / "01_basic.ipynb", folder / "mine.ipynb")
+    session.until("basic (mine.ipynb)")
+    session.until("basic is not solved yet: mine.ipynb")
+    session.type("q")
+    assert session.end() == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are different there")
+def test_without_a_terminal_it_just_watches(start: Any, folder: Path) -> None:
+    session = start("01_basic.ipynb", stdin=subprocess.DEVNULL)
+    session.until("basic is not solved yet")
+    solve(folder / "01_basic.ipynb", "basic")
+    session.until("basic is solved.")
+    session.process.send_signal(signal.SIGINT)
+    assert session.end() == 0
+    assert "Traceback" not in session.said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be removed there")
+def test_the_folder_itself_goes(start: Any, folder: Path) -> None:
+    inner = folder / "inner"
+    inner.mkdir()
+    shutil.copy(folder / "01_basic.ipynb", inner)
+    session = start("inner")
+    session.until("basic is not solved yet")
+    shutil.rmtree(inner)
+    session.until("is not there any more, so there is nothing to watch")
+    assert session.end() == 1
+
+
+# -- once -------------------------------------------------------------------------------------------------------
+
+
+def test_once_says_by_its_status_whether_it_is_solved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    run = CliRunner()
+    result = run.invoke(cli.app, ["watch", "--once", "01_basic.ipynb"])
+    assert result.exit_code == 1
+    assert "For a hint: puzzles hint basic" in result.output
+    solve(folder / "01_basic.ipynb", "basic")
+    assert run.invoke(cli.app, ["watch", "--once", "01_basic.ipynb"]).exit_code == 0
+    result = run.invoke(cli.app, ["watch", "--once", "."])
+    assert result.exit_code == 1
+    assert result.output.startswith("basic: passes\n")
+    assert "grad_accum is not solved yet" in result.output
+    solve(folder / "02_grad_accum.ipynb", "grad_accum")
+    result = run.invoke(cli.app, ["watch", "--once", "."])
+    assert result.exit_code == 0
+    assert result.output.endswith("Every puzzle here passes.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["absent"], "there is no file or folder absent"),
+        (["notes.txt"], "notes.txt is neither a notebook (.ipynb), nor Python (.py), nor a folder"),
+        (["empty"], "empty holds no notebook of a puzzle"),
+        (["00_introduction.ipynb", "--once"], "00_introduction.ipynb defines the function of no puzzle"),
+    ],
+)
+def test_what_cannot_be_watched(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "empty").mkdir()
+    (folder / "notes.txt").write_text("")
+    result = CliRunner().invoke(cli.app, ["watch", *arguments])
+    assert result.exit_code == 1
+    assert message in " ".join(result.output.replace("│", " ").split())
+
+
+# -- the watcher, without processes -----------------------------------------------------------------------------
+
+
+class Paper:
+    """A screen to read from."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def title(self, text: str) -> None:
+        self.lines.append(f"-- {text}")
+
+    def hints(self, hints: Hints) -> None:
+        self.lines.append(f"hints {hints.puzzle} {hints.opened}")
+
+    def reveal(self, puzzle: str) -> None:
+        self.lines.append(f"answer {puzzle}")
+
+    def taken(self) -> list[str]:
+        lines, self.lines = self.lines, []
+        return lines
+
+
+@pytest.fixture
+def states(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What comes of running a file, by its name."""
+    found: dict[str, str] = {}
+
+    def attempt(path: Path, puzzle: str, limit: float) -> Attempt:
+        return Attempt(puzzle, found.get(path.name, "unsolved"))
+
+    monkeypatch.setattr(watching, "attempt", attempt)
+    return found
+
+
+@pytest.fixture
+def paper() -> Paper:
+    return Paper()
+
+
+def test_one_file_that_passes_is_enough_for_a_puzzle(folder: Path, paper: Paper, states: dict[str, str]) -> None:
+    shutil.copy(reference("basic"), folder / "an_attempt.py")
+    states["01_basic.ipynb"] = "passed"
+    watcher = Watcher(folder, paper)
+    assert not watcher.begin()
+    assert paper.taken()[:2] == ["basic: passes", "-- grad_accum (02_grad_accum.ipynb)"]
+    assert watcher.passed == {"basic"}
+
+
+def test_next_goes_on_and_comes_round(folder: Path, paper: Paper, states: dict[str, str]) -> None:
+    watcher = Watcher(folder, paper)
+    watcher.begin()
+    paper.taken()
+    for name in ("02_grad_accum.ipynb", "01_basic.ipynb", "02_grad_accum.ipynb"):
+        assert watcher.command("n")
+        assert paper.taken()[0].endswith(f"({name})")
+    states.update({"02_grad_accum.ipynb": "passed", "01_basic.ipynb": "passed"})
+    watcher.changed([folder / "02_grad_accum.ipynb"])
+    watcher.command("n")
+    assert "-- basic (01_basic.ipynb)" in paper.taken()
+    watcher.command("n")
+    assert paper.taken() == ["Every puzzle here passes."]
+
+
+def test_what_passed_once_and_was_broken_again_is_not_passed(
+    folder: Path, paper: Paper, states: dict[str, str]
+) -> None:
+    watcher = Watcher(folder / "01_basic.ipynb", paper)
+    states["01_basic.ipynb"] = "passed"
+    assert watcher.begin()
+    assert watcher.command("r")
+    assert paper.taken()[-1] == "answer basic"
+    states["01_basic.ipynb"] = "missed"
+    assert not watcher.changed([folder / "01_basic.ipynb"])
+    assert "basic is correct, but not within its first target yet. For a hint: type h" in paper.taken()
+    watcher.command("r")
+    assert paper.taken()[0].startswith("basic has not been checked yet.")
+
+
+def test_what_was_passed_before_is_revealed_and_skipped(
+    folder: Path, paper: Paper, states: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PUZZLES_PROGRESS", str(folder / "state" / "progress.json"))
+    record("basic", Standing(1, True, None, 1.0, 1.0))
+    watcher = Watcher(folder, paper)
+    watcher.begin()
+    watcher.command("r")
+    assert paper.taken()[-1] == "answer basic"
+    watcher.command("n")
+    watcher.command("n")
+    assert [line for line in paper.taken() if line.startswith("--")] == ["-- grad_accum (02_grad_accum.ipynb)"] * 2
+
+
+def test_hints_go_on_even_when_nothing_is_recorded(folder: Path, paper: Paper, states: dict[str, str]) -> None:
+    watcher = Watcher(folder / "01_basic.ipynb", paper)
+    watcher.command("h")
+    watcher.command("r")
+    assert paper.taken() == ["There is no puzzle yet."] * 2
+    watcher.begin()
+    paper.taken()
+    for opened in (1, 2, 3, 3):
+        watcher.command(" H ")
+        assert paper.taken() == [f"hints basic {opened}"]
+    assert watcher.command("")
+    assert not watcher.command("q")
+    assert paper.taken() == []
+
+
+def test_files_of_no_puzzle_are_passed_over(folder: Path, paper: Paper, states: dict[str, str]) -> None:
+    (folder / "helper.py").write_text("def help(): ...\n")
+    (folder / "broken.py").write_text("def (")
+    watcher = Watcher(folder, paper)
+    assert list(watcher.files()) == ["basic", "grad_accum"]
+    assert not watcher.changed([folder / "helper.py", folder / "broken.py", folder / "00_introduction.ipynb"])
+    (folder / "helper.py").unlink()
+    (folder / "01_basic.ipynb").unlink()
+    watcher.changed([folder / "helper.py", folder / "01_basic.ipynb"])
+    assert paper.taken() == ["01_basic.ipynb is not there any more. It is run again when it comes back."]
+    assert not watcher.concerns(folder / ".~01_basic.ipynb")
+    assert not watcher.concerns(folder / "notes.txt")
+
+
+def test_the_puzzle_of_a_file_can_be_said(folder: Path, paper: Paper, states: dict[str, str]) -> None:
+    both = folder / "both.py"
+    both.write_text("def basic(model): ...\n\n\nasync def ddp(model): ...\n")
+    watcher = Watcher(both, paper)
+    assert not watcher.begin()
+    assert "defines the function of several puzzles (basic, ddp)" in paper.taken()[0]
+    watcher = Watcher(both, paper, "ddp")
+    watcher.begin()
+    assert paper.taken()[0] == "-- ddp (both.py)"
+
+
+def test_without_watchfiles_it_says_what_to_install(
+    folder: Path, paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    with pytest.raises(ImportError, match=r"pip install 'llm-training-puzzles\[cli\]'"):
+        watch(Watcher(folder, paper))
+
+
+def test_a_path_that_is_nothing(folder: Path, paper: Paper) -> None:
+    with pytest.raises(SourceError, match="there is no file or folder"):
+        Watcher(folder / "absent", paper)

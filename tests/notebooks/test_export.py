@@ -1,0 +1,129 @@
+"""Editions to mail: one file, with the package inside, that works in an empty environment with no repository near."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib import export
+from lib.answers import BuildError
+from lib.notebooks import read_sources
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {source.path.stem: source for source in read_sources(ROOT / "solutions")}
+RUNNER = """\
+import ast, asyncio, inspect, json, sys
+names = {"__name__": "__main__"}
+for cell in json.load(open(sys.argv[1], encoding="utf-8"))["cells"]:
+    if cell["cell_type"] == "code":
+        text = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
+        code = compile(text, cell["id"], "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        result = eval(code, names)
+        if inspect.isawaitable(result):
+            asyncio.run(result)
+import lib
+print("from", lib.__file__)
+"""
+
+
+@pytest.fixture(scope="module")
+def editions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The student's and the solved notebook of one puzzle, and two puzzles in one file, as one mails them."""
+    folder = tmp_path_factory.mktemp("mail")
+    ddp, fsdp = SOURCES["03_ddp"], SOURCES["05_fsdp"]
+    made = {"student": ddp.student(), "solved": ddp.solved(), "more": fsdp.solved()}
+    for name, notebook in made.items():
+        (folder / f"{name}.ipynb").write_text(json.dumps(notebook), "utf-8")
+    each = export.export([folder / "student.ipynb", folder / "solved.ipynb"], folder / "out")
+    (both,) = export.export([folder / "solved.ipynb", folder / "more.ipynb"], folder / "course.ipynb")
+    return {path.stem: path for path in [*each, both]}
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty virtual environment, and its Python."""
+    folder = tmp_path_factory.mktemp("empty") / "venv"
+    venv.create(folder, with_pip=True)
+    return folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+
+
+def run(python: Path, notebook: Path) -> str:
+    """What the cells of a notebook print, run one after another far from the repository."""
+    runner = notebook.parent / "runner.py"
+    runner.write_text(RUNNER, "utf-8")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    environment |= {"PUZZLES_PROGRESS": "off"}
+    done = subprocess.run(
+        [python, "-I", runner, notebook], cwd=notebook.parent, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_an_edition_runs_in_an_empty_environment(editions: dict[str, Path], empty: Path) -> None:
+    printed = run(empty, editions["student"])
+    assert "ddp is not solved yet" in printed
+    assert f"from {empty.parents[1]}" in printed
+    again = run(empty, editions["course"])  # it is installed now, and the set-up does nothing
+    assert again.count("Correct!") == 2
+
+
+def test_an_edition_is_one_file_without_links_and_with_one_set_up(editions: dict[str, Path]) -> None:
+    for path in editions.values():
+        notebook = json.loads(path.read_text("utf-8"))
+        sources = ["".join(cell["source"]) for cell in notebook["cells"]]
+        assert sum(source.startswith("# @title Set up") for source in sources) == 1
+        assert sources[0].count("WHEEL") == 2
+        assert not any(".ipynb)" in source for source in sources)
+        assert len({cell["id"] for cell in notebook["cells"]}) == len(sources)
+        assert path.stat().st_size < 1_000_000
+
+
+def test_only_the_set_up_and_the_links_are_changed() -> None:
+    notebook = SOURCES["03_ddp"].student()
+    made = export.edition(notebook, "03_ddp.ipynb", ("some.whl", b"bytes"))
+    pairs = list(zip(notebook["cells"], made["cells"], strict=True))
+    changed = [old["source"] for old, new in pairs if old != new]
+    assert [source[:8] for source in changed] == ["# @title", "← [2. Gr", "← [2. Gr"]
+    assert len(changed) == 3
+    assert all("](" in source for source in changed[1:])
+
+
+def test_the_wheel_is_the_same_every_time_and_records_every_file() -> None:
+    name, data = export.wheel()
+    assert export.wheel() == (name, data)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        names = archive.namelist()
+        record = archive.read(next(n for n in names if n.endswith("/RECORD"))).decode()
+    assert [line.partition(",")[0] for line in record.splitlines()] == names
+    assert {"lib/simulate.py", "drawing/py.typed", "lib/puzzles.toml", "lib/_notebooks/solutions/03_ddp.py"} <= set(
+        names
+    )
+    assert not any(n.endswith(".ipynb") or "__pycache__" in n for n in names)
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ([{"cell_type": "code", "source": "1"}], "has no set-up cell that says what to install"),
+        ([{"cell_type": "code"}], "is not a notebook"),
+    ],
+)
+def test_a_notebook_that_is_not_ours_is_refused(tmp_path: Path, cells: list[dict[str, Any]], says: str) -> None:
+    path = tmp_path / "mine.ipynb"
+    path.write_text(json.dumps({"cells": cells}), "utf-8")
+    with pytest.raises(BuildError, match=says):
+        export.export([path], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(BuildError, match="there is no file"):
+        export.export([tmp_path / "none.ipynb"], tmp_path / "out")
