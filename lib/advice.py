@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from .awaits import put_await
 from .collectives import COLLECTIVES
-from .errors import PuzzleError, these, with_article
-from .history import alike, is_held, line_of, maker, sent_in
-from .partners import meeting, twice
+from .errors import PuzzleError, shown, these, with_article
+from .history import alike, in_turn, is_held, line_of, maker, sent_in
+from .partners import meeting, not_reached, pipelined, shard_call, sum_axis, twice
 from .program import COLLECTIVE, STORES, Event, Program, place_of
 from .values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, subject
 
@@ -139,7 +139,7 @@ def _incomplete(program: Program, weight: Weight) -> str | None:
         count = len(made.group)
         return (
             f"{count} ranks put {len(weight.shards)} shards together, but the weight is cut into {weight.total}:\n"
-            f"cut it into as many as there are ranks to gather from: model.load_weights(layer, model.rank, {count})"
+            f"cut it into as many as there are ranks to gather from: {shard_call(program, count, made.group)}"
         )
     for number, whole in alike(program, weight):
         if whole.is_complete() and whole.step == weight.step and whole.mark is not None:
@@ -177,9 +177,13 @@ def _sum_first(program: Program, grad: WeightGrad) -> str | None:
         )
     if getattr(program.world, "ranks", 1) == 1:
         return "update once, after the last batch, with the sum of all gradients"
+    if (found := not_reached(program, grad) or pipelined(program, grad)) is not None:
+        return found
+    axis = sum_axis(program)
+    whose, group = ("all ranks", "") if axis is None else (f"the ranks along the axis {axis!r}", f', group="{axis}"')
     return (
-        "sum the gradients of all ranks first:\n"
-        "grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)\n"
+        f"sum the gradients of {whose} first:\n"
+        f"grad_weights[layer] = await model.allreduce(grad_weights[layer], layer{group})\n"
         "or scatterreduce, where each rank updates a shard"
     )
 
@@ -206,9 +210,54 @@ def _layer(program: Program, value: Value, layer: int) -> str | None:
     )
 
 
+def _shard(program: Program | None, lead: str, total: object) -> str:
+    """A shard that is not there, or does not fit: the call that cuts a weight as its group needs it."""
+    return lead + shard_call(program, total if isinstance(total, int) else None)
+
+
+def _absent(program: Program, store: int, key: object, number: int, fix: str) -> str | None:
+    """A key that was deleted: one that several batches had shared, or a gathered weight."""
+    shared = _shared(program, store, key, number)
+    if shared is not None:
+        return shared
+    value = program.values[number]
+    made = maker(value)
+    if made is None or made.op != "allgather" or not isinstance(value, Weight):
+        return None
+    found = place_of(made)
+    text = "" if found is None else found.text
+    if not re.match(r"\w+\[.*\] = await model\.allgather\(", text):
+        text = 'weights[layer, "full"] = await model.allgather(weights[layer], layer)'
+    return f"{fix},\nor gather it again before backward: {text}"
+
+
+def _shared(program: Program, store: int, key: object, number: int) -> str | None:
+    """A key under which the values of several batches took each other's place."""
+    batches = [getattr(value, "batches", frozenset[int]()) for value in in_turn(program, store, number)]
+    if len(batches) < 2 or not all(batches) or sum(map(len, batches)) > len(frozenset[int]().union(*batches)):
+        return None
+    order = ", ".join(str(batch) for some in batches for batch in sorted(some))
+    name = STORES[store]
+    return f"{name}[{shown(key)}] held batches {order} one after the other:\nuse a key with two parts, {name}[layer, b]"
+
+
+def _other_batch(program: Program | None, *values: Value) -> str | None:
+    """An input and a gradient of different batches: does one of them have a key that all batches share?"""
+    for value in values:
+        store, mark = STORES.index(STORE[type(value)]), value.mark
+        if program is not None and mark is not None and is_held(program, mark[1]):
+            found = _shared(program, store, value.layer, mark[1])
+            if found is not None:
+                return found
+    return None
+
+
 CLUES: dict[str, Callable[..., str | None]] = {
+    "absent": _absent,
     "kind": _kind,
     "layer": _layer,
+    "other batch": _other_batch,
+    "shard": _shard,
     "stored": _stored,
     "incomplete": _incomplete,
     "unsummed": _unsummed,

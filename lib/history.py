@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import linecache
+from collections.abc import Iterator
+from types import CodeType
 from typing import Any
 
 from .program import Event, Program, place_of
 from .values import Value
 
-__all__ = ["alike", "home", "is_held", "line_of", "maker", "sent_in"]
+__all__ = ["Written", "alike", "calls", "home", "in_turn", "is_held", "line_of", "maker", "same_loop", "sent_in"]
 
 
 def home(value: object) -> Program | None:
@@ -53,3 +57,61 @@ def sent_in(program: Program, received: Event) -> str:
         return ""
     sent = [e for e in models[received.peer].program.events if e.op == "pass_to" and e.peer == program.rank]
     return line_of(sent[number]) if number < len(sent) else ""
+
+
+def in_turn(program: Program, store: int, number: int) -> list[Value]:
+    """The values that one key of a store held one after the other without a `del` between them, the given one last."""
+    found: list[Value] = []
+    wanted: int | None = number
+    moves = program.moves
+    for index in range(len(moves) - 1, -1, -1):
+        position, where, value, change = moves[index]
+        if (where, value, change) != (store, wanted, 1):
+            continue
+        if (held := program.values[value]) is not None:
+            found.append(held)
+        before = moves[index - 1] if index else None
+        wanted = before[2] if before is not None and before[:2] == (position, store) and before[3] == -1 else None
+        if wanted is None:
+            break
+    return found[::-1]
+
+
+# -- what the student wrote ---------------------------------------------------------------------------------------
+
+
+class Written:
+    """A call in the student's function: its line, the loops around it, and whether it depends on an `if`."""
+
+    __slots__ = ("line", "loops", "name", "optional")
+
+    def __init__(self, name: str, line: int, around: tuple[ast.AST, ...]) -> None:
+        self.name = name
+        self.line = line
+        self.loops = [node for node in around if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
+        self.optional = any(isinstance(node, ast.If | ast.IfExp) for node in around)
+
+
+def calls(code: CodeType) -> list[Written]:
+    """The calls of methods, such as model.update(...), in the function of this code; none where its text is unknown."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+    except (SyntaxError, ValueError):  # a cell with commands of the notebook's own
+        return []
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    inside = [node for node in ast.walk(tree) if isinstance(node, kinds) and node.name == code.co_name]
+    mine = [node for node in inside if node.lineno <= code.co_firstlineno <= (node.end_lineno or node.lineno)]
+    return [call for node in mine[:1] for call in _written(node, ())]
+
+
+def _written(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Written]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield Written(node.func.attr, node.lineno, around)
+    for child in ast.iter_child_nodes(node):
+        yield from _written(child, (*around, node))
+
+
+def same_loop(found: list[Written], first: int, other: int) -> bool:
+    """Whether the calls of two lines stand in one loop."""
+    here, there = ([call for call in found if call.line == line] for line in (first, other))
+    return any(loop in call.loops for mine in here for loop in mine.loops for call in there)

@@ -101,6 +101,8 @@ class World(Protocol):
 
     def so_far(self, error: str) -> Any: ...
 
+    def unread(self) -> list[tuple[int, int, Event]]: ...
+
 
 class Program:
     """What one rank did: its events, the values it made or met, and what its stores held when.

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from . import figures
+from .causes import At, Causes
 from .clock import steps
 from .errors import Place, PuzzleError, these
-from .program import COMMUNICATION, STORES, Event, Program, place_of
+from .program import COMMUNICATION, COMPUTE, STORES, Event, Program, place_of
 from .trace import Trace
 from .values import KINDS, Elements, Value
 from .walk import unreceived
@@ -226,8 +227,32 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         what,
         got=f"rank {longest} waits {total:g} time steps in all, {steps(most):g} of them here",
         where=[] if spot is None else [(longest, spot)],
-        fix="let it do other work before this line, or let the others do earlier what it waits for",
+        fix=_sent_late(trace, longest, spot)
+        or "let it do other work before this line, or let the others do earlier what it waits for",
     )
+
+
+def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
+    """What a sender did between making a value and passing it, where a rank waited for that value."""
+    causes, late = Causes(trace), Counter[tuple[int, str, int, int]]()
+    for number, event in enumerate(trace.programs[rank].events):
+        if event.op != "receive" or place_of(event) != spot or (event.start or 0) <= event.issued:
+            continue
+        sent = causes.sent(At(rank, number, event))
+        if sent is None or not sent.event.inputs:
+            continue
+        program, passed = trace.programs[sent.rank], set(sent.event.inputs)
+        for other in reversed(program.events[: sent.number]):
+            if passed & set(other.outputs):
+                break
+            if other.op in COMPUTE and other.length and (line := place_of(other)) is not None:
+                there = place_of(sent.event)
+                late[sent.rank, other.op, line.line, 0 if there is None else there.line] += other.length
+    if not late:
+        return None
+    (sender, op, line, there), _ = max(late.items(), key=lambda item: (item[1], item[0]))
+    does = "updates" if op == "update" else f"computes another {op}"
+    return f"rank {sender} {does} in line {line} before it passes what it has, in line {there}: pass first"
 
 
 def _waits(program: Program) -> dict[Place | None, int]:

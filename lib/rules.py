@@ -118,13 +118,16 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int) -> tuple[Weig
     """The initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both."""
     need_layer(shape, layer, "load_weights")
     if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise RuleError(
+        error = RuleError(
             f"there is no shard {shard!r} of {total!r}",
             expected=f"a shard from 0 to {total - 1}" if isinstance(total, int) and total >= 1 else "total >= 1",  # pyright: ignore[reportUnnecessaryIsInstance]
             got=f"shard {describe(shard).removeprefix('the number ')}",
             fix="cut a weight into as many shards as ranks share it, and give each rank its own:\n"
             "model.load_weights(layer, model.rank, model.RANKS)",
         )
+        lead = "cut a weight into as many shards as ranks share it, and give each rank its own:\n"
+        error.clue = ("shard", lead, total)
+        raise error
     shards = frozenset([shard])
     return Weight(layer, shape.layers, 0, shards, total), OptState(layer, shape.layers, 0, shards, total)
 
@@ -205,13 +208,15 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tupl
         last = f"backward({layer}, ...) is the first one: it takes the gradient that loss gave"
         _on_layer(grad, layer, "gradient given to backward", last if layer == shape.layers - 1 else hint)
     if inp.batches != grad.batches:
-        raise RuleError(
+        error = RuleError(
             "input and gradient of backward are of different batches",
             expected=f"the gradient of {these('batch', inp.batches, 'batches')}, as the input",
             got=f"the gradient of {these('batch', grad.batches, 'batches')}",
             fix="take the input of the same batch; messages arrive in the order in which they were passed,\n"
             "so both ranks have to go through the batches in the same order",
         )
+        error.clue = ("other batch", inp, grad)
+        raise error
     if len(weight.shards) != weight.total:
         _complete(weight)
     return (
@@ -247,13 +252,7 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
     if not covers(grad, weight):
         raise _uncovered(grad, weight)
     if not covers(state, weight):
-        raise RuleError(
-            "the optimizer state does not cover the weight",
-            expected=f"the optimizer state of {_part(weight)}",
-            got=describe(state),
-            fix="load both with one call, and update a shard of the weight with the same shard of the state:\n"
-            "weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)",
-        )
+        raise _stateless(state, weight)
     if weight.step != state.step:
         raise RuleError(
             "the weight and the optimizer state are not at the same step",
@@ -286,6 +285,28 @@ def _uncovered(grad: WeightGrad, weight: Weight) -> RuleError:
         got=describe(grad),
         fix=fix,
     )
+
+
+def _stateless(state: OptState, weight: Weight) -> RuleError:
+    lead = (
+        "load both with one call, and update a shard of the weight with the same shard of the state:\n"
+        "weights[layer], opt_states[layer] = "
+    )
+    error = RuleError(
+        "the optimizer state does not cover the weight",
+        expected=f"the optimizer state of {_part(weight)}",
+        got=describe(state),
+        fix=lead + "model.load_weights(layer, model.rank, model.RANKS)",
+    )
+    if weight.is_complete():
+        error.fix = (
+            "update the shard of the weight that this rank loaded with its optimizer state, not the gathered\n"
+            "weight: "
+            "model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])"
+        )
+    else:
+        error.clue = ("shard", lead, weight.total)
+    return error
 
 
 def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:

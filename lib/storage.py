@@ -26,7 +26,8 @@ _KINDS = tuple(KINDS.values())
 class Store(dict[Any, T]):
     """A dictionary of values. Whatever puts a value in or takes one out is told to the rank's program.
 
-    `_gone` remembers in which instruction a key was deleted last: the first question when it is missing later.
+    `_gone` remembers in which instruction a key was deleted last, and of which value: the first question when it is
+    missing later.
     """
 
     __slots__ = ("_gone", "_index", "_kind", "_program")
@@ -36,7 +37,7 @@ class Store(dict[Any, T]):
         self._program = program
         self._index = index
         self._kind = _KINDS[index]
-        self._gone: dict[Any, tuple[CodeType, int]] = {}
+        self._gone: dict[Any, tuple[CodeType, int, int]] = {}
 
     @property
     def name(self) -> str:
@@ -76,12 +77,13 @@ class Store(dict[Any, T]):
         program = self._program
         if key not in self:
             raise self._absent(key, deleting=True)
-        program.moves.append((len(program.events), self._index, self._id(self[key]), -1))
+        number = self._id(self[key])
+        program.moves.append((len(program.events), self._index, number, -1))
         _delete(self, key)
         frame = _frame(1)
         while frame.f_globals is _HERE and frame.f_back is not None:  # pop and clear come this way too
             frame = frame.f_back
-        self._gone[key] = (frame.f_code, frame.f_lasti)
+        self._gone[key] = (frame.f_code, frame.f_lasti, number)
 
     def __missing__(self, key: Any) -> T:
         raise self._absent(key)
@@ -127,7 +129,7 @@ class Store(dict[Any, T]):
     def _absent(self, key: Any, deleting: bool = False) -> AbsentKey:
         name, gone, other = f"{self.name}[{shown(key)}]", self._gone.get(key), _similar(key, self)
         fix = f"store a value under this key first: {name} = ..."
-        if gone is not None and (found := resolve(*gone)) is not None:
+        if gone is not None and (found := resolve(*gone[:2])) is not None:
             fix = f"it was deleted in line {found.line} ({found.text}): "
             fix += "leave one of the two out" if deleting else "delete it after its last use"
         elif other is not None:
@@ -136,7 +138,10 @@ class Store(dict[Any, T]):
             fix += "\nor use the key under which it was stored"
         wanted = f"{with_article(self._kind.kind)} under this key"
         rank = self._program.rank
-        return self._program.blame(AbsentKey(f"{name} is empty", expected=wanted, held=list(self), rank=rank, fix=fix))
+        error = AbsentKey(f"{name} is empty", expected=wanted, held=list(self), rank=rank, fix=fix)
+        if gone is not None and not deleting:
+            error.clue = ("absent", self._index, key, gone[2], fix)
+        return self._program.blame(error)
 
     def _refuse(self, key: Any, value: Any) -> PuzzleError:
         name, wanted = f"{self.name}[{shown(key)}]", with_article(self._kind.kind)

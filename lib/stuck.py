@@ -175,7 +175,9 @@ def _advice(dist: Dist, waits: dict[int, Any], cycle: list[int]) -> str:
     over = [r for r in awaited if r not in waits and r in dist.models]
     if absent:
         return f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
-    return _astray(dist, waits) or _left_alone(waits, over) or _ring(waits, cycle)
+    from .partners import outside  # here and not above: only a mistake needs it
+
+    return outside(dist, waits) or _astray(dist, waits) or _left_alone(waits, over) or _ring(waits, cycle)
 
 
 def _astray(dist: Dist, waits: dict[int, Any]) -> str | None:
