@@ -80,6 +80,10 @@ def paint(scene: Scene, trace: Trace, timeline: Timeline, axis: Axis, rows: Rows
         if rank % every == 0:
             size = min(11, max(7, rows.height - 2))
             scene.add(Text(axis.left - 10, top + rows.height / 2, f"rank {rank}", size, INK, "end"))
+    begun = {box.rank for box in timeline.boxes}
+    for rank, top in zip(rows.ranks, rows.tops, strict=True):
+        if trace.error is not None and rank not in begun and rows.height >= 14:
+            scene.add(Text(axis.left + 8, top + rows.height / 2, "had not begun when the run stopped", 10, SOFT))
     shown = timeline.boxes
     if len(shown) > PACKED:
         shown = list(_thinned(shown, axis))

@@ -14,7 +14,7 @@ import pytest
 
 import drawing
 from drawing import Picture, draw, draw_group, picture_of
-from lib import Model, NotSolved, Weight, simulate
+from lib import Model, NotSolved, PuzzleError, Weight, simulate
 from tests.drawing.runs import RUNS, VALUES, ddp, quietly, trace
 from tests.lib.schedules import CLASSIC, Case
 
@@ -201,3 +201,15 @@ def test_chalk_can_paint_it_with_cairo() -> None:
     assert names.count("save") == names.count("restore")
     assert names.count("show_text") > 20
     assert ("show_text", ("AR",)) in context.calls
+
+
+def test_a_rank_that_had_not_begun_when_another_failed_says_so() -> None:
+    def first(model: Model) -> None:
+        model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
+        model.update(0, model.fake_grad(0), *model.load_weights(0))
+
+    with pytest.raises(PuzzleError) as caught:
+        simulate(first, layers=1, batches=2, ranks=3)
+    svg = draw(caught.value.trace).svg()
+    assert svg.count("had not begun when the run stopped") == 2
+    assert "had not begun" not in draw(simulate(lambda model: None, ranks=2)).svg()
