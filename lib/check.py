@@ -59,14 +59,17 @@ def check(
     top = figures.peak(timed)
     end, used = figures.end(timed), float(top.elements)
     tiers = record.tiers if record is not None else _own(time, memory)
-    judged = () if faults else tiers
-    sent = 0.0 if record is None or record.sent is None else max(float(sent) for sent, _ in figures.traffic(timed))
+    hidden = [(program.rank, alive) for program in timed.programs for alive in figures.hidden(program)]
+    notes = [*_pretended(timed, rebuilt), *remarks.forgotten(timed, hidden, judged=len(tiers) > 1 and not faults)]
+    if not faults:
+        notes.extend(_over(timed, top, end, tiers))
     # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
-    loose = record is not None and any(figures.hidden(program) for program in timed.programs)
-    counted = 0 if record is not None and sent > (record.sent or 0.0) else 1 if loose else len(tiers)
-    notes = [*_notes(timed, rebuilt, top, judged, end)]
-    if record is not None and record.sent is not None and counted == 0 and not faults:
-        notes.append(remarks.over_sent(timed, sent, record.sent))
+    counted = 1 if hidden and record is not None else len(tiers)
+    if record is not None and record.sent is not None:
+        sent = max((float(sent) for sent, _ in figures.traffic(timed)), default=0.0)
+        if sent > record.sent:
+            counted = 0
+            notes.extend([] if faults else [remarks.over_sent(timed, sent, record.sent)])
     return Verdict(
         correct=not faults,
         time=end,
@@ -110,19 +113,21 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
     return found
 
 
-def _notes(
-    timed: Trace, rebuilt: Rebuilt | None, top: figures.Peak, tiers: Sequence[Tier], end: float
-) -> Iterator[str]:
+def _pretended(timed: Trace, rebuilt: Rebuilt | None) -> Iterator[str]:
+    if rebuilt is None or not (timed.sandbox or rebuilt.run.sandbox):
+        return
+    if any(flaw is not None and flaw.pretended for _, _, flaw in rebuilt.finals.values()):
+        yield "this Model is a sandbox, so pretended gradients were accepted; with a Dist they are not."
+
+
+def _over(timed: Trace, top: figures.Peak, end: float, tiers: Sequence[Tier]) -> Iterator[str]:
+    """What keeps a run from the first tier that its figures miss."""
     from . import remarks
 
-    if timed.sandbox or (rebuilt is not None and rebuilt.run.sandbox):
-        flaws = [f for _, _, f in rebuilt.finals.values() if f is not None and f.pretended] if rebuilt else []
-        if flaws:
-            yield "this Model is a sandbox, so pretended gradients were accepted; with a Dist they are not."
-    yield from remarks.forgotten(timed, judged=len(tiers) > 1)
     missed = next((tier for tier in tiers if not tier.reached(end, float(top.elements))), None)
-    if timed.error is None and missed is not None:
-        if end > missed.time:
-            yield remarks.over_time(timed, end, missed.name, missed.time)
-        if top.elements > missed.memory:
-            yield remarks.over_memory(timed, top, missed.name, missed.memory)
+    if missed is None:
+        return
+    if end > missed.time:
+        yield remarks.over_time(timed, end, missed.name, missed.time)
+    if top.elements > missed.memory:
+        yield remarks.over_memory(timed, top, missed.name, missed.memory)

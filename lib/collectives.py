@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from .values import Elements, Value, cut, gather, reduce, renew, total_elements
 
-__all__ = ["COLLECTIVES", "Collective"]
+__all__ = ["COLLECTIVES", "Collective", "title"]
 
 Results = list[Any]
 
@@ -94,3 +94,8 @@ COLLECTIVES = {
         Collective("broadcast", "BC", "broadcast", _broadcast, _root, 1, True, "copy"),
     )
 }
+
+
+def title(op: str) -> str:
+    """What an operation is called in a sentence: "all-gather"; one that is no collective by its own name."""
+    return COLLECTIVES[op].title if op in COLLECTIVES else op

@@ -149,13 +149,19 @@ def samples(program: Program) -> list[Sample]:
     return found
 
 
-def alive_at(program: Program, index: int) -> tuple[Alive, ...]:
-    """Everything alive on a rank when event number `index` starts, in order of birth."""
-    born, last, maker = lifetimes(program)
+def held_at(program: Program, index: int) -> list[int]:
+    """In how many stores each value is when event number `index` starts."""
     held = [0] * len(program.values)
     for position, _, number, change in program.moves:
         if position <= index:
             held[number] += change
+    return held
+
+
+def alive_at(program: Program, index: int) -> tuple[Alive, ...]:
+    """Everything alive on a rank when event number `index` starts, in order of birth."""
+    born, last, maker = lifetimes(program)
+    held = held_at(program, index)
     found: list[Alive] = []
     for number, value in enumerate(program.values):
         if value is not None and (held[number] > 0 or born[number] < index <= last[number]):

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from .causes import At, Causes, Span
 from .clock import steps
-from .collectives import COLLECTIVES
+from .collectives import title
 from .program import COLLECTIVE, COMPUTE, MESSAGES, Event, Run
 from .values import numbers
 
@@ -99,7 +99,7 @@ class Path:
         """Ticks by kind of operation: forward, backward, update, messages, and each collective by its name."""
         found: dict[str, int] = {"forward": 0, "backward": 0, "loss": 0, "update": 0, "messages": 0}
         for _, _, event in self.steps:
-            name = "messages" if event.op in MESSAGES else _title(event)
+            name = "messages" if event.op in MESSAGES else title(event.op)
             found[name] = found.get(name, 0) + event.length
         return tuple((name, ticks) for name, ticks in found.items() if ticks)
 
@@ -238,16 +238,12 @@ def operation(event: Event) -> str:
     if event.op in MESSAGES:
         side = "to" if event.op == "pass_to" else "from"
         return f"the message {side} {'any rank' if event.peer is None else f'rank {event.peer}'}"
-    words = _title(event)
+    words = title(event.op)
     if event.layer is not None and event.op != "loss":
         words += f" of layer {event.layer}"
     if event.op in ("forward", "backward"):
         words += f" ({'batch' if len(event.batches) == 1 else 'batches'} {numbers(event.batches)[1:-1]})"
     return words
-
-
-def _title(event: Event) -> str:
-    return COLLECTIVES[event.op].title if event.op in COLLECTIVE else event.op.replace("_", " ")
 
 
 def figure(ticks: int) -> str:

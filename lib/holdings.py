@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from .collectives import COLLECTIVES
+from .collectives import title
 from .errors import Place
-from .figures import Peak, lifetimes
+from .figures import Peak, held_at, lifetimes
 from .program import TIMED, Event, Program
 from .trace import Trace
 from .values import Elements, OptState, Value, numbers
@@ -48,7 +48,7 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
         return ()
     program, index = trace.programs[peak.rank], peak.index
     born, last, maker = lifetimes(program)
-    held = _held(program, index)
+    held = held_at(program, index)
     finals = {number for event in program.events if event.op == "set_final_weight" for number in event.inputs}
     found: list[Holding] = []
     for number, value in enumerate(program.values):
@@ -60,15 +60,6 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
         hidden = held[number] <= 0 and number not in program.events[index].inputs
         found.append(Holding(value, made, _event(program, last[number], number), state, hidden))
     return tuple(found)
-
-
-def _held(program: Program, index: int) -> list[int]:
-    """How many stores hold each value when event number `index` starts."""
-    held = [0] * len(program.values)
-    for position, _, number, change in program.moves:
-        if position <= index:
-            held[number] += change
-    return held
 
 
 def _is_result(value: Value) -> bool:
@@ -225,7 +216,7 @@ def _fate(trace: Trace, group: list[Holding]) -> str:
         return "not used again in this run"
     local = ", outside the stores" if one.hidden else ""
     if one.state == "needed":
-        return f"still needed by {_title(one.used)}{local}" if one.used is not None else "still needed"
+        return f"still needed by {title(one.used.op)}{local}" if one.used is not None else "still needed"
     if one.used is None:
         return f"nobody ever uses {'it' if len(group) == 1 else 'them'}"
     return f"last used by {_call(trace, one.used)}"
@@ -233,8 +224,4 @@ def _fate(trace: Trace, group: list[Holding]) -> str:
 
 def _call(trace: Trace, event: Event) -> str:
     place = trace.place(event)
-    return _title(event) + ("" if place is None else f" in line {place.line}")
-
-
-def _title(event: Event) -> str:
-    return COLLECTIVES[event.op].title if event.op in COLLECTIVES else event.op
+    return title(event.op) + ("" if place is None else f" in line {place.line}")

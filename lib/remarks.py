@@ -32,12 +32,12 @@ LESS = {
 Where = list[tuple[int | None, Place]]
 
 
-def forgotten(trace: Trace, *, judged: bool = False) -> Iterator[str]:
+def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judged: bool = False) -> Iterator[str]:
     """Hidden values, messages that nobody received, communication that nobody awaited: no faults, but no good.
 
-    `judged`: there are several targets, of which only the first counts for a run with hidden values.
+    `hidden` are the values outside the stores, each with its rank. `judged`: there are several targets, of which only
+    the first counts for a run that has any.
     """
-    hidden = [(program.rank, alive) for program in trace.programs for alive in figures.hidden(program)]
     if hidden:
         yield _remark(
             "values kept outside of the five stores count as memory too"
@@ -68,11 +68,9 @@ def forgotten(trace: Trace, *, judged: bool = False) -> Iterator[str]:
 
 
 def over_sent(trace: Trace, sent: float, limit: float) -> str:
-    """Why no target counts: the rank that sends most, and the collective that sends more than its ranks can use."""
-    rank, event = next(
-        ((p.rank, e) for p in trace.programs for e in p.events if e.op == "allreduce"),
-        next((p.rank, e) for p in trace.programs for e in p.events if e.op in COMMUNICATION),
-    )
+    """Why no target counts: how much is sent, and the first all-reduce, else the first communication of all."""
+    moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION]
+    rank, event = next((found for found in moving if found[1].op == "allreduce"), moving[0])
     return _remark(
         f"no target counts, because a rank sends {sent:,.10g} elements and may send {limit:,.10g}",
         where=_places([(rank, event)]),
@@ -156,10 +154,7 @@ def _gathered(event: Event | None) -> bool:
 def _unused(program: Program, top: figures.Peak) -> list[_Unused]:
     """What was alive at the peak without being used then or later, biggest first."""
     _, last, _ = figures.lifetimes(program)
-    held = [0] * len(program.values)
-    for position, _, number, change in program.moves:
-        if position <= top.index:
-            held[number] += change
+    held = figures.held_at(program, top.index)
     found: list[_Unused] = []
     for number, value in enumerate(program.values):
         trained = getattr(value, "step", 0) > 0  # a result, which is there to stay

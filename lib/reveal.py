@@ -96,6 +96,8 @@ def refusal(puzzle: str, standing: Standing | None) -> str | None:
         missing = f"{puzzle} has not been checked yet."
     elif standing.time is None or standing.memory is None:
         missing = f"{puzzle} has been checked ({standing.runs} so far), but no run was one correct training step yet."
+    elif easiest.reached(standing.time, standing.memory):
+        missing = f"{puzzle} is within its first target, but that does not count: the note of its check says why."
     else:
         missing = (
             f"{puzzle} is correct, with {standing.time:g} steps and {standing.memory:,.10g} elements at best, but it "

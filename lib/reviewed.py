@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from .clock import steps
-from .collectives import COLLECTIVES
+from .collectives import title
 from .gaps import Gap, Path, figure, operation
 from .program import COLLECTIVE
 from .trace import Trace
@@ -96,7 +96,7 @@ def _kind_of(op: str) -> str:
     """What operations of one kind are called together."""
     if op in ("pass_to", "receive"):
         return "messages"
-    return COLLECTIVES[op].title if op in COLLECTIVE else op
+    return title(op)
 
 
 def _ranks(ranks: Iterator[int]) -> str:

@@ -90,10 +90,14 @@ class Watcher:
             return path.name == self.path.name
         return path.suffix in ENDINGS and not path.name.startswith(".")
 
+    def _about(self, path: Path) -> str:
+        """The puzzle of a file. SourceError or OSError where it has none, or cannot be read."""
+        return self.puzzle if self.puzzle is not None and self.alone else puzzle_of(path)
+
     def _puzzle_of(self, path: Path) -> str | None:
         """The puzzle of a file; None for one of no puzzle, or that cannot be read just now."""
         try:
-            return self.puzzle if self.puzzle is not None and self.alone else puzzle_of(path)
+            return self._about(path)
         except (SourceError, OSError):
             return None
 
@@ -126,7 +130,7 @@ class Watcher:
                     self.screen.say(f"{path.name} is not there any more. It is run again when it comes back.")
                 continue
             try:
-                puzzle = self.puzzle if self.puzzle is not None and self.alone else puzzle_of(path)
+                puzzle = self._about(path)
             except (SourceError, OSError) as error:
                 if self.alone or path.stem in {record.stem for record in PUZZLES.values()}:
                     self.screen.say(str(error))

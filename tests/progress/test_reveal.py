@@ -113,6 +113,10 @@ def test_what_a_docstring_says(text: str, expected: tuple[str, str]) -> None:
             "ddp is correct, with 7 steps and 1,835,008 elements at best, but it passes with at most 6 steps and "
             "2,000,000 elements.",
         ),
+        (
+            Standing(1, False, None, 5.6, 1_835_008.0),
+            "ddp is within its first target, but that does not count: the note of its check says why.",
+        ),
     ],
 )
 def test_a_refusal_says_what_is_missing_and_hides_nothing(standing: Standing | None, missing: str) -> None:
