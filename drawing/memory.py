@@ -34,7 +34,7 @@ def levels(trace: Trace, rank: int) -> list[Level]:
     """
     program = trace.programs[rank]
     found: list[Level] = []
-    for sample in samples(program):
+    for sample in samples(trace, rank):
         total = 0.0
         sums: list[float] = []
         for kind in ORDER:

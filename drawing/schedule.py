@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from lib.clock import steps
 from lib.errors import is_awaitable
-from lib.figures import Peak, end, peak, printed
+from lib.figures import Peak, end, peak, printed, printed_peak
 from lib.trace import Trace
 
 from .axes import Axis, legend
@@ -29,15 +29,16 @@ RIGHT: Final = 48
 def draw(run: Any) -> Picture:
     """Prints the time and the memory of a run, and gives its picture: a Trace, or the Models that simulate returned.
 
-    `Timesteps` is when the last operation starts, as in the original; the picture shows when everything is over.
+    Both are the original's: `Timesteps` is when the last operation starts, and the memory is what the stores hold. The
+    picture shows when everything is over, and all that is alive.
     """
     if _is_empty(run):
         return nothing(getattr(run, "puzzle", None))
     trace = trace_of(run)
-    top = peak(trace)
+    elements, rank, time = printed_peak(trace)
     print(f"Timesteps: {exact(printed(trace))} ")
-    print(f"Maximum Memory: {float(top.elements)} at GPU: {top.rank} time: {exact(steps(top.time))}")
-    return picture_of_trace(trace, top)
+    print(f"Maximum Memory: {float(elements)} at GPU: {rank} time: {exact(steps(time))}")
+    return picture_of_trace(trace)
 
 
 def trace_of(run: Any) -> Trace:

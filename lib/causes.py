@@ -13,6 +13,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
+from .order import Communicators, messages
 from .program import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program, Run
 
 __all__ = ["At", "Causes", "Span"]
@@ -46,8 +47,9 @@ class Causes:
         self.run = run
         self.end = max((event.end or 0 for _, event in run.events()), default=0)
         self.spans = [list(_spans(program, self.end, run.error is not None)) for program in run.programs]
-        self._members: dict[tuple[tuple[int, ...], int], list[At]] = defaultdict(list)
-        self._last: dict[tuple[tuple[int, ...], int], At] = {}
+        self._communicator = Communicators()
+        self._members: dict[tuple[int, int], list[At]] = defaultdict(list)
+        self._last: dict[tuple[int, int], At] = {}
         self._number: dict[tuple[int, int], int] = {}
         self._sent: dict[tuple[int, int], At] = {}
         self._before: dict[tuple[int, int], At] = {}
@@ -58,24 +60,25 @@ class Causes:
         sends: dict[tuple[int, int], list[At]] = defaultdict(list)
         receives: dict[tuple[int, int], list[At]] = defaultdict(list)
         for program in self.run.programs:
-            latest: dict[tuple[int, ...], At] = {}
-            count: dict[tuple[int, ...], int] = defaultdict(int)
+            latest: dict[int, At] = {}
+            count: dict[int, int] = defaultdict(int)
             for number, event in enumerate(program.events):
                 here = At(program.rank, number, event)
                 if event.op in COLLECTIVE:
-                    self._members[event.group, count[event.group]].append(here)
-                    self._number[here[:2]] = count[event.group]
-                    count[event.group] += 1
-                    if event.group in latest:
-                        self._before[here[:2]] = latest[event.group]
-                    latest[event.group] = here
+                    group = self._communicator(event.group)
+                    self._members[group, count[group]].append(here)
+                    self._number[here[:2]] = count[group]
+                    count[group] += 1
+                    if group in latest:
+                        self._before[here[:2]] = latest[group]
+                    latest[group] = here
                 elif event.op == "pass_to" and event.peer is not None:
                     sends[program.rank, event.peer].append(here)
                 elif event.op == "receive" and event.peer is not None:
                     receives[event.peer, program.rank].append(here)
-        for pair, sent in sends.items():
-            for send, receive in zip(sent, receives[pair], strict=False):
-                self._sent[receive[:2]] = send
+        for passage in messages(self.run):
+            if passage.received is not None:
+                self._sent[passage.target, passage.received] = self.at(passage.source, passage.sent)
         for queue in (*sends.values(), *receives.values()):
             for one, other in pairwise(queue):
                 self._before[other[:2]] = one
@@ -86,7 +89,7 @@ class Causes:
 
     def last_member(self, here: At) -> At:
         """The member of a collective that issued it last; of equals the one itself, else the lowest rank."""
-        key = here.event.group, self._number[here[:2]]
+        key = self._communicator(here.event.group), self._number[here[:2]]
         last = self._last.get(key)
         if last is None:  # max gives the first of equals, and members stand in order of their ranks
             last = self._last[key] = max(self._members[key], key=lambda member: member.event.issued)

@@ -25,7 +25,8 @@ def steps(time: int) -> float:
 
 
 class Streams:
-    """When communication streams are free. Each process group has one stream, and so has each ordered pair of ranks.
+    """When communication streams are free. The ranks of a process group have one stream, in whatever order they
+    are named, and so has each ordered pair of ranks.
 
     A rank computes on its own clock; what it communicates runs beside that on these streams, one operation after the
     other in each. The only copy of the timing of communication: the simulator and `retime` both ask here.

@@ -11,33 +11,55 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from .values import Elements, Value, cut, gather, reduce, renew, total_elements
+from .errors import RuleError
+from .values import Elements, Value, cut, describe, gather, reduce, renew, total_elements
 
 __all__ = ["COLLECTIVES", "Collective", "title"]
 
 Results = list[Any]
+Size = Callable[[Sequence[Value]], Elements]
+"""How large some values are together: in elements, or in whatever a replay makes of them."""
 
 
 class Collective(NamedTuple):
     """One collective.
 
     `name` is Model's method, `word` its short form in text and pictures. `results` maps what the members brought, in
-    group order, to what each member gets. `whole` gives S, the elements of the whole tensor. `rounds` is how often
-    the data goes round the ring. An `in_place` collective writes over its input, so that its output needs no memory of
+    group order, to what each member gets. `whole` gives S, the size of the whole tensor. `rounds` is how often the
+    data goes round the ring. An `in_place` collective writes over its input, so that its output needs no memory of
     its own. `law` says what it does to values: reduce, gather, exchange or copy.
+
+    What the members bring is a value each, or for an exchange a list of values each.
     """
 
     name: str
     word: str
     title: str
     results: Callable[[Sequence[Any], int], Results]
-    whole: Callable[[Sequence[Any], int], Elements]
+    whole: Callable[[Sequence[Any], int, Size], Elements]
     rounds: int
     in_place: bool
     law: str
 
-    def sent(self, whole: Elements, members: int) -> Fraction:
-        """Elements that each member sends (for a broadcast: on the average)."""
+    def size(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
+        """S, the size of the whole tensor, of what all members bring: what the time depends on."""
+        return self.whole(values, root, size)
+
+    def sent(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> list[Elements]:
+        """What each member sends, of what all members bring. In a ring all send the same, on the average.
+
+        In an exchange that is everything but what a member keeps for itself.
+        """
+        members = len(values)
+        if self.law == "exchange":
+            return [size(row) - size(row[i : i + 1]) for i, row in enumerate(values)]
+        return [self.rounds * Fraction(members - 1, members) * self.whole(values, root, size)] * members
+
+    def busiest(self, whole: Elements, members: int) -> Elements:
+        """What the busiest link carries, of a whole of that size: the last byte of a broadcast travels the whole
+        tensor's length over one link, in the others a link carries (n - 1)/n of it in each round."""
+        if self.law == "copy":
+            return whole if members > 1 else 0
         return self.rounds * Fraction(members - 1, members) * whole
 
     def messages(self, members: int) -> int:
@@ -65,23 +87,43 @@ def _all_to_all(values: Sequence[Sequence[Value]], root: int) -> Results:
 
 
 def _broadcast(values: Sequence[Any], root: int) -> Results:
+    """What others bring is overwritten by what the root brings, so it has to be as large."""
+    elements = values[root].elements()
+    for value in values:
+        if value.elements() != elements:
+            raise RuleError(
+                "what a member brings is not as large as what the root brings",
+                expected=f"a value of {float(elements):,.10g} elements, to be overwritten by the root's",
+                got=f"{describe(value)}: {float(value.elements()):,.10g} elements",
+                fix="bring the value that the root's replaces, of the same shape: the old weight for a new one",
+            )
     return [renew(values[root]) for _ in values]
 
 
-def _first(values: Sequence[Any], root: int) -> Elements:
-    return values[0].elements()
+def _first(values: Sequence[Any], root: int, size: Size) -> Elements:
+    return size(values[:1])
 
 
-def _sum(values: Sequence[Any], root: int) -> Elements:
-    return total_elements(values)
+def _sum(values: Sequence[Any], root: int, size: Size) -> Elements:
+    return size(values)
 
 
-def _rows(values: Sequence[Sequence[Value]], root: int) -> Elements:
-    return max(total_elements(row) for row in values)
+def _rows(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
+    """The even exchange that takes as long: the busiest member sends or receives (n - 1)/n of it."""
+    members = len(values)
+    if members == 1:
+        return size(values[0])
+    most: Elements = 0
+    for i, row in enumerate(values):
+        column = [value for other in values for value in other[i : i + 1]]
+        own = size(row[i : i + 1])
+        most = max(most, size(row) - own, size(column) - own)
+    whole = Fraction(members, members - 1) * most
+    return whole.numerator if whole.denominator == 1 else whole
 
 
-def _root(values: Sequence[Any], root: int) -> Elements:
-    return values[root].elements()
+def _root(values: Sequence[Any], root: int, size: Size) -> Elements:
+    return size(values[root : root + 1])
 
 
 COLLECTIVES = {

@@ -79,10 +79,8 @@ class Links(Costs):
     latency: float = 0.0
 
     def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
-        n = len(members)
-        # A broadcast's last byte has to travel the whole tensor's length over one link; the others move (n-1)/n of it.
-        share = Fraction(1 if n > 1 else 0) if row.law == "copy" else Fraction(n - 1, n)
-        one = ticks(share * whole * self._beta(members)) + ticks(self.latency) * (n - 1)
+        once = Fraction(row.busiest(whole, len(members)), row.rounds)
+        one = ticks(once * self._beta(members)) + ticks(self.latency) * (len(members) - 1)
         return row.rounds * one  # so that all-reduce = reduce-scatter + all-gather to the tick
 
     def message(self, elements: Elements, source: int, target: int) -> int:

@@ -11,7 +11,7 @@ from .collectives import COLLECTIVES
 from .costs import UNIT, Costs
 from .engine import Engine, Signal
 from .errors import PuzzleError, RuleError
-from .meeting import Channel, Group, Meeting, Message, Receive
+from .meeting import Channel, Communicator, Group, Meeting, Message, Receive
 from .mesh import Mesh
 from .program import BUDGET, Event
 from .rules import Member, collective
@@ -45,6 +45,7 @@ class Dist:
         self.streams = Streams()
         self.failure: PuzzleError | None = None
         self._groups: dict[tuple[int, ...], Group] = {}
+        self._communicators: dict[tuple[int, ...], Communicator] = {}
         self._by_name: dict[tuple[int, str], Group] = {}
         self._channels: dict[tuple[int, int], Channel] = {}
         self._incoming: dict[int, dict[int, Channel]] = {}
@@ -122,7 +123,11 @@ class Dist:
     def _intern(self, ranks: tuple[int, ...]) -> Group:
         found = self._groups.get(ranks)
         if found is None:
-            found = self._groups[ranks] = Group(ranks, self.ranks)
+            members = tuple(sorted(ranks))
+            communicator = self._communicators.get(members)
+            if communicator is None:
+                communicator = self._communicators[members] = Communicator(members)
+            found = self._groups[ranks] = Group(ranks, self.ranks, communicator)
         return found
 
     # -- collectives --------------------------------------------------------------------------------------------
@@ -130,33 +135,36 @@ class Dist:
     def join(self, group: Group, member: Member, event: Event) -> tuple[Signal, int]:
         """A member issues its next collective in a group. The last one to come starts it."""
         self.begin(member.rank)
-        position = group.position[member.rank]
-        number = group.issued[position]
-        group.issued[position] = number + 1
-        meeting = group.open.get(number)
+        communicator = group.communicator
+        position = communicator.position[member.rank]
+        number = communicator.issued[position]
+        communicator.issued[position] = number + 1
+        meeting = communicator.open.get(number)
         if meeting is None:
-            meeting = group.open[number] = Meeting(group, number)
+            meeting = communicator.open[number] = Meeting(group, number)
         meeting.members[position] = member
         meeting.events[position] = event
         meeting.count += 1
         if meeting.count == len(group.ranks):
-            del group.open[number]
+            del communicator.open[number]
             self._meet(meeting)
-        return meeting.signal, position
+        return meeting.signal, group.position[member.rank]
 
     def _meet(self, meeting: Meeting) -> None:
         members = cast("list[Member]", meeting.members)
         events = cast("list[Event]", meeting.events)
+        group, communicator = meeting.group, meeting.group.communicator
+        if group.ranks != communicator.ranks and all(member.group == group.ranks for member in members):
+            members = [members[communicator.position[rank]] for rank in group.ranks]
         row = COLLECTIVES[members[0].op]
         try:
             results = collective(row, members)
         except PuzzleError as error:
             meeting.locate(error)
             raise
-        whole = row.whole([m.value for m in members], members[0].root)
-        ranks = meeting.group.ranks
-        length = self.costs.communicate(row, whole, ranks)
-        start = self.streams.start(ranks, max([event.issued for event in events]), length)
+        whole = row.size([m.value for m in members], members[0].root)
+        length = self.costs.communicate(row, whole, group.ranks)
+        start = self.streams.start(communicator, max([event.issued for event in events]), length)
         for event in events:
             event.start = start
             event.length = length

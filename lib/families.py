@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import lcm
 
 from .errors import PuzzleError, TraceError
-from .figures import lifetimes
+from .memory import Lifetimes, lifetimes
 from .program import COLLECTIVE, TIMED, Event, Program, Run
 from .rebuild import rebuild
 from .values import (
@@ -99,8 +99,8 @@ def _differences(run: Run, family: Family) -> Iterator[str]:
     yield from _computed(run, family, owners)
     place = {rank: family.stage(layer) for (layer, _), rank in owners.items()}
     yield from _shared_out(family, owners, place)
-    for program in run.programs:
-        yield from _given(program, family, place[program.rank])
+    for program, lives in zip(run.programs, lifetimes(run), strict=True):
+        yield from _given(program, lives, family, place[program.rank])
     sent: set[tuple[str, int, int]] = set()
     for program in run.programs:
         for event in program.events:
@@ -154,14 +154,14 @@ def _shared_out(family: Family, owners: dict[tuple[int, int], int], place: dict[
 # -- what was given, and stays --------------------------------------------------------------------------------------
 
 
-def _given(program: Program, family: Family, stage: int) -> Iterator[str]:
+def _given(program: Program, lives: Lifetimes, family: Family, stage: int) -> Iterator[str]:
     """Whether a rank loads its part of its stage and nothing else, keeps it until its update, and updates it itself."""
     mine = range(stage * family.each, (stage + 1) * family.each)
     used = {number for event in program.events for number in event.inputs}
     loaded: dict[int, list[Value]] = defaultdict(list)
     for event in program.events:
         if event.op == "load_weights" and event.outputs[0] in used and event.layer is not None:
-            loaded[event.layer] += _values(program, event.outputs[:1])
+            loaded[event.layer] += program.values_of(event.outputs[:1])
     for layer, weights in sorted(loaded.items()):
         if layer not in mine:
             yield f"rank {program.rank} loads layer {layer}, which is not of its stage"
@@ -169,11 +169,11 @@ def _given(program: Program, family: Family, stage: int) -> Iterator[str]:
             yield f"rank {program.rank} loads more of layer {layer} than its shard"
     for layer in mine:
         updates = [i for i, event in enumerate(program.events) if event.op == "update" and event.layer == layer]
-        done = [_values(program, program.events[i].inputs)[1] for i in updates]
+        done = [program.values_of(program.events[i].inputs)[1] for i in updates]
         if _part(done) < family.share:
             yield f"rank {program.rank} does not itself update {_what(family)} of layer {layer}"
         for kind in (Weight, OptState):
-            if not _stays(program, kind, layer, updates[0], family.share):
+            if not _stays(program, lives, kind, layer, updates[0], family.share):
                 yield (
                     f"rank {program.rank} does not hold {_what(family)} of the {kind.kind} of layer {layer} "
                     "from its first forward to the update"
@@ -184,7 +184,9 @@ def _what(family: Family) -> str:
     return "its shard" if family.sharded else "all"
 
 
-def _stays(program: Program, kind: type[Weight | OptState], layer: int, update: int, share: Fraction) -> bool:
+def _stays(
+    program: Program, lives: Lifetimes, kind: type[Weight | OptState], layer: int, update: int, share: Fraction
+) -> bool:
     """Whether that share of the initial values is alive whenever memory is sampled, from first forward to update."""
     first = next(i for i, event in enumerate(program.events) if event.op == "forward")
     known = {
@@ -193,11 +195,11 @@ def _stays(program: Program, kind: type[Weight | OptState], layer: int, update: 
         if isinstance(value, kind) and value.layer == layer and value.step == 0
     }
     changes: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    born, last, _ = lifetimes(program)
     for number in known:
-        if born[number] < last[number]:
-            changes[born[number] + 1].append((number, 1))
-            changes[last[number] + 1].append((number, -1))
+        born, last = lives.born[number], lives.last[number]
+        if born < last:
+            changes[born + 1].append((number, 1))
+            changes[last + 1].append((number, -1))
     for position, _, number, change in program.moves:
         if number in known:
             changes[position].append((number, change))
@@ -231,7 +233,7 @@ def _part(values: Iterable[Value]) -> Fraction:
 def _collective(program: Program, event: Event, family: Family, place: dict[int, int]) -> Iterator[str]:
     if event.op not in PRICED:
         yield f"rank {program.rank} uses {event.op}"
-    for value in _values(program, event.inputs):
+    for value in program.values_of(event.inputs):
         if isinstance(value, Activation | ActivationGrad):
             yield f"rank {program.rank} brings an activation to {event.op}"
         elif {place[rank] for rank in event.group} != {family.stage(value.layer)}:
@@ -249,7 +251,7 @@ def _message(
     a rank of the same stage."""
     owners, place = placing
     rank, target = program.rank, event.peer
-    values = _values(program, event.inputs)
+    values = program.values_of(event.inputs)
     for value in values:
         what = f"the {describe(value)}"
         if not isinstance(value, Activation | ActivationGrad):
@@ -267,7 +269,3 @@ def _message(
             if (value.kind, value.layer, batch) in sent:
                 yield f"{what} is sent more than once"
             sent.add((value.kind, value.layer, batch))
-
-
-def _values(program: Program, ids: tuple[int, ...]) -> list[Value]:
-    return [value for number in ids if (value := program.values[number]) is not None]

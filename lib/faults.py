@@ -37,8 +37,11 @@ class _Fault(NamedTuple):
         return str(error).replace("\n", "\n  ")
 
 
-def finals(trace: Run, rebuilt: Rebuilt) -> list[str]:
-    """What is wrong with the final weights; the same fault of several layers is told once."""
+def finals(trace: Run, rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
+    """What is wrong with the final weights; the same fault of several layers is told once.
+
+    `pretend`: it is a sandbox, where a made-up gradient will do.
+    """
     faults: dict[_Fault, list[int]] = {}
     for layer in range(trace.layers):
         here = [(rank, *final) for (rank, at), final in sorted(rebuilt.finals.items(), key=_by_place) if at == layer]
@@ -46,7 +49,8 @@ def finals(trace: Run, rebuilt: Rebuilt) -> list[str]:
             faults.setdefault(_not_handed_in(trace, layer), []).append(layer)
             continue
         for rank, event, weight, flaw in here:
-            fault = _fault(trace, rank, event, weight, flaw)
+            counts = flaw is not None and not (pretend and flaw.pretended)
+            fault = _fault(trace, rank, event, weight, flaw if counts else None)
             if fault is not None:
                 faults.setdefault(fault, []).append(layer)
                 break
@@ -84,7 +88,7 @@ def _not_handed_in(trace: Run, layer: int) -> _Fault:
 
 def _fault(trace: Run, rank: int, event: Event, weight: Weight, flaw: Flaw | None) -> _Fault | None:
     """What is wrong with one final weight."""
-    if flaw is not None and not (flaw.pretended and trace.sandbox):
+    if flaw is not None:
         on = "" if flaw.rank == rank else f" on rank {flaw.rank}"
         what = f"the final weight of these layers is not honest: {flaw.what}{on}"
         return _Fault(what, flaw.instead, None, flaw.fix, rank, place_of(flaw.event))

@@ -1,8 +1,7 @@
 """Figures of a Trace: when it ends, what memory holds at every moment and why, bubbles, and what is sent.
 
-A value is alive on its rank from its birth until it has left the stores *and* been used for the last time; one handed
-in as final weight is alive to the end. Memory is sampled when a timed operation starts, before its outputs exist, as
-the original does: where everything is kept in the stores, the figures are the original's.
+What is alive, and how long, is said by `memory`. Memory is sampled when a timed operation starts, before its outputs
+exist, as the original does.
 """
 
 from __future__ import annotations
@@ -12,11 +11,25 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from .clock import steps
-from .collectives import COLLECTIVES
-from .trace import COLLECTIVE, COMMUNICATION, COMPUTE, TIMED, Event, Program, Trace
-from .values import Elements, Value
+from .memory import held_at, own_lifetimes
+from .order import brought_to, meetings
+from .trace import COMPUTE, TIMED, Event, Program, Trace
+from .values import Elements, Value, total_elements
 
-__all__ = ["Alive", "Bubbles", "Peak", "Sample", "alive_at", "bubbles", "end", "peak", "printed", "samples", "traffic"]
+__all__ = [
+    "Alive",
+    "Bubbles",
+    "Peak",
+    "Sample",
+    "alive_at",
+    "bubbles",
+    "end",
+    "peak",
+    "printed",
+    "printed_peak",
+    "samples",
+    "traffic",
+]
 
 
 @dataclass(frozen=True)
@@ -77,48 +90,12 @@ def printed(trace: Trace) -> float:
     return steps(latest)
 
 
-def lifetimes(program: Program, *, buffers: bool = True) -> tuple[list[int], list[int], list[int]]:
-    """For each value: the event it is born at, its last use, and the event that made it (-1: none).
-
-    It is alive when event k starts if born < k <= last use, or if a store holds it then. A communication that is
-    waited for later needs its input, and owns the memory of its output, until the wait: these are its `buffers`.
-    """
-    count, over = len(program.values), len(program.events)
-    born, last, maker = [-1] * count, [-1] * count, [-1] * count
-    under_way: dict[int, Event] = {}
-    for index, event in enumerate(program.events):
-        for value in event.inputs:
-            last[value] = max(last[value], index)
-        if event.op == "wait":
-            issued = event.arg[0]
-            work = program.events[issued]
-            under_way.pop(issued, None)
-            early = buffers and work.op in COLLECTIVE and not COLLECTIVES[work.op].in_place
-            for value in work.outputs:
-                maker[value], born[value] = issued, issued if early else index
-                last[value] = index
-            if buffers:
-                for value in work.inputs:
-                    last[value] = max(last[value], index)
-        elif event.blocking or event.op not in COMMUNICATION:
-            for value in event.outputs:
-                born[value] = maker[value] = index
-        elif buffers:
-            under_way[index] = event
-        if event.op == "set_final_weight":
-            for value in event.inputs:
-                last[value] = over
-    for event in under_way.values():  # nobody waited, so nobody knows when its input may go
-        for value in event.inputs:
-            last[value] = over
-    return born, last, maker
-
-
-def samples(program: Program) -> list[Sample]:
+def samples(trace: Trace, rank: int) -> list[Sample]:
     """The memory curve of a rank: one sample for each timed operation that started, in program order."""
     found: list[Sample] = []
-    values, events, moves = program.values, program.events, program.moves
-    born, last, _ = lifetimes(program)
+    events, moves = trace.programs[rank].events, trace.programs[rank].moves
+    lives = trace.lifetimes()[rank]
+    values, born, last = lives.values, lives.born, lives.last
     held = [0] * len(values)
     by_kind: dict[str, Elements] = {}
     alive = [False] * len(values)
@@ -149,39 +126,48 @@ def samples(program: Program) -> list[Sample]:
     return found
 
 
-def held_at(program: Program, index: int) -> list[int]:
-    """In how many stores each value is when event number `index` starts."""
-    held = [0] * len(program.values)
-    for position, _, number, change in program.moves:
-        if position <= index:
-            held[number] += change
-    return held
-
-
-def alive_at(program: Program, index: int) -> tuple[Alive, ...]:
+def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
     """Everything alive on a rank when event number `index` starts, in order of birth."""
-    born, last, maker = lifetimes(program)
+    program, lives = trace.programs[rank], trace.lifetimes()[rank]
     held = held_at(program, index)
     found: list[Alive] = []
-    for number, value in enumerate(program.values):
-        if value is not None and (held[number] > 0 or born[number] < index <= last[number]):
-            made = program.events[maker[number]] if maker[number] >= 0 else None
-            found.append(Alive(value, made, held[number] <= 0))
+    for number in lives.alive(index, held):
+        value, maker = lives.values[number], lives.maker[number]
+        assert value is not None, "what is alive is something"
+        stored = number < len(held) and held[number] > 0
+        found.append(Alive(value, program.events[maker] if maker >= 0 else None, not stored))
     return tuple(found)
 
 
 def peak(trace: Trace) -> Peak:
     """The fullest moment of the fullest rank; of equals the lowest rank and the first moment."""
     best: tuple[Elements, int, Sample] | None = None
-    for program in trace.programs:
-        for sample in samples(program):
+    for rank in range(trace.ranks):
+        for sample in samples(trace, rank):
             total = sample.total
             if best is None or total > best[0]:
-                best = (total, program.rank, sample)
+                best = (total, rank, sample)
     if best is None:
         return Peak(0, 0, 0, 0, ())
     total, rank, sample = best
-    return Peak(rank, sample.index, sample.time, total, alive_at(trace.programs[rank], sample.index))
+    return Peak(rank, sample.index, sample.time, total, alive_at(trace, rank, sample.index))
+
+
+def printed_peak(trace: Trace) -> tuple[Elements, int, int]:
+    """The memory that the original prints: the most that the stores of a rank hold when a timed operation starts, with
+    that rank and the time in ticks. What is in flight, or in a variable, is in no store."""
+    best: tuple[Elements, int, int] = (0, 0, 0)
+    for program in trace.programs:
+        total: Elements = 0
+        at, moves = 0, program.moves
+        for index, event in enumerate(program.events):
+            while at < len(moves) and moves[at][0] <= index:
+                value = program.values[moves[at][2]]
+                total += moves[at][3] * (0 if value is None else value.elements())
+                at += 1
+            if event.op in TIMED and event.start is not None and total > best[0]:
+                best = (total, program.rank, event.start)
+    return best
 
 
 def bubbles(trace: Trace) -> Bubbles:
@@ -199,26 +185,19 @@ def bubbles(trace: Trace) -> Bubbles:
 
 def traffic(trace: Trace) -> list[tuple[Fraction, int]]:
     """For each rank the elements it sends and the messages it sends (rings, as in collectives)."""
-    found: list[tuple[Fraction, int]] = []
+    sent = [Fraction(0)] * trace.ranks
+    count = [0] * trace.ranks
     for program in trace.programs:
-        sent, messages = Fraction(0), 0
         for event in program.events:
-            if event.start is None:
-                continue
-            if event.op == "pass_to":
-                sent += _size(program, event.inputs)
-                messages += 1
-            elif event.op in COLLECTIVE:
-                row, members = COLLECTIVES[event.op], len(event.group)
-                whole = _size(program, event.inputs)
-                sent += row.sent(whole * members if row.law == "gather" else whole, members)
-                messages += row.messages(members)
-        found.append((sent, messages))
-    return found
-
-
-def _size(program: Program, ids: tuple[int, ...]) -> Elements:
-    return sum((value.elements() for number in ids if (value := program.values[number]) is not None), 0)
+            if event.op == "pass_to" and event.start is not None:
+                sent[program.rank] += total_elements(program.values_of(event.inputs))
+                count[program.rank] += 1
+    for members in meetings(trace):
+        row, brought, root = brought_to(trace, members)
+        for (rank, _), elements in zip(members, row.sent(brought, root), strict=True):
+            sent[rank] += elements
+            count[rank] += row.messages(len(members))
+    return list(zip(sent, count, strict=True))
 
 
 def hidden(program: Program) -> list[Alive]:
@@ -226,7 +205,8 @@ def hidden(program: Program) -> list[Alive]:
 
     Buffers of a communication under way are not meant, nor weights that were handed in as final.
     """
-    born, last, maker = lifetimes(program, buffers=False)
+    lives = own_lifetimes(program, buffers=False)
+    born, last, maker = lives.born, lives.last, lives.maker
     over = len(program.events)
     later = sorted((v for v in range(len(born)) if born[v] + 1 < last[v] < over), key=lambda v: born[v], reverse=True)
     held = [0] * len(born)

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from .collectives import title
 from .errors import Place
-from .figures import Peak, held_at, lifetimes
+from .figures import Peak
+from .memory import held_at
 from .program import TIMED, Event, Program
 from .trace import Trace
-from .values import Elements, OptState, Value, numbers
+from .values import Elements, OptState, Value, Weight, numbers
 
 __all__ = ["Holding", "Row", "holdings", "lean", "rows"]
 
@@ -21,8 +22,8 @@ class Holding:
     """A value that is alive at the peak.
 
     `made` is the operation that made it; `used` the last one that ever uses it, None where none does. `state` is
-    "needed" where that is still to come, "final" where it was handed in as final weight, "kept" for the state of the
-    optimizer after its update, which the next training step needs, "idle" where no operation needs it any more: it
+    "needed" where that is still to come, "final" where it was handed in as final weight, "kept" for an updated weight
+    or optimizer state, which the next training step needs, "idle" where no operation needs it any more: it
     could have been deleted before, and "unknown" where the run is not a whole training step, which might have needed
     it. `hidden` where no store holds it, and the operation that begins does not use it.
     """
@@ -47,24 +48,24 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
     if not trace.programs or not trace.programs[peak.rank].events:
         return ()
     program, index = trace.programs[peak.rank], peak.index
-    born, last, maker = lifetimes(program)
-    held = held_at(program, index)
+    lives, held = trace.lifetimes()[peak.rank], held_at(program, index)
     finals = {number for event in program.events if event.op == "set_final_weight" for number in event.inputs}
     found: list[Holding] = []
-    for number, value in enumerate(program.values):
-        if value is None or not (held[number] > 0 or born[number] < index <= last[number]):
-            continue
+    for number in lives.alive(index, held):
+        value, last, maker = lives.values[number], lives.last[number], lives.maker[number]
+        assert value is not None, "what is alive is something"
         idle = "kept" if _is_result(value) else "idle" if whole and trace.error is None else "unknown"
-        state = "final" if number in finals else "needed" if last[number] >= index else idle
-        made = program.events[maker[number]] if maker[number] >= 0 else None
-        hidden = held[number] <= 0 and number not in program.events[index].inputs
-        found.append(Holding(value, made, _event(program, last[number], number), state, hidden))
+        state = "final" if number in finals else "needed" if last >= index and not _is_result(value) else idle
+        made = program.events[maker] if maker >= 0 else None
+        stored = number < len(held) and held[number] > 0
+        hidden = not stored and number not in program.events[index].inputs
+        found.append(Holding(value, made, _event(program, last, number), state, hidden))
     return tuple(found)
 
 
 def _is_result(value: Value) -> bool:
-    """Whether it is what an optimizer has after its step: no operation of this step needs it, the next one does."""
-    return isinstance(value, OptState) and value.step > 0
+    """Whether it is what there is after an update: no operation of this step needs it, the next one does."""
+    return isinstance(value, OptState | Weight) and value.step > 0
 
 
 def _event(program: Program, number: int, value: int) -> Event | None:
@@ -81,17 +82,18 @@ def _event(program: Program, number: int, value: int) -> Event | None:
 def lean(trace: Trace) -> Elements:
     """The peak that the same operations would have if every value were deleted after its last use.
 
-    The state of the optimizer after its update stays as long as it did. Never more than the peak of the Trace.
+    What was updated stays as long as it did. Never more than the peak of the Trace.
     """
-    return max((_lean(program) for program in trace.programs), default=0)
+    return max((_lean(trace, rank) for rank in range(trace.ranks)), default=0)
 
 
-def _lean(program: Program) -> Elements:
-    born, last, _ = lifetimes(program)
+def _lean(trace: Trace, rank: int) -> Elements:
+    program, lives = trace.programs[rank], trace.lifetimes()[rank]
+    born, last = lives.born, lives.last
     stored = _stored(program)
     over = len(program.events)
     changes: list[Elements] = [0] * (over + 2)
-    for number, value in enumerate(program.values):
+    for number, value in enumerate(lives.values):
         if value is None:
             continue
         spans = [(born[number] + 1, last[number]), *stored.get(number, ())]
@@ -108,7 +110,7 @@ def _lean(program: Program) -> Elements:
 
 
 def _stored(program: Program) -> dict[int, list[tuple[int, int]]]:
-    """For each result of the optimizer the spans of events at whose start a store holds it."""
+    """For each updated value the spans of events at whose start a store holds it."""
     found: dict[int, list[tuple[int, int]]] = {}
     since: dict[int, int] = {}
     held: dict[int, int] = {}

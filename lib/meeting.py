@@ -17,11 +17,14 @@ from .program import Event, located
 from .rules import Member, agree
 from .values import numbers
 
-__all__ = ["Channel", "Group", "Meeting", "Message", "Receive"]
+__all__ = ["Channel", "Communicator", "Group", "Meeting", "Message", "Receive"]
 
 
 class Meeting:
-    """A collective of a group that not all members have joined yet."""
+    """A collective of a group that not all members have joined yet. Members are in ascending order of their ranks, so
+    that nothing depends on who comes first; `group` is that of the first, and whether all name the same is found out
+    when all are there.
+    """
 
     kind = "collective"
     __slots__ = ("count", "events", "group", "members", "number", "signal")
@@ -37,8 +40,8 @@ class Meeting:
 
     def describe(self, rank: int) -> str:
         """What a member that has joined waits for."""
-        mine = cast(Member, self.members[self.group.position[rank]])
-        joined = [r for r, m in zip(self.group.ranks, self.members, strict=True) if m is not None]
+        mine = cast(Member, self.members[self.group.communicator.position[rank]])
+        joined = [r for r, m in zip(self.group.communicator.ranks, self.members, strict=True) if m is not None]
         whose = f" of group {list(self.group.ranks)}" if self.group.partial else ""
         return (
             f"waits in {COLLECTIVES[mine.op].title} #{self.number + 1}{whose}, layer {mine.layer}: "
@@ -47,12 +50,12 @@ class Meeting:
 
     def wants(self, rank: int) -> str:
         """What would let the member go on."""
-        mine = cast(Member, self.members[self.group.position[rank]])
+        mine = cast(Member, self.members[self.group.communicator.position[rank]])
         return f"{these('rank', self.awaits(rank))} to call model.{mine.op}(..., {mine.layer}) as well"
 
     def awaits(self, rank: int) -> list[int]:
         """The ranks that have not joined."""
-        return [r for r, m in zip(self.group.ranks, self.members, strict=True) if m is None]
+        return [r for r, m in zip(self.group.communicator.ranks, self.members, strict=True) if m is None]
 
     def disagreement(self) -> PuzzleError | None:
         """What is wrong between those who have joined, if anything is."""
@@ -73,17 +76,32 @@ class Meeting:
                 located(error, member.rank, event.source)
 
 
-class Group:
-    """An ordered process group, with the number of collectives that each member has issued."""
+class Communicator:
+    """The ranks of a group, in ascending order: how many collectives each has issued, and those that are open.
 
-    __slots__ = ("issued", "open", "partial", "position", "ranks")
+    Groups of the same ranks have one communicator, in whatever order they name them: the same links carry what they
+    send, so it is one stream, and one sequence of collectives.
+    """
 
-    def __init__(self, ranks: tuple[int, ...], world: int) -> None:
+    __slots__ = ("issued", "open", "position", "ranks")
+
+    def __init__(self, ranks: tuple[int, ...]) -> None:
         self.ranks = ranks
-        self.partial = ranks != tuple(range(world))
         self.position = {rank: i for i, rank in enumerate(ranks)}
         self.issued = [0] * len(ranks)
         self.open: dict[int, Meeting] = {}
+
+
+class Group:
+    """An ordered process group: member i is `ranks[i]`."""
+
+    __slots__ = ("communicator", "partial", "position", "ranks")
+
+    def __init__(self, ranks: tuple[int, ...], world: int, communicator: Communicator) -> None:
+        self.ranks = ranks
+        self.partial = ranks != tuple(range(world))
+        self.position = {rank: i for i, rank in enumerate(ranks)}
+        self.communicator = communicator
 
 
 class Message:

@@ -334,7 +334,7 @@ class Model:
             arg = (root,) if row.law == "copy" else ()
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
             program.append(event)
-            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, root), event)
+            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, root, members.ranks), event)
         except PuzzleError as error:
             self._blame(error)
         return Work(self, event, signal, position)
@@ -362,8 +362,9 @@ class Model:
         if (why := absent(models)) is not None:
             print(why)
             return None
-        trace = Trace.of([models] if isinstance(models, Model) else models)
-        verdict = check(trace, puzzle, time=time, memory=memory)
+        models = [models] if isinstance(models, Model) else models
+        trace = Trace.of(models)
+        verdict = check(models, puzzle, time=time, memory=memory)
         if puzzle is not None:
             from .progress import checked  # here and not above: `import lib` should be quick
 

@@ -197,7 +197,7 @@ def _calls(program: Program, member: Any) -> list[Event]:
     """The collectives of a rank in the group in which it is a member."""
     calls = [event for event in program.events if event.op in COLLECTIVE]
     mine = next((event for event in reversed(calls) if (event.op, event.layer) == (member.op, member.layer)), calls[-1])
-    return [event for event in calls if event.group == mine.group]
+    return [event for event in calls if sorted(event.group) == sorted(mine.group)]
 
 
 def _elsewhere(mine: list[Event], member: Any, theirs: list[Event], wanted: Any) -> int | None:

@@ -72,7 +72,8 @@ def _end(trace: Trace) -> Fact:
 def _peaks(trace: Trace) -> list[float]:
     """The peak memory of each rank."""
     return [
-        max((float(sample.total) for sample in figures.samples(program)), default=0.0) for program in trace.programs
+        max((float(sample.total) for sample in figures.samples(trace, rank)), default=0.0)
+        for rank in range(trace.ranks)
     ]
 
 

@@ -145,6 +145,10 @@ class Program:
         self.record("foreign", value.layer, batches, (), (number,), source or student_place())
         return number
 
+    def values_of(self, ids: Sequence[int]) -> list[Value]:
+        """The values of some ids, those that are not made left out."""
+        return [value for number in ids if (value := self.values[number]) is not None]
+
     def new(self, value: Value) -> int:
         """Gives a value made on this rank its id."""
         values = self.values

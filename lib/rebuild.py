@@ -201,7 +201,8 @@ class _Rebuild:
             values = self.inputs(rank, event)
             value: Any = values if mine.law == "exchange" else values[0]
             rules.bring(mine, value, event.layer, len(members))
-            brought.append(rules.Member(rank, event.op, event.layer, value, event.arg[0] if mine.law == "copy" else 0))
+            root = event.arg[0] if mine.law == "copy" else 0
+            brought.append(rules.Member(rank, event.op, event.layer, value, root, event.group))
             flaws.append(self.flaw(rank, event))
         row = COLLECTIVES[brought[0].op]
         results = rules.collective(row, brought)

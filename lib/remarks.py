@@ -10,6 +10,7 @@ from . import figures
 from .causes import At, Causes
 from .clock import steps
 from .errors import Place, PuzzleError, these
+from .memory import held_at
 from .program import COMMUNICATION, COMPUTE, STORES, Event, Program, place_of
 from .trace import Trace
 from .values import KINDS, Elements, Value
@@ -107,7 +108,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     now = program.events[top.index]
     what = f'for "{name}" memory is {float(top.elements) - limit:,.10g} elements too high'
     when = f"the peak is on rank {top.rank} at time {steps(top.time):g}, when {now.op} starts"
-    unused = _unused(program, top)
+    unused = _unused(trace, top)
     where: Where = [] if (here := place_of(now)) is None else [(None, here)]
     if unused:
         size = float(sum(item.value.elements() for item in unused))
@@ -151,10 +152,10 @@ def _gathered(event: Event | None) -> bool:
     return event is not None and event.op == "allgather"
 
 
-def _unused(program: Program, top: figures.Peak) -> list[_Unused]:
+def _unused(trace: Trace, top: figures.Peak) -> list[_Unused]:
     """What was alive at the peak without being used then or later, biggest first."""
-    _, last, _ = figures.lifetimes(program)
-    held = figures.held_at(program, top.index)
+    program, last = trace.programs[top.rank], trace.lifetimes()[top.rank].last
+    held = held_at(program, top.index)
     found: list[_Unused] = []
     for number, value in enumerate(program.values):
         trained = getattr(value, "step", 0) > 0  # a result, which is there to stay

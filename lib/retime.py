@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -10,8 +9,9 @@ from .clock import Streams
 from .collectives import COLLECTIVES
 from .costs import Costs
 from .errors import TraceError
-from .program import COMPUTE, Event, Program, Run
-from .values import Elements, Value
+from .order import Communicators
+from .program import COMPUTE, Program, Run
+from .values import total_elements
 from .walk import Do, Done, Issue, Meet, Pass, walk
 
 __all__ = ["retime"]
@@ -26,7 +26,7 @@ def retime(run: R, costs: Costs) -> R:
     """
     copied = replace(run, programs=[_copy(program) for program in run.programs], costs=costs)
     clocks = [0] * run.ranks
-    streams = Streams()
+    streams, communicator = Streams(), Communicators()
     try:
         for step in walk(copied):
             if isinstance(step, Do):
@@ -36,7 +36,7 @@ def retime(run: R, costs: Costs) -> R:
                 if step.event.op == "pass_to":
                     _send(copied, streams, step)
             elif isinstance(step, Meet):
-                _meet(copied, streams, step)
+                _meet(copied, streams, communicator, step)
             elif isinstance(step, Pass):
                 _receive(streams, step)
             else:
@@ -65,19 +65,10 @@ def _local(run: Run, clocks: list[int], step: Do) -> None:
     clocks[step.rank] += event.length
 
 
-def _elements(run: Run, rank: int, event: Event) -> Elements:
-    return sum((value.elements() for value in _values(run, rank, event)), 0)
-
-
-def _values(run: Run, rank: int, event: Event) -> Sequence[Value]:
-    values = run.programs[rank].values
-    return [value for number in event.inputs if (value := values[number]) is not None]
-
-
 def _send(run: Run, streams: Streams, step: Issue) -> None:
     event = step.event
     target = cast(int, event.peer)
-    event.length = run.costs.message(_elements(run, step.rank, event), step.rank, target)
+    event.length = run.costs.message(total_elements(run.programs[step.rank].values_of(event.inputs)), step.rank, target)
     event.start = streams.start((step.rank, target, "send"), event.issued, event.length)
 
 
@@ -88,14 +79,14 @@ def _receive(streams: Streams, step: Pass) -> None:
     event.start = streams.start(stream, max(event.issued, cast(int, step.sent.end)), event.length)
 
 
-def _meet(run: Run, streams: Streams, step: Meet) -> None:
+def _meet(run: Run, streams: Streams, communicator: Communicators, step: Meet) -> None:
     _, first = step.members[0]
     row = COLLECTIVES[first.op]
-    brought = [_values(run, rank, event) for rank, event in step.members]
+    brought = [run.programs[rank].values_of(event.inputs) for rank, event in step.members]
     root = first.arg[0] if row.law == "copy" else 0
-    whole = row.whole(brought if row.law == "exchange" else [values[0] for values in brought], root)
+    whole = row.size(brought if row.law == "exchange" else [values[0] for values in brought], root)
     length = run.costs.communicate(row, whole, first.group)
-    start = streams.start(first.group, max(event.issued for _, event in step.members), length)
+    start = streams.start(communicator(first.group), max(event.issued for _, event in step.members), length)
     for _, event in step.members:
         event.start, event.length = start, length
 

@@ -6,7 +6,8 @@ a Trace from nothing. Every function is pure: no clock, no rank, no store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple, TypeVar, cast
 
 from .collectives import COLLECTIVES, Collective
@@ -357,6 +358,7 @@ class Member(NamedTuple):
     layer: int | None
     value: Any
     root: int
+    group: tuple[int, ...] = ()
 
 
 def agree(members: Sequence[Member | None]) -> None:
@@ -364,16 +366,17 @@ def agree(members: Sequence[Member | None]) -> None:
     joined = [m for m in members if m is not None]
     first = joined[0]
     for other in joined[1:]:
-        if (first.op, first.layer, first.root) != (other.op, other.layer, other.root):
+        if (first.op, first.layer, first.root, first.group) != (other.op, other.layer, other.root, other.group):
             raise _mismatch(first, other)
         if type(first.value) is not type(other.value):
             raise _mismatch(first, other)
 
 
-def _call(member: Member) -> str:
+def _call(member: Member, beside: Member) -> str:
     what = describe(member.value) if isinstance(member.value, Value) else type(member.value).__name__
     root = f", root={member.root}" if COLLECTIVES[member.op].law == "copy" else ""
-    return f"{member.op}(layer={member.layer}{root}) with a {what}"
+    group = "" if member.group == beside.group else f", group={list(member.group)}"
+    return f"{member.op}(layer={member.layer}{root}{group}) with a {what}"
 
 
 def _mismatch(first: Member, other: Member) -> MismatchError:
@@ -382,6 +385,10 @@ def _mismatch(first: Member, other: Member) -> MismatchError:
         but, same = "call different ones", "the same operation"
     elif first.layer != other.layer:
         but, same = "for different layers", "the same layer"
+    elif first.group != other.group:
+        but, same = "name its group in different orders", "the same order of ranks"
+        fix = "write the group alike on every rank: as an axis of the mesh, or as one list of ranks; its order says\n"
+        fix += "whose shard is which"
     elif first.root != other.root:
         but, same = "with different roots", "the same root"
         fix = "the root is the rank whose value everybody gets: name the same one on every rank"
@@ -391,7 +398,7 @@ def _mismatch(first: Member, other: Member) -> MismatchError:
     error = MismatchError(
         f"ranks {first.rank} and {other.rank} meet in a collective, but {but}",
         expected=f"{same} from every member of the group",
-        got=f"rank {first.rank}: {_call(first)}\nrank {other.rank}: {_call(other)}",
+        got=f"rank {first.rank}: {_call(first, other)}\nrank {other.rank}: {_call(other, first)}",
         fix=fix,
     )
     error.ranks = (first.rank, other.rank)
@@ -404,8 +411,15 @@ def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
     """What each member gets, in the order of the group; or a MismatchError that names the two who differ."""
     first = members[0]
     op, layer, root, kind = first.op, first.layer, first.root, cast("type[Any]", type(first.value))
+    group = first.group
     for m in members:
-        if m.op != op or m.layer != layer or m.root != root or type(m.value) is not kind:
+        if (
+            m.op != op
+            or m.layer != layer
+            or m.root != root
+            or type(m.value) is not kind
+            or (m.group is not group and m.group != group)
+        ):
             agree(members)
     try:
         return row.results([m.value for m in members], root)
@@ -417,20 +431,27 @@ def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> P
     """The law's own complaint, with the names of the two ranks between which it arose."""
     if row.law == "reduce" and not isinstance(members[0].value, WeightGrad):
         return error
-    for i, left in enumerate(members):
-        for right in members[i + 1 :]:
-            try:
-                _try_law(row, left.value, right.value)
-            except PuzzleError as pair:
-                found = MismatchError(
-                    f"the {row.title} of layer {left.layer} cannot be done: {pair.what}",
-                    expected=pair.expected,
-                    got=f"rank {left.rank}: {describe(left.value)}\nrank {right.rank}: {describe(right.value)}",
-                    fix=pair.fix,
-                )
-                found.ranks, found.clue = (left.rank, right.rank), pair.clue
-                return found
+    for left, right in _pairs(row, members):
+        try:
+            _try_law(row, left.value, right.value)
+        except PuzzleError as pair:
+            found = MismatchError(
+                f"the {row.title} of layer {left.layer} cannot be done: {pair.what}",
+                expected=pair.expected,
+                got=f"rank {left.rank}: {describe(left.value)}\nrank {right.rank}: {describe(right.value)}",
+                fix=pair.fix,
+            )
+            found.ranks, found.clue = (left.rank, right.rank), pair.clue
+            return found
     return error
+
+
+def _pairs(row: Collective, members: Sequence[Member]) -> Iterator[tuple[Member, Member]]:
+    """The members whose values may not fit together, two by two: of a copy, the root and each of the others."""
+    if row.law == "copy":
+        root = members[members[0].root]
+        return ((root, other) for other in members if other is not root)
+    return combinations(members, 2)
 
 
 def _try_law(row: Collective, left: Any, right: Any) -> None:
@@ -439,3 +460,5 @@ def _try_law(row: Collective, left: Any, right: Any) -> None:
         reduce(left, right)
     elif row.law == "gather":
         gather(left, right)
+    elif row.law == "copy":
+        row.results([left, right], 0)

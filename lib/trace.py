@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from .costs import Costs
 from .errors import Place, resolve
+from .memory import Lifetimes, lifetimes
 from .mesh import Mesh
 from .program import COLLECTIVE, COMMUNICATION, COMPUTE, STORES, TIMED, Event, Move, Program, Run
 
@@ -55,6 +56,9 @@ class Trace(Run):
     _places: dict[tuple[CodeType, int], Place | None] = field(
         default_factory=dict[tuple[CodeType, int], Place | None], repr=False, compare=False
     )
+    _lives: tuple[list[tuple[int, int]], list[Lifetimes]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, models: Sequence[Desk], error: str | None = None) -> Trace:
@@ -79,6 +83,13 @@ class Trace(Run):
         if source not in self._places:
             self._places[source] = resolve(*source)
         return self._places[source]
+
+    def lifetimes(self) -> list[Lifetimes]:
+        """How long the values of each rank live (see `lib.memory`): worked out once, and anew if the run went on."""
+        size = [(len(program.events), len(program.moves)) for program in self.programs]
+        if self._lives is None or self._lives[0] != size:
+            self._lives = size, lifetimes(self)
+        return self._lives[1]
 
     def save(self, path: str | Path) -> None:
         """Writes the Trace as JSON, all of it or nothing."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .errors import TraceError
+from .order import Communicators
 from .program import COLLECTIVE, COMMUNICATION, Event, Run
 
 __all__ = ["Do", "Done", "Issue", "Meet", "Pass", "Step", "walk"]
@@ -64,8 +65,9 @@ class _Walk:
         self.issued_at = [-1] * run.ranks
         self.complete: list[set[int]] = [set() for _ in run.programs]
         self.ready = deque(range(run.ranks))
-        self.numbers: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
-        self.open: dict[tuple[tuple[int, ...], int], list[tuple[int, int]]] = defaultdict(list)
+        self.communicator = Communicators()
+        self.numbers: dict[tuple[int, int], int] = defaultdict(int)
+        self.open: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         self.sent: dict[tuple[int, int], deque[tuple[int, int]]] = defaultdict(deque)
         self.wanted: dict[tuple[int, int], deque[tuple[int, int]]] = defaultdict(deque)
 
@@ -107,13 +109,13 @@ class _Walk:
     def issue(self, where: tuple[int, int], event: Event) -> Iterator[Step]:
         rank = where[0]
         if event.op in COLLECTIVE:
-            key = (rank, event.group)
-            number = self.numbers[key]
-            self.numbers[key] = number + 1
-            joined = self.open[event.group, number]
+            communicator = self.communicator(event.group)
+            number = self.numbers[rank, communicator]
+            self.numbers[rank, communicator] = number + 1
+            joined = self.open[communicator, number]
             joined.append(where)
             if len(joined) == len(event.group):
-                del self.open[event.group, number]
+                del self.open[communicator, number]
                 if self.run.error is not None and self.differ(joined):
                     return  # that is where the run failed: it never took place
                 by_rank = {r: (r, i) for r, i in joined}
@@ -121,23 +123,31 @@ class _Walk:
                 for one in joined:
                     self.finish(one)
         elif event.op == "pass_to" and event.peer is not None:
-            self.complete[rank].add(where[1])
             self.sent[rank, event.peer].append(where)
             yield from self.match(rank, event.peer)
+            self.find_room(rank, event.peer)
         elif event.peer is not None:
             self.wanted[event.peer, rank].append(where)
             yield from self.match(event.peer, rank)
 
     def differ(self, joined: list[tuple[int, int]]) -> bool:
         """Whether those who joined did not all call the same collective."""
-        return len({(event.op, event.layer, event.arg) for event in map(self.event, joined)}) > 1
+        return len({(event.op, event.layer, event.arg, event.group) for event in map(self.event, joined)}) > 1
 
     def match(self, source: int, target: int) -> Iterator[Step]:
         sent, wanted = self.sent[source, target], self.wanted[source, target]
         if sent and wanted:
             from_, to = sent.popleft(), wanted.popleft()
             yield Pass(source, self.event(from_), target, self.event(to))
+            self.finish(from_)
             self.finish(to)
+            self.find_room(source, target)
+
+    def find_room(self, source: int, target: int) -> None:
+        """There is room for one message that is not received yet: the first of those sent has it."""
+        sent = self.sent[source, target]
+        if sent and sent[0][1] not in self.complete[source]:
+            self.finish(sent[0])
 
 
 def walk(run: Run) -> Iterator[Step]:

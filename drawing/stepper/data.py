@@ -102,10 +102,11 @@ def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Table
 
 def _program(trace: Trace, program: Program, tables: Tables) -> dict[str, Any]:
     """One rank: its events, and what it holds when. Values are numbers of the table of the whole page."""
-    ids = [-1 if value is None else _value(value, tables) for value in program.values]
+    values = trace.lifetimes()[program.rank].values
+    ids = [-1 if value is None else _value(value, tables) for value in values]
     return {
         "events": [_event(trace, program, number, ids, tables) for number in range(len(program.events))],
-        "spans": [[ids[span.value], *span[1:]] for span in spans(program)],
+        "spans": [[ids[span.value], *span[1:]] for span in spans(trace, program.rank)],
         "boxes": [],
     }
 

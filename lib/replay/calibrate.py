@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ..collectives import COLLECTIVES
 from ..costs import Links
 from ..figures import end
+from ..order import brought_to, meetings
 from ..program import COLLECTIVE, COMPUTE, Event, Program
 from ..retime import retime
+from ..trace import Trace
 from ..values import BATCH_ELEMENTS, Activation, ActivationGrad, total_elements
 from .result import ReplayResult
 
@@ -71,13 +72,14 @@ def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) 
     compute: dict[str, list[float]] = {}
     rows: list[tuple[float, float, float]] = []
     for result in fit:
+        moved = _moved(result.measured)
         for program, lengths in zip(result.measured.programs, result.lengths, strict=True):
-            for event, length in zip(program.events, lengths, strict=True):
+            for number, (event, length) in enumerate(zip(program.events, lengths, strict=True)):
                 seconds = length / unit
                 if event.op in COMPUTE:
                     compute.setdefault(event.op, []).append(seconds / _batches(program, event))
                 elif event.blocking and event.op in COLLECTIVE and len(event.group) > 1:
-                    rows.append((*_ring(program, event), seconds))
+                    rows.append((*moved[program.rank, number], seconds))
                 elif event.blocking and event.op == "receive":
                     rows.append((1.0, _elements(program, event.outputs), seconds))
     latency, beta = _least_squares(rows)
@@ -109,13 +111,14 @@ def _batches(program: Program, event: Event) -> int:
     return max(1, len(value.batches)) if isinstance(value, Activation | ActivationGrad) else 1
 
 
-def _ring(program: Program, event: Event) -> tuple[float, float]:
-    """Messages and elements on the critical path of a collective, as the cost model counts them."""
-    row, members = COLLECTIVES[event.op], len(event.group)
-    brought = _elements(program, event.inputs)
-    whole = brought * members if row.law == "gather" else brought
-    share = 1.0 if row.law == "copy" else (members - 1) / members
-    return float(row.messages(members)), row.rounds * share * whole
+def _moved(trace: Trace) -> dict[tuple[int, int], tuple[float, float]]:
+    """Messages and elements on the critical path of each collective, by rank and event, as `Links` counts them."""
+    found: dict[tuple[int, int], tuple[float, float]] = {}
+    for members in meetings(trace):
+        row, brought, root = brought_to(trace, members)
+        path = float(row.messages(len(members))), float(row.busiest(row.size(brought, root), len(members)))
+        found.update(dict.fromkeys(members, path))
+    return found
 
 
 def _elements(program: Program, ids: Sequence[int]) -> float:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..collectives import COLLECTIVES
 from ..program import Event
+from ..values import Value
 from .plan import Joint
 from .sizes import cut_range
 from .tensors import in_order, join
@@ -75,16 +76,21 @@ def _give(rank: Interpreter, event: Event, tensors: Sequence[Tensor]) -> None:
         rank.tensors[number] = tensor
 
 
-def _ring(rank: Interpreter, joint: Joint, numel: int) -> float:
-    """Bytes that a member sends in a ring, of `numel` numbers in all."""
-    sent = COLLECTIVES[joint.op].sent(numel, len(joint.members))
-    return float(sent) * rank.sizes.bytes
+def _moved(rank: Interpreter, joint: Joint, root: int = 0) -> float:
+    """Bytes that this member sends, as the row of the collective says."""
+
+    def size(values: Sequence[Value]) -> int:
+        return sum(map(rank.sizes.numel, values))
+
+    row = COLLECTIVES[joint.op]
+    brought = joint.brought if row.law == "exchange" else [values[0] for values in joint.brought]
+    return float(row.sent(brought, root, size)[joint.members.index(rank.kit.rank)]) * rank.sizes.bytes
 
 
 def _allreduce(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
     buffer = rank.mine(index, event.inputs[0])
     handle = Done() if len(joint.members) == 1 else rank.kit.transport.all_reduce(joint.members, buffer)
-    return Exchange(handle, _ring(rank, joint, buffer.numel()), lambda: _give(rank, event, [buffer]), [buffer])
+    return Exchange(handle, _moved(rank, joint), lambda: _give(rank, event, [buffer]), [buffer])
 
 
 def _allgather(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
@@ -102,7 +108,7 @@ def _allgather(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exc
         ordered = out if in_order(ranges) else join(list(zip(out.split(sizes), ranges, strict=True)), width)
         _give(rank, event, [ordered])
 
-    return Exchange(handle, _ring(rank, joint, sum(sizes)), finish)
+    return Exchange(handle, _moved(rank, joint), finish)
 
 
 def _scatterreduce(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
@@ -114,7 +120,7 @@ def _scatterreduce(rank: Interpreter, index: int, event: Event, joint: Joint) ->
     out = rank.empty(sizes[joint.members.index(rank.kit.rank)])
     _give(rank, event, [] if event.blocking else [out])
     handle = rank.kit.transport.reduce_scatter(joint.members, out, inp, sizes)
-    return Exchange(handle, _ring(rank, joint, inp.numel()), lambda: _give(rank, event, [out]))
+    return Exchange(handle, _moved(rank, joint), lambda: _give(rank, event, [out]))
 
 
 def _alltoall(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
@@ -131,17 +137,16 @@ def _alltoall(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exch
     def finish() -> None:
         _give(rank, event, [part.clone() for part in out.split(out_sizes)])
 
-    sent = sum(in_sizes) - in_sizes[me]
-    return Exchange(handle, sent * rank.sizes.bytes, finish)
+    return Exchange(handle, _moved(rank, joint), finish)
 
 
 def _broadcast(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
     root = event.arg[0]
     numel = rank.sizes.numel(joint.brought[root][0])
-    tensor = rank.tensors[event.inputs[0]]
+    tensor = rank.tensors[event.inputs[0]]  # of uneven shards, one may be a number longer than another
     buffer = rank.mine(index, event.inputs[0]) if tensor.numel() == numel else rank.empty(numel)
     handle = Done() if len(joint.members) == 1 else rank.kit.transport.broadcast(joint.members, buffer, root)
-    return Exchange(handle, _ring(rank, joint, numel), lambda: _give(rank, event, [buffer]), [buffer])
+    return Exchange(handle, _moved(rank, joint, root), lambda: _give(rank, event, [buffer]), [buffer])
 
 
 def _pass_to(rank: Interpreter, index: int, event: Event) -> Exchange:

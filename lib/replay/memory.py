@@ -34,8 +34,7 @@ class Need:
 
 def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
     """By event, the bytes that the simulator says are alive when it starts, at the sizes of the replay."""
-    program = plan.desks[rank].program
-    return {sample.index: plan.sizes.simulated_bytes(sample.by_kind) for sample in samples(program)}
+    return {sample.index: plan.sizes.simulated_bytes(sample.by_kind) for sample in samples(plan.trace, rank)}
 
 
 def predict(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = None) -> Need:

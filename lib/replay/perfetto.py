@@ -40,7 +40,7 @@ def perfetto(step: float | None = None, **traces: Trace) -> dict[str, Any]:
                     thread = {"ph": "M", "pid": process, "tid": streams[stream], "name": "thread_name"}
                     events.append({**thread, "args": {"name": stream}})
                 events.append(_event(trace, index, event, process, streams[stream], scale))
-            for sample in samples(program):
+            for sample in samples(trace, program.rank):
                 amounts = {kind: float(elements) for kind, elements in sample.by_kind.items()}
                 counter = {"ph": "C", "pid": process, "ts": sample.time * scale, "name": "elements alive"}
                 events.append({**counter, "args": amounts})

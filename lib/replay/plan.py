@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..check import check
 from ..errors import Place
-from ..figures import lifetimes
+from ..memory import Lifetimes
 from ..program import COMMUNICATION, Event, Program, Run
 from ..rebuild import Rebuilt, rebuild
 from ..retime import retime
@@ -117,8 +117,8 @@ def make_plan(trace: Trace, sizes: Sizes) -> Plan:
     simulated = Trace(run.layers, run.batches, timed.programs, run.costs, run.mesh, puzzle=trace.puzzle)
     desks = [Desk(program) for program in simulated.programs]
     groups, pairs = _meetings(simulated, desks)
-    for desk in desks:
-        _lifetimes(desk)
+    for desk, lives in zip(desks, simulated.lifetimes(), strict=True):
+        _lifetimes(desk, lives)
     _judge(rebuilt, run, desks, sizes)
     return Plan(simulated, sizes, desks, groups, pairs)
 
@@ -182,10 +182,11 @@ def _value(desk: Desk, number: int) -> Value:
 # -- how long values live -----------------------------------------------------------------------------------------
 
 
-def _lifetimes(desk: Desk) -> None:
+def _lifetimes(desk: Desk, lives: Lifetimes) -> None:
     """Before which event each value is freed, and which events may overwrite an input because nobody needs it again."""
     program = desk.program
-    born, last, _ = lifetimes(program)
+    count = len(program.values)  # what nobody waits for has no id, and the interpreter drops it
+    born, last = lives.born[:count], lives.last[:count]
     over = len(program.events) + 1
     dies = [max(first, final) + 1 for first, final in zip(born, last, strict=True)]
     since: dict[int, int] = {}

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from ..collectives import COLLECTIVES
-from ..program import COLLECTIVE, COMMUNICATION
+from ..program import COMMUNICATION
 from ..trace import Trace
+from ..values import Value
 from . import local, truth
 from .errors import RankRaised, ReplayError, WrongWorld
 from .interpreter import Kit
@@ -179,21 +180,24 @@ def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
 
 def _simulated_sent(plan: Plan, rank: int) -> float:
     """What the simulator says that a rank sends, in bytes of this replay: rings, and whole messages."""
-    total = Fraction(0)
     desk, sizes = plan.desks[rank], plan.sizes
+    total = Fraction(0)
     for index, event in enumerate(desk.program.events):
-        values = [value for number in event.inputs if (value := desk.program.values[number]) is not None]
-        mine = Fraction(sum(_exact(sizes, value) for value in values))
         if event.op == "pass_to":
-            total += mine
-        elif event.op in COLLECTIVE and index in desk.joints:
-            row, members = COLLECTIVES[event.op], len(event.group)
-            total += row.sent(mine * members if row.law == "gather" else mine, members)
+            total += _exact(sizes, desk.program.values_of(event.inputs))
+        elif (joint := desk.joints.get(index)) is not None:
+            row, root = COLLECTIVES[event.op], event.arg[0] if event.arg else 0
+            brought = joint.brought if row.law == "exchange" else [values[0] for values in joint.brought]
+            total += row.sent(brought, root, lambda values: _exact(sizes, values))[joint.members.index(rank)]
     return float(total * sizes.bytes)
 
 
-def _exact(sizes: Sizes, value: Any) -> Fraction:
+def _exact(sizes: Sizes, values: Sequence[Value]) -> Fraction:
     """Elements as the simulator counts them, with fractions, at our sizes."""
+    return sum((_exact_one(sizes, value) for value in values), Fraction(0))
+
+
+def _exact_one(sizes: Sizes, value: Any) -> Fraction:
     share = Fraction(len(value.shards), value.total) if hasattr(value, "shards") else Fraction(1)
     whole = sizes.weight * sizes.width(value) if hasattr(value, "shards") else sizes.batch * len(value.batches)
     return share * whole

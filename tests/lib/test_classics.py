@@ -136,7 +136,7 @@ def in_flight(model: Model) -> int:
     most = 0
     for index, event in enumerate(model.program.events):
         if event.op == "backward":
-            alive = [one.value for one in figures.alive_at(model.program, index)]
+            alive = [one.value for one in figures.alive_at(model.trace, model.rank, index)]
             most = max(most, len({b for value in alive if isinstance(value, Activation) for b in value.batches}))
     return most
 

@@ -54,7 +54,7 @@ def alive(program: Program, index: int) -> list[int]:
 def check_memory(trace: Trace) -> None:
     for program in trace.programs:
         timed = [i for i, event in enumerate(program.events) if event.op in TIMED and event.start is not None]
-        samples = figures.samples(program)
+        samples = figures.samples(trace, program.rank)
         assert [sample.index for sample in samples] == timed
         for sample in samples:
             ids = alive(program, sample.index)
@@ -67,7 +67,7 @@ def check_memory(trace: Trace) -> None:
             }
             assert sample.total == sum(sample.by_kind.values())
             assert sample.time == program.events[sample.index].start
-            assert [one.value for one in figures.alive_at(program, sample.index)] == values
+            assert [one.value for one in figures.alive_at(trace, program.rank, sample.index)] == values
 
 
 @pytest.mark.parametrize("case", [case for case in EVERYTHING if case.ranks <= 8], ids=lambda case: case.name)
@@ -85,7 +85,7 @@ def test_memory_is_what_the_definition_says_in_random_schedules(schedule: Schedu
 def test_whoever_keeps_everything_in_the_stores_has_the_originals_memory(case: Case) -> None:
     """All that is counted is in the stores, or an input of what starts just then."""
     for model in case.run(simulate):
-        for sample, logged in zip(figures.samples(model.program), model.log, strict=True):
+        for sample, logged in zip(figures.samples(model.trace, model.rank), model.log, strict=True):
             event = model.program.events[sample.index]
             values = model.program.values
             loose = sum(values[number].elements() for number in event.inputs)  # type: ignore[union-attr]
@@ -177,7 +177,7 @@ def test_final_weights_stay_to_the_end() -> None:
 
     model = Model()
     hand_in(model)
-    assert [int(s.total) for s in figures.samples(model.program)][-1] == 2 * WEIGHT + BATCH
+    assert [int(s.total) for s in figures.samples(model.trace, model.rank)][-1] == 2 * WEIGHT + BATCH
 
 
 def test_a_value_under_two_keys_is_there_once() -> None:
@@ -198,8 +198,8 @@ def test_sizes_that_do_not_divide_stay_exact() -> None:
             1, model.forward(0, model.get_activation([0]), model.load_weights(0)[0]), model.load_weights(1)[0]
         )
     )
-    assert figures.samples(model.program)[-1].by_kind["weight"] == WEIGHT
-    assert isinstance(figures.samples(model.program)[0].by_kind["weight"], int | Fraction)
+    assert figures.samples(model.trace, model.rank)[-1].by_kind["weight"] == WEIGHT
+    assert isinstance(figures.samples(model.trace, model.rank)[0].by_kind["weight"], int | Fraction)
 
 
 # -- time ---------------------------------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def test_messages_between_two_ranks_wait_for_each_other_and_two_directions_do_no
 
 def held(model: Model, kind: str) -> list[int]:
     """Elements of a kind whenever a forward started."""
-    samples = figures.samples(model.program)
+    samples = figures.samples(model.trace, model.rank)
     return [int(s.by_kind.get(kind, 0)) for s in samples if model.program.events[s.index].op == "forward"]
 
 

@@ -231,17 +231,19 @@ def test_what_it_shows_are_the_figures(show: Opener, name: str) -> None:
     sums = page.run("RUNS[0].ranks.map(rank => rank.events.map((_, i) => rank.memory(i)))")
     kinds = page.run("KINDS.map(kind => kind.name)")
     for program in trace.programs:
-        for sample in figures.samples(program):
+        for sample in figures.samples(trace, program.rank):
             wanted = [round(float(sample.by_kind.get(kind, 0)), 6) for kind in kinds]
             assert sums[program.rank][sample.index] == wanted
     words = page.run("RUNS[0].ranks.map(r => r.events.map((_, i) => r.holdings(i).map(s => VALUES[s.value].words)))")
     for program in trace.programs:
         for index in range(len(program.events)):
-            assert words[program.rank][index] == [str(alive.value) for alive in figures.alive_at(program, index)]
+            assert words[program.rank][index] == [
+                str(alive.value) for alive in figures.alive_at(trace, program.rank, index)
+            ]
     for _ in range(5):
         page.press("ArrowRight", 2)
         index = page.run("app.index")
-        alive = figures.alive_at(trace.programs[0], index)
+        alive = figures.alive_at(trace, 0, index)
         total = sum(float(held.value.elements()) for held in alive)
         assert text(page, ".card .sum") == f"{round(total, 2):,.10g} elements"
         assert page.run("document.querySelectorAll('.card .value').length") >= len(alive)

@@ -27,7 +27,7 @@ def test_the_values_alive_at_every_event_are_those_of_the_figures(name: str, pro
     found = spans(program)
     for index in range(len(program.events) + 1):
         here = [span for span in found if span.start <= index < span.stop]
-        wanted = figures.alive_at(program, index)
+        wanted = figures.alive_at(trace, program.rank, index)
         assert [program.values[span.value] for span in here] == [alive.value for alive in wanted]
         assert [span.hidden for span in here] == [alive.hidden for alive in wanted]
         assert [program.events[span.born] if span.born >= 0 else None for span in here] == [a.born for a in wanted]
@@ -36,7 +36,7 @@ def test_the_values_alive_at_every_event_are_those_of_the_figures(name: str, pro
 @pytest.mark.parametrize(("name", "program"), PROGRAMS, ids=[f"{name}-{program.rank}" for name, program in PROGRAMS])
 def test_the_elements_at_every_sample_are_those_of_the_figures(name: str, program: Program) -> None:
     found = spans(program)
-    for sample in figures.samples(program):
+    for sample in figures.samples(trace, program.rank):
         sums: dict[str, int | Fraction] = {}
         for span in found:
             value = program.values[span.value]
