@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .collectives import title
 from .errors import Place
 from .figures import Peak
-from .memory import held_at
+from .memory import held_at, own_lifetimes
 from .program import TIMED, Event, Program
 from .trace import Trace
 from .values import Elements, OptState, Value, Weight, numbers
@@ -22,9 +22,10 @@ class Holding:
     """A value that is alive at the peak.
 
     `made` is the operation that made it; `used` the last one that ever uses it, None where none does. `state` is
-    "needed" where that is still to come, "final" where it was handed in as final weight, "kept" for an updated weight
-    or optimizer state, which the next training step needs, "idle" where no operation needs it any more: it
-    could have been deleted before, and "unknown" where the run is not a whole training step, which might have needed
+    "needed" where that is still to come, "sent" where it is in flight, and the other rank has not called receive yet,
+    "dropped" where nobody ever waits for what brought it, "final" where it was handed in as final weight, "kept" for an
+    updated weight or optimizer state, which the next training step needs, "idle" where no operation needs it any more:
+    it could have been deleted before, and "unknown" where the run is not a whole training step, which might have needed
     it. `hidden` where no store holds it, and the operation that begins does not use it.
     """
 
@@ -48,18 +49,28 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
     if not trace.programs or not trace.programs[peak.rank].events:
         return ()
     program, index = trace.programs[peak.rank], peak.index
-    lives, held = trace.lifetimes()[peak.rank], held_at(program, index)
+    lives, own, held = trace.lifetimes()[peak.rank], own_lifetimes(program).last, held_at(program, index)
     finals = {number for event in program.events if event.op == "set_final_weight" for number in event.inputs}
+    idle = "idle" if whole and trace.error is None else "unknown"
     found: list[Holding] = []
     for number in lives.alive(index, held):
-        value, last, maker = lives.values[number], lives.last[number], lives.maker[number]
+        value, maker = lives.values[number], lives.maker[number]
         assert value is not None, "what is alive is something"
-        idle = "kept" if _is_result(value) else "idle" if whole and trace.error is None else "unknown"
-        state = "final" if number in finals else "needed" if last >= index and not _is_result(value) else idle
-        made = program.events[maker] if maker >= 0 else None
         stored = number < len(held) and held[number] > 0
         hidden = not stored and number not in program.events[index].inputs
-        found.append(Holding(value, made, _event(program, last, number), state, hidden))
+        if number >= len(own):  # no await ever gave it an id
+            state, used = "dropped", None
+        else:
+            used = _event(program, own[number], number)
+            if number in finals:
+                state = "final"
+            elif _is_result(value):
+                state = "kept"
+            elif own[number] >= index:
+                state = "needed"
+            else:
+                state = "sent" if lives.last[number] >= index and not stored else idle
+        found.append(Holding(value, program.events[maker] if maker >= 0 else None, used, state, hidden))
     return tuple(found)
 
 
@@ -214,6 +225,10 @@ def _fate(trace: Trace, group: list[Holding]) -> str:
         return "handed in as final"
     if one.state == "kept":
         return "kept for the next training step"
+    if one.state == "dropped":
+        return "never awaited"
+    if one.state == "sent":
+        return "in flight: passed on, and not received yet"
     if one.state == "unknown":
         return "not used again in this run"
     local = ", outside the stores" if one.hidden else ""

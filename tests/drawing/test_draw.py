@@ -47,7 +47,7 @@ def test_draw_prints_the_two_lines_of_the_original(case: Case) -> None:
 
 def test_draw_prints_when_and_where() -> None:
     _, printed = quietly(draw, RUNS["relay"])
-    assert printed == "Timesteps: 14.2 \nMaximum Memory: 524288.0 at GPU: 0 time: 1\n"
+    assert printed == "Timesteps: 14.2 \nMaximum Memory: 524288.0 at GPU: 0 time: 6.6\n"
 
 
 def test_draw_takes_a_trace_a_model_or_models() -> None:

@@ -671,7 +671,8 @@ def test_a_final_weight_counts_even_if_it_is_used_again() -> None:
 
         return run
 
-    peaks = [figures.samples(simulate(last(touch), layers=2, batches=2)[0].program)[-1] for touch in (False, True)]
+    runs = [Trace.of(simulate(last(touch), layers=2, batches=2)) for touch in (False, True)]
+    peaks = [figures.samples(run, 0)[-1] for run in runs]
     assert [peak.by_kind["weight"] for peak in peaks] == [2 * 262144, 2 * 262144]
 
 

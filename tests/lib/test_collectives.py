@@ -87,20 +87,79 @@ def test_everybody_gets_a_value_of_its_own(op: str) -> None:
 # -- what moves ---------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 64), st.fractions(0, 10**6))
-def test_elements_and_messages_are_those_of_a_ring(n: int, whole: Fraction) -> None:
+PARTS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
+"""How many of 24 shards, or batches, each member brings: uneven, and some bring none."""
+
+
+def shares(parts: list[int]) -> list[frozenset[int]]:
+    starts = [sum(parts[:i]) for i in range(len(parts))]
+    return [frozenset(range(start, start + n)) for start, n in zip(starts, parts, strict=True)]
+
+
+@given(st.integers(1, 12))
+def test_what_is_sent_is_that_of_a_ring(n: int) -> None:
+    whole = 512 * 512
     once = Fraction(n - 1, n) * whole
-    sent = {op: row.sent(whole, n) for op, row in COLLECTIVES.items()}
-    assert sent == {
-        "allreduce": 2 * once,
-        "allgather": once,
-        "scatterreduce": once,
-        "alltoall": once,
-        "broadcast": once,
+    brought: dict[str, list[Any]] = {
+        "allreduce": grads(n, n),
+        "scatterreduce": grads(n, n),
+        "allgather": [Weight(0, 1, 0, [i], n) for i in range(n)],
+        "alltoall": [[Weight(0, 1, 0, [i], n) for i in range(n)]] * n,
+        "broadcast": [Weight(0, 1, 0)] * n,
     }
-    assert {op: row.messages(n) for op, row in COLLECTIVES.items()} == {
-        op: (2 if op == "allreduce" else 1) * (n - 1) for op in COLLECTIVES
-    }
+    for op, row in COLLECTIVES.items():
+        rounds = 2 if op == "allreduce" else 1
+        assert row.size(brought[op]) == whole
+        assert row.sent(brought[op]) == [rounds * once] * n
+        assert row.busiest(whole, n) == (whole if op == "broadcast" and n > 1 else rounds * once)
+        assert row.messages(n) == rounds * (n - 1)
+
+
+@given(PARTS)
+def test_of_unequal_parts_a_ring_sends_the_same_on_the_average(parts: list[int]) -> None:
+    """What a member is charged does not depend on what itself brings."""
+    n, row = len(parts), COLLECTIVES["allgather"]
+    brought = [Weight(0, 1, 0, share, 24) for share in shares(parts)]
+    whole = Fraction(sum(parts), 24) * 512 * 512
+    assert row.size(brought) == whole
+    assert row.sent(brought) == [Fraction(n - 1, n) * whole] * n
+
+
+@given(st.integers(2, 5), st.data())
+def test_an_uneven_exchange_sends_what_leaves_and_takes_as_long_as_its_busiest_member(
+    n: int, data: st.DataObject
+) -> None:
+    counts = [[data.draw(st.integers(0, 3)) for _ in range(n)] for _ in range(n)]
+    row = COLLECTIVES["alltoall"]
+    one = 512 * 256
+    brought = [[Activation(0, 2, range(count), 3) for count in line] for line in counts]
+    sent = [sum(line) - line[i] for i, line in enumerate(counts)]
+    received = [sum(line[i] for line in counts) - counts[i][i] for i in range(n)]
+    assert row.sent(brought) == [one * number for number in sent]
+    assert row.busiest(row.size(brought), n) == one * max(*sent, *received)
+
+
+@pytest.mark.parametrize("root", range(3))
+def test_a_broadcast_is_as_large_as_what_its_root_brings(root: int) -> None:
+    """And what the others bring, to be overwritten, has to be as large: else it would be a buffer for nothing."""
+    shards = [Weight(0, 1, 0, [i], 3) for i in range(3)]
+    row = COLLECTIVES["broadcast"]
+    assert row.results(shards, root) == [shards[root]] * 3
+    assert row.sent(shards, root) == [Fraction(2, 3) * Fraction(512 * 512, 3)] * 3
+    for small in (Weight(0, 1, 0, [0], 10**6), Weight(0, 1, 0)):
+        brought = [small if rank == (root + 1) % 3 else shard for rank, shard in enumerate(shards)]
+        with pytest.raises(MismatchError) as caught:
+            collective(row, [Member(rank, "broadcast", 0, value, root) for rank, value in enumerate(brought)])
+        assert caught.value.ranks == (root, (root + 1) % 3)
+        assert caught.value.what == (
+            "the broadcast of layer 0 cannot be done: what a member brings is not as large as what the root brings"
+        )
+        assert caught.value.expected == "a value of 87,381.33333 elements, to be overwritten by the root's"
+
+
+def test_sizes_of_a_replay_are_those_that_it_says() -> None:
+    row = COLLECTIVES["allgather"]
+    assert row.sent([Weight(0, 1, 0, [i], 2) for i in range(2)], size=lambda values: 10 * len(values)) == [10, 10]
 
 
 async def all_at_once(model: Model) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import (
+    LINKS,
+    UNIT,
     Activation,
     Costs,
     Dist,
@@ -17,7 +21,6 @@ from lib import (
     Mesh,
     MismatchError,
     Model,
-    PuzzleError,
     RuleError,
     Trace,
     Weight,
@@ -331,12 +334,43 @@ def test_a_broadcast_names_its_root_by_rank(run: Run) -> None:
     run(half, ranks=4, batches=4)
 
 
-def test_two_orders_of_one_group_are_two_groups(run: Run) -> None:
+def test_the_members_of_a_collective_name_their_group_in_one_order(run: Run) -> None:
     async def disagree(model: Model) -> None:
         await model.allreduce(model.fake_grad(0), 0, (0, 1) if model.rank else (1, 0))
 
-    with pytest.raises(PuzzleError, match=r"waits in all-reduce #1 of group \[1, 0\]"):
+    with pytest.raises(MismatchError) as caught:
         run(disagree, ranks=2)
+    assert caught.value.what == "ranks 0 and 1 meet in a collective, but name its group in different orders"
+    assert caught.value.expected == "the same order of ranks from every member of the group"
+    assert caught.value.got == (
+        "rank 0: allreduce(layer=0, group=[1, 0]) with a weight gradient of layer 0, batches {}\n"
+        "rank 1: allreduce(layer=0, group=[0, 1]) with a weight gradient of layer 0, batches {}"
+    )
+
+
+@pytest.mark.parametrize("costs", [UNIT, LINKS, Links(latency=0.05)])
+def test_the_same_ranks_are_one_stream_however_they_are_ordered(run: Run, costs: Costs) -> None:
+    """Else the same links would carry as many collectives at once as the ranks have orders."""
+
+    async def gather_in(model: Model, groups: Sequence[Any]) -> None:
+        mine = [
+            model.load_weights(layer, group.index(model.rank) if group else model.rank, 3)[0]
+            for layer, group in enumerate(groups)
+        ]
+        coming = [model.allgather(mine[layer], layer, group) for layer, group in enumerate(groups)]
+        for layer, work in enumerate(coming):
+            gathered = await work
+            assert gathered.is_complete()
+            assert gathered.layer == layer
+
+    orders: list[Any] = [*permutations(range(3))]
+    ends: set[float] = set()
+    for groups in ([(0, 1, 2)] * 6, [None] * 6, orders, [*orders[:5], None]):
+        trace = Trace.of(run(lambda model, groups=groups: gather_in(model, groups), ranks=3, layers=6, costs=costs))
+        ends.add(figures.end(trace))
+        again = Trace.parse(trace.text())
+        assert figures.end(again) == figures.end(trace)
+    assert len(ends) == 1
 
 
 def test_axes_may_be_given_together(run: Run) -> None:

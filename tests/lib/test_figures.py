@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from math import inf
 from typing import Any
 
 import pytest
@@ -21,18 +22,22 @@ WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 # -- memory, worked out the slow way ------------------------------------------------------------------------------
 
 
-def alive(program: Program, index: int) -> list[int]:
+def alive(trace: Trace, rank: int, index: int) -> list[int]:
     """The ids of the values alive when an event starts, straight from the definition.
 
-    From its birth until it left the stores and was used for the last time; what was handed in, to the end. While a
-    communication is under way it keeps its inputs, and the output of a collective that is not in place.
+    From its birth until it left the stores and was used for the last time; what was loaded and is used, from the first
+    moment; what was handed in, and the state after an update, to the end. While a communication is under way it keeps
+    its inputs, and the output of a receive or of a collective that is not in place. What was sent is there until the
+    other side has issued its receive.
     """
+    program = trace.programs[rank]
     count = len(program.values)
     born, needed, held = [len(program.events)] * count, [-1] * count, [0] * count
+    used = {value for event in program.events for value in event.inputs}
     for number, event in enumerate(program.events):
         if event.op == "wait":
             work = program.events[event.arg[0]]
-            early = work.op in COLLECTIVE and work.op not in ("allreduce", "broadcast")
+            early = work.op == "receive" or (work.op in COLLECTIVE and work.op not in ("allreduce", "broadcast"))
             for value in work.outputs:
                 born[value] = event.arg[0] if early else number
                 needed[value] = max(needed[value], number)
@@ -40,9 +45,13 @@ def alive(program: Program, index: int) -> list[int]:
                 needed[value] = max(needed[value], number)
         elif event.op not in COMMUNICATION or event.blocking:
             for value in event.outputs:
-                born[value] = number
+                born[value] = -1 if event.op == "load_weights" and value in used else number
+        if event.op == "update":
+            needed[event.outputs[1]] = len(program.events)
         for value in event.inputs:
             needed[value] = max(needed[value], number)
+            if event.op == "pass_to" and number < index and program.events[index].issued < taken(trace, rank, number):
+                needed[value] = max(needed[value], index)
             if event.op == "set_final_weight":
                 needed[value] = len(program.events)
     for position, _, value, change in program.moves:
@@ -51,13 +60,24 @@ def alive(program: Program, index: int) -> list[int]:
     return [v for v in range(count) if born[v] < index and (held[v] > 0 or index <= needed[v])]
 
 
+def taken(trace: Trace, rank: int, number: int) -> float:
+    """When the receive of a message was issued."""
+    sent = trace.programs[rank].events
+    target = sent[number].peer
+    assert target is not None
+    place = sum(event.op == "pass_to" and event.peer == target for event in sent[:number])
+    other = trace.programs[target].events
+    receives = [e.issued for e in other if e.op == "receive" and e.peer == rank and e.start is not None]
+    return receives[place] if place < len(receives) else inf
+
+
 def check_memory(trace: Trace) -> None:
     for program in trace.programs:
         timed = [i for i, event in enumerate(program.events) if event.op in TIMED and event.start is not None]
         samples = figures.samples(trace, program.rank)
         assert [sample.index for sample in samples] == timed
         for sample in samples:
-            ids = alive(program, sample.index)
+            ids = alive(trace, program.rank, sample.index)
             values = [value for number in ids if (value := program.values[number]) is not None]
             by_kind: Counter[str] = Counter()
             for value in values:
@@ -97,7 +117,7 @@ def test_whoever_keeps_everything_in_the_stores_has_the_originals_memory(case: C
 def test_the_peak_is_the_largest_sample(schedule: Schedule) -> None:
     trace = Trace.of(run(schedule))
     top = figures.peak(trace)
-    every = [(s.total, p.rank, s) for p in trace.programs for s in figures.samples(p)]
+    every = [(s.total, p.rank, s) for p in trace.programs for s in figures.samples(trace, p.rank)]
     assert top.elements == max((total for total, _, _ in every), default=0)
     if every:
         first = next((rank, s) for total, rank, s in every if total == top.elements)
@@ -177,7 +197,8 @@ def test_final_weights_stay_to_the_end() -> None:
 
     model = Model()
     hand_in(model)
-    assert [int(s.total) for s in figures.samples(model.trace, model.rank)][-1] == 2 * WEIGHT + BATCH
+    # The weight that was handed in and its updated state; the weight that is used, at rest from the beginning.
+    assert [int(s.total) for s in figures.samples(model.trace, model.rank)][-1] == 3 * WEIGHT + BATCH
 
 
 def test_a_value_under_two_keys_is_there_once() -> None:
@@ -198,7 +219,7 @@ def test_sizes_that_do_not_divide_stay_exact() -> None:
             1, model.forward(0, model.get_activation([0]), model.load_weights(0)[0]), model.load_weights(1)[0]
         )
     )
-    assert figures.samples(model.trace, model.rank)[-1].by_kind["weight"] == WEIGHT
+    assert figures.samples(model.trace, model.rank)[0].by_kind["weight"] == 3 * WEIGHT
     assert isinstance(figures.samples(model.trace, model.rank)[0].by_kind["weight"], int | Fraction)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -16,6 +17,7 @@ from lib import (
     Mesh,
     Model,
     Trace,
+    Weight,
     WeightGrad,
     Work,
     check,
@@ -38,9 +40,13 @@ def spans(model: Model, *ops: str) -> list[tuple[float, float]]:
     return [(e.time, round(e.time + e.length, 9)) for e in model.log if e.typ in ops]
 
 
+SPARE: WeakKeyDictionary[Model, Weight] = WeakKeyDictionary()
+"""The weight that a rank works with: at rest from the beginning to its last use."""
+
+
 def work(model: Model, steps: int = 1) -> None:
-    """Computes for as many steps, on values of its own that are dropped at once."""
-    weight, _ = model.load_weights(0)
+    """Computes for as many steps, with one weight a rank and on data that is dropped at once."""
+    weight = SPARE.get(model) or SPARE.setdefault(model, model.load_weights(0)[0])
     for _ in range(steps):
         model.forward(0, model.get_activation([0]), weight)
 
@@ -239,7 +245,7 @@ def test_a_reduce_scatter_needs_its_input_until_it_was_waited_for(run: Run) -> N
         assert held(model, "weight gradient") == [WEIGHT + WEIGHT // 4, WEIGHT // 4]
 
 
-def test_a_message_needs_memory_until_it_was_waited_for_and_from_when_it_came(run: Run) -> None:
+def test_a_message_is_its_senders_until_it_was_waited_for_and_the_receivers_from_the_call_on(run: Run) -> None:
     async def send(model: Model) -> None:
         model.weights["own"], _ = model.load_weights(0)
         if model.rank == 0:
@@ -254,7 +260,43 @@ def test_a_message_needs_memory_until_it_was_waited_for_and_from_when_it_came(ru
 
     sender, receiver = run(send, ranks=2, batches=2)
     assert held(sender, "activation") == [3 * BATCH, BATCH]
-    assert held(receiver, "activation") == [BATCH, 3 * BATCH]
+    assert held(receiver, "activation") == [3 * BATCH, 3 * BATCH]
+
+
+def test_a_message_that_was_sent_is_its_senders_until_its_receive_is_issued(run: Run) -> None:
+    async def send(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, [model.get_activation([0]), {"and": model.get_activation([1])}])
+            work(model, 4)
+        else:
+            work(model, 2)
+            model.activations["both"], _ = await model.receive(0)
+
+    sender, _ = run(send, ranks=2, batches=2)
+    # Forwards begin at 0.2, 1.2, 2.2 and 3.2, each on one batch of its own; the receive is issued at 2.
+    assert held(sender, "activation") == [3 * BATCH, 3 * BATCH, BATCH, BATCH]
+
+
+def test_what_nobody_waits_for_is_there_to_the_end(run: Run) -> None:
+    async def post(model: Model) -> None:
+        model.receive(1 - model.rank)
+        model.allgather(model.load_weights(1, model.rank, 2)[0], 1)
+        await model.pass_to(1 - model.rank, model.get_activation([0, 1]))
+        work(model, 2)
+
+    for model in run(post, ranks=2, batches=2):
+        assert held(model, "activation") == [3 * BATCH, 3 * BATCH]
+        assert held(model, "weight") == [2 * WEIGHT + WEIGHT // 2] * 2
+
+
+def test_what_nobody_receives_is_its_senders_to_the_end(run: Run) -> None:
+    async def send(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, model.get_activation([0, 1]))
+            work(model, 3)
+
+    sender, _ = run(send, ranks=2, batches=2)
+    assert held(sender, "activation") == [3 * BATCH] * 3
 
 
 def test_buffers_under_way_are_not_called_hidden(run: Run) -> None:
