@@ -38,6 +38,7 @@ def check(
     """
     from . import remarks  # here and not above: only a check needs it, and `import lib` should be quick
     from .faults import finals
+    from .readiness import unready
     from .rebuild import rebuild
 
     sandbox = False
@@ -59,12 +60,17 @@ def check(
         faults.insert(0, "the run did not end: " + trace.error.replace("\n", "\n  "))
     elif rebuilt is not None:
         faults.extend(finals(trace, rebuilt, sandbox))
+    stale = unready(trace, rebuilt, sandbox) if rebuilt is not None and not faults else []
+    if record is not None:
+        faults.extend(stale)
     timed = Trace(run.layers, run.batches, run.programs, run.costs, run.mesh, error=run.error)
     top = figures.peak(timed)
     end, used = figures.end(timed), float(top.elements)
     tiers = record.tiers if record is not None else _own(time, memory)
     hidden = [(program.rank, alive) for program in timed.programs for alive in figures.hidden(program)]
     notes = [*_pretended(rebuilt, sandbox), *remarks.forgotten(timed, hidden, judged=len(tiers) > 1 and not faults)]
+    if record is None:
+        notes.extend(stale)
     if not faults:
         notes.extend(_over(timed, top, end, tiers))
     # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
