@@ -20,6 +20,7 @@ from .values import OptState, Weight, describe
 __all__ = ["unready"]
 
 Part = Weight | OptState
+PARTLY = "only a part of it updated"
 
 
 class _Lack(NamedTuple):
@@ -45,7 +46,8 @@ def unready(run: Run, rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
             if _region(value for value, _ in values) <= _region(now):
                 continue
             value, place = next(pair for pair in values if not _region([pair[0]]) <= _region(now))
-            lack = _Lack(value.kind, _ends(value, after[key]), _fix(program, value), place)
+            ends = _ends(value, after[key])
+            lack = _Lack(value.kind, ends, _fix(program, value, ends), place)
             lacks[lack].append((program.rank, value))
     return [_text(lack, found) for lack, found in lacks.items()]
 
@@ -90,13 +92,18 @@ def _ends(value: Part, after: list[Part]) -> str:
     if any(other.step > 1 for other in after):
         return "one that was updated more than once"
     if any(other.step == 1 for other in after):
-        return "only a part of it updated"
+        return PARTLY
     if _region([value]) <= _region(stale):
         return "the same as before, not updated"
     return "none of it"
 
 
-def _fix(program: Program, value: Part) -> str:
+def _fix(program: Program, value: Part, ends: str) -> str:
+    if ends == PARTLY and isinstance(value, Weight):
+        return (
+            "gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer);\n"
+            "or begin with no more than the shard that this rank updates"
+        )
     updates = any(event.op == "update" and event.layer == value.layer for event in program.events)
     if updates:
         return "keep what update gives: weights[layer], opt_states[layer] = model.update(...)"

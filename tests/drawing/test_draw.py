@@ -122,7 +122,7 @@ def test_a_notebook_gets_one_svg_and_a_short_text() -> None:
     assert picture._repr_html_ is picture._repr_svg_ is None
     bundle = picture._repr_mimebundle_()
     assert sorted(bundle) == ["image/svg+xml", "text/plain"]
-    assert bundle["text/plain"] == ("<timeline of 4 ranks, 2 layers, 4 batches: end 5.6, peak 2,228,224 on rank 0>")
+    assert bundle["text/plain"] == ("<timeline of 4 ranks, 2 layers, 4 batches: end 5.6, peak 2,490,368 on rank 0>")
     assert repr(picture_of(VALUES["weight"])) == "<picture of weight of layer 1, shards {1, 2} of 4>"
 
 

@@ -450,7 +450,7 @@ async def star(model: Model) -> None:
 
 
 async def all_to_all(model: Model) -> None:
-    """A reduce-scatter by hand: cut the gradient, exchange the shards, sum them up."""
+    """A reduce-scatter by hand: cut the gradient, exchange the shards, sum them up; then everybody gets the weight."""
     for layer in range(model.LAYERS):
         model.weights[layer], _ = model.load_weights(layer)
         _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
@@ -462,6 +462,7 @@ async def all_to_all(model: Model) -> None:
             accumulate(model, layer, shard)
         model.weights[layer] = model.weights[layer].shard(model.rank, model.RANKS)
         step(model, layer)
+        model.weights[layer] = await model.allgather(model.weights[layer], layer)
 
 
 async def ring_all_reduce(model: Model) -> None:

@@ -81,7 +81,7 @@ def test_keys_step_through_the_events_of_a_rank(show: Opener) -> None:
     assert text(page, "#summary").startswith("Event 6 of 14: loss")
     page.press("End")
     assert cursor(page) == "time 5.6 of 5.6"
-    assert text(page, "#summary") == "After all 14 events: finished; holds 2,228,224 elements"
+    assert text(page, "#summary") == "After all 14 events: finished; holds 2,752,512 elements"
     page.press("ArrowRight")
     assert cursor(page) == "time 5.6 of 5.6"
     page.press("Home")

@@ -66,7 +66,7 @@ def test_where_a_value_is() -> None:
     assert (gathered, "weights") in places
     assert ("weight of layer 1, shards {0} of 3", "a local variable") in places
     program = TRACES["overlapped"].programs[0]
-    places = {(str(program.values[span.value]), PLACES[span.place]) for span in spans(TRACES["prefetch"], 0)}
+    places = {(str(program.values[span.value]), PLACES[span.place]) for span in spans(TRACES["overlapped"], 0)}
     assert ("weight of layer 0, step 1", "handed in as final") in places
     assert PLACES[1:6] == STORES
 

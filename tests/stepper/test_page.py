@@ -119,14 +119,14 @@ def test_what_a_notebook_gets() -> None:
     assert attributes["sandbox"] == "allow-scripts"
     assert attributes["title"] == "Step through a run"
     assert html.unescape(str(attributes["srcdoc"])) == html.unescape(view.html())
-    wanted = "<step through 4 ranks, 2 layers, 4 batches: end 5.6, peak 2,228,224 on rank 0>"
+    wanted = "<step through 4 ranks, 2 layers, 4 batches: end 5.6, peak 2,490,368 on rank 0>"
     assert bundle["text/plain"] == repr(view) == wanted
 
 
 def test_two_runs_and_a_failed_one_in_words() -> None:
     wanted = (
         "<step through 3 ranks, 2 layers, 3 batches: stopped at 3, peak 1,703,936 on rank 2; "
-        "4 ranks, 2 layers, 4 batches: end 5.6, peak 2,228,224 on rank 0>"
+        "4 ranks, 2 layers, 4 batches: end 5.6, peak 2,490,368 on rank 0>"
     )
     assert repr(step_through(TRACES["deadlock"], TRACES["ddp"])) == wanted
 
