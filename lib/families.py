@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
 
 from .errors import PuzzleError, TraceError
 from .figures import lifetimes
@@ -26,7 +25,7 @@ from .values import (
     Weight,
     describe,
     numbers,
-    regions,
+    region,
     total_elements,
 )
 
@@ -218,11 +217,7 @@ def _stays(program: Program, kind: type[Weight | OptState], layer: int, update: 
 def _part(values: Iterable[Value]) -> Fraction:
     """Which part of a layer some shards are together, those that overlap counted once."""
     shards = [value for value in values if isinstance(value, Weight | OptState) and value.step == 0]
-    parts = lcm(*{shard.total for shard in shards})
-    found: set[int] = set()
-    for shard in set(shards):
-        found |= regions(shard, parts)
-    return Fraction(len(found), parts)
+    return region(*shards).size()
 
 
 # -- what travels ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from math import lcm
 from typing import NamedTuple
@@ -9,7 +10,8 @@ from typing import NamedTuple
 from .errors import Place, PuzzleError, these
 from .program import Event, Run, place_of
 from .rebuild import Flaw, Rebuilt
-from .values import Weight, regions
+from .regions import MOST, WHOLE, Region
+from .values import Weight, region
 
 __all__ = ["finals"]
 
@@ -40,10 +42,18 @@ class _Fault(NamedTuple):
 def finals(trace: Run, rebuilt: Rebuilt) -> list[str]:
     """What is wrong with the final weights; the same fault of several layers is told once."""
     faults: dict[_Fault, list[int]] = {}
+    handed_in: dict[int, list[tuple[int, Event, Weight, Flaw | None]]] = defaultdict(list)
+    for (rank, layer), final in sorted(rebuilt.finals.items(), key=_by_place):
+        handed_in[layer].append((rank, *final))
+    updated: dict[int | None, list[tuple[int, Event]]] = defaultdict(list)
+    if len(handed_in) < trace.layers:
+        for rank, event in trace.events():
+            if event.op == "update":
+                updated[event.layer].append((rank, event))
     for layer in range(trace.layers):
-        here = [(rank, *final) for (rank, at), final in sorted(rebuilt.finals.items(), key=_by_place) if at == layer]
+        here = handed_in.get(layer)
         if not here:
-            faults.setdefault(_not_handed_in(trace, layer), []).append(layer)
+            faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
             continue
         for rank, event, weight, flaw in here:
             fault = _fault(trace, rank, event, weight, flaw)
@@ -60,9 +70,8 @@ def _by_place(item: tuple[tuple[int, int], object]) -> tuple[int, int]:
     return item[0]
 
 
-def _not_handed_in(trace: Run, layer: int) -> _Fault:
+def _not_handed_in(trace: Run, updated: Sequence[tuple[int, Event]]) -> _Fault:
     """No rank called set_final_weight for a layer: because it was forgotten, or because the function ended early?"""
-    updated = [(rank, e) for rank, e in trace.events() if e.op == "update" and e.layer == layer]
     if updated:
         rank, event = updated[0]
         return _Fault(
@@ -110,21 +119,30 @@ def _fault(trace: Run, rank: int, event: Event, weight: Weight, flaw: Flaw | Non
     )
 
 
+def _parts(missing: Region, totals: set[int]) -> int:
+    """Into how many shards a weight is cut where its missing part is spoken of; 0 where no small number will do."""
+    common = 1
+    for total in sorted(totals):
+        common = lcm(common, total)
+        if common > MOST:
+            return next((few for few in sorted(totals) if missing.shards(few) is not None), 0)
+    return common
+
+
 def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]]) -> _Fault | None:
     """Which parts of a layer no final weight has."""
     weights = [weight for _, _, weight, _ in here]
-    parts = lcm(*{weight.total for weight in weights})
-    has: set[int] = set()
-    for weight in set(weights):
-        has |= regions(weight, parts)
-    missing = set(range(parts)) - has
+    missing = WHOLE - region(*weights)
     if not missing:
         return None
     ranks = [rank for rank, *_ in here]
+    parts = _parts(missing, {weight.total for weight in weights})
+    absent = missing.words(parts) + (" is" if missing.size() * parts == 1 else " are")
     return _Fault(
-        f"the final weights of these layers are not complete: {these('shard', missing)} of {parts} "
-        f"{'is' if len(missing) == 1 else 'are'} on no rank",
-        f"all {parts} shards, each handed in by a rank that has updated it",
+        "the final weights of these layers are not complete: "
+        + (absent if parts else f"the part of the weight {missing.words(0)} is")
+        + " on no rank",
+        (f"all {parts} shards" if parts else "all of the weight") + ", each handed in by a rank that has updated it",
         f"final weights from {these('rank', ranks)} only",
         "call model.set_final_weight on every rank, with the shard that it has updated",
         where=place_of(here[0][1]),

@@ -6,7 +6,6 @@ not honest in its history (a `Flaw`), if anything was. Whether a flaw matters de
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,7 +13,8 @@ from . import rules
 from .collectives import COLLECTIVES
 from .errors import PuzzleError, TraceError
 from .program import COMMUNICATION, NO_BATCHES, Event, Program, Run, located, place_of
-from .values import Value, Weight, cut, gather, overlap, reduce, subject
+from .regions import Owners
+from .values import Value, Weight, cut, extent, gather, reduce, subject
 from .walk import Do, Issue, Meet, Pass, walk
 
 __all__ = ["Flaw", "Rebuilt", "rebuild"]
@@ -34,6 +34,13 @@ class Flaw(NamedTuple):
     pretended: bool = False
 
 
+_Load = tuple[int, Event]
+
+
+def _order(load: _Load) -> int:
+    return load[0]
+
+
 class Rebuilt(NamedTuple):
     """A run with its values made anew, the flaw of each value by (rank, id), and the final weights by (rank, layer)."""
 
@@ -50,8 +57,10 @@ class _Rebuild:
         self.recorded = run.programs
         self.flaws: dict[tuple[int, int], Flaw] = {}
         self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
-        self.loaded: dict[tuple[int, int], Event] = {}
-        self.used: dict[tuple[int, str, int], list[tuple[Value, Event]]] = defaultdict(list)
+        # A loaded value that nobody has used yet has its load here, with the number of loads before it.
+        self.loaded: dict[tuple[int, int], _Load] = {}
+        self.loads = 0
+        self.used: dict[tuple[int, str, int], Owners[_Load]] = {}
         self.results: dict[tuple[int, int], tuple[list[Value], list[Flaw | None]]] = {}
 
     def value(self, rank: int, number: int) -> Value:
@@ -71,16 +80,14 @@ class _Rebuild:
         if load is None:
             return
         value = self.value(rank, number)
-        before = self.used[rank, value.kind, value.layer]
-        twice = next((event for other, event in before if overlap(value, other)), None)
-        if twice is not None:
-            self.flaws[rank, number] = self.reloaded(rank, value, twice, load)
-        before.append((value, load))
+        owners = self.used.setdefault((rank, value.kind, value.layer), Owners())
+        before = owners.add(extent(value), load)
+        if before is not None:
+            self.flaws[rank, number] = self.reloaded(rank, value, before, load)
 
-    def reloaded(self, rank: int, value: Value, one: Event, other: Event) -> Flaw:
+    def reloaded(self, rank: int, value: Value, one: _Load, other: _Load) -> Flaw:
         """Two loads of one thing are used: the second one, in the order of the program, is too many."""
-        events = self.programs[rank].events
-        first, second = sorted((one, other), key=lambda event: next(i for i, e in enumerate(events) if e is event))
+        (_, first), (_, second) = sorted((one, other), key=_order)
         place = place_of(first)
         before = "" if place is None else f" (before in line {place.line})"
         return Flaw(
@@ -114,7 +121,8 @@ class _Rebuild:
         self.give(rank, event, made, [flaw] * len(made))
         self.describe(event, values, made)
         if event.op in ("load_weights", "get_activation"):
-            self.loaded.update({(rank, number): event for number in event.outputs})
+            self.loads += 1
+            self.loaded.update({(rank, number): (self.loads, event) for number in event.outputs})
 
     def describe(self, event: Event, values: list[Value], made: list[Value]) -> None:
         """Says anew which layer and batches an event is about: times depend on them, so they are not believed."""

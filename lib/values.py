@@ -18,6 +18,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from .errors import PuzzleError, RuleError, is_awaitable, numbers, these, with_article
+from .regions import Interval, Region, runs
 
 __all__ = [
     "HIDDEN",
@@ -396,8 +397,7 @@ def covers(outer: _Sharded, inner: _Sharded) -> bool:
         return True
     if outer.total == inner.total:
         return inner.shards <= outer.shards
-    parts = outer.total * inner.total
-    return regions(inner, parts) <= regions(outer, parts)
+    return region(inner) <= region(outer)
 
 
 def overlap(left: Value, right: Value) -> bool:
@@ -408,13 +408,20 @@ def overlap(left: Value, right: Value) -> bool:
     assert isinstance(right, _Sharded), "values of one kind"
     if left.total == right.total:
         return bool(left.shards & right.shards)
-    return bool(regions(left, left.total * right.total) & regions(right, left.total * right.total))
+    return region(left).meets(region(right))
 
 
-def regions(value: _Sharded, parts: int) -> set[int]:
-    """Which of `parts` equal parts of the weight a value has; `parts` is a multiple of its number of shards."""
-    each = parts // value.total
-    return {shard * each + i for shard in value.shards for i in range(each)}
+def region(*values: _Sharded) -> Region:
+    """Which part of the weight some values are together, whatever each is cut into."""
+    return Region.of(*{(value.shards, value.total) for value in values})
+
+
+def extent(value: Value) -> Sequence[Interval]:
+    """What a value has of a layer, as intervals: of the weight, or of the batches."""
+    if isinstance(value, _Batched):
+        return runs(value.batches)
+    assert isinstance(value, _Sharded), "every kind of value has shards or batches"
+    return region(value).intervals
 
 
 def _derive(op: str, law: Any, value: V, *rest: Any) -> V:

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lib import HIDDEN, LENGTH, Activation, ActivationGrad, Model, OptState, RuleError, Weight, WeightGrad
-from lib.values import KINDS, Value, covers, cut, describe, gather, numbers, overlap, reduce, regions, total_elements
+from lib.values import KINDS, Value, covers, cut, describe, gather, numbers, overlap, reduce, region, total_elements
 
 LAYERS = 4
 layers = st.integers(0, LAYERS - 1)
@@ -123,15 +123,24 @@ def test_shard_then_gather_is_the_identity(value: Any, total: int) -> None:
         assert again == whole
 
 
+def enumerated(value: Any, parts: int) -> set[int]:
+    """Which of `parts` equal parts of the weight a value has, one by one."""
+    each = parts // value.total
+    return {shard * each + i for shard in value.shards for i in range(each)}
+
+
 @given(sharded, st.integers(1, 12), st.integers(1, 12))
 def test_covers_and_overlap_are_those_of_the_elements(value: Any, total: int, parts: int) -> None:
     whole = with_set(value, shards=frozenset(range(value.total)))
     pieces = [whole.shard(i, total) for i in range(total)]
     common = value.total * total * parts
-    mine = regions(value, common)
+    mine = enumerated(value, common)
     assert Fraction(len(mine), common) * HIDDEN * HIDDEN == value.elements()
+    assert region(value).size() * common == len(mine)
     for piece in pieces:
-        theirs = regions(piece, common)
+        theirs = enumerated(piece, common)
+        assert region(value, piece).size() * common == len(mine | theirs)
+        assert (region(value) - region(piece)).size() * common == len(mine - theirs)
         assert covers(piece, value) == (mine <= theirs)
         assert covers(value, piece) == (theirs <= mine)
         assert overlap(value, piece) == overlap(piece, value) == bool(mine & theirs)
