@@ -6,11 +6,13 @@ a Trace from nothing. Every function is pure: no clock, no rank, no store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from .collectives import COLLECTIVES, Collective
+from .doors import plain, written
 from .errors import MismatchError, PuzzleError, RuleError, is_awaitable, these, with_article
+from .regions import MOST, WHOLE, listed
 from .values import (
     Activation,
     ActivationGrad,
@@ -23,7 +25,9 @@ from .values import (
     gather,
     numbers,
     reduce,
+    region,
     subject,
+    too_many_shards,
 )
 
 __all__ = [
@@ -40,6 +44,10 @@ __all__ = [
 ]
 
 T = TypeVar("T", bound=Value)
+SHOWN = 40
+"""Batches that a message lists."""
+REPEATED, SOME = 2, 1000
+"""Whoever gives batches may repeat them: as often as this, and as many more."""
 
 
 class Shape(NamedTuple):
@@ -77,9 +85,9 @@ def need_layer(shape: Shape, layer: Any, op: str = "") -> int:
         return layer
     if isinstance(layer, int):
         raise RuleError(
-            f"there is no layer {layer}",
+            f"there is no layer {written(layer)}",
             expected=f"a layer from 0 to {shape.layers - 1}",
-            got=f"layer {layer}",
+            got=f"layer {written(layer)}",
             fix="layers are counted from 0; the last one is model.LAYERS - 1",
         )
     error = RuleError(
@@ -103,11 +111,11 @@ def _on_layer(value: Value, layer: int, role: str, hint: str) -> None:
 
 def _complete(weight: Weight) -> None:
     if not weight.is_complete():
-        missing = set(range(weight.total)) - weight.shards
+        missing = (WHOLE - region(weight)).shards(weight.total) or ()
         error = RuleError(
             f"the weight of layer {weight.layer} is not complete",
             expected=f"all {weight.total} shards",
-            got=f"{these('shard', weight.shards)} of {weight.total}; {numbers(missing)} missing",
+            got=f"{these('shard', weight.shards)} of {weight.total}; {{{listed(missing)}}} missing",
             fix='gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
         )
         error.clue = ("incomplete", weight)
@@ -119,8 +127,10 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int) -> tuple[Weig
     need_layer(shape, layer, "load_weights")
     if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
         error = RuleError(
-            f"there is no shard {shard!r} of {total!r}",
-            expected=f"a shard from 0 to {total - 1}" if isinstance(total, int) and total >= 1 else "total >= 1",  # pyright: ignore[reportUnnecessaryIsInstance]
+            f"there is no shard {written(shard)} of {written(total)}",
+            expected=f"a shard from 0 to {written(total - 1)}"
+            if isinstance(total, int) and total >= 1
+            else "total >= 1",  # pyright: ignore[reportUnnecessaryIsInstance]
             got=f"shard {describe(shard).removeprefix('the number ')}",
             fix="cut a weight into as many shards as ranks share it, and give each rank its own:\n"
             "model.load_weights(layer, model.rank, model.RANKS)",
@@ -128,13 +138,27 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int) -> tuple[Weig
         lead = "cut a weight into as many shards as ranks share it, and give each rank its own:\n"
         error.clue = ("shard", lead, total)
         raise error
+    if total > MOST:
+        raise too_many_shards(shard, total)
     shards = frozenset([shard])
     return Weight(layer, shape.layers, 0, shards, total), OptState(layer, shape.layers, 0, shards, total)
 
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
+    """The batches that are asked for. Takes no more of them than there can be, and few of those that there are not."""
+    most = REPEATED * shape.batches + SOME
+    found: set[Any] = set()
+    wrong: set[Any] = set()
     try:
-        found = frozenset(batches)
+        for number, item in enumerate(batches):
+            batch = plain(item)
+            found.add(batch)
+            if type(batch) is not int or not 0 <= batch < shape.batches:
+                wrong.add(batch)
+                if len(wrong) > SHOWN or not isinstance(batches, Collection):
+                    break
+            if number >= most:
+                raise _endless(shape, most)
     except TypeError:
         raise RuleError(
             "batches are given as a list or a set of numbers",
@@ -142,17 +166,31 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
             got=describe(batches),
             fix="for a single batch write [batch]",
         ) from None
-    wrong = [b for b in found if not (isinstance(b, int) and 0 <= b < shape.batches)]  # pyright: ignore[reportUnnecessaryIsInstance]
     if wrong:
         error = RuleError(
-            f"there is no batch {', '.join(sorted(map(repr, wrong)))}",
+            f"there is no batch {_some(wrong)}",
             expected=f"batches from 0 to {shape.batches - 1}",
-            got=f"batches {', '.join(sorted(map(repr, found)))}" if len(found) > 1 else f"batch {min(found)!r}",
+            got=f"{'batches' if len(found) > 1 else 'batch'} {_some(found)}",
             fix="batches are counted from 0; the last one is model.BATCHES - 1",
         )
         error.clue = ("batch",)
         raise error
-    return found
+    return frozenset(found)
+
+
+def _some(items: Iterable[Any]) -> str:
+    """The first of some things, in order."""
+    words = sorted(map(written, items))
+    return ", ".join(words[:SHOWN]) + (", ..." if len(words) > SHOWN else "")
+
+
+def _endless(shape: Shape, most: int) -> RuleError:
+    return RuleError(
+        "the batches do not come to an end",
+        expected=f"each of the {shape.batches} batches once",
+        got=f"more than {most} items",
+        fix="give a list, a set or a range: range(model.BATCHES) are all batches",
+    )
 
 
 def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:

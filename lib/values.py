@@ -17,8 +17,9 @@ from dataclasses import FrozenInstanceError, dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
+from .doors import plain, written
 from .errors import PuzzleError, RuleError, is_awaitable, numbers, these, with_article
-from .regions import Interval, Region, runs
+from .regions import MOST, Interval, Region, runs
 
 __all__ = [
     "HIDDEN",
@@ -88,7 +89,7 @@ class Value:
 
     def shard(self: V, shard: int, total: int) -> V:
         """Shard number `shard` of `total` equal ones, cut from a complete value."""
-        return _derive("shard", cut, self, shard, total)
+        return _derive("shard", cut, self, plain(shard), plain(total))
 
     # Not dataclass(frozen=True): with slots its __setattr__ only knows the fields, and values are made through the
     # slots' own descriptors anyway (see the end of the classes).
@@ -290,7 +291,7 @@ def describe(value: object) -> str:
 def _describe_other(thing: object) -> str:
     """What stands where a value belongs, in few words: a whole store would fill the screen."""
     if isinstance(thing, int | float) and not isinstance(thing, bool):
-        return f"the number {thing}"
+        return f"the number {written(thing)}"
     if isinstance(thing, tuple | list):
         items, name = cast("Sequence[object]", thing), "tuple" if isinstance(thing, tuple) else "list"
         inside = "; ".join(describe(item) for item in items[:3]) + ("; ..." if len(items) > 3 else "")
@@ -377,8 +378,10 @@ def cut(value: V, shard: int, total: int) -> V:
         )
     if not (isinstance(shard, int) and isinstance(total, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(
-            f"there is no shard {shard!r} of {total!r}",
-            expected=f"a shard number from 0 to {total - 1}" if isinstance(total, int) and total > 0 else "total >= 1",  # pyright: ignore[reportUnnecessaryIsInstance]
+            f"there is no shard {written(shard)} of {written(total)}",
+            expected=f"a shard number from 0 to {written(total - 1)}"
+            if isinstance(total, int) and total > 0
+            else "total >= 1",  # pyright: ignore[reportUnnecessaryIsInstance]
             fix="shards are counted from 0; a rank's own shard is usually its place in the group",
         )
     if not value.is_complete():
@@ -388,7 +391,19 @@ def cut(value: V, shard: int, total: int) -> V:
             got=describe(value),
             fix="gather the shards first",
         )
+    if total > MOST:
+        raise too_many_shards(shard, total)
     return _with(value, shards=frozenset([shard]), total=total)
+
+
+def too_many_shards(shard: int, total: int) -> RuleError:
+    """A weight is cut into more shards than there may be."""
+    return RuleError(
+        f"{written(total)} shards are too many",
+        expected=f"a weight cut into at most {MOST} shards: a Trace file holds no more",
+        got=f"shard {written(shard)} of {written(total)}",
+        fix="cut a weight into as many shards as ranks share it",
+    )
 
 
 def covers(outer: _Sharded, inner: _Sharded) -> bool:
