@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import index
-from types import MemberDescriptorType
 from typing import Any, ClassVar
 
 from .errors import PuzzleError, RuleError, student_place
@@ -39,7 +38,7 @@ def written(item: object) -> str:
 
 
 class Given:
-    """Something with names that are given with it: read by everybody, set once, by its __init__.
+    """Something with names that are given with it: everybody reads them, and only its __init__ sets them.
 
     `given` has what each of them is, and what to do instead of setting it.
     """
@@ -47,8 +46,13 @@ class Given:
     __slots__ = ()
     given: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
+    def _give(self, **values: object) -> None:
+        """Sets names that nobody else sets: what __init__ does."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
     def __setattr__(self, name: str, value: object) -> None:
-        if name in self.given and not self._unset(name):
+        if name in self.given:
             raise self._fixed(name, "set")
         object.__setattr__(self, name, value)
 
@@ -56,17 +60,6 @@ class Given:
         if name in self.given:
             raise self._fixed(name, "deleted")
         object.__delattr__(self, name)
-
-    def _unset(self, name: str) -> bool:
-        """Whether a name has no value yet, as in __init__."""
-        slot = next((vars(cls)[name] for cls in type(self).__mro__ if name in vars(cls)), None)
-        if not isinstance(slot, MemberDescriptorType):
-            return False
-        try:
-            slot.__get__(self)
-        except AttributeError:
-            return True
-        return False
 
     def _fixed(self, name: str, done: str) -> PuzzleError:
         what, instead = self.given[name]

@@ -6,7 +6,7 @@ a Trace from nothing. Every function is pure: no clock, no rank, no store.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from .collectives import COLLECTIVES, Collective
@@ -80,10 +80,12 @@ def need(kind: type[T], value: Any, role: str, op: str) -> T:
 
 
 def need_layer(shape: Shape, layer: Any, op: str = "") -> int:
-    """The layer itself if the model has it."""
-    if isinstance(layer, int) and 0 <= layer < shape.layers:
+    """The layer as a plain int if the model has it."""
+    if type(layer) is int and 0 <= layer < shape.layers:
         return layer
-    if isinstance(layer, int):
+    if type(layer) is not int and type(plain(layer)) is int:
+        return need_layer(shape, plain(layer), op)
+    if type(layer) is int:
         raise RuleError(
             f"there is no layer {written(layer)}",
             expected=f"a layer from 0 to {shape.layers - 1}",
@@ -95,6 +97,12 @@ def need_layer(shape: Shape, layer: Any, op: str = "") -> int:
     )
     error.clue = ("kind", None, op, layer)
     raise error
+
+
+def named_layer(shape: Shape, layer: Any, op: str) -> None:
+    """Whether a collective may name this layer: it may be of activations too, which go up to LAYERS."""
+    if layer is not None and not (type(layer) is int and -1 <= layer <= shape.layers):
+        need_layer(shape, layer, op)
 
 
 def _on_layer(value: Value, layer: int, role: str, hint: str) -> None:
@@ -124,13 +132,11 @@ def _complete(weight: Weight) -> None:
 
 def load_weights(shape: Shape, layer: int, shard: int, total: int) -> tuple[Weight, OptState]:
     """The initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both."""
-    need_layer(shape, layer, "load_weights")
+    layer = need_layer(shape, layer, "load_weights")
     if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
         error = RuleError(
             f"there is no shard {written(shard)} of {written(total)}",
-            expected=f"a shard from 0 to {written(total - 1)}"
-            if isinstance(total, int) and total >= 1
-            else "total >= 1",  # pyright: ignore[reportUnnecessaryIsInstance]
+            expected="total >= 1" if type(total) is not int or total < 1 else f"a shard from 0 to {written(total - 1)}",
             got=f"shard {describe(shard).removeprefix('the number ')}",
             fix="cut a weight into as many shards as ranks share it, and give each rank its own:\n"
             "model.load_weights(layer, model.rank, model.RANKS)",
@@ -203,7 +209,7 @@ def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
 
 def forward(shape: Shape, layer: int, inp: Any, weight: Any) -> Activation:
     """Layer `layer` on its input: the activation of layer + 1, for the same batches."""
-    need_layer(shape, layer, "forward")
+    layer = need_layer(shape, layer, "forward")
     if type(inp) is not Activation:
         need(Activation, inp, "input of forward", "forward")
     if type(weight) is not Weight:
@@ -228,7 +234,7 @@ def loss(shape: Shape, inp: Any) -> ActivationGrad:
 
 def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tuple[WeightGrad, ActivationGrad]:
     """Layer `layer` backwards: from its input, the gradient of its output and its weight to the gradients of both."""
-    need_layer(shape, layer, "backward")
+    layer = need_layer(shape, layer, "backward")
     if type(inp) is not Activation:
         need(Activation, inp, "input of backward", "backward")
     if type(grad) is not ActivationGrad:
@@ -265,7 +271,7 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tupl
 
 def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tuple[Weight, OptState]:
     """The optimizer's step: a weight and its state, one step on, from a gradient that has every batch once."""
-    need_layer(shape, layer, "update")
+    layer = need_layer(shape, layer, "update")
     if type(grad) is not WeightGrad:
         need(WeightGrad, grad, "gradient given to update", "update")
     if type(weight) is not Weight:
@@ -354,7 +360,7 @@ def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
 
 def final(shape: Shape, layer: int, weight: Any) -> Weight:
     """The weight that a rank hands in as its final weight of a layer."""
-    need_layer(shape, layer, "set_final_weight")
+    layer = need_layer(shape, layer, "set_final_weight")
     weight = need(Weight, weight, "final weight", "set_final_weight")
     if weight.layer != layer:
         _on_layer(weight, layer, "final weight", f"hand it in as what it is: set_final_weight({weight.layer}, ...)")
@@ -455,20 +461,37 @@ def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> P
     """The law's own complaint, with the names of the two ranks between which it arose."""
     if row.law == "reduce" and not isinstance(members[0].value, WeightGrad):
         return error
-    for i, left in enumerate(members):
-        for right in members[i + 1 :]:
-            try:
-                _try_law(row, left.value, right.value)
-            except PuzzleError as pair:
-                found = MismatchError(
-                    f"the {row.title} of layer {left.layer} cannot be done: {pair.what}",
-                    expected=pair.expected,
-                    got=f"rank {left.rank}: {describe(left.value)}\nrank {right.rank}: {describe(right.value)}",
-                    fix=pair.fix,
-                )
-                found.ranks, found.clue = (left.rank, right.rank), pair.clue
-                return found
+    for left, right in _pairs(row, members):
+        try:
+            _try_law(row, left.value, right.value)
+        except PuzzleError as pair:
+            found = MismatchError(
+                f"the {row.title} of layer {left.layer} cannot be done: {pair.what}",
+                expected=pair.expected,
+                got=f"rank {left.rank}: {describe(left.value)}\nrank {right.rank}: {describe(right.value)}",
+                fix=pair.fix,
+            )
+            found.ranks, found.clue = (left.rank, right.rank), pair.clue
+            return found
     return error
+
+
+def _pairs(row: Collective, members: Sequence[Member]) -> Iterator[tuple[Member, Member]]:
+    """The pairs between which a law may be broken, the first in order first: few of them, however many members."""
+    for other in members[1:]:
+        yield members[0], other
+    # All are like the first one, which shares nothing with anybody. What is left is that two others share something:
+    # each has what it has from the first member that had it.
+    owners: dict[int, int] = {}
+    shared: set[tuple[int, int]] = set()
+    split = "shards" if row.law == "gather" and hasattr(members[0].value, "shards") else "batches"
+    for place, member in enumerate(members):
+        for item in getattr(member.value, split, ()):
+            owner = owners.setdefault(item, place)
+            if owner != place:
+                shared.add((owner, place))
+    for left, right in sorted(shared):
+        yield members[left], members[right]
 
 
 def _try_law(row: Collective, left: Any, right: Any) -> None:
