@@ -404,11 +404,14 @@ class Model(Given):
             if type(layer) is not int:
                 layer = plain(layer)
             if row.law == "exchange":
-                if isinstance(v, list | tuple) and type(v) not in (list, tuple):  # it may say anything of its length
-                    v = list(islice(cast("Iterable[Any]", v), len(members.ranks) + 1))
-                rules.bring(row, v, layer, len(members.ranks))
-                inputs = tuple([program.id(value, source) for value in v])
-                v = [clean(value) for value in v]
+                brought: Any = v
+                if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
+                    # Of a class of the student's own, which may say anything of its length.
+                    brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
+                rules.bring(row, brought, layer, len(members.ranks))
+                values = list(cast("Sequence[Value]", brought))
+                inputs = tuple([program.id(value, source) for value in values])
+                v = [clean(value) for value in values]
                 first = v[0]
             else:
                 rules.bring(row, v, layer, len(members.ranks))

@@ -181,7 +181,7 @@ def test_names_and_members_of_a_group() -> None:
     model = Model(1, Dist(4, mesh=Mesh({"replica": 2, "shard": 2})))
     assert model.group(Name("shard")) == model.group("shard") == (0, 1)
     assert model.group([Name("replica")]) == (1, 3)
-    assert model.group([Evil(1), Number(2)]) == (1, 2)
+    assert model.group([Evil(1), Number(2)]) == (1, 2)  # type: ignore[list-item]
     for wrong in ([1, 1.0], [1.0], 3, [1, 9], [1, 1]):
         with pytest.raises(RuleError, match=r"group"):
             model.group(wrong)  # type: ignore[arg-type]
