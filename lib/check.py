@@ -126,7 +126,7 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
 def _is_sandbox(models: Sequence[Desk]) -> bool:
     """Whether these are a Model that was made without a Dist, to try operations with. A Trace is never one, whatever it
     says of itself: it may be anybody's."""
-    return len(models) == 1 and models[0].sandbox and models[0].dist.ranks == 1
+    return len(models) == 1 and models[0].dist.sandbox and models[0].dist.ranks == 1
 
 
 def _pretended(rebuilt: Rebuilt | None, sandbox: bool) -> Iterator[str]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from .clock import Streams
 from .collectives import COLLECTIVES
 from .costs import UNIT, Costs
+from .doors import Given, name_of, plain, written
 from .engine import Engine, Signal
 from .errors import PuzzleError, RuleError
 from .meeting import Channel, Communicator, Group, Meeting, Message, Receive
 from .mesh import Mesh
 from .program import BUDGET, Event
-from .rules import Member, collective
+from .regions import MOST
+from .rules import Member, Shape, collective
 from .trace import Trace
 from .values import Elements
 
@@ -24,25 +27,65 @@ if TYPE_CHECKING:
 __all__ = ["Dist"]
 
 
-class Dist:
+class Dist(Given):
     """`total` ranks that can talk to each other, on an optional mesh, at some costs.
 
     Give every Model of a run the same Dist: `asyncio.gather(*[ddp(Model(..., rank=i, dist=dist)) for i in ...])`, or
     let `simulate` do that.
     """
 
-    def __init__(self, total: int, *, mesh: Mesh | None = None, costs: Costs = UNIT, budget: int = BUDGET) -> None:
-        if not isinstance(total, int) or total < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"a world has at least one rank; got {total!r}")
+    given = {  # noqa: RUF012
+        "ranks": ("the number of ranks of the world", "make another world: simulate(..., ranks=...) or Dist(...)"),
+        "mesh": ("how the ranks are arranged", "make another world: simulate(..., mesh=...) or Dist(..., mesh=...)"),
+        "costs": ("what operations take here", "make another world: simulate(..., costs=...) or Dist(..., costs=...)"),
+        "budget": ("how long a run may become", "make another world: simulate(..., budget=...)"),
+        "models": ("the Models of this world", "make another world: Dist(...)"),
+        "engine": ("what steps the ranks", "make another world: Dist(...)"),
+        "streams": ("the clocks of communication", "make another world: Dist(...)"),
+        "shape": (
+            "the size of the training step",
+            "give the Models their sizes: simulate(..., layers=..., batches=...)",
+        ),
+        "sandbox": (
+            "whether made-up gradients will do",
+            "leave the dist out for a sandbox: Model(layers=..., batches=...)",
+        ),
+    }
+    __slots__ = ("__dict__", "__weakref__", *given)
+    ranks: int
+    mesh: Mesh | None
+    costs: Costs
+    budget: int
+    models: dict[int, Model]
+    engine: Engine
+    streams: Streams
+    shape: Shape
+    sandbox: bool
+
+    def __init__(
+        self,
+        total: int,
+        *,
+        mesh: Mesh | None = None,
+        costs: Costs = UNIT,
+        budget: int = BUDGET,
+    ) -> None:
+        total = plain(total)
+        if type(total) is not int or total < 1:
+            raise ValueError(f"a world has at least one rank; got {written(total)}")
+        if total > MOST:
+            raise ValueError(f"a world has at most {MOST} ranks; got {written(total)}")
         if mesh is not None and len(mesh) != total:
             raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}")
-        self.ranks = total
-        self.mesh = mesh
-        self.costs = costs
-        self.budget = budget
-        self.models: dict[int, Model] = {}
-        self.engine = Engine(self._on_stuck, self._on_failed)
-        self.streams = Streams()
+        self._give(
+            ranks=total,
+            mesh=mesh,
+            costs=costs,
+            budget=plain(budget),
+            models={},
+            engine=Engine(self._on_stuck, self._on_failed),
+            streams=Streams(),
+        )
         self.failure: PuzzleError | None = None
         self._groups: dict[tuple[int, ...], Group] = {}
         self._communicators: dict[tuple[int, ...], Communicator] = {}
@@ -50,6 +93,18 @@ class Dist:
         self._channels: dict[tuple[int, int], Channel] = {}
         self._incoming: dict[int, dict[int, Channel]] = {}
         self._any: dict[int, deque[Receive]] = {}
+
+    def enter(self, model: Model, rank: int, layers: int, batches: int, *, sandbox: bool) -> Shape:
+        """A rank has its Model. The first one says how large the training step of this world is."""
+        if not self.models:
+            self._give(shape=Shape(layers, batches), sandbox=sandbox)
+        elif (layers, batches) != self.shape:
+            raise ValueError(
+                "the Models of one Dist are of one size, which the first one gave: "
+                f"layers={self.shape.layers}, batches={self.shape.batches}; got layers={layers}, batches={batches}"
+            )
+        self.models[rank] = model
+        return self.shape
 
     def begin(self, rank: int) -> None:
         """Notes which asyncio task steps a rank, to know when it ends. Under our own driver, or alone, nobody asks."""
@@ -81,15 +136,20 @@ class Dist:
                 found = self._by_name[-1, ""] = self._intern(tuple(range(self.ranks)))
             return found
         if isinstance(name, str):
-            found = self._by_name.get((rank, name))
+            axis: str = name if type(name) is str else name_of(name)
+            found = self._by_name.get((rank, axis))
             if found is None:
-                found = self._by_name[rank, name] = self._intern(self._line(rank, (name,)))
+                found = self._by_name[rank, axis] = self._intern(self._line(rank, (axis,)))
             return found
-        items = tuple(name)
+        try:
+            items: tuple[Any, ...] = tuple(islice(name, self.ranks + 1))
+        except TypeError:
+            items = (name,)
         if items and all(isinstance(item, str) for item in items):
-            return self._intern(self._line(rank, cast("tuple[str, ...]", items)))
-        ranks = cast("tuple[int, ...]", items)
-        if rank not in ranks or len(set(ranks)) != len(ranks) or not set(ranks) <= set(range(self.ranks)):
+            return self._intern(self._line(rank, tuple(map(name_of, items))))
+        ranks = tuple(map(plain, items))
+        allowed = len(ranks) <= self.ranks and all(type(item) is int and 0 <= item < self.ranks for item in ranks)
+        if not allowed or rank not in ranks or len(set(ranks)) != len(ranks):
             raise RuleError(
                 "this rank is not in the group that it names" if rank not in ranks else "this is not a group of ranks",
                 expected=f"rank {rank} and other ranks from 0 to {self.ranks - 1}, each once",

@@ -9,34 +9,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from math import prod
+from types import MappingProxyType
+
+from .doors import Given, name_of, plain
 
 __all__ = ["Mesh"]
 
 MOST_RANKS = 10**7
+ANOTHER = "make another mesh: simulate(..., mesh=Mesh(...))"
 
 
-class Mesh:
+class Mesh(Given):
     """Named axes (the last varies fastest) over `ranks` in any order. `host_size` ranks share a host.
 
     Raises ValueError where the axes do not multiply to the number of ranks, or a rank is missing or repeated.
     """
 
+    given = {  # noqa: RUF012
+        "axes": ("the shape of the world", ANOTHER),
+        "ranks": ("where each rank stands", ANOTHER),
+        "host_size": ("how the machines are built", ANOTHER),
+    }
+    __slots__ = ("__dict__", "axes", "host_size", "ranks")
+    axes: Mapping[str, int]
+    ranks: tuple[int, ...]
+    host_size: int | None
+
     def __init__(
         self, axes: Mapping[str, int], *, ranks: Sequence[int] | None = None, host_size: int | None = None
     ) -> None:
-        self.axes = dict(axes)
-        size = prod(self.axes.values())
-        if not self.axes or any(not isinstance(n, int) or n < 1 for n in self.axes.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"a mesh needs at least one axis, each of size 1 or more; got {self.axes}")
+        plainly = {name_of(name): plain(size) for name, size in axes.items()}
+        if not plainly or any(type(n) is not int or n < 1 for n in plainly.values()):
+            raise ValueError(f"a mesh needs at least one axis, each of size 1 or more; got {plainly}")
+        size = prod(plainly.values())
         if size > MOST_RANKS:
-            raise ValueError(f"a mesh has at most {MOST_RANKS} ranks; the axes {self.axes} make {size}")
-        self.ranks = tuple(range(size)) if ranks is None else tuple(ranks)
-        if sorted(self.ranks) != list(range(size)):
-            raise ValueError(f"axes {self.axes} need each rank from 0 to {size - 1} once; got {list(self.ranks)}")
+            raise ValueError(f"a mesh has at most {MOST_RANKS} ranks; the axes {plainly} make {size}")
+        order = tuple(range(size)) if ranks is None else tuple(map(plain, islice(ranks, size + 1)))
+        if sorted(order) != list(range(size)):
+            raise ValueError(f"axes {plainly} need each rank from 0 to {size - 1} once; got {list(order)}")
+        host_size = plain(host_size)
         if host_size is not None and host_size < 1:
             raise ValueError(f"a host has at least one rank; got host_size={host_size}")
-        self.host_size = host_size
+        self._give(axes=MappingProxyType(plainly), ranks=order, host_size=host_size)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _mesh, (dict(self.axes), self.ranks, self.host_size)
 
     def __len__(self) -> int:
         return len(self.ranks)
@@ -56,7 +75,7 @@ class Mesh:
     def __repr__(self) -> str:
         order = "" if self.ranks == tuple(range(len(self))) else f", ranks={list(self.ranks)}"
         hosts = "" if self.host_size is None else f", host_size={self.host_size}"
-        return f"Mesh({self.axes}{order}{hosts})"
+        return f"Mesh({dict(self.axes)}{order}{hosts})"
 
     @cached_property
     def _place(self) -> dict[int, int]:
@@ -68,7 +87,7 @@ class Mesh:
             raise ValueError(f"rank {rank} is not in {self}")
         place = self._place[rank]
         found: dict[str, int] = {}
-        for axis, size in reversed(self.axes.items()):
+        for axis, size in reversed(list(self.axes.items())):
             place, found[axis] = divmod(place, size)
         return {axis: found[axis] for axis in self.axes}
 
@@ -93,3 +112,8 @@ class Mesh:
         for axis in axes:
             found = [{**c, axis: i} for c in found for i in range(self.axes[axis])]
         return tuple(self.rank(**c) for c in found)
+
+
+def _mesh(axes: dict[str, int], ranks: tuple[int, ...], host_size: int | None) -> Mesh:
+    """The mesh that was pickled."""
+    return Mesh(axes, ranks=ranks, host_size=host_size)

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from itertools import islice
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 from . import rules
 from .check import check
 from .clock import steps
 from .collectives import COLLECTIVES
 from .dist import Dist
+from .doors import Given, plain, written
 from .errors import CheckError, PuzzleError, RuleError, shown
 from .meeting import Group
 from .mesh import Mesh
 from .program import NO_BATCHES, STORES, TIMED, Event, Program
+from .regions import MOST
 from .storage import Store
 from .trace import Trace, absent
 from .values import (
+    KINDS,
     Activation,
     ActivationGrad,
     OptState,
     Value,
     Weight,
     WeightGrad,
+    clean,
     describe,
     renew,
     total_elements,
@@ -49,37 +54,88 @@ class LogEvent(NamedTuple):
     batches: frozenset[int] = frozenset()
 
 
-class Model:
+_GIVEN = {
+    "rank": ("which rank this is", "the Models of the other ranks are theirs: simulate runs the function once on each"),
+    "RANKS": ("the number of ranks of the world", "make another world: simulate(..., ranks=...)"),
+    "LAYERS": ("the number of layers to train", "make another world: simulate(..., layers=...)"),
+    "BATCHES": ("the number of batches of the step", "make another world: simulate(..., batches=...)"),
+    "dist": ("the world of this rank", "make another Model: Model(rank=..., dist=...)"),
+    "program": ("the record of what this rank did", "call operations: they are recorded"),
+    "shape": ("the size of the training step", "make another world: simulate(..., layers=..., batches=...)"),
+    "sandbox": (
+        "whether made-up gradients will do",
+        "leave the dist out for a sandbox: Model(layers=..., batches=...)",
+    ),
+    "final_weights": (
+        "what this rank has handed in",
+        "hand in a weight: model.set_final_weight(layer, weights[layer])",
+    ),
+    **{
+        name: (f"the store of this rank's {kind}s", f"store a value: model.{name}[layer] = ...")
+        for name, kind in zip(STORES, KINDS, strict=True)
+    },
+    "time": ("this rank's clock", "operations move it on"),
+    "mesh": ("how the ranks are arranged", "make another world: simulate(..., mesh=...)"),
+    "coord": ("the place of this rank in the mesh", "make another world: simulate(..., mesh=...)"),
+    "log": ("what this rank did", "call operations: they are recorded"),
+    "trace": ("what all ranks did", "call operations: they are recorded"),
+}
+"""What a Model knows of the world, in words, and what to do instead of setting it."""
+_SLOTS = tuple(name for name in _GIVEN if name not in ("time", "mesh", "coord", "log", "trace"))
+
+
+class Model(Given):
     """One rank of a training step of `layers` layers on `batches` batches.
 
     Without a `dist` it is a sandbox for trying operations: its check accepts made-up gradients. Every operation
     raises a PuzzleError that says what was wrong; one that failed leaves the clock where it was.
     """
 
+    given = _GIVEN
+    rank: int
+    RANKS: int
+    LAYERS: int
+    BATCHES: int
+    dist: Dist
+    program: Program
+    shape: rules.Shape
+    sandbox: bool
+    final_weights: dict[int, Weight]
+    weights: Store[Weight]
+    opt_states: Store[OptState]
+    activations: Store[Activation]
+    grad_activations: Store[ActivationGrad]
+    grad_weights: Store[WeightGrad]
+    __slots__ = ("__dict__", "__weakref__", "_costs", *_SLOTS)
+
     def __init__(self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1) -> None:
-        self.sandbox = dist is None
-        self.dist = Dist(max(rank, 0) + 1) if dist is None else dist
-        for name, value, low in (("layers", layers, 1), ("batches", batches, 1)):
-            if not isinstance(value, int) or value < low:  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise ValueError(f"a model has at least one of its {name}; got {name}={value!r}")
-        if not 0 <= rank < self.dist.ranks:
-            raise ValueError(f"Dist({self.dist.ranks}) has ranks 0 to {self.dist.ranks - 1}; got rank={rank}")
-        if self.dist.failure is not None:
+        rank, layers, batches = plain(rank), plain(layers), plain(batches)
+        whole = type(rank) is int
+        sandbox = dist is None
+        dist = Dist(max(rank, 0) + 1 if whole else 1) if dist is None else dist
+        for name, value in (("layers", layers), ("batches", batches)):
+            if type(value) is not int or value < 1:
+                raise ValueError(f"a model has at least one of its {name}; got {name}={written(value)}")
+            if value > MOST:
+                raise ValueError(f"a model has at most {MOST} of its {name}; got {name}={written(value)}")
+        if not whole or not 0 <= rank < dist.ranks:
+            raise ValueError(f"Dist({dist.ranks}) has ranks 0 to {dist.ranks - 1}; got rank={written(rank)}")
+        if dist.failure is not None:
             raise ValueError("this Dist has seen a run that failed; make a new one: dist = Dist(...)")
-        self.rank = rank
-        self.RANKS = self.dist.ranks
-        self.LAYERS = layers
-        self.BATCHES = batches
-        self.program = Program(rank, self.dist, self.dist.budget)
-        self.shape = rules.Shape(layers, batches)
-        self.final_weights: dict[int, Weight] = {}
-        self.weights: Store[Weight] = Store(self.program, 0)
-        self.opt_states: Store[OptState] = Store(self.program, 1)
-        self.activations: Store[Activation] = Store(self.program, 2)
-        self.grad_activations: Store[ActivationGrad] = Store(self.program, 3)
-        self.grad_weights: Store[WeightGrad] = Store(self.program, 4)
-        self._costs = self.dist.costs
-        self.dist.models[rank] = self
+        program = Program(rank, dist, dist.budget)
+        self._give(
+            rank=rank,
+            RANKS=dist.ranks,
+            LAYERS=layers,
+            BATCHES=batches,
+            dist=dist,
+            program=program,
+            shape=dist.enter(self, rank, layers, batches, sandbox=sandbox),
+            sandbox=dist.sandbox,
+            final_weights={},
+            **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
+        )
+        self._costs = dist.costs
 
     # -- where am I, what do I hold -----------------------------------------------------------------------------
 
@@ -146,6 +202,8 @@ class Model:
 
     def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]:
         """The initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time."""
+        if type(shard) is not int or type(total) is not int:
+            shard, total = plain(shard), plain(total)
         try:
             pair = rules.load_weights(self.shape, layer, shard, total)
         except PuzzleError as error:
@@ -154,7 +212,7 @@ class Model:
         program, frame = self.program, _frame(1)
         outputs = (program.new(pair[0]), program.new(pair[1]))
         program.record(
-            "load_weights", layer, NO_BATCHES, (), outputs, (frame.f_code, frame.f_lasti), arg=(shard, total)
+            "load_weights", pair[0].layer, NO_BATCHES, (), outputs, (frame.f_code, frame.f_lasti), arg=(shard, total)
         )
         return pair
 
@@ -173,6 +231,8 @@ class Model:
         """Layer `layer` on activation `layer` with the complete weight: activation layer + 1. One step a batch."""
         try:
             out = rules.forward(self.shape, layer, inp, weight)
+            if inp.mark is None or weight.mark is None:  # made by hand: once more, with what they are
+                out = rules.forward(self.shape, layer, clean(inp), clean(weight))
             program, frame = self.program, _frame(1)
             source = (frame.f_code, frame.f_lasti)
             inputs = (program.id(inp, source), program.id(weight, source))
@@ -180,13 +240,15 @@ class Model:
             self._blame(error)
         batches = out.batches
         length = self._costs.compute("forward", len(batches))
-        program.record("forward", layer, batches, inputs, (program.new(out),), source, length)
+        program.record("forward", out.layer - 1, batches, inputs, (program.new(out),), source, length)
         return out
 
     def loss(self, inp: Activation) -> ActivationGrad:
         """The gradient of the loss, from the activation of layer LAYERS. Takes no time."""
         try:
             out = rules.loss(self.shape, inp)
+            if inp.mark is None:
+                out = rules.loss(self.shape, clean(inp))
             program, frame = self.program, _frame(1)
             source = (frame.f_code, frame.f_lasti)
             inputs = (program.id(inp, source),)
@@ -202,14 +264,18 @@ class Model:
         """Layer `layer` backwards: the gradients of its weight and of its input. One step a batch."""
         try:
             out = rules.backward(self.shape, layer, inp, grad, weight)
+            if inp.mark is None or grad.mark is None or weight.mark is None:
+                out = rules.backward(self.shape, layer, clean(inp), clean(grad), clean(weight))
             program, frame = self.program, _frame(1)
             source = (frame.f_code, frame.f_lasti)
             inputs = (program.id(inp, source), program.id(grad, source), program.id(weight, source))
         except PuzzleError as error:
             self._blame(error)
-        batches = inp.batches
+        batches = out[0].batches
         length = self._costs.compute("backward", len(batches))
-        program.record("backward", layer, batches, inputs, (program.new(out[0]), program.new(out[1])), source, length)
+        program.record(
+            "backward", out[0].layer, batches, inputs, (program.new(out[0]), program.new(out[1])), source, length
+        )
         return out
 
     def update(
@@ -221,13 +287,17 @@ class Model:
         """
         try:
             out = rules.update(self.shape, layer, weight_grad, weight, opt_state)
+            if weight_grad.mark is None or weight.mark is None or opt_state.mark is None:
+                out = rules.update(self.shape, layer, clean(weight_grad), clean(weight), clean(opt_state))
             program, frame = self.program, _frame(1)
             source = (frame.f_code, frame.f_lasti)
             inputs = (program.id(weight_grad, source), program.id(weight, source), program.id(opt_state, source))
         except PuzzleError as error:
             self._blame(error)
         length = self._costs.compute("update", 1)
-        program.record("update", layer, NO_BATCHES, inputs, (program.new(out[0]), program.new(out[1])), source, length)
+        program.record(
+            "update", out[0].layer, NO_BATCHES, inputs, (program.new(out[0]), program.new(out[1])), source, length
+        )
         return out
 
     def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
@@ -238,13 +308,14 @@ class Model:
             self._blame(error)
         self.dist.begin(self.rank)
         program, frame = self.program, _frame(1)
-        program.record("fake_grad", layer, out.batches, (), (program.new(out),), (frame.f_code, frame.f_lasti))
+        program.record("fake_grad", out.layer, out.batches, (), (program.new(out),), (frame.f_code, frame.f_lasti))
         return out
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Hands in the updated weight (or shards) of a layer as this rank's result."""
         try:
             rules.final(self.shape, layer, weight)
+            layer = rules.final(self.shape, layer, clean(weight)).layer
             frame = _frame(1)
             source = (frame.f_code, frame.f_lasti)
             inputs = (self.program.id(weight, source),)
@@ -274,11 +345,12 @@ class Model:
     def broadcast(self, v: T, layer: int, root: int = 0, group: Any = None) -> Work[T]:
         """Broadcast: everybody gets what the member with rank `root` brings; the others bring a value to overwrite."""
         members = self.group(group)
-        if root not in members:
+        root = plain(root)
+        if type(root) is not int or root not in members:
             error = RuleError(
-                f"rank {root!r} cannot be the root of this broadcast: it is not in the group",
+                f"rank {written(root)} cannot be the root of this broadcast: it is not in the group",
                 expected=f"the root is one of ranks {list(members)}",
-                got=f"root={root!r}",
+                got=f"root={written(root)}",
                 fix="the root is the rank, by its own number, that has what all others get",
             )
             self._blame(error)
@@ -290,15 +362,17 @@ class Model:
         program = self.program
         source = (frame.f_code, frame.f_lasti)
         if type(rank) is not int or not 0 <= rank < self.RANKS or rank == self.rank:
-            self._no_peer(rank, "pass_to")
+            rank = self._peer(rank, "pass_to")
         try:
             if isinstance(v, Value):
-                load, first, elements = renew(v), v, v.elements()
+                load = renew(v) if v.mark is not None else clean(v)
+                first, elements = load, load.elements()
                 inputs = (program.id(v, source),)
             else:
                 load, values = copy_message(v)
-                first, elements = values[0] if values else None, total_elements(values)
                 inputs = tuple([program.id(value, source) for value in values])
+                values = [clean(value) for value in values]
+                first, elements = values[0] if values else None, total_elements(values)
         except PuzzleError as error:
             self._blame(error)
         layer = None if first is None else first.layer
@@ -312,7 +386,7 @@ class Model:
         """The next message of rank `source`; without one, the message that is first in simulated time."""
         frame = _frame(1)
         if source is not None and (type(source) is not int or not 0 <= source < self.RANKS or source == self.rank):
-            self._no_peer(source, "receive")
+            source = self._peer(source, "receive")
         program = self.program
         place = (frame.f_code, frame.f_lasti)
         event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source)
@@ -327,10 +401,28 @@ class Model:
         members = self._members(group)
         row = COLLECTIVES[op]
         try:
-            rules.bring(row, v, layer, len(members.ranks))
-            values = v if row.law == "exchange" else (v,)
-            inputs = tuple([program.id(value, source) for value in values])
-            batches = getattr(values[0], "batches", NO_BATCHES)
+            if type(layer) is not int:
+                layer = plain(layer)
+            if row.law == "exchange":
+                brought: Any = v
+                if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
+                    # Of a class of the student's own, which may say anything of its length.
+                    brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
+                rules.bring(row, brought, layer, len(members.ranks))
+                values = list(cast("Sequence[Value]", brought))
+                inputs = tuple([program.id(value, source) for value in values])
+                v = [clean(value) for value in values]
+                first = v[0]
+            else:
+                rules.bring(row, v, layer, len(members.ranks))
+                inputs = (program.id(v, source),)
+                if v.mark is None:
+                    v = clean(v)
+                    rules.bring(row, v, layer, len(members.ranks))
+                first = v
+            if type(layer) is not int or not -1 <= layer <= self.LAYERS:
+                rules.named_layer(self.shape, layer, op)
+            batches = getattr(first, "batches", NO_BATCHES)
             arg = (root,) if row.law == "copy" else ()
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
             program.append(event)
@@ -382,9 +474,16 @@ class Model:
         except PuzzleError as error:
             self._blame(error)
 
+    def _peer(self, rank: Any, call: str) -> int:
+        """Another rank as a plain int. A bool is none: who writes True has compared where a rank belongs."""
+        found = rank if isinstance(rank, bool) else plain(rank)
+        if type(found) is int and 0 <= found < self.RANKS and found != self.rank:
+            return found
+        self._no_peer(found, call)
+
     def _no_peer(self, rank: Any, call: str) -> NoReturn:
         error = RuleError(
-            f"{call}({rank}{', ...' if call == 'pass_to' else ''}) does not name another rank"
+            f"{call}({written(rank)}{', ...' if call == 'pass_to' else ''}) does not name another rank"
             if type(rank) is int
             else f"{call} was given no rank",
             expected=f"a rank from 0 to {self.RANKS - 1} other than {self.rank}",

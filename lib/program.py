@@ -17,7 +17,7 @@ from .collectives import COLLECTIVES
 from .costs import UNIT, Costs
 from .errors import BudgetError, MismatchError, Place, PuzzleError, RuleError, resolve, student_place
 from .mesh import Mesh
-from .values import SET_MARK, Value
+from .values import SET_MARK, Value, clean
 
 __all__ = ["COMMUNICATION", "STORES", "TIMED", "Event", "Move", "Program", "Run"]
 
@@ -138,9 +138,10 @@ class Program:
                 got=f"{value} of rank {mark[0].rank}, by way of a shared Python variable",
                 fix="ranks share no memory: send it with pass_to and receive, or use a collective",
             )
+        adopted, value = value, clean(value)
         number = len(self.values)
         self.values.append(value)
-        self._adopted[id(value)] = (value, number)
+        self._adopted[id(adopted)] = (adopted, number)
         batches = getattr(value, "batches", NO_BATCHES)
         self.record("foreign", value.layer, batches, (), (number,), source or student_place())
         return number

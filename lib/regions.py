@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from .errors import these
 
-__all__ = ["NOTHING", "WHOLE", "Owners", "Region", "runs"]
+__all__ = ["NOTHING", "WHOLE", "Owners", "Region", "listed", "runs"]
 
 Point = int | Fraction
 Interval = tuple[Point, Point]
@@ -138,8 +138,13 @@ def _shards(found: Sequence[tuple[int, int]]) -> str:
     """Runs of shards in the words of `errors.these`, however long they are: "shards 0, 4-7"."""
     if sum(after - first for first, after in found) <= 2:
         return these("shard", [number for run in found for number in range(*run)])
+    return f"shards {listed(found)}"
+
+
+def listed(found: Sequence[tuple[int, int]]) -> str:
+    """Runs of numbers in the words of `errors.numbers`, without its braces: "0, 4-7"."""
     parts = [f"{a}" if b - a == 1 else f"{a}, {a + 1}" if b - a == 2 else f"{a}-{b - 1}" for a, b in found[:MOST_RUNS]]
-    return f"shards {', '.join(parts)}" + (", ..." if len(found) > MOST_RUNS else "")
+    return ", ".join(parts) + (", ..." if len(found) > MOST_RUNS else "")
 
 
 class Owners(Generic[T]):

@@ -6,12 +6,13 @@ a Trace from nothing. Every function is pure: no clock, no rank, no store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from .collectives import COLLECTIVES, Collective
+from .doors import plain, written
 from .errors import MismatchError, PuzzleError, RuleError, is_awaitable, these, with_article
+from .regions import MOST, WHOLE, listed
 from .values import (
     Activation,
     ActivationGrad,
@@ -24,7 +25,9 @@ from .values import (
     gather,
     numbers,
     reduce,
+    region,
     subject,
+    too_many_shards,
 )
 
 __all__ = [
@@ -41,6 +44,10 @@ __all__ = [
 ]
 
 T = TypeVar("T", bound=Value)
+SHOWN = 40
+"""Batches that a message lists."""
+REPEATED, SOME = 2, 1000
+"""Whoever gives batches may repeat them: as often as this, and as many more."""
 
 
 class Shape(NamedTuple):
@@ -73,14 +80,16 @@ def need(kind: type[T], value: Any, role: str, op: str) -> T:
 
 
 def need_layer(shape: Shape, layer: Any, op: str = "") -> int:
-    """The layer itself if the model has it."""
-    if isinstance(layer, int) and 0 <= layer < shape.layers:
+    """The layer as a plain int if the model has it."""
+    if type(layer) is int and 0 <= layer < shape.layers:
         return layer
-    if isinstance(layer, int):
+    if type(layer) is not int and type(plain(layer)) is int:
+        return need_layer(shape, plain(layer), op)
+    if type(layer) is int:
         raise RuleError(
-            f"there is no layer {layer}",
+            f"there is no layer {written(layer)}",
             expected=f"a layer from 0 to {shape.layers - 1}",
-            got=f"layer {layer}",
+            got=f"layer {written(layer)}",
             fix="layers are counted from 0; the last one is model.LAYERS - 1",
         )
     error = RuleError(
@@ -88,6 +97,12 @@ def need_layer(shape: Shape, layer: Any, op: str = "") -> int:
     )
     error.clue = ("kind", None, op, layer)
     raise error
+
+
+def named_layer(shape: Shape, layer: Any, op: str) -> None:
+    """Whether a collective may name this layer: it may be of activations too, which go up to LAYERS."""
+    if layer is not None and not (type(layer) is int and -1 <= layer <= shape.layers):
+        need_layer(shape, layer, op)
 
 
 def _on_layer(value: Value, layer: int, role: str, hint: str) -> None:
@@ -104,11 +119,11 @@ def _on_layer(value: Value, layer: int, role: str, hint: str) -> None:
 
 def _complete(weight: Weight) -> None:
     if not weight.is_complete():
-        missing = set(range(weight.total)) - weight.shards
+        missing = (WHOLE - region(weight)).shards(weight.total) or ()
         error = RuleError(
             f"the weight of layer {weight.layer} is not complete",
             expected=f"all {weight.total} shards",
-            got=f"{these('shard', weight.shards)} of {weight.total}; {numbers(missing)} missing",
+            got=f"{these('shard', weight.shards)} of {weight.total}; {{{listed(missing)}}} missing",
             fix='gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
         )
         error.clue = ("incomplete", weight)
@@ -117,11 +132,11 @@ def _complete(weight: Weight) -> None:
 
 def load_weights(shape: Shape, layer: int, shard: int, total: int) -> tuple[Weight, OptState]:
     """The initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both."""
-    need_layer(shape, layer, "load_weights")
+    layer = need_layer(shape, layer, "load_weights")
     if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
         error = RuleError(
-            f"there is no shard {shard!r} of {total!r}",
-            expected=f"a shard from 0 to {total - 1}" if isinstance(total, int) and total >= 1 else "total >= 1",  # pyright: ignore[reportUnnecessaryIsInstance]
+            f"there is no shard {written(shard)} of {written(total)}",
+            expected="total >= 1" if type(total) is not int or total < 1 else f"a shard from 0 to {written(total - 1)}",
             got=f"shard {describe(shard).removeprefix('the number ')}",
             fix="cut a weight into as many shards as ranks share it, and give each rank its own:\n"
             "model.load_weights(layer, model.rank, model.RANKS)",
@@ -129,13 +144,27 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int) -> tuple[Weig
         lead = "cut a weight into as many shards as ranks share it, and give each rank its own:\n"
         error.clue = ("shard", lead, total)
         raise error
+    if total > MOST:
+        raise too_many_shards(shard, total)
     shards = frozenset([shard])
     return Weight(layer, shape.layers, 0, shards, total), OptState(layer, shape.layers, 0, shards, total)
 
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
+    """The batches that are asked for. Takes no more of them than there can be, and few of those that there are not."""
+    most = REPEATED * shape.batches + SOME
+    found: set[Any] = set()
+    wrong: set[Any] = set()
     try:
-        found = frozenset(batches)
+        for number, item in enumerate(batches):
+            batch = plain(item)
+            found.add(batch)
+            if type(batch) is not int or not 0 <= batch < shape.batches:
+                wrong.add(batch)
+                if len(wrong) > SHOWN or not isinstance(batches, Collection):
+                    break
+            if number >= most:
+                raise _endless(shape, most)
     except TypeError:
         raise RuleError(
             "batches are given as a list or a set of numbers",
@@ -143,17 +172,31 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
             got=describe(batches),
             fix="for a single batch write [batch]",
         ) from None
-    wrong = [b for b in found if not (isinstance(b, int) and 0 <= b < shape.batches)]  # pyright: ignore[reportUnnecessaryIsInstance]
     if wrong:
         error = RuleError(
-            f"there is no batch {', '.join(sorted(map(repr, wrong)))}",
+            f"there is no batch {_some(wrong)}",
             expected=f"batches from 0 to {shape.batches - 1}",
-            got=f"batches {', '.join(sorted(map(repr, found)))}" if len(found) > 1 else f"batch {min(found)!r}",
+            got=f"{'batches' if len(found) > 1 else 'batch'} {_some(found)}",
             fix="batches are counted from 0; the last one is model.BATCHES - 1",
         )
         error.clue = ("batch",)
         raise error
-    return found
+    return frozenset(found)
+
+
+def _some(items: Iterable[Any]) -> str:
+    """The first of some things, in order."""
+    words = sorted(map(written, items))
+    return ", ".join(words[:SHOWN]) + (", ..." if len(words) > SHOWN else "")
+
+
+def _endless(shape: Shape, most: int) -> RuleError:
+    return RuleError(
+        "the batches do not come to an end",
+        expected=f"each of the {shape.batches} batches once",
+        got=f"more than {most} items",
+        fix="give a list, a set or a range: range(model.BATCHES) are all batches",
+    )
 
 
 def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
@@ -166,7 +209,7 @@ def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
 
 def forward(shape: Shape, layer: int, inp: Any, weight: Any) -> Activation:
     """Layer `layer` on its input: the activation of layer + 1, for the same batches."""
-    need_layer(shape, layer, "forward")
+    layer = need_layer(shape, layer, "forward")
     if type(inp) is not Activation:
         need(Activation, inp, "input of forward", "forward")
     if type(weight) is not Weight:
@@ -191,7 +234,7 @@ def loss(shape: Shape, inp: Any) -> ActivationGrad:
 
 def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tuple[WeightGrad, ActivationGrad]:
     """Layer `layer` backwards: from its input, the gradient of its output and its weight to the gradients of both."""
-    need_layer(shape, layer, "backward")
+    layer = need_layer(shape, layer, "backward")
     if type(inp) is not Activation:
         need(Activation, inp, "input of backward", "backward")
     if type(grad) is not ActivationGrad:
@@ -228,7 +271,7 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tupl
 
 def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tuple[Weight, OptState]:
     """The optimizer's step: a weight and its state, one step on, from a gradient that has every batch once."""
-    need_layer(shape, layer, "update")
+    layer = need_layer(shape, layer, "update")
     if type(grad) is not WeightGrad:
         need(WeightGrad, grad, "gradient given to update", "update")
     if type(weight) is not Weight:
@@ -317,7 +360,7 @@ def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
 
 def final(shape: Shape, layer: int, weight: Any) -> Weight:
     """The weight that a rank hands in as its final weight of a layer."""
-    need_layer(shape, layer, "set_final_weight")
+    layer = need_layer(shape, layer, "set_final_weight")
     weight = need(Weight, weight, "final weight", "set_final_weight")
     if weight.layer != layer:
         _on_layer(weight, layer, "final weight", f"hand it in as what it is: set_final_weight({weight.layer}, ...)")
@@ -447,11 +490,25 @@ def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> P
 
 
 def _pairs(row: Collective, members: Sequence[Member]) -> Iterator[tuple[Member, Member]]:
-    """The members whose values may not fit together, two by two: of a copy, the root and each of the others."""
+    """The pairs between which a law may be broken, the first in order first: few of them, however many members."""
     if row.law == "copy":
         root = members[members[0].root]
-        return ((root, other) for other in members if other is not root)
-    return combinations(members, 2)
+        yield from ((root, other) for other in members if other is not root)
+        return
+    for other in members[1:]:
+        yield members[0], other
+    # All are like the first one, which shares nothing with anybody. What is left is that two others share something:
+    # each has what it has from the first member that had it.
+    owners: dict[int, int] = {}
+    shared: set[tuple[int, int]] = set()
+    split = "shards" if row.law == "gather" and hasattr(members[0].value, "shards") else "batches"
+    for place, member in enumerate(members):
+        for item in getattr(member.value, split, ()):
+            owner = owners.setdefault(item, place)
+            if owner != place:
+                shared.add((owner, place))
+    for left, right in sorted(shared):
+        yield members[left], members[right]
 
 
 def _try_law(row: Collective, left: Any, right: Any) -> None:

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterable
 from types import CodeType, FrameType
-from typing import Any, cast
+from typing import Any
 
 from .advice import CALLS, SIGNATURES
 from .awaits import put_await
@@ -106,7 +106,8 @@ def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
     if not hasattr(thing, "RANKS"):
         other = _similar(name, [known for known in dir(thing) if not known.startswith("_")])
         return None if other is None else f"did you mean .{other}?"
-    names: list[str] = [*CALLS, *(str(known) for known in cast("dict[str, object]", vars(thing)) if known[0] != "_")]
+    given: dict[str, object] = {**getattr(thing, "given", {}), **vars(thing)}
+    names: list[str] = [*CALLS, *(str(known) for known in given if known[0] != "_")]
     plain = {known.replace("_", "").lower(): known for known in names} | ALSO
     short = name.replace("_", "").lower()
     other = plain.get(short) or plain.get(_similar(short, plain) or "")

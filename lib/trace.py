@@ -34,6 +34,10 @@ class _World(Protocol):
     costs: Costs
     mesh: Mesh | None
     ranks: int
+    sandbox: bool
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
 
 
 class Desk(Protocol):
@@ -41,9 +45,6 @@ class Desk(Protocol):
 
     rank: int
     program: Program
-    LAYERS: int
-    BATCHES: int
-    sandbox: bool
 
     @property
     def dist(self) -> _World: ...
@@ -68,12 +69,13 @@ class Trace(Run):
         """
         if not models:
             raise ValueError("a Trace needs at least one Model; got none")
-        first = models[0]
+        # Sizes are those of the world: a Model is a student's, who may have written another class of it.
+        world = models[0].dist
         programs = {model.rank: model.program for model in models}
-        if len(programs) != len(models) or any(model.dist is not first.dist for model in models):
+        if len(programs) != len(models) or any(model.dist is not world for model in models):
             raise ValueError("the Models of one run have one Dist and different ranks; these do not")
-        every = [programs.get(rank) or Program(rank) for rank in range(first.dist.ranks)]
-        return cls(first.LAYERS, first.BATCHES, every, first.dist.costs, first.dist.mesh, first.sandbox, error=error)
+        every = [programs.get(rank) or Program(rank) for rank in range(world.ranks)]
+        return cls(*world.shape, every, world.costs, world.mesh, world.sandbox, error=error)
 
     def place(self, event: Event) -> Place | None:
         """The student's source line of an event, where it is known."""

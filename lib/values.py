@@ -17,8 +17,9 @@ from dataclasses import FrozenInstanceError, dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
+from .doors import plain, written
 from .errors import PuzzleError, RuleError, is_awaitable, numbers, these, with_article
-from .regions import Interval, Region, runs
+from .regions import MOST, Interval, Region, runs
 
 __all__ = [
     "HIDDEN",
@@ -88,7 +89,7 @@ class Value:
 
     def shard(self: V, shard: int, total: int) -> V:
         """Shard number `shard` of `total` equal ones, cut from a complete value."""
-        return _derive("shard", cut, self, shard, total)
+        return _derive("shard", cut, self, plain(shard), plain(total))
 
     # Not dataclass(frozen=True): with slots its __setattr__ only knows the fields, and values are made through the
     # slots' own descriptors anyway (see the end of the classes).
@@ -290,7 +291,7 @@ def describe(value: object) -> str:
 def _describe_other(thing: object) -> str:
     """What stands where a value belongs, in few words: a whole store would fill the screen."""
     if isinstance(thing, int | float) and not isinstance(thing, bool):
-        return f"the number {thing}"
+        return f"the number {written(thing)}"
     if isinstance(thing, tuple | list):
         items, name = cast("Sequence[object]", thing), "tuple" if isinstance(thing, tuple) else "list"
         inside = "; ".join(describe(item) for item in items[:3]) + ("; ..." if len(items) > 3 else "")
@@ -377,8 +378,10 @@ def cut(value: V, shard: int, total: int) -> V:
         )
     if not (isinstance(shard, int) and isinstance(total, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(
-            f"there is no shard {shard!r} of {total!r}",
-            expected=f"a shard number from 0 to {total - 1}" if isinstance(total, int) and total > 0 else "total >= 1",  # pyright: ignore[reportUnnecessaryIsInstance]
+            f"there is no shard {written(shard)} of {written(total)}",
+            expected="total >= 1"
+            if type(total) is not int or total < 1
+            else f"a shard number from 0 to {written(total - 1)}",
             fix="shards are counted from 0; a rank's own shard is usually its place in the group",
         )
     if not value.is_complete():
@@ -388,7 +391,19 @@ def cut(value: V, shard: int, total: int) -> V:
             got=describe(value),
             fix="gather the shards first",
         )
+    if total > MOST:
+        raise too_many_shards(shard, total)
     return _with(value, shards=frozenset([shard]), total=total)
+
+
+def too_many_shards(shard: int, total: int) -> RuleError:
+    """A weight is cut into more shards than there may be."""
+    return RuleError(
+        f"{written(total)} shards are too many",
+        expected=f"a weight cut into at most {MOST} shards: a Trace file holds no more",
+        got=f"shard {written(shard)} of {written(total)}",
+        fix="cut a weight into as many shards as ranks share it",
+    )
 
 
 def covers(outer: _Sharded, inner: _Sharded) -> bool:
@@ -431,6 +446,8 @@ def _derive(op: str, law: Any, value: V, *rest: Any) -> V:
         if op == "combine" or (op == "add" and isinstance(value, WeightGrad)):
             _same_kind("sum" if op == "add" else "gather", value, rest[0])
         result = law(value, *rest)
+        if op != "shard" and mark is not None and (value.mark is None or rest[0].mark is None):
+            result = law(clean(value), clean(rest[0]))  # made by hand: once more, with what they are
     except PuzzleError as error:
         raise error if mark is None else mark[0].blame(error) from None
     if mark is None:
@@ -564,6 +581,56 @@ def total_elements(values: Iterable[Value]) -> Elements:
         size = Fraction(WEIGHT_ELEMENTS * count, parts)
         total += size.numerator if size.denominator == 1 else size
     return total
+
+
+def clean(value: V) -> V:
+    """The value itself where a rank made it. One made by hand as a plain copy: of one of the five kinds, and of plain
+    ints, whatever its class and fields make of themselves. RuleError where there is no such value."""
+    if value.mark is not None:
+        return value
+    kind = next((cls for cls in KINDS.values() if isinstance(value, cls)), None)
+    if kind is None:
+        raise RuleError(
+            f"{type(value).__name__} is not a kind of value",
+            expected=f"one of {', '.join(KINDS)}",
+            got=f"a value of the class {type(value).__name__}",
+            fix=FROM_AN_OPERATION,
+        )
+    fields: list[Any] = []
+    for name in kind.__match_args__:
+        item = getattr(kind, name).__get__(value)  # the slot itself: a class of the student's may say something else
+        fields.append(
+            frozenset(map(plain, cast("frozenset[Any]", item))) if isinstance(item, frozenset) else plain(item)
+        )
+    made = cast("V", kind(*fields))
+    _possible(made)
+    return made
+
+
+def _possible(value: Value) -> None:
+    """Whether the fields of a value are such as a Trace file may hold."""
+    low, wrong = {"layer": -1, "layers": 1, "total": 1, "total_batches": 1}, ""
+    for name in value.__match_args__:
+        item = getattr(value, name)
+        if name in ("shards", "batches"):
+            most = getattr(value, "total" if name == "shards" else "total_batches")
+            if not all(type(number) is int and number >= 0 for number in item):
+                wrong = wrong or f"its {name} are numbers from 0 up"
+            elif type(most) is int and max(item, default=0) >= most:
+                wrong = wrong or f"its {name} are some of {written(most)}"
+        elif type(item) is not int or not low.get(name, 0) <= item <= MOST:
+            wrong = wrong or f"its {name} is a number from {low.get(name, 0)} to {MOST}"
+    if wrong:
+        shown = ", ".join(written(item)[:40] for item in fields_of(value) if not isinstance(item, frozenset))
+        raise RuleError(
+            f"there is no such {value.kind}",
+            expected=wrong,
+            got=f"{type(value).__name__}({shown}, ...), made by hand",
+            fix=FROM_AN_OPERATION,
+        )
+
+
+FROM_AN_OPERATION = "take it from an operation: load_weights, forward, backward, update or a collective"
 
 
 def renew(value: V) -> V:

@@ -9,7 +9,7 @@ from .engine import Signal
 from .errors import ForgottenAwait, Place, resolve, student_place
 from .program import NO_BATCHES, Event, Program
 from .rules import need
-from .values import Value, renew
+from .values import Value, clean, renew
 
 if TYPE_CHECKING:
     from .model import Model
@@ -128,7 +128,7 @@ def copy_message(item: Any) -> tuple[Any, list[Value]]:
     def visit(part: Any) -> Any:
         if isinstance(part, Value):
             found.append(part)
-            return renew(part)
+            return clean(part) if part.mark is None else renew(part)
         if type(part) is tuple:
             return tuple(visit(p) for p in cast("tuple[Any, ...]", part))
         if type(part) is list:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ def strictly(monkeypatch: pytest.MonkeyPatch, function: Callable[[Model], Any], 
     trace = Trace.of(simulate(function, **sizes))
     size = {"ranks": trace.ranks, "layers": trace.layers, "batches": trace.batches, "mesh": trace.mesh}
     record = replace(PUZZLES["ddp"], id="made_up", costs=trace.costs, sent=None, **size)
-    monkeypatch.setitem(PUZZLES, "made_up", record)  # type: ignore[arg-type]
-    bare, strict = check(trace), check(trace, "made_up")
+    with monkeypatch.context() as patch:
+        patch.setattr(import_module("lib.check"), "PUZZLES", {"made_up": record})
+        strict = check(trace, "made_up")
+    bare = check(trace)
     assert bare.correct
     assert [note for note in bare.notes if "not ready" in note] == [*strict.faults]
     assert strict.correct == (not strict.faults)
@@ -49,15 +52,15 @@ def test_ranks_that_are_left_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     fault, *others = strictly(monkeypatch, one_updates, ranks=4, layers=2, batches=4)
     line = load.__code__.co_firstlineno + 2
     assert fault == (
-        "ranks 0, 2 and 3 are not ready for the next training step: the weight of layers 0 and 1 is not up to date "
+        "ranks 0, 2, 3 are not ready for the next training step: the weight of layers 0 and 1 is not up to date "
         "there\n"
-        "    expected: what a rank has before the step, it has afterwards, one update on: rank 0 began with the weight of "
-        "layer 0\n"
+        "    expected: what a rank has before the step, it has afterwards, one update on: rank 0 began with the weight "
+        "of layer 0\n"
         "    got:      rank 0 ends with the same as before, not updated\n"
         f"    where:    schedules.py, line {line}, in load: model.weights[layer], model.opt_states[layer] = "
         "model.load_weights(layer, shard, total)\n"
-        "    fix:      update the weight on this rank too, or get the updated one from the rank that has it (a broadcast, "
-        "an\n"
+        "    fix:      update the weight on this rank too, or get the updated one from the rank that has it (a "
+        "broadcast, an\n"
         "              all-gather of the updated shards, a message) and keep it in weights; or do not load it here"
     )
     assert others == []
