@@ -13,6 +13,7 @@
         └── NotSolved        the puzzle still holds its stub
     ValueError
     └── TraceError           a Trace file or text is damaged, or is not one of ours
+        └── NoTraceFile      there is no file to read there (an OSError too)
 
 A PuzzleError is an AssertionError because the notebooks of the original catch that. Misuse of the library (a
 negative number of ranks, a mesh of the wrong size) is a plain ValueError.
@@ -36,6 +37,7 @@ __all__ = [
     "DeadlockError",
     "ForgottenAwait",
     "MismatchError",
+    "NoTraceFile",
     "NotSolved",
     "Place",
     "PuzzleError",
@@ -318,3 +320,7 @@ class AbsentKey(PuzzleError, KeyError):
 
 class TraceError(ValueError):
     """A Trace file or text that is damaged, truncated, too large, or not a Trace at all."""
+
+
+class NoTraceFile(TraceError, OSError):
+    """Where a Trace was to be read there is no file, or one that cannot be read."""

@@ -71,7 +71,10 @@ def _elements(run: Run, rank: int, event: Event) -> Elements:
 
 def _values(run: Run, rank: int, event: Event) -> Sequence[Value]:
     values = run.programs[rank].values
-    return [value for number in event.inputs if (value := values[number]) is not None]
+    found = [value for number in event.inputs if (value := values[number]) is not None]
+    if len(found) < len(event.inputs):  # in a run that failed before it was made
+        raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
+    return found
 
 
 def _send(run: Run, streams: Streams, step: Issue) -> None:
