@@ -17,7 +17,7 @@ from .errors import PuzzleError, TraceError
 from .program import Run
 from .puzzles import PUZZLES, Puzzle, Tier
 from .retime import retime
-from .trace import Desk, Trace
+from .trace import Desk, Trace, trace_of
 from .verdict import Reached, Verdict
 
 if TYPE_CHECKING:
@@ -38,8 +38,11 @@ def check(
     from .faults import finals
     from .rebuild import rebuild
 
-    if not isinstance(trace, Trace):
-        trace = Trace.of(trace)
+    trace = trace_of(trace, "check takes a Trace, or the Models that simulate returned")
+    for name, target in (("time", time), ("memory", memory)):
+        if target is not None and (isinstance(target, bool) or not isinstance(target, int | float) or not target >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+            unit = "steps" if name == "time" else "elements"
+            raise ValueError(f"{name}= is the most {unit} that the run may take, a number; got {name}={target!r}")
     record = None if puzzle is None else PUZZLES[puzzle]
     faults: list[str] = []
     run: Run = trace

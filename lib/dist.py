@@ -32,8 +32,14 @@ class Dist:
     """
 
     def __init__(self, total: int, *, mesh: Mesh | None = None, costs: Costs = UNIT, budget: int = BUDGET) -> None:
-        if not isinstance(total, int) or total < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(total, int) or isinstance(total, bool) or total < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"a world has at least one rank; got {total!r}")
+        if not isinstance(budget, int) or isinstance(budget, bool) or budget < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"the budget is how many events a rank may record, at least 1; got budget={budget!r}")
+        if mesh is not None and not isinstance(mesh, Mesh):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got {mesh!r}')
+        if not isinstance(costs, Costs):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"costs= takes costs, such as Costs(p2p=0.1) or LINKS; got {costs!r}")
         if mesh is not None and len(mesh) != total:
             raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}")
         self.ranks = total

@@ -7,13 +7,17 @@ never sorted: member i of a group is the one at coordinate i, as torch's new_gro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 
 __all__ = ["Mesh"]
 
 MOST_RANKS = 10**7
+
+
+def _whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
 
 
 class Mesh:
@@ -25,17 +29,23 @@ class Mesh:
     def __init__(
         self, axes: Mapping[str, int], *, ranks: Sequence[int] | None = None, host_size: int | None = None
     ) -> None:
+        if not isinstance(axes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f'a mesh has named axes, such as Mesh({{"data": 2, "stage": 4}}); got {axes!r}')
         self.axes = dict(axes)
-        size = prod(self.axes.values())
-        if not self.axes or any(not isinstance(n, int) or n < 1 for n in self.axes.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not self.axes or any(not _whole(n) or n < 1 for n in self.axes.values()):
             raise ValueError(f"a mesh needs at least one axis, each of size 1 or more; got {self.axes}")
+        if not all(isinstance(name, str) for name in self.axes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f'the axes of a mesh have names, such as "data"; got {list(self.axes)}')
+        size = prod(self.axes.values())
         if size > MOST_RANKS:
             raise ValueError(f"a mesh has at most {MOST_RANKS} ranks; the axes {self.axes} make {size}")
+        if ranks is not None and (not isinstance(ranks, Iterable) or isinstance(ranks, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"ranks= lists the rank at each place of the mesh; got {ranks!r}")
         self.ranks = tuple(range(size)) if ranks is None else tuple(ranks)
-        if sorted(self.ranks) != list(range(size)):
+        if not all(map(_whole, self.ranks)) or sorted(self.ranks) != list(range(size)):
             raise ValueError(f"axes {self.axes} need each rank from 0 to {size - 1} once; got {list(self.ranks)}")
-        if host_size is not None and host_size < 1:
-            raise ValueError(f"a host has at least one rank; got host_size={host_size}")
+        if host_size is not None and (not _whole(host_size) or host_size < 1):
+            raise ValueError(f"a host has at least one rank; got host_size={host_size!r}")
         self.host_size = host_size
 
     def __len__(self) -> int:

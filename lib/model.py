@@ -16,7 +16,7 @@ from .meeting import Group
 from .mesh import Mesh
 from .program import NO_BATCHES, STORES, TIMED, Event, Program
 from .storage import Store
-from .trace import Trace, absent
+from .trace import Trace, absent, trace_of
 from .values import (
     Activation,
     ActivationGrad,
@@ -362,7 +362,7 @@ class Model:
         if (why := absent(models)) is not None:
             print(why)
             return None
-        trace = Trace.of([models] if isinstance(models, Model) else models)
+        trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
         verdict = check(trace, puzzle, time=time, memory=memory)
         if puzzle is not None:
             from .progress import checked  # here and not above: `import lib` should be quick

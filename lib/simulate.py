@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from .clock import MAX_TICKS, TICKS
 from .costs import UNIT, Costs
 from .dist import Dist
 from .engine import Failed, Foreign
@@ -54,6 +55,12 @@ def simulate(
         from .slips import not_callable  # here and not above: only a mistake needs it
 
         raise not_callable(function)
+    sizes = {"layers": layers, "batches": batches, "ranks": ranks}
+    for name, size in sizes.items():
+        if isinstance(size, bool):  # the rest is for Dist and Model to refuse
+            raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
+    if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
     record = None if puzzle is None else PUZZLES[puzzle]
     if mesh is None and record is not None and ranks in (None, record.ranks):
         mesh = record.mesh
@@ -77,6 +84,10 @@ def simulate(
     finally:
         if collecting:
             gc.enable()
+    if any(model.program.clock > MAX_TICKS for model in models):
+        raise ValueError(
+            f"this run takes more than {MAX_TICKS // TICKS} steps, which no Trace can hold: lower the costs"
+        )
     return models
 
 
