@@ -40,7 +40,7 @@ def check(
 
     trace = trace_of(trace, "check takes a Trace, or the Models that simulate returned")
     for name, target in (("time", time), ("memory", memory)):
-        if target is not None and (isinstance(target, bool) or not isinstance(target, int | float) or not target >= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if target is not None and (isinstance(target, bool) or not isinstance(target, int | float) or target != target):  # pyright: ignore[reportUnnecessaryIsInstance]
             unit = "steps" if name == "time" else "elements"
             raise ValueError(f"{name}= is the most {unit} that the run may take, a number; got {name}={target!r}")
     record = None if puzzle is None else PUZZLES[puzzle]

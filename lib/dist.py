@@ -88,7 +88,8 @@ class Dist:
         if isinstance(name, str):
             found = self._by_name.get((rank, name))
             if found is None:
-                found = self._by_name[rank, name] = self._intern(self._line(rank, (name,)))
+                found = self._intern(self._line(rank, (name,)))
+                self._by_name.update(((member, name), found) for member in found.ranks)  # it is the line of all of them
             return found
         items = tuple(name)
         if items and all(isinstance(item, str) for item in items):

@@ -179,7 +179,7 @@ def test_what_is_no_run(who: str, thing: str) -> None:
         assert message(lambda: take(make())) == head + tail
 
 
-@pytest.mark.parametrize("time", ["3", float("nan"), -1, True, [3]])
+@pytest.mark.parametrize("time", ["3", float("nan"), True, [3]])
 @pytest.mark.parametrize("name", ["time", "memory"])
 def test_a_target_is_a_number(name: str, time: Any) -> None:
     models = simulate(ddp, ranks=4, layers=2, batches=4)
