@@ -47,7 +47,7 @@ class Dist:
         self.costs = costs
         self.budget = budget
         self.models: dict[int, Model] = {}
-        self.engine = Engine(self._on_stuck, self._on_failed)
+        self.engine = Engine(self._on_stuck, self._on_failed, self._on_spinning, self._progress)
         self.streams = Streams()
         self.failure: PuzzleError | None = None
         self._groups: dict[tuple[int, ...], Group] = {}
@@ -75,6 +75,15 @@ class Dist:
         from .stuck import on_failed
 
         on_failed(self, rank, error)
+
+    def _on_spinning(self, rank: int, task: Any) -> PuzzleError | None:
+        from .stuck import on_spinning
+
+        return on_spinning(self, rank, task)
+
+    def _progress(self) -> int:
+        """A number that grows with whatever a rank records."""
+        return sum(len(model.program.events) + len(model.program.moves) for model in self.models.values())
 
     # -- groups -------------------------------------------------------------------------------------------------
 

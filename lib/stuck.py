@@ -15,7 +15,7 @@ from .program import COMMUNICATION, Event, Program, place_of
 if TYPE_CHECKING:
     from .dist import Dist
 
-__all__ = ["on_failed", "on_stuck", "rank_failed"]
+__all__ = ["on_failed", "on_spinning", "on_stuck", "rank_failed"]
 
 ONE_BY_ONE = 8
 """Ranks that have a line each; of more, those in the same state have one together."""
@@ -74,6 +74,20 @@ def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
         error.trace = dist.failure.trace  # type: ignore[attr-defined]  # for notebooks to draw
 
 
+def on_spinning(dist: Dist, rank: int, task: Any) -> PuzzleError | None:
+    """What ends an asyncio task that takes turns without end; None for one that is not the rank's alone, such as the
+    task in which a notebook runs its cells."""
+    model = dist.models.get(rank)
+    frame = getattr(task.get_coro(), "cr_frame", None)
+    if model is None or frame is None or not any(value is model for value in frame.f_locals.values()):
+        return None
+    from .slips import asleep, waiting_at  # here and not above: only a mistake needs it
+
+    error = asleep(rank, waiting_at(task.get_coro()))
+    error.trace = dist.so_far(str(error))
+    return error
+
+
 def _may_still_move(dist: Dist) -> bool:
     """Whether a rank that is not parked has a task that is not over: it sleeps, or awaits something of its own."""
     engine = dist.engine
@@ -119,7 +133,9 @@ class _Waits(dict[int, Any]):
     """
 
     def __init__(self, dist: Dist) -> None:
-        super().__init__((rank, signal.subject) for rank, signal in dist.engine.parked())
+        super().__init__()
+        for rank, signal in dist.engine.parked():
+            self.setdefault(rank, signal.subject)  # a rank with several tasks may wait for several things
         self._lists: dict[int, list[int]] = {}
         self._first = list(islice(self, 2))
         wild = [rank for rank, subject in self.items() if _is_wild(subject)]
@@ -231,6 +247,8 @@ class _States:
 
     def place(self, rank: int) -> Place | None:
         """The line in which a rank waits."""
+        if self.waits[rank].kind == "elsewhere":
+            return self.waits[rank].where
         source = _last(self.dist.models[rank].program).source
         if source not in self._places:
             self._places[source] = source if source is None or isinstance(source, Place) else resolve(*source)
@@ -324,7 +342,9 @@ def _advice(dist: Dist, waits: _Waits, cycle: list[int]) -> str:
     absent = [r for r in sorted(waits.over) if r not in dist.models]
     if absent:
         return f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
-    return outside(dist, waits) or _astray(dist, waits) or _left_alone(waits) or _ring(waits, cycle)
+    return (
+        outside(dist, waits) or _astray(dist, waits) or _elsewhere(waits) or _left_alone(waits) or _ring(waits, cycle)
+    )
 
 
 def _astray(dist: Dist, waits: _Waits) -> str | None:
@@ -345,6 +365,17 @@ def _astray(dist: Dist, waits: _Waits) -> str | None:
                 f"and rank {wanted} waits for one from rank {source}: pass_to and receive must name each other's rank"
             )
     return None
+
+
+def _elsewhere(waits: _Waits) -> str | None:
+    """Somebody waits for something of asyncio, which is over only when another rank ends it."""
+    rank = next((rank for rank, subject in waits.items() if subject.kind == "elsewhere"), None)
+    if rank is None:
+        return None
+    return (
+        f"rank {rank} waits for {waits[rank].thing}: let another task do so before it waits itself.\n"
+        "On real machines ranks share no memory, and wait for each other with pass_to and receive only"
+    )
 
 
 def _left_alone(waits: _Waits) -> str | None:
