@@ -16,7 +16,7 @@ import heapq
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
@@ -62,6 +62,27 @@ class _Task:
 
 class Foreign(Exception):
     """A coroutine awaited something that is not a Signal, under our own driver."""
+
+
+class _Timed(Protocol):
+    @property
+    def end(self) -> int | None: ...
+
+
+class _Waiter:
+    """A task of a loop of ours that awaits a signal, and the event that tells when the wait is over."""
+
+    __slots__ = ("event", "future", "index", "name")
+
+    def __init__(self, name: int, event: _Timed, index: int, future: asyncio.Future[None]) -> None:
+        self.name = name
+        self.event = event
+        self.index = index
+        self.future = future
+
+    def order(self) -> tuple[int, int]:
+        """Its place among the waiters of one coroutine: who is over first goes on first."""
+        return self.event.end or 0, self.index
 
 
 class Spinning(Exception):
@@ -131,6 +152,7 @@ class Engine:
         self._spinners: list[tuple[int, asyncio.Task[Any]]] = []
         self.hosted = False
         """Whether the coroutines are tasks of a loop of ours, which knows by itself when nobody can move."""
+        self._due: dict[int, list[_Waiter]] = {}
         self.who: Callable[[], int | None] | None = None
         """Which coroutine runs, where that is not one of our own driver's."""
         self.elsewhere: list[tuple[int, Signal]] = []
@@ -163,7 +185,9 @@ class Engine:
                 self._ready.extend(waiters)
             else:
                 for future in waiters:
-                    if not future.done():
+                    if isinstance(future, _Waiter):
+                        self._due.setdefault(future.name, []).append(future)
+                    elif not future.done():
                         self._waking += 1
                         future.set_result(None)
             signal.waiters = []
@@ -279,6 +303,40 @@ class Engine:
             if future.done() and not future.cancelled():
                 self._waking -= 1
             self._moves += 1
+
+    def wait_hosted(self, signal: Signal, name: int, event: _Timed, index: int) -> Generator[Any, None, None]:
+        """Waits for a signal in a loop of ours, even where it has fired: other tasks of the coroutine come first.
+
+        With several tasks, what one of them does next depends on who went on before. That must not depend on the
+        order of the ranks, so nobody goes on before nobody can: then all signals are known that fire without it.
+        """
+        import asyncio
+
+        waiter = _Waiter(name, event, index, asyncio.get_running_loop().create_future())
+        if signal.fired:
+            self._due.setdefault(name, []).append(waiter)
+        else:
+            signal.waiters.append(waiter)
+        here = (name, signal)
+        self._in_loop[here] = None
+        self._moves += 1
+        try:
+            yield from waiter.future
+        finally:
+            self._in_loop.pop(here, None)
+            self._moves += 1
+
+    def wake(self) -> bool:
+        """Lets one task of each coroutine go on, the one whose wait is over first; whether there was one."""
+        woken = False
+        for name in sorted(self._due):
+            waiting = sorted((one for one in self._due[name] if not one.future.done()), key=_Waiter.order)
+            if waiting:
+                waiting[0].future.set_result(None)
+                woken = True
+            self._due[name] = waiting[1:]
+        self._due = {name: waiting for name, waiting in self._due.items() if waiting}
+        return woken
 
     def adopt_current(self, name: int) -> None:
         """Remembers the running asyncio task as the one that steps a coroutine; under our own driver there is none."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.base_events
+import inspect
 import sys
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +21,7 @@ from math import isfinite, ulp
 from typing import Any, NoReturn, cast
 
 from .engine import Engine, Patience, Signal, is_ready
-from .errors import Place, PuzzleError
+from .errors import Place, PuzzleError, is_students
 from .slips import asleep, not_here, waiting_at
 
 __all__ = ["Stopped", "run"]
@@ -108,7 +109,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         try:
             if timeout == 0:
                 self._turn(max(1, len(cast(Any, self)._ready)))
-            elif self.engine.choose():
+            elif self.engine.wake() or self.engine.choose():
                 return []
             elif timeout is not None and isfinite(self._next()):
                 self._turn(1, TIMER)
@@ -135,7 +136,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         engine, timer = self.engine, weight == TIMER
         if not self._patience.exhausted(engine.moves, ready, ready * weight) or self.is_over():
             return
-        if engine.choose():
+        if engine.wake() or engine.choose():
             return
         if not timer and cast(Any, self)._scheduled and self._leaps < MOST_LEAPS:
             self._leaps += 1  # somebody asks again and again for what another one does after a sleep
@@ -223,7 +224,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
             with suppress(Exception):
                 cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
         for _, task in self.failed:
-            task.exception()  # or asyncio would print that nobody asked for it
+            _close_unstarted(task.exception())  # and now that it was asked for, asyncio does not print it
         self.tasks.clear()
         self.close()
 
@@ -339,6 +340,17 @@ def run(
         loop.leave()
         sys.set_asyncgen_hooks(*hooks)
         engine.who = None
+
+
+def _close_unstarted(error: BaseException | None) -> None:
+    """Closes the coroutines that asyncio refused to run: Python need not complain of them too."""
+    trace = None if error is None else error.__traceback__
+    while trace is not None:
+        if not is_students(trace.tb_frame.f_code):
+            for thing in trace.tb_frame.f_locals.values():
+                if inspect.iscoroutine(thing) and inspect.getcoroutinestate(thing) == inspect.CORO_CREATED:
+                    thing.close()
+        trace = trace.tb_next
 
 
 def leaf(error: BaseException) -> BaseException:
