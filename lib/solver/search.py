@@ -33,7 +33,7 @@ class NotFound(RuntimeError):
 class Search(NamedTuple):
     """How to search: seconds for each question, workers of the solver, and its seed."""
 
-    seconds: float = 10.0
+    seconds: float = 60.0
     workers: int = 2
     seed: int = 1
 
