@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 from benchmarks.schedules import one_f_one_b
 from lib import PUZZLES, Mesh, Model, Trace, Weight, WeightGrad, simulate
+from lib.figures import alive_at
+from lib.replay import ReplayResult
+from lib.replay.sizes import Sizes
 from lib.sources import load_function, reference
 
 CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
@@ -30,6 +33,17 @@ def trace(name: str) -> Trace:
         return Trace.of(simulate(load_function(reference(name), name), puzzle=name))
     function, ranks, layers, batches, mesh = CASES[name]
     return Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches, mesh=mesh))
+
+
+def compared(result: ReplayResult) -> Iterator[tuple[tuple[int, int], int, int]]:
+    """By rank and event, the bytes that a replay measured, and those that are alive according to the simulator, where
+    every value has the size of its tensor."""
+    options = result.options
+    sizes = Sizes(options.hidden, options.length, options.moments, options.number.bytes)
+    for one in result.ranks:
+        for event, _, measured in one.by_event:
+            alive = alive_at(result.simulated, one.rank, event)
+            yield (one.rank, event), measured, sum(sizes.numel(value) for value, _, _ in alive) * sizes.bytes
 
 
 def compute(model: Model, batches: Any, weights: dict[int, Weight]) -> dict[int, WeightGrad]:
