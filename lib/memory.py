@@ -106,6 +106,9 @@ def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
             under_way[index] = event
         for value in _results(event):
             last[value] = over
+    for position, _, value, change in program.moves:  # until it is stored, it lives in a variable
+        if change > 0 and position - 1 > born[value]:
+            last[value] = max(last[value], position - 1)
     for event in under_way.values():  # nobody waited, so nobody knows when its input may go
         for value in event.inputs:
             last[value] = over
@@ -126,11 +129,11 @@ def _has_buffer(work: Event) -> bool:
 
 def _rest(program: Program, lives: Lifetimes) -> None:
     """What was loaded, and is used, was there before the step."""
+    used = {value for event in program.events for value in event.inputs}
     for event in program.events:
         if event.op == "load_weights":
-            for value in event.outputs:
-                if lives.last[value] >= 0:
-                    lives.born[value] = -1
+            for value in used.intersection(event.outputs):
+                lives.born[value] = -1
 
 
 def in_flight(run: Run, passage: Passage) -> int:

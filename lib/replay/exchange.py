@@ -85,6 +85,13 @@ def _moved(rank: Interpreter, joint: Joint, root: int = 0) -> float:
     return float(row.sent(brought, root, size)[joint.members.index(rank.kit.rank)]) * rank.sizes.bytes
 
 
+def _alone(rank: Interpreter, event: Event, inp: Tensor) -> Exchange:
+    """A collective of one rank, which brings a copy of what it was given."""
+    out = inp.clone()
+    _give(rank, event, [out])
+    return Exchange(Done(), 0, tensors=[out])
+
+
 def _allreduce(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
     buffer = rank.mine(index, event.inputs[0])
     handle = Done() if len(joint.members) == 1 else rank.kit.transport.all_reduce(joint.members, buffer)
@@ -97,7 +104,7 @@ def _allgather(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exc
     sizes = [rank.sizes.numel(value) for value in values]
     inp = rank.tensors[event.inputs[0]]
     if len(sizes) == 1:
-        return Exchange(Done(), 0, lambda: _give(rank, event, [inp.clone()]))
+        return _alone(rank, event, inp)
     out = rank.empty(sum(sizes))
     _give(rank, event, [] if event.blocking else [out])
     handle = rank.kit.transport.all_gather(joint.members, out, inp, sizes)
@@ -112,7 +119,7 @@ def _allgather(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exc
 def _scatterreduce(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
     inp, members = rank.tensors[event.inputs[0]], len(joint.members)
     if members == 1:
-        return Exchange(Done(), 0, lambda: _give(rank, event, [inp.clone()]))
+        return _alone(rank, event, inp)
     parts = [cut_range(inp.numel(), i, members) for i in range(members)]
     sizes = [stop - start for start, stop in parts]
     out = rank.empty(sizes[joint.members.index(rank.kit.rank)])
@@ -126,7 +133,7 @@ def _alltoall(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exch
     mine = [rank.tensors[number] for number in event.inputs]
     out_sizes = [rank.sizes.numel(brought[me]) for brought in joint.brought]
     if len(mine) == 1:
-        return Exchange(Done(), 0, lambda: _give(rank, event, [mine[0].clone()]))
+        return _alone(rank, event, mine[0])
     out = rank.empty(sum(out_sizes))
     _give(rank, event, [] if event.blocking else out.split(out_sizes))
     handle = rank.kit.transport.all_to_all(joint.members, out, mine, out_sizes)

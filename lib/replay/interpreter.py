@@ -273,7 +273,7 @@ class Interpreter:
         put(state, held, ranges, part, width)
         self.tensors[event.outputs[0]], self.tensors[event.outputs[1]] = weight, state
         if self.record and index in self.desk.judged:
-            self._keep(self.desk.judged[index].offset, grad, weight, part)
+            self._keep(self.desk.judged[index].offset, grad, weight, select(state, held, ranges, width))
 
     def set_final_weight(self, index: int, event: Event) -> None:
         if self.record and index in self.desk.finals:

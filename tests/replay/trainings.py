@@ -6,7 +6,7 @@ at the end, or never. None of it gets into a weight.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,46 @@ from tests.lib.programs import BATCHES, LAYERS, Schedule, Step, schedules
 FORMS = ("replicated", "sharded")
 
 
+class Beside(Schedule):
+    """A schedule that loads nothing, as the training has done that: each weight and batch is loaded once on a rank."""
+
+    def start(self, model: Model, step: Step, place: int) -> Awaitable[Any] | None:
+        layer, group = step.number % LAYERS, step.ranks
+        zero = model.fake_grad(layer, [])
+        match step.what:
+            case "compute":
+                made = zero + model.fake_grad(layer, [])
+                if "data" in model.activations:
+                    data, weight = model.activations["data"], model.weights["first"]
+                    model.activations[step.number] = model.forward(0, data, weight)
+                model.grad_weights[step.number] = made
+                return None
+            case "drop":
+                for store in (model.activations, model.grad_weights):
+                    if len(store) > 2 - step.keep and next(reversed(store)) != "data":
+                        store.popitem()
+                return None
+            case "allgather":
+                return model.allgather(zero.shard(place, len(group)), layer, group)
+            case "broadcast":
+                root = group[step.number % len(group)]
+                return model.broadcast(zero.shard(step.number % 2, 2), layer, root, group)
+            case "message" | "message of many" if place == 0:
+                many = {"values": [zero, model.activations.get("data", zero)], "from": model.rank}
+                return model.pass_to(group[1], zero if step.what == "message" else many)
+            case _:
+                return super().start(model, step, place)
+
+    def store(self, model: Model, step: Step, result: Any) -> None:
+        if isinstance(result, WeightGrad) and step.keep:
+            model.grad_weights["beside", step.number] = result
+
+
 @dataclass
 class Training:
     """Data parallel training beside a schedule. `cuts` say after how many steps of the schedule each part is done."""
 
-    beside: Schedule
+    beside: Beside
     cuts: tuple[int, ...]
     form: str
     overlap: bool
@@ -34,6 +69,7 @@ class Training:
         at, steps = 0, self.beside.steps
         pending: list[tuple[Step, Awaitable[Any]]] = []
         parts = self.train(model)
+        await anext(parts)
         for cut in (*self.cuts, len(steps)):
             for step in steps[at:cut]:
                 await self.follow(model, step, pending)
@@ -58,17 +94,21 @@ class Training:
         else:
             pending.append((step, work))
 
-    async def train(self, model: Model) -> Any:
+    async def train(self, model: Model) -> AsyncIterator[None]:
         """One training step, in parts."""
         ranks, sharded = model.RANKS, self.form == "sharded"
         place = (model.rank, ranks) if sharded else (0, 1)
         held = [model.load_weights(layer, *place) for layer in range(LAYERS)]
         weights = [await model.allgather(weight, i) if sharded else weight for i, (weight, _) in enumerate(held)]
-        yield
+        model.weights["first"] = weights[0]
         batches = range(BATCHES)[model.rank :: ranks]
         activations = [model.get_activation(batches)] if batches else []
-        for layer in range(LAYERS if batches else 0):
-            activations.append(model.forward(layer, activations[-1], weights[layer]))
+        if batches:
+            model.activations["data"] = activations[0]
+        yield
+        for layer in range(LAYERS):
+            if batches:
+                activations.append(model.forward(layer, activations[-1], weights[layer]))
             yield
         grad: Any = model.loss(activations.pop()) if batches else None
         works: dict[int, Awaitable[WeightGrad]] = {}
@@ -95,7 +135,8 @@ class Training:
 @st.composite
 def trainings(draw: st.DrawFn) -> Training:
     """A training step of one to four ranks."""
-    beside = draw(schedules())
+    drawn = draw(schedules())
+    beside = Beside(drawn.ranks, drawn.steps, drawn.costs, drawn.bare, drawn.mesh)
     numbers = st.integers(0, len(beside.steps))
     cuts = tuple(sorted(draw(st.lists(numbers, min_size=8, max_size=8))))
     never = draw(st.frozensets(numbers))
