@@ -95,7 +95,7 @@ class Interpreter:
             self._free(index)
             if self.works:
                 self._notice()
-            if self.record and event.op in TIMED:
+            if self.record and event.op in TIMED and event.start is not None:  # else it never takes place
                 self.samples.append(self._sample(index))
             clock.begin(index)
             if event.op in COMMUNICATION:
