@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from .collectives import COLLECTIVES
 from .costs import costs_from
 from .errors import Place, TraceError
 from .mesh import Mesh
@@ -194,6 +195,7 @@ class _Reader:
         for i, event in enumerate(self.list(f"{where}.events", data["events"])):
             program.events.append(self.event(f"{where}.events[{i}]", event, program, rank))
         self.single_assignment(where, program)
+        self.waited_once(where, program)
         count = len(program.events)
         before = 0
         held: dict[tuple[int, int], int] = {}
@@ -268,6 +270,8 @@ class _Reader:
             wrong = "a broadcast names the place of its root in the group"
         elif op in COLLECTIVE and not event.inputs:
             wrong = "a collective brings a value"
+        elif op in COLLECTIVE and COLLECTIVES[op].law != "exchange" and len(event.inputs) > 1:
+            wrong = f"{op} brings one value"
         elif op == "pass_to" and event.peer in (None, rank):
             wrong = "a pass goes to another rank"
         elif op == "wait" and not (len(event.arg) == 1 and event.arg[0] < len(program.events)):
@@ -289,6 +293,17 @@ class _Reader:
         made = [number for event in program.events for number in event.outputs]
         if len(set(made)) != len(made):
             raise TraceError(f"{where}: a value is made twice")
+
+    def waited_once(self, where: str, program: Program) -> None:
+        """A communication is waited for once at most, and only then has it brought anything."""
+        waited = [event.arg[0] for event in program.events if event.op == "wait"]
+        waited += [number for number, event in enumerate(program.events) if event.blocking]
+        if len(set(waited)) != len(waited):
+            raise TraceError(f"{where}: a communication is waited for twice")
+        over = set(waited)
+        for number, event in enumerate(program.events):
+            if event.op in COMMUNICATION and event.outputs and number not in over:
+                raise TraceError(f"{where}.events[{number}]: {event.op} has results, and nobody waits for it")
 
 
 _INPUTS = {
