@@ -28,14 +28,14 @@ def examples(count: int) -> Any:
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    """A correct training step."""
+def plans(draw: st.DrawFn, ranks: int | None = None) -> Plan:
+    """A correct training step, on so many ranks or on any number of them."""
     sizes = {name: draw(st.sampled_from(found)) for name, found in SIZES.items()}
-    return training_step(Random(draw(seeds)), **sizes)
+    return training_step(Random(draw(seeds)), **(sizes if ranks is None else sizes | {"ranks": ranks}))
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> Program:
+def runs(draw: st.DrawFn, ranks: int | None = None) -> Program:
     """A correct program: moved about, or (seed 0) as plain as can be."""
     seed = draw(seeds)
-    return programs(draw(plans()), Random(seed) if seed else None)
+    return programs(draw(plans(ranks)), Random(seed) if seed else None)

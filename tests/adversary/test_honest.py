@@ -19,10 +19,14 @@ from tests.adversary.programs import Program, programs
 from tests.lib.schedules import EVERYTHING, Case
 
 
-@examples(2000)
-@given(runs())
-def test_a_correct_step_is_accepted(program: Program) -> None:
-    honest(program.run())
+@pytest.mark.parametrize(("ranks", "count"), [(1, 250), (2, 500), (3, 500), (4, 500), (6, 250)])
+def test_a_correct_step_is_accepted(ranks: int, count: int) -> None:
+    @examples(count)
+    @given(runs(ranks))
+    def test(program: Program) -> None:
+        honest(program.run())
+
+    test()
 
 
 @examples(100)
