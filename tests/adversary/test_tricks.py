@@ -15,7 +15,6 @@ program that was tampered with is just another program. What is left open comes 
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import contextlib
 from collections.abc import Callable
@@ -523,19 +522,18 @@ async def a_collective_that_does_not_fit_is_swallowed(model: Model) -> None:
 
 @trick("ddp", REFUSED)
 async def a_result_seen_before_it_is_there(model: Model) -> None:
-    """What a Work will bring is known when the last member has come; taken from there, it is nobody's value."""
+    """Before the last member has come there is nothing to be seen."""
     load(model)
     compute(model, mine(model))
     for layer in range(model.LAYERS):
         work: Any = model.allreduce(model.grad_weights[layer], layer)
-        await asyncio.sleep(0)
         model.grad_weights[layer] = work._signal.value[work._place]
         step(model, layer)
-    raise PuzzleError("the signal was there, and so was its value")
 
 
 @trick("ddp", FOUND_OUT)
 async def a_result_taken_out_of_its_work(model: Model) -> None:
+    """It is known when the last member has come; taken from there, and not waited for, it is nobody's value."""
     load(model)
     compute(model, mine(model))
     works: list[Any] = [model.allreduce(model.grad_weights[layer], layer) for layer in range(model.LAYERS)]
