@@ -700,19 +700,20 @@ def test_memory_is_not_hidden_in_the_mail() -> None:
     assert mailed == stored == 2 * 262144 + 9 * 131072
 
 
-def test_a_broadcast_overwrites_what_the_others_brought() -> None:
-    """So it does not matter whether that was honest."""
+@pytest.mark.parametrize("root", range(3))
+@pytest.mark.parametrize("liar", range(3))
+def test_of_a_broadcast_only_what_its_root_brings_has_to_be_honest(root: int, liar: int) -> None:
+    """What the others bring is overwritten."""
 
     async def cast(model: Model) -> None:
         load(model)
-        if model.rank == 0:
-            model.grad_weights[0] = train(model)
-        else:
-            model.grad_weights[0] = model.fake_grad(0, [0, 1])
-        model.grad_weights[0] = await model.broadcast(model.grad_weights[0], 0, root=0)
+        model.grad_weights[0] = model.fake_grad(0, [0, 1]) if model.rank == liar else train(model)
+        model.grad_weights[0] = await model.broadcast(model.grad_weights[0], 0, root)
         step(model, 0)
 
-    assert judge(cast, ranks=2).correct
+    told = [fault.partition(" is not honest: ")[2] for fault in faults(cast, ranks=3)]
+    where = f" on rank {liar}" if liar else ""
+    assert told == ([f"a gradient was made up with fake_grad{where}"] if root == liar else [])
 
 
 def test_a_message_in_the_mail_is_noted() -> None:

@@ -162,6 +162,21 @@ def test_sizes_of_a_replay_are_those_that_it_says() -> None:
     assert row.sent([Weight(0, 1, 0, [i], 2) for i in range(2)], size=lambda values: 10 * len(values)) == [10, 10]
 
 
+def test_what_a_broadcast_and_an_uneven_exchange_cost_in_a_run() -> None:
+    """Rank 2 sends two batches to each of the others and gets nothing: 4 x 0.2. And a broadcast takes all of it along
+    one link: a weight is two batches, so 2 x 0.2."""
+
+    async def uneven(model: Model) -> None:
+        mine = [model.get_activation([0, 1] if model.rank == 2 != other else [2]) for other in range(model.RANKS)]
+        await model.alltoall(mine, 0)
+
+    async def cast(model: Model) -> None:
+        await model.broadcast(model.load_weights(0)[0], 0, root=2)
+
+    assert figures.end(Trace.of(simulate(uneven, ranks=3, batches=3, costs=Links()))) == 0.8
+    assert figures.end(Trace.of(simulate(cast, ranks=3, costs=Links()))) == 0.4
+
+
 async def all_at_once(model: Model) -> None:
     await model.allreduce(model.fake_grad(0, []), 0)
 

@@ -68,6 +68,19 @@ def test_backward(
             rules.backward(SHAPE, layer, inp, grad, whole)
 
 
+@given(st.integers(0, 2), batch_sets, batch_sets)
+def test_backward_takes_the_gradient_of_the_batches_that_went_in(
+    layer: int, here: frozenset[int], there: frozenset[int]
+) -> None:
+    """Neither of some of them nor of more."""
+    if here == there:
+        made = rules.backward(SHAPE, layer, activation(layer, here), gradient(layer, there), weight(layer))
+        assert made == (WeightGrad(layer, 3, here, 4), gradient(layer - 1, here))
+    else:
+        with pytest.raises(RuleError, match="of different batches"):
+            rules.backward(SHAPE, layer, activation(layer, here), gradient(layer, there), weight(layer))
+
+
 @given(layers, batch_sets)
 def test_loss(layer: int, batches: frozenset[int]) -> None:
     if layer == 3:
