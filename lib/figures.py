@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from .clock import steps
-from .memory import held_at, own_lifetimes
+from .memory import Lifetimes, held_at, own_lifetimes
 from .order import brought_to, meetings
 from .trace import COMPUTE, TIMED, Event, Program, Trace
 from .values import Elements, Value, total_elements
@@ -92,9 +92,12 @@ def printed(trace: Trace) -> float:
 
 def samples(trace: Trace, rank: int) -> list[Sample]:
     """The memory curve of a rank: one sample for each timed operation that started, in program order."""
+    return _curve(trace.programs[rank], trace.lifetimes()[rank])
+
+
+def _curve(program: Program, lives: Lifetimes) -> list[Sample]:
     found: list[Sample] = []
-    events, moves = trace.programs[rank].events, trace.programs[rank].moves
-    lives = trace.lifetimes()[rank]
+    events, moves = program.events, program.moves
     values, born, last = lives.values, lives.born, lives.last
     held = [0] * len(values)
     by_kind: dict[str, Elements] = {}
@@ -142,11 +145,11 @@ def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
 def peak(trace: Trace) -> Peak:
     """The fullest moment of the fullest rank; of equals the lowest rank and the first moment."""
     best: tuple[Elements, int, Sample] | None = None
-    for rank in range(trace.ranks):
-        for sample in samples(trace, rank):
+    for program, lives in zip(trace.programs, trace.lifetimes(), strict=True):
+        for sample in _curve(program, lives):
             total = sample.total
             if best is None or total > best[0]:
-                best = (total, rank, sample)
+                best = (total, program.rank, sample)
     if best is None:
         return Peak(0, 0, 0, 0, ())
     total, rank, sample = best

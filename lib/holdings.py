@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .collectives import title
 from .errors import Place
 from .figures import Peak
-from .memory import held_at, own_lifetimes
+from .memory import Lifetimes, held_at, own_lifetimes
 from .program import TIMED, Event, Program
 from .trace import Trace
 from .values import Elements, OptState, Value, Weight, numbers
@@ -95,11 +95,10 @@ def lean(trace: Trace) -> Elements:
 
     What was updated stays as long as it did. Never more than the peak of the Trace.
     """
-    return max((_lean(trace, rank) for rank in range(trace.ranks)), default=0)
+    return max(map(_lean, trace.programs, trace.lifetimes()), default=0)
 
 
-def _lean(trace: Trace, rank: int) -> Elements:
-    program, lives = trace.programs[rank], trace.lifetimes()[rank]
+def _lean(program: Program, lives: Lifetimes) -> Elements:
     born, last = lives.born, lives.last
     stored = _stored(program)
     over = len(program.events)

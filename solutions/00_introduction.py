@@ -159,6 +159,18 @@ print("memory:", model.memory())
 # delete it. A value that waits in a variable while other operations run is named by the check, and then only
 # the first goal of a puzzle counts.
 #
+# ### A step begins and ends at rest
+#
+# Training repeats this step a million times. So what one step leaves behind is what the next one starts from:
+#
+# - **At rest.** The weights and optimizer states that a rank loads were on it *before* the step. They count from
+#   the first moment on, in whatever line you load them. What comes out of an update counts to the end.
+# - **Ready for the next step.** Every weight, optimizer state or shard that a rank had before, it has afterwards,
+#   updated exactly once: handed in with `set_final_weight`, or in a store. A puzzle does not accept a run that
+#   leaves a rank with old weights, or without its optimizer state.
+# - **In flight.** Nothing is on nobody's account. A message belongs to the rank that sent it until the other
+#   one calls `receive`, and to that one from then on.
+#
 # **When to delete what.** Ask of each value who still needs it:
 #
 # | value | last needed by |
@@ -520,7 +532,8 @@ step_through(out)
 # A message takes 0.2 on the sender's clock and then 0.2 on the receiver's. The receiver waits until there is
 # something to receive. The sender does not wait, unless an earlier message of its own has not been taken yet:
 # there is room for **one** message on the way to each rank. The value that was sent is still in the sender's
-# store until it is deleted there.
+# store until it is deleted there, and if the receiver has not called `receive` by then, it still counts as the
+# sender's memory.
 #
 # ### When everybody waits
 #

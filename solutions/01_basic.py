@@ -81,7 +81,8 @@ except KeyError as error:  # as in any dictionary
 #
 # - Keep every value in the store of its kind.
 # - A value counts as memory from the moment it is made until it has left the stores and was used for the last
-#   time. The peak is the highest total at the start of any operation.
+#   time. The peak is the highest total at the start of any operation. Weights and optimizer states that you load were
+#   there before the step, so they count from the beginning, and what an update gives counts to the end.
 # - One time step is one batch forward or backward through one layer; an update is 0.5; the loss is free.
 
 # %% [markdown]

@@ -102,7 +102,8 @@ except PuzzleError as error:
 #
 # **Rules**
 #
-# - Values live in the stores; everything alive counts, also what has been sent, until it is deleted.
+# - Values live in the stores; everything alive counts, also what has been sent, until it is deleted *and* the other
+#   rank has called `receive`.
 # - Messages only. No collective is needed, because no weight is on two ranks.
 # - `set_final_weight` gets the weights of this rank's layers. The check collects the layers from all ranks.
 

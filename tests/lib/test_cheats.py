@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lib import (
     Activation,
     ActivationGrad,
     Costs,
+    DeadlockError,
     Dist,
     MismatchError,
     Model,
@@ -866,3 +868,73 @@ def test_a_run_that_failed_is_never_correct() -> None:
     verdict = check(raised.value.trace, "ddp")  # type: ignore[attr-defined]
     assert not verdict.correct
     assert verdict.faults[0].startswith("the run did not end: rank 1: KeyError")
+
+
+# -- what is sent, and room on the way ----------------------------------------------------------------------------
+
+
+def test_a_broadcast_into_a_tiny_buffer_is_no_way_to_send_for_nothing() -> None:
+    """Nor to have a weight before its memory is there: what is overwritten is as large as what comes."""
+
+    async def tiny(model: Model) -> None:
+        weight, _ = model.load_weights(0) if model.rank == 0 else model.load_weights(0, 0, 10**6)
+        await model.broadcast(weight, 0)
+
+    with pytest.raises(MismatchError, match="not as large as what the root brings"):
+        simulate(tiny, ranks=4, layers=1)
+
+
+@pytest.mark.parametrize("root", range(3))
+def test_everybody_is_charged_for_what_the_root_broadcasts(root: int) -> None:
+    async def spread(model: Model) -> None:
+        model.weights[0], _ = model.load_weights(0)
+        model.weights[0] = await model.broadcast(model.weights[0], 0, root)
+
+    trace = Trace.of(simulate(spread, ranks=3, layers=1))
+    assert figures.traffic(trace) == [(Fraction(2, 3) * 512 * 512, 2)] * 3
+
+
+def test_parts_of_a_weight_count_as_the_whole_that_is_gathered() -> None:
+    """A rank that brings nearly nothing passes on what the others bring."""
+
+    async def gather(model: Model) -> None:
+        shards = [model.load_weights(0, i, 8)[0] for i in ([0], range(1, 8))[model.rank]]
+        mine = shards[0]
+        for shard in shards[1:]:
+            mine = mine.combine(shard)
+        await model.allgather(mine, 0)
+
+    trace = Trace.of(simulate(gather, ranks=2, layers=1))
+    assert figures.traffic(trace) == [(512 * 512 // 2, 1)] * 2
+
+
+CROSSED = """llm-training-puzzles 1 layers=1 batches=2 ranks=2
+costs {"model":"unit","forward":1.0,"backward":1.0,"update":0.5,"loss":0.0,"collective":0.3,"p2p":0.2}
+0| I:0>0 S1/0 S1/0 R1>1 R1>2
+1| I:1>0 S0/0 S0/0 R0>1 R0>2
+"""
+
+
+def test_a_file_has_no_more_room_on_the_way_than_the_simulator() -> None:
+    """Two ranks that each send twice before they receive: the second message waits for room, for ever."""
+
+    async def crossed(model: Model) -> None:
+        other, own = 1 - model.rank, model.get_activation([model.rank])
+        for _ in range(2):
+            await model.pass_to(other, own)
+        for _ in range(2):
+            await model.receive(other)
+
+    with pytest.raises(DeadlockError):
+        simulate(crossed, ranks=2, layers=1, batches=2)
+    with pytest.raises(TraceError, match=r"rank 0 cannot get past its event 2 \(pass_to\)"):
+        Trace.parse(CROSSED)
+    # With one message each, or who does not wait for the second one, it can be done.
+    Trace.parse(CROSSED.replace("S1/0 S1/0 R1>1 R1>2", "S1/0 R1>1 S1/0 R1>2"))
+    Trace.parse(CROSSED.replace("S1/0 S1/0", "S1/0 S1~/0"))
+
+
+def test_a_message_finds_room_when_the_one_before_is_received() -> None:
+    text = CROSSED.replace("0| I:0>0 S1/0 S1/0 R1>1 R1>2", "0| I:0>0 S1/0 S1/0 S1/0 R1>1")
+    text = text.replace("1| I:1>0 S0/0 S0/0 R0>1 R0>2", "1| I:1>0 R0>1 R0>2 S0/0 R0>3")
+    assert Trace.parse(text).text() == text
