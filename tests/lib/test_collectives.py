@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import LINKS, Activation, Links, MismatchError, Model, Trace, Weight, WeightGrad, figures, simulate
-from lib.collectives import COLLECTIVES
+from lib import LINKS, Activation, Links, MismatchError, Model, RuleError, Trace, Weight, WeightGrad, figures, simulate
+from lib.collectives import COLLECTIVES, title
 from lib.rules import Member, agree, bring, collective
 from lib.values import gather
 
@@ -155,6 +155,37 @@ def test_a_broadcast_is_as_large_as_what_its_root_brings(root: int) -> None:
             "the broadcast of layer 0 cannot be done: what a member brings is not as large as what the root brings"
         )
         assert caught.value.expected == "a value of 87,381.33333 elements, to be overwritten by the root's"
+        assert (
+            caught.value.fix
+            == "bring the value that the root's replaces, of the same shape: the old weight for a new one"
+        )
+
+
+def test_of_a_broadcast_whose_values_differ_in_size_the_first_that_does_is_shown() -> None:
+    brought = [Weight(0, 1, 0, [0], 2), Weight(0, 1, 0, [1], 2), Weight(0, 1, 0, [0], 10**6)]
+    with pytest.raises(RuleError) as caught:
+        COLLECTIVES["broadcast"].results(brought, 0)
+    assert caught.value.got == "weight of layer 0, shards {0} of 1000000: 0.262144 elements"
+    assert COLLECTIVES["broadcast"].sent(brought[1:]) == [Fraction(1, 2) * 512 * 256] * 2
+
+
+def test_whole_numbers_of_elements_are_whole_numbers() -> None:
+    """Fractions are slow, and only for what does not divide."""
+    row = COLLECTIVES["alltoall"]
+    assert type(row.size([[Weight(0, 1, 0, [i], 4) for i in range(4)]] * 4)) is int
+    assert type(row.size([[Weight(0, 1, 0, [i], 3) for i in range(3)]] * 3)) is int
+    assert row.size([[Weight(0, 1, 0, [i], 3) for i in range(2)]] * 2) == Fraction(2 * 512 * 512, 3)
+
+
+def test_what_an_operation_is_called_in_a_sentence() -> None:
+    assert [title(op) for op in (*COLLECTIVES, "forward")] == [
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+        "broadcast",
+        "forward",
+    ]
 
 
 def test_sizes_of_a_replay_are_those_that_it_says() -> None:

@@ -146,6 +146,8 @@ def test_links_survive_json(links: Links) -> None:
     [
         ({"model": "wires"}, "unknown cost model 'wires'"),
         ({"model": ["unit"]}, "unknown cost model ['unit']"),
+        ({"model": None}, "unknown cost model None"),
+        ({"forward": 1e9}, "cost forward must be a number from 0 up; got 1000000000.0"),
         ({"forward": "1"}, "cost forward must be a number from 0 up; got '1'"),
         ({"forward": True}, "cost forward must be a number from 0 up; got True"),
         ({"forward": None}, "cost forward must be a number from 0 up; got None"),
@@ -162,6 +164,13 @@ def test_costs_that_nobody_wrote_are_refused(change: dict[str, Any], message: st
     with pytest.raises(ValueError, match="cost") as raised:
         costs_from(UNIT.to_json() | change)
     assert str(raised.value) == message
+
+
+def test_costs_of_no_model_are_refused() -> None:
+    data = UNIT.to_json()
+    del data["model"]
+    with pytest.raises(ValueError, match="unknown cost model None"):
+        costs_from(data)
 
 
 def test_a_host_of_no_ranks_is_refused() -> None:
