@@ -439,7 +439,7 @@ def extent(value: Value) -> Sequence[Interval]:
     return region(value).intervals
 
 
-def _derive(op: str, law: Any, value: V, *rest: Any) -> V:
+def _derive(op: str, law: Any, value: V, *rest: Any) -> V:  # pragma: no mutate block
     """Applies a law to a value and tells the rank that it lives on. Called by methods that a student calls."""
     mark = value.mark or (getattr(rest[0], "mark", None) if op != "shard" else None)
     try:
