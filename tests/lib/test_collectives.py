@@ -286,6 +286,22 @@ def test_shards_that_overlap_name_the_pair_that_does() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("op", "values"),
+    [
+        ("allgather", [Activation(1, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
+        ("allgather", [WeightGrad(0, 2, [0], 4, [shard], 4) for shard in (0, 1, 2, 1)]),
+        ("allreduce", [WeightGrad(0, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
+        ("scatterreduce", [WeightGrad(0, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
+    ],
+    ids=["batches gathered", "shards gathered", "batches summed", "batches scattered"],
+)
+def test_whatever_is_there_twice_the_two_that_have_it_are_named(op: str, values: list[Any]) -> None:
+    with pytest.raises(MismatchError, match="would be counted twice") as raised:
+        collective(COLLECTIVES[op], members(*((op, 0, value) for value in values)))
+    assert raised.value.ranks == (1, 3)
+
+
 def test_an_all_to_all_takes_one_value_a_member() -> None:
     row = COLLECTIVES["alltoall"]
     bring(row, [Weight(0, 1, 0), Weight(0, 1, 0)], 0, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -175,6 +176,13 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         lambda: rules.get_activation(SHAPE, []),
         "there are no batches to get\n  expected: at least one batch\n  got:      none\n  fix:      name a batch",
     ),
+    "batches without end": (
+        lambda: rules.get_activation(SHAPE, itertools.repeat(0)),
+        "the batches do not come to an end\n"
+        "  expected: each of the 4 batches once\n"
+        "  got:      more than 1008 items\n"
+        "  fix:      give a list, a set or a range: range(model.BATCHES) are all batches",
+    ),
     "weight of another layer": (
         lambda: rules.forward(SHAPE, 0, activation(0), weight(1)),
         "the weight of forward belongs to another layer\n"
@@ -298,6 +306,24 @@ def test_a_mistake_explains_itself(mistake: str) -> None:
     with pytest.raises(RuleError) as raised:
         make()
     assert str(raised.value) == message
+
+
+def test_a_list_of_batches_is_long_when_it_has_far_more_than_there_are() -> None:
+    """Some say a batch twice."""
+    assert rules.get_activation(SHAPE, [0] * 1008) == activation(0)
+    with pytest.raises(RuleError, match="do not come to an end"):
+        rules.get_activation(SHAPE, [0] * 1009)
+
+
+def test_a_collective_names_no_layer_or_one_that_activations_and_their_gradients_may_have() -> None:
+    for layer in (None, -1, 0, 3):
+        rules.named_layer(SHAPE, layer, "allgather")
+    for layer in (-2, 4):
+        with pytest.raises(RuleError, match=f"there is no layer {layer}"):
+            rules.named_layer(SHAPE, layer, "allgather")
+    with pytest.raises(RuleError, match="the layer is not a whole number") as raised:
+        rules.named_layer(SHAPE, "0", "allgather")
+    assert raised.value.clue == ("kind", None, "allgather", "0")
 
 
 def test_a_layer_is_a_number() -> None:
