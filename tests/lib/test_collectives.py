@@ -249,6 +249,73 @@ def test_the_first_two_that_differ_are_named() -> None:
     )
 
 
+ORDER = "every rank must make the same collective calls in the same order; look for one that is skipped or extra"
+HALF, OTHER = Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [1], 2)
+DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
+    "operation": (
+        Member(0, "allreduce", 0, HALF, 0),
+        Member(1, "allgather", 0, OTHER, 0),
+        "call different ones\n"
+        "  expected: the same operation from every member of the group\n"
+        "  got:      rank 0: allreduce(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: allgather(layer=0) with a weight of layer 0, shards {1} of 2\n"
+        f"  fix:      {ORDER}",
+        ("meeting",),
+    ),
+    "root": (
+        Member(0, "broadcast", 0, HALF, 0),
+        Member(1, "broadcast", 0, OTHER, 1),
+        "with different roots\n"
+        "  expected: the same root from every member of the group\n"
+        "  got:      rank 0: broadcast(layer=0, root=0) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: broadcast(layer=0, root=1) with a weight of layer 0, shards {1} of 2\n"
+        "  fix:      the root is the rank whose value everybody gets: name the same one on every rank",
+        (),
+    ),
+    "order": (
+        Member(0, "allgather", 0, HALF, 0, (0, 1)),
+        Member(1, "allgather", 0, OTHER, 0, (1, 0)),
+        "name its group in different orders\n"
+        "  expected: the same order of ranks from every member of the group\n"
+        "  got:      rank 0: allgather(layer=0, group=[0, 1]) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: allgather(layer=0, group=[1, 0]) with a weight of layer 0, shards {1} of 2\n"
+        "  fix:      write the group alike on every rank: as an axis of the mesh, or as one list of ranks; its order "
+        "says\n"
+        "            whose shard is which",
+        (),
+    ),
+    "kind": (
+        Member(0, "allgather", 0, Activation(0, 2, [0], 4), 0),
+        Member(1, "allgather", 0, HALF, 0),
+        "with different kinds of value\n"
+        "  expected: the same kind of value from every member of the group\n"
+        "  got:      rank 0: allgather(layer=0) with an activation of layer 0, batches {0}\n"
+        "            rank 1: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "  fix:      bring the value of the same store on every rank",
+        (),
+    ),
+    "list": (
+        Member(0, "alltoall", 0, [HALF, OTHER], 0),
+        Member(1, "alltoall", 0, (HALF, OTHER), 0),
+        "with different kinds of value\n"
+        "  expected: the same kind of value from every member of the group\n"
+        "  got:      rank 0: alltoall(layer=0) with a list\n"
+        "            rank 1: alltoall(layer=0) with a tuple\n"
+        "  fix:      bring the value of the same store on every rank",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DISAGREE)
+def test_members_that_disagree_are_shown_side_by_side(what: str) -> None:
+    one, other, message, clue = DISAGREE[what]
+    with pytest.raises(MismatchError) as raised:
+        agree([one, other])
+    assert str(raised.value) == f"ranks 0 and 1 meet in a collective, but {message}"
+    assert raised.value.clue == (*clue, one, other) if clue else not raised.value.clue
+
+
 def test_those_who_have_not_joined_yet_disagree_with_nobody() -> None:
     weight = Weight(0, 2, 0)
     one, two = members(("allgather", 0, weight), ("allgather", 0, weight))
