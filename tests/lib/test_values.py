@@ -261,8 +261,37 @@ def test_a_value_describes_itself(value: Value, words: str) -> None:
     assert describe(value) == str(value) == words
 
 
-def test_other_things_are_described_by_class_and_repr() -> None:
-    assert describe("pizza") == "str 'pizza'"
+class Pizza:
+    """As Python shows what has no repr of its own."""
+
+
+class Delivery:
+    def __await__(self) -> Any:
+        yield
+
+
+@pytest.mark.parametrize(
+    ("thing", "words"),
+    [
+        ("pizza", "str 'pizza'"),
+        (None, "None"),
+        (True, "bool True"),
+        (3, "the number 3"),
+        (0.5, "the number 0.5"),
+        ((), "a tuple of 0"),
+        ([1, Weight(1, 2, 0), "x"], "a list of 3: the number 1; weight of layer 1; str 'x'"),
+        ((1, 2, 3, 4), "a tuple of 4: the number 1; the number 2; the number 3; ..."),
+        ({}, "a whole dict"),
+        (Model(layers=1).weights, "the whole store weights"),
+        (len, "len itself, which is not called"),
+        (Delivery(), "what a call returned, which is not awaited"),
+        (Pizza(), f"Pizza <{__name__}.Pizza object>"),
+        ("x" * 58, f"str '{'x' * 58}'"),
+        ("x" * 59, f"str '{'x' * 56}..."),
+    ],
+)
+def test_other_things_are_described_in_few_words(thing: object, words: str) -> None:
+    assert describe(thing) == words
 
 
 def test_the_five_kinds_stand_in_the_order_of_the_stores() -> None:
@@ -370,6 +399,92 @@ MISTAKES: list[tuple[Any, str]] = [
         "  got:      weight of layer 0\n"
         "  fix:      sum the gradients before the update: then the weights are the same on all ranks\n"
         "            to put the shards of a weight together, use an all-gather",
+    ),
+    (
+        lambda: reduce(OptState(0, 2, 0)),
+        "an optimizer state is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      optimizer state of layer 0\n"
+        "  fix:      sum the gradients before the update: then the weights are the same on all ranks\n"
+        "            to put the shards of a weight together, use an all-gather",
+    ),
+    (
+        lambda: Activation(1, 2, [0], 2) + Activation(1, 2, [1], 2),
+        "an activation is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      activation of layer 1, batches {0}\n"
+        "  fix:      keep each batch under a key of its own; what is summed over batches is the gradient of a weight",
+    ),
+    (
+        lambda: ActivationGrad(1, 2, [0], 2) + ActivationGrad(1, 2, [1], 2),
+        "an activation gradient is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      gradient of activation 2, batches {0}\n"
+        "  fix:      the gradient of an activation stays with its batch; sum the gradient of the weight: "
+        "grad_weights[layer]",
+    ),
+    (
+        lambda: reduce("a gradient", grad),  # type: ignore[type-var]
+        "'a gradient' is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      str 'a gradient'\n"
+        "  fix:      take the weight gradient itself: grad_weights[layer]",
+    ),
+    (
+        lambda: grad + grad,
+        "cannot sum these values: batches {0, 1} would be counted twice\n"
+        "  expected: each batch in one of the summands only\n"
+        "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 1, batches {0, 1}\n"
+        "  fix:      add the gradient of each batch once: batches 0 and 1 are in both already",
+    ),
+    (
+        lambda: WeightGrad(1, 2, [0], 4, [0], 2) + WeightGrad(1, 2, [1], 4, [1], 2),
+        "cannot sum weight gradients of different shards\n"
+        "  expected: values of the same shards\n"
+        "  got:      weight gradient of layer 1, batches {0}, shards {0} of 2; weight gradient of layer 1, batches "
+        "{1}, shards {1} of 2\n"
+        "  fix:      sum the same shard of each gradient: reduce-scatter them, or shard them alike",
+    ),
+    (
+        lambda: gather(Weight(0, 2, 0), Weight(0, 2, 0)),
+        "there is nothing to gather: both are complete\n"
+        "  expected: each shard in one of them only\n"
+        "  got:      weight of layer 0; weight of layer 0\n"
+        "  fix:      leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)",
+    ),
+    (
+        lambda: gather(WeightGrad(0, 2, [0], 2), WeightGrad(0, 2, [0], 2)),
+        "there is nothing to gather: both are complete\n"
+        "  expected: each shard in one of them only\n"
+        "  got:      weight gradient of layer 0, batches {0}; weight gradient of layer 0, batches {0}\n"
+        "  fix:      gradients are not gathered but summed: use scatterreduce or allreduce",
+    ),
+    (
+        lambda: gather(Activation(0, 2, [0], 4), Activation(0, 2, [1, 2], 4), Activation(0, 2, [2, 3], 4)),
+        "cannot gather these values: batches {2} would be counted twice\n"
+        "  expected: each batch in one of them only\n"
+        "  got:      activation of layer 0, batches {1, 2}; activation of layer 0, batches {2, 3}\n"
+        "  fix:      each must hold batches that no other one holds",
+    ),
+    (
+        lambda: Weight(0, 2, 0, [0], 2).combine(Weight(1, 2, 0, [1], 2)),
+        "cannot gather weights of different layers\n"
+        "  expected: values of the same layer\n"
+        "  got:      weight of layer 0, shards {0} of 2; weight of layer 1, shards {1} of 2\n"
+        "  fix:      use values of one layer: a layer has its own weight, gradient and optimizer state",
+    ),
+    (
+        lambda: cut(Weight(0, 2, 0), 0, 0),
+        "there is no shard 0 of 0\n"
+        "  expected: total >= 1\n"
+        "  fix:      shards are counted from 0; a rank's own shard is usually its place in the group",
+    ),
+    (
+        lambda: cut(Weight(0, 2, 0), 7, 10**6 + 1),
+        "1000001 shards are too many\n"
+        "  expected: a weight cut into at most 1000000 shards: a Trace file holds no more\n"
+        "  got:      shard 7 of 1000001\n"
+        "  fix:      cut a weight into as many shards as ranks share it",
     ),
 ]
 
