@@ -496,6 +496,17 @@ def test_a_broken_law_explains_itself(mistake: Any, message: str) -> None:
     assert str(raised.value) == message
 
 
+def test_what_is_there_twice_is_a_clue() -> None:
+    """See advice."""
+    one, two, three = (Activation(0, 2, batches, 4) for batches in ([0], [1, 2], [2, 3]))
+    with pytest.raises(RuleError) as raised:
+        gather(one, two, three)
+    assert raised.value.clue == ("twice", "batches", two, three)
+    with pytest.raises(RuleError) as raised:
+        gather(two, two, two)
+    assert raised.value.clue == ("twice", "batches", two, two)
+
+
 @given(values, st.integers(-3, 15), st.integers(-3, 15))
 def test_cut_gives_a_shard_or_a_rule_error(value: Any, shard: int, total: int) -> None:
     try:

@@ -28,8 +28,8 @@ TESTS = {
     "rebuild": ("rebuild", "cheats", "check", MESSAGES),
     "regions": ("regions", "values", "cheats", "rules"),
     "retime": ("retime", "check", "costs"),
-    "rules": ("rules", "collectives", "doors", "regions", MESSAGES),
-    "values": ("values", "rules", "collectives", "doors", MESSAGES),
+    "rules": ("rules", "collectives", "doors"),
+    "values": ("values", "rules", "collectives", "doors"),
     "walk": ("retime", "walk", "deadlock", "cheats"),
 }
 """For each module the tests that are about it: files of tests/lib by their short names, and the corpus of mistakes."""
