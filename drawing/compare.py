@@ -64,7 +64,7 @@ def compare(*runs: Any, names: Sequence[str] | None = None, **named: Any) -> Pic
     for name, run in labelled:
         if isinstance(run, list) and not run:
             return nothing(getattr(cast(Any, run), "puzzle", name))
-    traces = [(name, trace_of(run)) for name, run in labelled]
+    traces = [(name, trace_of(run, "compare")) for name, run in labelled]
     first, base = traces[0]
     gaps = [difference(base, trace) for _, trace in traces[1:]]
     lines = [

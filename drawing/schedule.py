@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
+import lib.trace
 from lib.clock import steps
-from lib.errors import is_awaitable
 from lib.figures import Peak, end, peak, printed, printed_peak
 from lib.trace import Trace
 
@@ -41,24 +41,9 @@ def draw(run: Any) -> Picture:
     return picture_of_trace(trace)
 
 
-def trace_of(run: Any) -> Trace:
-    """The Trace of a Trace, a Model, or a list of Models."""
-    if isinstance(run, Trace):
-        return run
-    models: list[Any] = list(cast("Sequence[Any]", run)) if isinstance(run, Sequence) else [run]
-    for model in models:
-        if not hasattr(model, "program"):
-            raise TypeError(_advice(model))
-    return Trace.of(models)
-
-
-def _advice(thing: Any) -> str:
-    hint = ""
-    if thing is None:
-        hint = "; does your function end with `return model`?"
-    elif is_awaitable(thing):
-        hint = "; did you forget `await`?"
-    return f"draw takes a Trace, a Model or a list of Models; got {type(thing).__name__}{hint}"
+def trace_of(run: Any, who: str = "draw") -> Trace:
+    """The Trace of a Trace, a Model, or a list of Models. `who` was given it, if it is something else."""
+    return lib.trace.trace_of(run, f"{who} takes a Trace, a Model or a list of Models")
 
 
 def _is_empty(run: Any) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from . import figures
 from .bounds import has_bound, lower_bound
 from .check import check
-from .errors import PuzzleError, TraceError, is_awaitable
+from .errors import PuzzleError, TraceError
 from .gaps import critical_path, gaps
 from .holdings import holdings, lean
 from .puzzles import PUZZLES, Puzzle
@@ -16,7 +15,7 @@ from .rebuild import rebuild
 from .retime import retime
 from .reviewed import Review
 from .runs import run
-from .trace import Desk, Trace, absent
+from .trace import Desk, Trace, absent, trace_of
 
 __all__ = ["review"]
 
@@ -30,7 +29,8 @@ def review(models: Trace | Sequence[Desk], *, puzzle: str) -> Review | None:
     if (why := absent(models)) is not None:
         print(f"{why}.")
         return None
-    record, trace = PUZZLES[puzzle], _trace(models)
+    record = PUZZLES[puzzle]
+    trace = trace_of(models, "review takes the Models that simulate returned, or a Trace")
     _same_size(trace, record)
     verdict = check(trace, puzzle)
     mine = _timed(trace, record)
@@ -48,19 +48,6 @@ def review(models: Trace | Sequence[Desk], *, puzzle: str) -> Review | None:
         alive=holdings(mine, peak, whole=verdict.correct),
         lean=lean(mine),
     )
-
-
-def _trace(models: object) -> Trace:
-    if isinstance(models, Trace):
-        return models
-    found = cast("Sequence[object]", models if isinstance(models, Sequence) else [models])
-    for model in found:
-        if not hasattr(model, "program"):
-            hint = "; did you forget `await`?" if is_awaitable(model) else ""
-            raise TypeError(
-                f"review takes the Models that simulate returned, or a Trace; got {type(model).__name__}{hint}"
-            )
-    return Trace.of(cast("Sequence[Desk]", found))
 
 
 def _same_size(trace: Trace, record: Puzzle) -> None:

@@ -17,7 +17,7 @@ from .errors import PuzzleError, TraceError
 from .program import Run
 from .puzzles import PUZZLES, Puzzle, Tier
 from .retime import retime
-from .trace import Desk, Trace
+from .trace import Desk, Trace, trace_of
 from .verdict import Reached, Verdict
 
 if TYPE_CHECKING:
@@ -27,7 +27,11 @@ __all__ = ["check"]
 
 
 def check(
-    trace: Trace | Sequence[Desk], puzzle: str | None = None, *, time: float | None = None, memory: float | None = None
+    trace: Trace | Sequence[Desk] | Desk,
+    puzzle: str | None = None,
+    *,
+    time: float | None = None,
+    memory: float | None = None,
 ) -> Verdict:
     """The verdict on a Trace, or on the Models of a run: against the tiers of a puzzle, or a target of your own.
 
@@ -41,10 +45,12 @@ def check(
     from .readiness import unready
     from .rebuild import rebuild
 
-    sandbox = False
-    if not isinstance(trace, Trace):
-        sandbox = puzzle is None and _is_sandbox(trace)
-        trace = Trace.of(trace)
+    models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
+    sandbox = puzzle is None and not isinstance(models, Trace) and _is_sandbox(models)
+    for name, target in (("time", time), ("memory", memory)):
+        if target is not None and (isinstance(target, bool) or not isinstance(target, int | float) or target != target):  # pyright: ignore[reportUnnecessaryIsInstance]
+            unit = "steps" if name == "time" else "elements"
+            raise ValueError(f"{name}= is the most {unit} that the run may take, a number; got {name}={target!r}")
     record = None if puzzle is None else PUZZLES[puzzle]
     faults: list[str] = []
     run: Run = trace
@@ -123,10 +129,11 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
     return found
 
 
-def _is_sandbox(models: Sequence[Desk]) -> bool:
-    """Whether these are a Model that was made without a Dist, to try operations with. A Trace is never one, whatever it
+def _is_sandbox(models: Sequence[Desk] | Desk) -> bool:
+    """Whether this is a Model that was made without a Dist, to try operations with. A Trace is never one, whatever it
     says of itself: it may be anybody's."""
-    return len(models) == 1 and models[0].dist.sandbox and models[0].dist.ranks == 1
+    world = (models[0] if isinstance(models, Sequence) else models).dist
+    return world.sandbox and world.ranks == 1
 
 
 def _pretended(rebuilt: Rebuilt | None, sandbox: bool) -> Iterator[str]:

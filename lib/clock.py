@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from fractions import Fraction
 
-__all__ = ["TICKS", "Streams", "steps", "ticks"]
+__all__ = ["MAX_TICKS", "TICKS", "Streams", "steps", "ticks"]
 
 TICKS = 10**9
+MAX_TICKS = 2**60
+"""The latest time, and the longest length, that a Trace may have."""
 
 
 def ticks(time: float | Fraction) -> int:

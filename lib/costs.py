@@ -20,6 +20,9 @@ from .values import BATCH_ELEMENTS, Elements
 
 __all__ = ["LINKS", "UNIT", "Costs", "Links", "costs_from"]
 
+MOST_STEPS = 10**9
+"""What no cost comes up to: the times of a Trace are whole billionths of a step, below 2^60."""
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -34,9 +37,20 @@ class Costs:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and not (1 if field.name == "host_size" else 0) <= value < float("inf"):
-                raise ValueError(f"costs are times, so at least 0, and a host has a rank; got {field.name}={value}")
+            name, value = field.name, getattr(self, field.name)
+            if name == "host_size" and value is None:
+                continue
+            kinds = int if name == "host_size" else int | float
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                wanted = "a whole number of ranks" if name == "host_size" else "a number of steps, such as 1 or 0.3"
+                wanted = "a number, such as 10" if name == "ratio" else wanted
+                raise ValueError(f"{name} is {wanted}; got {name}={value!r}")
+            if not (1 if name == "host_size" else 0) <= value < float("inf"):
+                raise ValueError(f"costs are times, so at least 0, and a host has a rank; got {name}={value}")
+            if value >= MOST_STEPS:
+                raise ValueError(
+                    f"a cost is less than {MOST_STEPS} steps, so that times can be counted; got {name}={value}"
+                )
 
     @cached_property
     def _compute(self) -> dict[str, int]:
@@ -112,7 +126,7 @@ def costs_from(data: dict[str, Any]) -> Costs:
     if set(fields_) != names:
         raise ValueError(f"the {model} costs have the fields {sorted(names)}; got {sorted(fields_)}")
     for name, value in fields_.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
+        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_STEPS
         if not number and not (name == "host_size" and value is None):
             raise ValueError(f"cost {name} must be a number from 0 up; got {value!r}")
     return cls(**fields_)

@@ -70,20 +70,29 @@ class Dist(Given):
         costs: Costs = UNIT,
         budget: int = BUDGET,
     ) -> None:
-        total = plain(total)
+        total = total if isinstance(total, bool) else plain(total)
         if type(total) is not int or total < 1:
             raise ValueError(f"a world has at least one rank; got {written(total)}")
         if total > MOST:
             raise ValueError(f"a world has at most {MOST} ranks; got {written(total)}")
+        budget = budget if isinstance(budget, bool) else plain(budget)
+        if type(budget) is not int or budget < 1:
+            raise ValueError(
+                f"the budget is how many events a rank may record, at least 1; got budget={written(budget)}"
+            )
+        if mesh is not None and not isinstance(mesh, Mesh):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got {mesh!r}')
+        if not isinstance(costs, Costs):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"costs= takes costs, such as Costs(p2p=0.1) or LINKS; got {costs!r}")
         if mesh is not None and len(mesh) != total:
             raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}")
         self._give(
             ranks=total,
             mesh=mesh,
             costs=costs,
-            budget=plain(budget),
+            budget=budget,
             models={},
-            engine=Engine(self._on_stuck, self._on_failed),
+            engine=Engine(self._on_stuck, self._on_failed, self._on_spinning, self._progress),
             streams=Streams(),
         )
         self.failure: PuzzleError | None = None
@@ -126,6 +135,15 @@ class Dist(Given):
 
         on_failed(self, rank, error)
 
+    def _on_spinning(self, rank: int, task: Any) -> PuzzleError | None:
+        from .stuck import on_spinning
+
+        return on_spinning(self, rank, task)
+
+    def _progress(self) -> int:
+        """A number that grows with whatever a rank records."""
+        return sum(len(model.program.events) + len(model.program.moves) for model in self.models.values())
+
     # -- groups -------------------------------------------------------------------------------------------------
 
     def group(self, rank: int, name: str | Sequence[str] | Sequence[int] | None) -> Group:
@@ -139,7 +157,8 @@ class Dist(Given):
             axis: str = name if type(name) is str else name_of(name)
             found = self._by_name.get((rank, axis))
             if found is None:
-                found = self._by_name[rank, axis] = self._intern(self._line(rank, (axis,)))
+                found = self._intern(self._line(rank, (axis,)))
+                self._by_name.update(((member, axis), found) for member in found.ranks)  # it is the line of all of them
             return found
         try:
             items: tuple[Any, ...] = tuple(islice(name, self.ranks + 1))

@@ -13,6 +13,7 @@
         └── NotSolved        the puzzle still holds its stub
     ValueError
     └── TraceError           a Trace file or text is damaged, or is not one of ours
+        └── NoTraceFile      there is no file to read there (an OSError too)
 
 A PuzzleError is an AssertionError because the notebooks of the original catch that. Misuse of the library (a
 negative number of ranks, a mesh of the wrong size) is a plain ValueError.
@@ -36,6 +37,7 @@ __all__ = [
     "DeadlockError",
     "ForgottenAwait",
     "MismatchError",
+    "NoTraceFile",
     "NotSolved",
     "Place",
     "PuzzleError",
@@ -46,6 +48,8 @@ __all__ = [
 
 MOST_KEYS = 12
 """Keys of a store that a message lists."""
+MOST_NUMBERS = 16
+"""Numbers, or runs of them, that a message lists."""
 MOST_LINES = 20
 """Lines of a statement that are put together."""
 LONGEST = 160
@@ -178,7 +182,17 @@ def _runs(items: Iterable[int]) -> str:
         else:
             parts.append(f"{ordered[i]}-{ordered[j]}")
         i = j + 1
+    if len(parts) > MOST_NUMBERS:
+        parts[MOST_NUMBERS // 2 : -1] = ["..."]
     return ", ".join(parts)
+
+
+def listed(items: Sequence[int], most: int = MOST_NUMBERS) -> str:
+    """A list of numbers in the order that it has, of a long one its beginning and end: [0, 2, ..., 98]."""
+    parts = [str(item) for item in items]
+    if len(parts) > most:
+        parts[most // 2 : -1] = ["..."]
+    return f"[{', '.join(parts)}]"
 
 
 def these(noun: str, items: Iterable[int], plural: str | None = None) -> str:
@@ -318,3 +332,7 @@ class AbsentKey(PuzzleError, KeyError):
 
 class TraceError(ValueError):
     """A Trace file or text that is damaged, truncated, too large, or not a Trace at all."""
+
+
+class NoTraceFile(TraceError, OSError):
+    """Where a Trace was to be read there is no file, or one that cannot be read."""

@@ -186,7 +186,10 @@ def _what(family: Family) -> str:
 def _stays(
     program: Program, lives: Lifetimes, kind: type[Weight | OptState], layer: int, update: int, share: Fraction
 ) -> bool:
-    """Whether that share of the initial values is alive whenever memory is sampled, from first forward to update."""
+    """Whether that share of the initial values is alive whenever memory is sampled, from first forward to update.
+
+    What is loaded late was there before (see `memory`); what is given away and comes back was not there in between.
+    """
     first = next(i for i, event in enumerate(program.events) if event.op == "forward")
     known = {
         number: value

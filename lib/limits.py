@@ -126,7 +126,7 @@ def memory(family: Family, reached: bool) -> Limit:
 
 
 def alive(family: Family) -> list[Part]:
-    """The parts of the memory's limit.
+    """The parts of the memory's limit. No message in flight is among them: there need not be one then.
 
     Take the last backward of the top layer of a rank's stage, on g batches. No layer has been updated, since all
     updates need a gradient of these batches: weights and states are there, 2kW (sharded: 2kW/D, and the rest of this

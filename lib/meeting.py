@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from .collectives import COLLECTIVES
 from .engine import Signal
-from .errors import MismatchError, PuzzleError, these
+from .errors import MismatchError, PuzzleError, listed, these
 from .program import Event, located
 from .rules import Member, agree
 from .values import numbers
@@ -42,7 +42,7 @@ class Meeting:
         """What a member that has joined waits for."""
         mine = cast(Member, self.members[self.group.communicator.position[rank]])
         joined = [r for r, m in zip(self.group.communicator.ranks, self.members, strict=True) if m is not None]
-        whose = f" of group {list(self.group.ranks)}" if self.group.partial else ""
+        whose = f" of group {listed(self.group.ranks)}" if self.group.partial else ""
         return (
             f"waits in {COLLECTIVES[mine.op].title} #{self.number + 1}{whose}, layer {mine.layer}: "
             f"joined by {numbers(joined)}, missing {numbers(self.awaits(rank))}"
@@ -118,9 +118,10 @@ class Message:
         self.posted = over
         self.signal: Signal | None = None
 
-    def describe(self, rank: int) -> str:
-        """What the sender waits for."""
-        return f"waits for room to pass to rank {self.event.peer}, which has not received the message before"
+    def describe(self, rank: int, whom: str | None = None) -> str:
+        """What the sender waits for. `whom` is what to call the receiver, where that is not its number."""
+        whom = f"rank {self.event.peer}" if whom is None else whom
+        return f"waits for room to pass to {whom}, which has not received the message before"
 
     def wants(self, rank: int) -> str:
         """What would let the sender go on."""
@@ -144,9 +145,11 @@ class Receive:
         self.signal = Signal(self)
         self.others: Sequence[int] = ()
 
-    def describe(self, rank: int) -> str:
-        """What the receiver waits for."""
-        return "waits to receive from any rank" if self.source is None else f"waits to receive from rank {self.source}"
+    def describe(self, rank: int, whom: str | None = None) -> str:
+        """What the receiver waits for. `whom` is what to call the source, where that is not its number."""
+        if whom is None:
+            whom = "any rank" if self.source is None else f"rank {self.source}"
+        return f"waits to receive from {whom}"
 
     def wants(self, rank: int) -> str:
         """What would let the receiver go on."""

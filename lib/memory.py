@@ -6,8 +6,9 @@ A value is alive from its birth until it has left the stores *and* been used for
   state that is used is alive from the first moment on, in whatever line it is loaded. What it hands in as final
   weight, and the updated state of what it updates, are alive to the end.
 - *In flight.* A communication that is waited for later needs its input, and owns the memory of its output, until the
-  wait; one that nobody waits for, to the end. A message that has been sent belongs to its sender until its receive is
-  issued, and to the receiver from then on.
+  wait; one that nobody waits for, to the end. One that works in place has no output of its own, unless something else
+  needs its input. A message that has been sent belongs to its sender until its receive is issued, and to the receiver
+  from then on.
 
 Moments are numbers of events: memory is sampled when a timed operation starts, before its outputs exist, as the
 original does. Where everything is kept in the stores, the figures are the original's.
@@ -15,9 +16,9 @@ original does. Where everything is kept in the stores, the figures are the origi
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -28,7 +29,10 @@ from .order import Passage, meetings, messages
 from .program import COLLECTIVE, COMMUNICATION, Event, Program, Run
 from .values import Value, renew
 
-__all__ = ["Lifetimes", "held_at", "in_flight", "lifetimes", "own_lifetimes"]
+__all__ = ["FOREVER", "Lifetimes", "given_up", "held_at", "in_flight", "lifetimes", "own_lifetimes", "uses"]
+
+FOREVER = 1 << 60
+"""The number of an event that never comes."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,11 @@ def lifetimes(run: Run) -> list[Lifetimes]:
         last, until = found[passage.source].last, in_flight(run, passage)
         for value in run.programs[passage.source].events[passage.sent].inputs:
             last[value] = max(last[value], until)
-    for rank, landed in _landed(run, passages).items():
+    copied = _copied(run, passages)
+    for rank, number in copied:
+        for value in run.programs[rank].events[number].outputs:
+            found[rank].born[value] = number
+    for rank, landed in _landed(run, passages, copied).items():
         found[rank] = _extended(found[rank], landed, len(run.programs[rank].events))
     return found
 
@@ -98,6 +106,9 @@ def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
             under_way[index] = event
         for value in _results(event):
             last[value] = over
+    for position, _, value, change in program.moves:  # until it is stored, it lives in a variable
+        if change > 0 and position - 1 > born[value]:
+            last[value] = max(last[value], position - 1)
     for event in under_way.values():  # nobody waited, so nobody knows when its input may go
         for value in event.inputs:
             last[value] = over
@@ -113,16 +124,16 @@ def _results(event: Event) -> Sequence[int]:
 
 def _has_buffer(work: Event) -> bool:
     """Whether what a communication brings has memory of its own, from the call on."""
-    return work.op == "receive" or (work.op in COLLECTIVE and not COLLECTIVES[work.op].in_place)
+    return work.op == "receive" or (work.op in COLLECTIVE and not _in_place(work))
 
 
 def _rest(program: Program, lives: Lifetimes) -> None:
     """What was loaded, and is used, was there before the step."""
+    used = {value for event in program.events for value in event.inputs}
     for event in program.events:
         if event.op == "load_weights":
-            for value in event.outputs:
-                if lives.last[value] >= 0:
-                    lives.born[value] = -1
+            for value in used.intersection(event.outputs):
+                lives.born[value] = -1
 
 
 def in_flight(run: Run, passage: Passage) -> int:
@@ -135,7 +146,70 @@ def in_flight(run: Run, passage: Passage) -> int:
     return max(passage.sent, bisect_left(events, issued, key=attrgetter("issued")) - 1)
 
 
-def _landed(run: Run, passages: Sequence[Passage]) -> dict[int, list[tuple[int, Value]]]:
+def given_up(run: Run, passage: Passage) -> int:
+    """The last event of its sender that is issued when a message is still the sender's, or at the very moment at which
+    it is no more: from the next one on, what was sent is gone for certain."""
+    if passage.received is None:
+        return FOREVER
+    issued = run.programs[passage.target].events[passage.received].issued
+    return max(passage.sent, bisect_right(run.programs[passage.source].events, issued, key=attrgetter("issued")) - 1)
+
+
+def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
+    """By value, the events that use it as an input, and until which event each does. `gone` is `given_up` of sends."""
+    waited = {event.arg[0]: number for number, event in enumerate(program.events) if event.op == "wait"}
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for index, event in enumerate(program.events):
+        until = index
+        if event.op == "pass_to":
+            until = gone.get(index, FOREVER)
+        elif event.op in COMMUNICATION and not event.blocking:
+            until = waited.get(index, FOREVER)
+        elif event.op == "set_final_weight":
+            until = FOREVER
+        for value in event.inputs:
+            found[value].append((index, until))
+    return found
+
+
+def _copied(run: Run, passages: Sequence[Passage]) -> set[tuple[int, int]]:
+    """The collectives in the background, by rank and event, that cannot work in place, as something else needs what
+    they bring: they have a buffer of their own, as those have that never work in place."""
+    found: set[tuple[int, int]] = set()
+    gone: dict[int, dict[int, int]] | None = None
+    for program in run.programs:
+        calls = [number for number, event in enumerate(program.events) if not event.blocking and _in_place(event)]
+        if not calls:
+            continue
+        if gone is None:
+            gone = defaultdict(dict)
+            for passage in passages:
+                gone[passage.source][passage.sent] = given_up(run, passage)
+        used, stored = uses(program, gone[program.rank]), _stored(program)
+        for number in calls:
+            value = program.events[number].inputs[0]
+            until = next(end for index, end in used[value] if index == number)
+            others = any(end >= number for index, end in used[value] if index != number)
+            if others or stored.get(value, 0) > until + 1:
+                found.add((program.rank, number))
+    return found
+
+
+def _in_place(event: Event) -> bool:
+    return event.op in COLLECTIVE and COLLECTIVES[event.op].in_place
+
+
+def _stored(program: Program) -> dict[int, int]:
+    """Before which event each value leaves the stores for the last time."""
+    held: dict[int, int] = defaultdict(int)
+    left: dict[int, int] = {}
+    for position, _, value, change in program.moves:
+        held[value] += change
+        left[value] = FOREVER if held[value] > 0 else position
+    return left
+
+
+def _landed(run: Run, passages: Sequence[Passage], copied: Set[tuple[int, int]]) -> dict[int, list[tuple[int, Value]]]:
     """What arrived on each rank in a communication that nobody ever waits for: the event, and each value."""
     dropped = {program.rank: set(_never_awaited(program)) for program in run.programs}
     found: dict[int, list[tuple[int, Value]]] = defaultdict(list)
@@ -149,7 +223,8 @@ def _landed(run: Run, passages: Sequence[Passage]) -> dict[int, list[tuple[int, 
     for members in meetings(run):
         if any(number in dropped[rank] for rank, number in members):
             for (rank, number), result in zip(members, _outcome(run, members), strict=False):
-                if number in dropped[rank] and _has_buffer(run.programs[rank].events[number]):
+                own = (rank, number) in copied or _has_buffer(run.programs[rank].events[number])
+                if own and number in dropped[rank]:
                     found[rank].extend((number, value) for value in result)
     return {rank: sorted(landed, key=lambda item: item[0]) for rank, landed in sorted(found.items())}
 

@@ -7,7 +7,7 @@ never sorted: member i of a group is the one at coordinate i, as torch's new_gro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from math import prod
@@ -40,18 +40,24 @@ class Mesh(Given):
     def __init__(
         self, axes: Mapping[str, int], *, ranks: Sequence[int] | None = None, host_size: int | None = None
     ) -> None:
-        plainly = {name_of(name): plain(size) for name, size in axes.items()}
+        if not isinstance(axes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f'a mesh has named axes, such as Mesh({{"data": 2, "stage": 4}}); got {axes!r}')
+        if not all(isinstance(name, str) for name in axes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f'the axes of a mesh have names, such as "data"; got {list(axes)}')
+        plainly = {name_of(name): size if isinstance(size, bool) else plain(size) for name, size in axes.items()}
         if not plainly or any(type(n) is not int or n < 1 for n in plainly.values()):
             raise ValueError(f"a mesh needs at least one axis, each of size 1 or more; got {plainly}")
         size = prod(plainly.values())
         if size > MOST_RANKS:
             raise ValueError(f"a mesh has at most {MOST_RANKS} ranks; the axes {plainly} make {size}")
+        if ranks is not None and (not isinstance(ranks, Iterable) or isinstance(ranks, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"ranks= lists the rank at each place of the mesh; got {ranks!r}")
         order = tuple(range(size)) if ranks is None else tuple(map(plain, islice(ranks, size + 1)))
-        if sorted(order) != list(range(size)):
+        if any(type(rank) is not int for rank in order) or sorted(order) != list(range(size)):
             raise ValueError(f"axes {plainly} need each rank from 0 to {size - 1} once; got {list(order)}")
         host_size = plain(host_size)
-        if host_size is not None and host_size < 1:
-            raise ValueError(f"a host has at least one rank; got host_size={host_size}")
+        if host_size is not None and (type(host_size) is not int or host_size < 1):
+            raise ValueError(f"a host has at least one rank; got host_size={host_size!r}")
         self._give(axes=MappingProxyType(plainly), ranks=order, host_size=host_size)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ from .mesh import Mesh
 from .program import NO_BATCHES, STORES, TIMED, Event, Program
 from .regions import MOST
 from .storage import Store
-from .trace import Trace, absent
+from .trace import Trace, absent, trace_of
 from .values import (
     KINDS,
     Activation,
@@ -454,8 +454,7 @@ class Model(Given):
         if (why := absent(models)) is not None:
             print(why)
             return None
-        models = [models] if isinstance(models, Model) else models
-        trace = Trace.of(models)
+        trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
         verdict = check(models, puzzle, time=time, memory=memory)
         if puzzle is not None:
             from .progress import checked  # here and not above: `import lib` should be quick

@@ -1,14 +1,16 @@
 """Proved optima of small pipelines: how they are stored, and the schedule that reaches each of them.
 
 The puzzles' pipelines are small enough to be solved exactly. `lib.solver` did so when this was written, with CP-SAT of
-OR-tools, and stored what it found in optima.json; nothing here needs that package. Every optimum comes with a witness:
-for each rank its operations in order, from which `schedule` makes the function that a student would have written. So
-that an optimum is *reached* can be seen by running it; that nothing is below it is what the solver proved.
+OR-tools, and stored what it found in optima.json: 2 to 4 stages of 1 or 2 layers and 1 to 4 batches, both ways of
+awaiting. Nothing here needs that package. Every optimum comes with a witness: for each rank its operations in order,
+from which `schedule` makes the function that a student would have written. So that an optimum is *reached* can be seen
+by running it; that nothing is below it is what the solver proved, and where it ran out of time, the record says so.
 
-The family: rank s has stage s, the s-th of equally long runs of layers, with their weights and optimizer states from
-start to update. It takes each batch on its own forward and backward through them, once; messages carry one activation
-or its gradient from a stage to its neighbour. Costs are the classic unit costs. Without `overlap` every message is
-awaited where it is sent and received; with it a rank may compute while its messages travel.
+The family: rank s has stage s, the s-th of equally long runs of layers, with their weights and optimizer states. It
+takes each batch on its own forward and backward through them, once; messages carry one activation or its gradient from
+a stage to its neighbour. Costs are the classic unit costs, and memory is what `lib.memory` says, messages in flight
+included. Without `overlap` every message is awaited where it is sent and received; with it a rank may compute while its
+messages travel, and may issue a receive long before it needs what comes.
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ class Size(NamedTuple):
 class Op(NamedTuple):
     """One operation of a witness. `layer` is -1 for messages, `batch` is -1 for updates.
 
-    `what`: F and B are forward and backward, U is update. Messages are two letters: s, w or r (send; wait until the
-    send is over; receive, or await a receive that was issued at the start), then a (activation) or g (its gradient).
+    `what`: F and B are forward and backward, U is update. Messages are two letters: s, w, i or r (send; wait until the
+    send is over; issue a receive; await it, or both at once), then a (activation) or g (its gradient).
     """
 
     what: str
@@ -185,11 +187,6 @@ class _Stage:
         self.seen: set[int] = set()
         for layer in self.layers:
             model.weights[layer], model.opt_states[layer] = model.load_weights(layer)
-        if size.overlap:  # a receive that waits from the start takes no memory before it is awaited
-            for what, source in (("a", self.before), ("g", self.after)):
-                for op in orders[source] if 0 <= source < size.stages else ():
-                    if op.what == f"s{what}":
-                        self.receives[Op(f"r{what}", -1, op.batch)] = model.receive(source)
 
     async def do(self, op: Op, overlap: bool) -> None:
         """One operation. Activations have keys (layer, batch); a gradient has the key of the activation it is of."""
@@ -200,8 +197,10 @@ class _Stage:
             self.backward(op.layer, batch)
         elif op.what == "U":
             self.update(op.layer)
+        elif op.what[0] == "i":
+            self.receives[op._replace(what="r" + op.what[1])] = self.model.receive(self.source(op))
         elif op.what[0] == "r":
-            work = self.receives.pop(op, None) or self.model.receive(self.before if op.what == "ra" else self.after)
+            work = self.receives.pop(op, None) or self.model.receive(self.source(op))
             store = self.model.activations if op.what == "ra" else self.model.grad_activations
             store[self.layers[0] if op.what == "ra" else self.layers[-1] + 1, batch] = await work
         elif op.what[0] == "s":
@@ -215,6 +214,10 @@ class _Stage:
                 await work
         else:
             await self.sends.pop(Op("s" + op.what[1], -1, batch))
+
+    def source(self, op: Op) -> int:
+        """Who sends what a rank receives."""
+        return self.before if op.what[1] == "a" else self.after
 
     def forward(self, layer: int, batch: int) -> None:
         model, acts = self.model, self.model.activations

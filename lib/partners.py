@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .collectives import COLLECTIVES
-from .errors import student_frame, these
+from .errors import listed, student_frame, these
 from .history import calls, home, line_of, maker, same_loop
 from .mesh import Mesh
 from .program import COLLECTIVE, MESSAGES, Event, Program, place_of
@@ -160,20 +160,25 @@ def outside(dist: Any, waits: dict[int, Any]) -> str | None:
     for rank, subject in waits.items():
         peer = {"receive": "source", "pass": "peer"}.get(subject.kind, "")
         peer = getattr(subject.event if peer == "peer" else subject, peer, None)
-        group, stage = mesh.group(rank, axis), mesh.coordinates(rank)[axis]
+        if peer is None:
+            continue
+        here, there = mesh.coordinates(rank), mesh.coordinates(peer)
+        stage = here[axis]
         ops = {event.op for event in dist.models[rank].program.events}
         back = (subject.kind == "receive" and "forward" not in ops) or (subject.kind == "pass" and "backward" in ops)
-        end = 0 if back else len(group) - 1
-        if peer is None or (peer in group and (stage != end or abs(group.index(peer) - stage) == 1)):
+        end = 0 if back else mesh.axes[axis] - 1
+        together = here | {axis: 0} == there | {axis: 0}
+        if together and (stage != end or abs(there[axis] - stage) == 1):
             continue
         if stage == end:
             word, instead = ("before", "it takes data with get_activation") if back else ("after", "it calls loss")
             if back and subject.kind == "pass":
                 instead = "it passes no gradient on"
             return f"rank {rank} is at {axis} {stage}: it has nobody {word} it; {instead}"
+        group = listed(mesh.group(rank, axis))[1:-1]
         return (
             f"rank {rank} waits for rank {peer}, which is not in its group along {axis!r} "
-            f'({", ".join(map(str, group))}):\nwrite model.group("{axis}")[{axis} {"-" if back else "+"} 1]'
+            f'({group}):\nwrite model.group("{axis}")[{axis} {"-" if back else "+"} 1]'
         )
     return None
 

@@ -68,7 +68,7 @@ class _Puzzles(Mapping[str, Puzzle]):
 
     def __getitem__(self, key: str) -> Puzzle:
         records = _records()
-        if key not in records:
+        if not isinstance(key, str) or key not in records:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"there is no puzzle {key!r}; there are {', '.join(records)}")
         return records[key]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from .clock import MAX_TICKS
 from .costs import costs_from
 from .errors import Place, TraceError
 from .mesh import Mesh
@@ -38,7 +39,8 @@ MAX_COUNT = 10**6
 """The most ranks, layers or batches, and the highest rank, layer or batch number."""
 MAX_SET_ITEMS = 3 * 10**6
 """The most numbers that all sets of a file may hold, so that a short file cannot fill the memory."""
-MAX_TICKS = 2**60
+MAX_TOTALS = 1000
+"""The most different numbers of shards in one file: sizes are exact fractions, and their sums have all denominators."""
 
 
 class Sets:
@@ -94,6 +96,7 @@ class _Reader:
         self.top = top
         self.whole = whole
         self.sets = Sets()
+        self.totals: set[int] = set()
         self.layers = self.number("layers", top["layers"], 1)
         self.batches = self.number("batches", top["batches"], 1)
         self.ranks = len(self.list("programs", top["programs"]))
@@ -140,7 +143,14 @@ class _Reader:
         ranks = self.numbers(where, item, 0, self.ranks - 1)
         if not ranks or len(set(ranks)) != len(ranks):
             raise TraceError(f"{where}: a group lists each of its ranks once")
+        self.shards(where, len(ranks))  # a reduce-scatter cuts its value into as many
         return ranks
+
+    def shards(self, where: str, total: int) -> None:
+        """Notes a number of shards, of which a file may have only so many different ones."""
+        self.totals.add(total)
+        if len(self.totals) > MAX_TOTALS:
+            raise TraceError(f"{where}: values cut into more than {MAX_TOTALS} different numbers of shards")
 
     # -- the whole ----------------------------------------------------------------------------------------------
 
@@ -194,6 +204,7 @@ class _Reader:
         for i, event in enumerate(self.list(f"{where}.events", data["events"])):
             program.events.append(self.event(f"{where}.events[{i}]", event, program, rank))
         self.single_assignment(where, program)
+        self.awaited_once(where, program)
         count = len(program.events)
         before = 0
         held: dict[tuple[int, int], int] = {}
@@ -228,6 +239,8 @@ class _Reader:
         total = getattr(value, "total", None)
         if total is not None and not (total >= 1 and max(cast(Any, value).shards, default=0) < total):
             raise TraceError(f"{where}: its shards are not some of {total}")
+        if total is not None:
+            self.shards(where, total)
         batches, all_batches = getattr(value, "batches", ()), getattr(value, "total_batches", 1)
         if max(batches, default=0) >= all_batches:
             raise TraceError(f"{where}: its batches are not some of {all_batches}")
@@ -256,6 +269,8 @@ class _Reader:
             self.truth(where, blocking),
         )
         self.fits(where, event, program, rank)
+        if op in ("load_weights", "shard"):
+            self.shards(where, event.arg[1])
         return event
 
     def fits(self, where: str, event: Event, program: Program, rank: int) -> None:
@@ -274,6 +289,10 @@ class _Reader:
             wrong = "a wait names an earlier event"
         elif op == "wait" and program.events[event.arg[0]].op not in COMMUNICATION:
             wrong = "a wait is for a communication"
+        elif op == "wait" and program.events[event.arg[0]].blocking:
+            wrong = f"event {event.arg[0]} was awaited at once, so nothing waits for it again"
+        elif event.blocking and op not in COMMUNICATION:
+            wrong = "only a communication is awaited"
         elif op in ("load_weights", "shard") and len(event.arg) != 2:
             wrong = f"{op} names a shard and their number"
         elif op in _INPUTS and len(event.inputs) != _INPUTS[op]:
@@ -289,6 +308,15 @@ class _Reader:
         made = [number for event in program.events for number in event.outputs]
         if len(set(made)) != len(made):
             raise TraceError(f"{where}: a value is made twice")
+
+    def awaited_once(self, where: str, program: Program) -> None:
+        """An await brings the outputs: a second one finds nothing left to bring."""
+        awaited: set[int] = set()
+        for i, event in enumerate(program.events):
+            if event.op == "wait":
+                if event.arg[0] in awaited:
+                    raise TraceError(f"{where}.events[{i}]: a second wait for event {event.arg[0]}")
+                awaited.add(event.arg[0])
 
 
 _INPUTS = {

@@ -10,8 +10,8 @@ from .collectives import COLLECTIVES
 from .costs import Costs
 from .errors import TraceError
 from .order import Communicators
-from .program import COMPUTE, Program, Run
-from .values import total_elements
+from .program import COMPUTE, Event, Program, Run
+from .values import Value, total_elements
 from .walk import Do, Done, Issue, Meet, Pass, walk
 
 __all__ = ["retime"]
@@ -65,10 +65,17 @@ def _local(run: Run, clocks: list[int], step: Do) -> None:
     clocks[step.rank] += event.length
 
 
+def _values(run: Run, rank: int, event: Event) -> list[Value]:
+    found = run.programs[rank].values_of(event.inputs)
+    if len(found) < len(event.inputs):  # in a run that failed before it was made
+        raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
+    return found
+
+
 def _send(run: Run, streams: Streams, step: Issue) -> None:
     event = step.event
     target = cast(int, event.peer)
-    event.length = run.costs.message(total_elements(run.programs[step.rank].values_of(event.inputs)), step.rank, target)
+    event.length = run.costs.message(total_elements(_values(run, step.rank, event)), step.rank, target)
     event.start = streams.start((step.rank, target, "send"), event.issued, event.length)
 
 
@@ -82,7 +89,7 @@ def _receive(streams: Streams, step: Pass) -> None:
 def _meet(run: Run, streams: Streams, communicator: Communicators, step: Meet) -> None:
     _, first = step.members[0]
     row = COLLECTIVES[first.op]
-    brought = [run.programs[rank].values_of(event.inputs) for rank, event in step.members]
+    brought = [_values(run, rank, event) for rank, event in step.members]
     root = first.arg[0] if row.law == "copy" else 0
     whole = row.size(brought if row.law == "exchange" else [values[0] for values in brought], root)
     length = run.costs.communicate(row, whole, first.group)

@@ -88,8 +88,6 @@ def judged(found: Run) -> Verdict:
 
 
 def _load(path: Path, puzzle: str | None) -> Run:
-    if not path.is_file():
-        raise SourceError(f"there is no file {path}")
     trace = Trace.load(path)
     return Run(path.name, trace, puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None))
 

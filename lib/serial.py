@@ -21,13 +21,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from .errors import Place, TraceError, resolve
+from .clock import MAX_TICKS, TICKS
+from .errors import NoTraceFile, Place, TraceError, resolve
 from .mesh import Mesh
 from .program import Program, Run
 from .reader import FORMAT, VERSION, decode
 from .values import Value, fields_of
 
-__all__ = ["encode", "read", "set_text", "write"]
+__all__ = ["encode", "once", "read", "set_text", "write"]
 
 MAX_BYTES = 512 * 2**20
 
@@ -112,7 +113,9 @@ def write(run: Run, path: str | Path) -> None:
     """Writes a run as JSON. A file of that name is replaced at once, or left as it was."""
     import tempfile  # here and not above: it takes longer to import than the rest of this file
 
-    path = Path(path)
+    path = _path(path, "save")
+    if any((event.end or 0) > MAX_TICKS for _, event in run.events()):
+        raise TraceError(f"a Trace holds times up to {MAX_TICKS // TICKS} steps; this run takes longer")
     text = json.dumps(encode(run), separators=(",", ":"), ensure_ascii=False)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -129,19 +132,46 @@ def write(run: Run, path: str | Path) -> None:
 
 
 def read(path: str | Path) -> Run:
-    """The run in a file. TraceError where it is damaged; OSError where it cannot be opened."""
-    path = Path(path)
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
+    """The run in a file. TraceError where it is damaged; NoTraceFile, an OSError too, where it cannot be opened."""
+    path = _path(path, "load")
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # a name with a null character is a ValueError
+        raise NoTraceFile(_unreadable(path, error)) from None
     if len(data) > MAX_BYTES:
         raise TraceError(f"{path.name} is larger than {MAX_BYTES // 2**20} MiB: that is no Trace of ours")
     try:
-        return decode(json.loads(data.decode("utf-8"), parse_constant=_no_constant))
+        return decode(json.loads(data.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=once))
     except TraceError as error:
         raise TraceError(f"{path.name}: {error}") from None
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise TraceError(f"{path.name} is not a whole JSON file: {reason}") from None
+
+
+def _path(path: object, call: str) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{call} takes the path of a file, such as 'run.json'; got {type(path).__name__}")
+    return Path(cast("str | os.PathLike[str]", path))
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> str:
+    if path.is_dir():
+        return f"{path} is a directory, and a Trace is a file: name the .json file in it"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no file {path}: models[0].trace.save('run.json') writes one"
+    return f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are there once each: of a key that is there twice, readers would take either."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TraceError(f"the key {twice[:40]!r} is there twice")
+    return found
 
 
 def _no_constant(name: str) -> Any:

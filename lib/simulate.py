@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 import inspect
 import re
+import sys
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
+from .clock import MAX_TICKS, TICKS
 from .costs import UNIT, Costs
 from .dist import Dist
-from .engine import Failed, Foreign
-from .errors import ForgottenAwait, NotSolved, PuzzleError, RankFailed
+from .engine import Failed, Foreign, Spinning
+from .errors import ForgottenAwait, NotSolved, PuzzleError
 from .mesh import Mesh
 from .model import Model
 from .program import BUDGET, TIMED
@@ -54,6 +56,11 @@ def simulate(
         from .slips import not_callable  # here and not above: only a mistake needs it
 
         raise not_callable(function)
+    for name, size in (("layers", layers), ("batches", batches), ("ranks", ranks)):
+        if isinstance(size, bool):  # the rest is for Dist and Model to refuse
+            raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
+    if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
     record = None if puzzle is None else PUZZLES[puzzle]
     if mesh is None and record is not None and ranks in (None, record.ranks):
         mesh = record.mesh
@@ -65,67 +72,136 @@ def simulate(
         ranks = record.ranks if record is not None else 1 if mesh is None else len(mesh)
     if costs is None:
         costs = UNIT if record is None else record.costs
-    dist = Dist(ranks, mesh=mesh, costs=costs, budget=budget)
-    models = [Model(rank, dist, layers, batches) for rank in range(ranks)]
+    sizes = ranks, layers, batches
+
+    def world() -> tuple[Dist, list[Model]]:
+        dist = Dist(sizes[0], mesh=mesh, costs=costs, budget=budget)
+        return dist, [Model(rank, dist, *sizes[1:]) for rank in range(sizes[0])]
+
     collecting = gc.isenabled()
     gc.disable()  # a run makes millions of objects and no garbage worth looking for: 2.8 times at 10^5 ranks
     try:
-        _run(function, models, dist, order)
+        models = _run(function, world, order)
     except NotSolved as error:
         print(error)
         return Unsolved(error.puzzle)
     finally:
         if collecting:
             gc.enable()
+    if any(model.program.clock > MAX_TICKS for model in models):
+        most = MAX_TICKS // TICKS
+        raise ValueError(f"this run takes more than {most} steps, which no Trace can hold: lower the costs")
     return models
 
 
-def _run(
-    function: Callable[[Model], Any],
-    models: list[Model],
-    dist: Dist,
-    order: Callable[[list[int]], Sequence[int]] | None,
-) -> None:
+World = Callable[[], tuple[Dist, list[Model]]]
+Order = Callable[[list[int]], Sequence[int]] | None
+
+
+def _run(function: Callable[[Model], Any], world: World, order: Order) -> list[Model]:
+    """Runs a function on all ranks of a world by our own driver, or by asyncio where that is what it needs."""
+    from .uses import uses_asyncio  # here and not above: only a run needs it
+
+    needed = uses_asyncio(function)
     if not inspect.iscoroutinefunction(function):
         function = _asynchronous(function)
-    coroutines = [function(model) for model in models]
-    try:
-        failure = _drive(coroutines, dist, order)
-    finally:
-        for coroutine in coroutines:
-            # A `finally` that communicates cannot be finished now: what went wrong first is what counts.
-            with suppress(Exception):
-                coroutine.close()
+    with _alone(needed):
+        dist, models = world()
+        failure = None if needed else _attempt(function, models, dist, order, _step)
+        if needed or failure is NEEDED:
+            # The loop of `eventloop` can do all that our driver does and more, but takes several times as long.
+            dist, models = world() if failure is NEEDED else (dist, models)
+            failure = _attempt(function, models, dist, order, _host)
     if failure is None:
-        return
+        return models
     if not isinstance(failure, NotSolved):
         dist.failure = failure
         failure.trace = dist.so_far(str(failure))
     raise failure from failure.__cause__
 
 
-def _drive(
-    coroutines: Sequence[Coroutine[Any, Any, Any]],
-    dist: Dist,
-    order: Callable[[list[int]], Sequence[int]] | None,
+NEEDED: Final = PuzzleError("this function needs an event loop of asyncio")
+"""What became of an attempt without a loop, where that is so: the attempt counts for nothing."""
+
+
+def _attempt(
+    function: Callable[[Model], Any], models: list[Model], dist: Dist, order: Order, drive: Callable[..., None]
 ) -> PuzzleError | None:
     """Runs the ranks to their end. What a student did wrong, if anything; what made it is its cause."""
     failure: PuzzleError | None = None
     with _dropped(dist) as dropped:
+        coroutines = [function(model) for model in models]
         try:
-            dist.engine.run(coroutines, order)
-        except Failed as failed:
-            failure = _failure(dist, failed.name, failed.__cause__)
-        except Foreign as foreign:
-            from .slips import not_ours, waiting_at  # here and not above: only a mistake needs it
-
-            rank, thing = foreign.args
-            failure = not_ours(rank, thing, waiting_at(coroutines[rank]))
-        except PuzzleError as error:
-            failure = error
+            failure = _outcome(dist, coroutines, order, drive)
+        finally:
+            for coroutine in coroutines:
+                # A `finally` that communicates cannot be finished now: what went wrong first is what counts.
+                with suppress(Exception):
+                    coroutine.close()
+            if failure is NEEDED:
+                dropped.clear()
     if dropped and not isinstance(failure, NotSolved):  # it explains whatever came of it
         return dropped[0]
     return failure
+
+
+def _outcome(
+    dist: Dist, coroutines: list[Coroutine[Any, Any, Any]], order: Order, drive: Callable[..., None]
+) -> PuzzleError | None:
+    try:
+        drive(dist, coroutines, order)
+    except Failed as failed:
+        if drive is _step and _asked(failed.__cause__):
+            return NEEDED
+        return _failure(dist, failed.name, failed.__cause__)
+    except Spinning as spinning:
+        from .slips import asleep, waiting_at  # here and not above: only a mistake needs it
+
+        return asleep(spinning.name, waiting_at(coroutines[spinning.name]))
+    except Foreign as foreign:
+        from .slips import not_ours, waiting_at
+
+        rank, thing = foreign.args
+        if hasattr(thing, "_asyncio_future_blocking"):
+            return NEEDED
+        return not_ours(rank, thing, waiting_at(coroutines[rank]))
+    except PuzzleError as error:
+        return error
+    return None
+
+
+def _step(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Order) -> None:
+    dist.engine.run(coroutines, order)
+
+
+def _host(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Order) -> None:
+    from . import eventloop  # here and not above: `import lib` should be quick, and asyncio is not
+
+    try:
+        eventloop.run(dist.engine, coroutines, order)
+    except eventloop.Stopped as stopped:
+        cause = eventloop.leaf(stopped.__cause__ or stopped)
+        if stopped.rank is None:
+            raise cause from None
+        raise Failed(stopped.rank) from cause
+
+
+def _asked(error: BaseException | None) -> bool:
+    from .uses import asked_for_a_loop
+
+    return error is not None and asked_for_a_loop(error)
+
+
+@contextmanager
+def _alone(needed: bool) -> Generator[None]:
+    """Hides a loop that is running, such as a notebook's: tasks that a rank makes are not for that loop to run."""
+    if not needed and "asyncio" not in sys.modules:
+        yield
+        return
+    from .eventloop import alone
+
+    with alone():
+        yield
 
 
 def _failure(dist: Dist, rank: int, cause: BaseException | None) -> PuzzleError:
@@ -134,11 +210,10 @@ def _failure(dist: Dist, rank: int, cause: BaseException | None) -> PuzzleError:
         cause.left_over()
     if isinstance(cause, PuzzleError):
         return cause
-    from .slips import foreign  # here and not above: only a mistake needs it
-    from .stuck import rank_failed
+    from .stuck import rank_failed  # here and not above: only a mistake needs it
 
-    failure = foreign(rank, cause) or rank_failed(dist, rank, cause)
-    failure.__cause__ = cause if isinstance(failure, RankFailed) else None
+    failure = rank_failed(dist, rank, cause)
+    failure.__cause__ = cause
     return failure
 
 
@@ -154,14 +229,13 @@ def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
         show = warnings.showwarning
 
         def note(message: Warning | str, category: type[Warning], filename: str, line: int, *rest: Any) -> None:
-            name = re.fullmatch(r"coroutine '(.*)' was never awaited", str(message))
+            name = re.match(r"coroutine '(.*)' was never awaited", str(message))
             if name is None:
                 show(message, category, filename, line, *rest)
             else:
                 from .slips import never_awaited
 
-                task = dist.engine._current  # pyright: ignore[reportPrivateUsage]
-                found.append(never_awaited(name[1].rpartition(".")[2], None if task is None else task.name))
+                found.append(never_awaited(name[1].rpartition(".")[2], dist.engine.running()))
 
         warnings.showwarning = note
         yield found

@@ -11,7 +11,9 @@ from typing import Any
 
 from .advice import CALLS, SIGNATURES
 from .awaits import put_await
+from .engine import TURNS
 from .errors import (
+    BudgetError,
     ForgottenAwait,
     Place,
     PuzzleError,
@@ -19,14 +21,13 @@ from .errors import (
     innermost,
     is_students,
     place,
-    raised_at,
     resolve,
     student_place,
     with_article,
 )
 from .values import describe
 
-__all__ = ["failed", "foreign", "never_awaited", "not_callable", "not_ours", "waiting_at"]
+__all__ = ["asleep", "failed", "never_awaited", "not_callable", "not_here", "not_ours", "waiting_at"]
 
 
 def failed(rank: int | None, error: BaseException) -> RankFailed:
@@ -129,6 +130,11 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
             "leave out this `await`: only communication is awaited, which is allreduce, allgather, scatterreduce,\n"
             "alltoall, broadcast, pass_to and receive"
         )
+    if re.match(r"a coroutine was expected, got <\w+, to be awaited>", text):
+        return (
+            "a communication is under way as soon as it is called, and needs no task: keep what the call returns,\n"
+            "and await it later: work = model.allreduce(...), then await work"
+        )
     if text.startswith("cannot unpack non-iterable"):
         return "this call gives one value: give it one name; load_weights, backward and update give two"
     if re.match(r"unsupported operand type\(s\) for \+: 'int' and '(\w+)'", text):
@@ -161,6 +167,10 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
 
 
 def _runtime(error: Any, text: str, frame: FrameType | None) -> str | None:
+    if "cannot be called from a running event loop" in text:
+        return "a rank's function runs in a loop already: await the coroutine, without asyncio.run"
+    if "is bound to a different event loop" in text:
+        return "it was used in a run before this one: make it anew for each run, right before simulate(...)"
     if "changed size during iteration" in text:
         return "go through a copy of the keys, so that the store may change: for key in list(...):"
     return None
@@ -181,20 +191,35 @@ def never_awaited(name: str, rank: int | None) -> ForgottenAwait:
     )
 
 
-def foreign(rank: int, error: BaseException | None) -> PuzzleError | None:
-    """Outside a notebook asyncio refuses by itself: there is no loop that it could wait in."""
-    if not isinstance(error, RuntimeError) or str(error) != "no running event loop":
-        return None
-    return not_ours(rank, "asyncio", raised_at(error))
-
-
 def not_ours(rank: int, thing: object, where: Place | None) -> PuzzleError:
-    ours = isinstance(thing, str) or type(thing).__module__.partition(".")[0] in ("asyncio", "_asyncio")
+    """Something to await that neither we nor asyncio know what to do with."""
     return PuzzleError(
         "awaited something that is not an operation of the model",
         expected="`await` on what model.allreduce, allgather, pass_to, receive, ... return",
-        got="something of asyncio" if ours else with_article(type(thing).__name__),
+        got=with_article(type(thing).__name__),
         fix="time is simulated, and there is nothing else to wait for: leave this `await` out",
+        rank=rank,
+        where=[] if where is None else [(None, where)],
+    )
+
+
+def not_here(thing: str, fix: str) -> PuzzleError:
+    """A part of asyncio that needs more than this one program."""
+    return PuzzleError(
+        f"{thing} cannot be simulated",
+        expected="tasks, timers, locks, events and queues of asyncio: whatever runs in this one program",
+        got="something that comes from outside, at a time that nobody can foresee",
+        fix=fix,
+    )
+
+
+def asleep(rank: int, where: Place | None) -> BudgetError:
+    """A rank that asks again and again, and lets all others run in between, without end."""
+    return BudgetError(
+        f"this rank takes turn after turn, more than {TURNS} times, and nobody moves",
+        expected="a loop that ends: what its condition asks for is done by a rank that can still move",
+        got="a loop around `await asyncio.sleep(...)`, while all others wait or have finished",
+        fix="wait for what another rank does with `await`, not with a loop: value = await model.receive(source)",
         rank=rank,
         where=[] if where is None else [(None, where)],
     )

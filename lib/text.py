@@ -28,7 +28,7 @@ from .program import COLLECTIVE, COMMUNICATION, Event, Program, Run
 from .reader import decode
 from .rebuild import rebuild
 from .retime import retime
-from .serial import encode, set_text
+from .serial import encode, once, set_text
 from .values import KINDS, fields_of
 
 __all__ = ["from_text", "to_text"]
@@ -149,7 +149,9 @@ def from_text(source: str) -> Run:
 
 def _header(name: str, line: str) -> Any:
     try:
-        return json.loads(line[len(name) :])
+        return json.loads(line[len(name) :], object_pairs_hook=once)
+    except TraceError as error:
+        raise TraceError(f"the line of {name}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise TraceError(f"the line of {name} is not JSON: {error}") from None
 

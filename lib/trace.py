@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .costs import Costs
-from .errors import Place, resolve
+from .errors import Place, is_awaitable, resolve
 from .memory import Lifetimes, lifetimes
 from .mesh import Mesh
 from .program import COLLECTIVE, COMMUNICATION, COMPUTE, STORES, TIMED, Event, Move, Program, Run
@@ -19,7 +20,19 @@ if TYPE_CHECKING:
 # Files and text are read and written by modules that a run does not need: they are imported when somebody asks, so
 # that `import lib` stays quick.
 
-__all__ = ["COLLECTIVE", "COMMUNICATION", "COMPUTE", "STORES", "TIMED", "Event", "Move", "Program", "Trace", "absent"]
+__all__ = [
+    "COLLECTIVE",
+    "COMMUNICATION",
+    "COMPUTE",
+    "STORES",
+    "TIMED",
+    "Event",
+    "Move",
+    "Program",
+    "Trace",
+    "absent",
+    "trace_of",
+]
 
 
 def absent(models: object) -> str | None:
@@ -28,6 +41,34 @@ def absent(models: object) -> str | None:
         return None
     stub: str | None = getattr(cast("object", models), "puzzle", None)
     return "No run: simulate(...) has not come to its end" if stub is None else f"Not solved yet: {stub}"
+
+
+def trace_of(run: object, who: str) -> Trace:
+    """The Trace of a Trace, a Model, or the Models of a run. TypeError says what else it is, for `who` was given it."""
+    if isinstance(run, Trace):
+        return run
+    models = list(cast("Sequence[object]", run)) if isinstance(run, list | tuple) else [run]
+    for model in models:
+        if not (hasattr(type(model), "program") or hasattr(model, "program")):
+            raise TypeError(f"{who}; got {type(model).__name__}{_hint(model)}")
+    return Trace.of(cast("list[Desk]", models))
+
+
+def _hint(thing: object) -> str:
+    """The likely reason why a thing is no run."""
+    if thing is None:
+        return "; does your function end with `return model`?"
+    if is_awaitable(thing):
+        # Python would complain a second time, of a coroutine that was never awaited.
+        if (code := getattr(thing, "cr_code", None)) is not None:
+            cast("Coroutine[Any, Any, Any]", thing).close()
+            return f"; did you forget `await`? models = simulate({code.co_name}, ...) runs it on every rank"
+        return "; did you forget `await`?"
+    if callable(thing) and (name := getattr(thing, "__name__", None)) is not None:
+        return f"; run it first: models = simulate({name}, ...)"
+    if isinstance(thing, str | os.PathLike):
+        return "; Trace.load(...) reads a saved run"
+    return ""
 
 
 class _World(Protocol):

@@ -43,8 +43,10 @@ class Work(Generic[T]):
         model = self._model
         if model is not None:
             signal = self._signal
-            if not signal.fired:
-                engine = model.dist.engine
+            engine = model.dist.engine
+            if engine.hosted:
+                yield from engine.wait_hosted(signal, model.rank, self._event, self._index)
+            elif not signal.fired:
                 if engine.driving:
                     yield engine.park(signal)
                 else:

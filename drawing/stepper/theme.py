@@ -60,6 +60,7 @@ OPERATIONS_BY_NIGHT: Final = {
     "receive": ("#474e59", "#8a94a3"),
     "wait": ("#2b2f36", "none"),
     "pending": (NIGHT["alarm-pale"], NIGHT["alarm"]),
+    "failed": (NIGHT["alarm"], NIGHT["alarm"]),
     "other": ("#4d4266", "#a795c9"),
 }
 RAMP: Final = 12

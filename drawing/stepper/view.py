@@ -34,7 +34,7 @@ def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] |
         if isinstance(run, Sequence) and not cast("Sequence[Any]", run):
             return View([], note=_unsolved(run))
     given = names or ([""] if other is None else ["run 1", "run 2"])
-    return View([(str(name), trace_of(run)) for name, run in zip(given, runs, strict=True)])
+    return View([(str(name), trace_of(run, "step_through")) for name, run in zip(given, runs, strict=True)])
 
 
 def _unsolved(run: Any) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from ..collectives import COLLECTIVES
@@ -33,13 +32,13 @@ def _nothing() -> None:
 
 
 class Exchange:
-    """A communication that was issued. `finish` takes what it brought; `before` is the message sent before this one.
+    """A communication that was issued. `finish` takes what it brought.
 
     `bytes` is what the rank sends: whole messages, and of collectives what a ring of this size sends. `tensors` are
     its buffers, which live until it is over even where the values in them do not.
     """
 
-    __slots__ = ("before", "bytes", "finish", "handle", "is_send", "noticed", "tensors")
+    __slots__ = ("bytes", "finish", "handle", "is_send", "noticed", "tensors")
 
     def __init__(
         self,
@@ -54,7 +53,6 @@ class Exchange:
         self.finish = finish
         self.tensors = tensors
         self.is_send = is_send
-        self.before: Handle | None = None
         self.noticed = False
 
 
@@ -87,6 +85,13 @@ def _moved(rank: Interpreter, joint: Joint, root: int = 0) -> float:
     return float(row.sent(brought, root, size)[joint.members.index(rank.kit.rank)]) * rank.sizes.bytes
 
 
+def _alone(rank: Interpreter, event: Event, inp: Tensor) -> Exchange:
+    """A collective of one rank, which brings a copy of what it was given."""
+    out = inp.clone()
+    _give(rank, event, [out])
+    return Exchange(Done(), 0, tensors=[out])
+
+
 def _allreduce(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
     buffer = rank.mine(index, event.inputs[0])
     handle = Done() if len(joint.members) == 1 else rank.kit.transport.all_reduce(joint.members, buffer)
@@ -99,7 +104,7 @@ def _allgather(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exc
     sizes = [rank.sizes.numel(value) for value in values]
     inp = rank.tensors[event.inputs[0]]
     if len(sizes) == 1:
-        return Exchange(Done(), 0, lambda: _give(rank, event, [inp.clone()]))
+        return _alone(rank, event, inp)
     out = rank.empty(sum(sizes))
     _give(rank, event, [] if event.blocking else [out])
     handle = rank.kit.transport.all_gather(joint.members, out, inp, sizes)
@@ -108,43 +113,47 @@ def _allgather(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exc
         ordered = out if in_order(ranges) else join(list(zip(out.split(sizes), ranges, strict=True)), width)
         _give(rank, event, [ordered])
 
-    return Exchange(handle, _moved(rank, joint), finish)
+    return Exchange(handle, _moved(rank, joint), finish, [out])
 
 
 def _scatterreduce(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
     inp, members = rank.tensors[event.inputs[0]], len(joint.members)
     if members == 1:
-        return Exchange(Done(), 0, lambda: _give(rank, event, [inp.clone()]))
+        return _alone(rank, event, inp)
     parts = [cut_range(inp.numel(), i, members) for i in range(members)]
     sizes = [stop - start for start, stop in parts]
     out = rank.empty(sizes[joint.members.index(rank.kit.rank)])
     _give(rank, event, [] if event.blocking else [out])
     handle = rank.kit.transport.reduce_scatter(joint.members, out, inp, sizes)
-    return Exchange(handle, _moved(rank, joint), lambda: _give(rank, event, [out]))
+    return Exchange(handle, _moved(rank, joint), lambda: _give(rank, event, [out]), [out])
 
 
 def _alltoall(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
     me = joint.members.index(rank.kit.rank)
     mine = [rank.tensors[number] for number in event.inputs]
     out_sizes = [rank.sizes.numel(brought[me]) for brought in joint.brought]
-    in_sizes = [tensor.numel() for tensor in mine]
     if len(mine) == 1:
-        return Exchange(Done(), 0, lambda: _give(rank, event, [mine[0].clone()]))
+        return _alone(rank, event, mine[0])
     out = rank.empty(sum(out_sizes))
     _give(rank, event, [] if event.blocking else out.split(out_sizes))
-    handle = rank.kit.transport.all_to_all(joint.members, out, torch.cat(mine), out_sizes, in_sizes)
+    handle = rank.kit.transport.all_to_all(joint.members, out, mine, out_sizes)
 
     def finish() -> None:
         _give(rank, event, [part.clone() for part in out.split(out_sizes)])
 
-    return Exchange(handle, _moved(rank, joint), finish)
+    return Exchange(handle, _moved(rank, joint), finish, [out])
 
 
 def _broadcast(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
     root = event.arg[0]
+    number = event.inputs[0]
     numel = rank.sizes.numel(joint.brought[root][0])
-    tensor = rank.tensors[event.inputs[0]]  # of uneven shards, one may be a number longer than another
-    buffer = rank.mine(index, event.inputs[0]) if tensor.numel() == numel else rank.empty(numel)
+    if rank.tensors[number].numel() == numel:
+        buffer = rank.mine(index, number)
+    else:  # of uneven shards, one may be a number longer than another: then this member is not the root
+        buffer = rank.empty(numel)
+        if (index, number) in rank.desk.owned:
+            del rank.tensors[number]  # it would have been overwritten
     handle = Done() if len(joint.members) == 1 else rank.kit.transport.broadcast(joint.members, buffer, root)
     return Exchange(handle, _moved(rank, joint, root), lambda: _give(rank, event, [buffer]), [buffer])
 
@@ -156,10 +165,7 @@ def _pass_to(rank: Interpreter, index: int, event: Event) -> Exchange:
     tensors = [rank.tensors[number] for number in event.inputs]
     handle: Handle = Several([rank.kit.transport.send(letter.target, tensor) for tensor in tensors])
     moved = sum(tensor.numel() for tensor in tensors) * rank.sizes.bytes
-    made = Exchange(handle, moved, tensors=tensors, is_send=True)
-    made.before = rank.last_sent.get(letter.target)
-    rank.last_sent[letter.target] = handle
-    return made
+    return Exchange(handle, moved, tensors=tensors, is_send=True)
 
 
 def _receive(rank: Interpreter, index: int, event: Event) -> Exchange:

@@ -2,8 +2,8 @@
 
 It is a generator that yields a handle whenever the Trace waits: who drives it decides what waiting means. Each
 operation on this rank has one method of its name; communication is in `exchange`. Values are freed before the event at
-which the Trace frees them. What nobody will use again is overwritten, which is what the simulator's memory means; what
-nobody ever uses is not computed.
+which the Trace frees them, and messages are gone by then. What nobody will use again is overwritten, which is what the
+simulator's memory means; what nobody ever uses is not computed.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,7 +32,11 @@ __all__ = ["Interpreter", "Kit"]
 
 @dataclass
 class Kit:
-    """What all steps of a rank share. `at` is told the number of each event before it begins."""
+    """What all steps of a rank share.
+
+    `at` is told the number of each event before it begins. Where ranks take turns, `turn` gives what to wait for when
+    simulated time goes on.
+    """
 
     rank: int
     plan: Plan
@@ -43,6 +48,19 @@ class Kit:
     shares: dict[str, Share] = field(default_factory=dict[str, Share])
     hook: Hook | None = None
     at: Callable[[int], None] = field(default=lambda index: None)
+    turn: Callable[[int], Handle] | None = None
+
+
+class Sample(NamedTuple):
+    """Memory of a rank at an event: bytes of its values, and of buffers besides, by communication and where they lie.
+
+    `allocated` are those that the GPU has given out in all.
+    """
+
+    index: int
+    values: int
+    flying: dict[int, dict[int, int]]
+    allocated: int
 
 
 class Interpreter:
@@ -56,12 +74,16 @@ class Interpreter:
         self.record = record
         self.tensors: dict[int, Tensor] = {}
         self.works: dict[int, exchange.Exchange] = {}
-        self.last_sent: dict[int, Handle] = {}
+        self.samples: list[Sample] = []
         self.memory: list[tuple[int, int, int, int]] = []
+        self.now = -1
         self.moved: dict[int, float] = {}
         self.kernel = layers.autograd if kit.options.backward == "autograd" else layers.backward
         self.rows = kit.plan.trace.batches * self.sizes.length
-        self.loaded = {i: self._load(e) for i, e in enumerate(self.desk.program.events) if e.op in _LOADS}
+        self.loaded: dict[int, Tensor] = {}
+        for event in self.desk.program.events:
+            if event.op in _LOADS:
+                self._load(event)
 
     def run(self) -> Iterator[Handle]:
         """The whole program. Yields what it has to wait for."""
@@ -69,11 +91,12 @@ class Interpreter:
         events = self.desk.program.events
         for index, event in enumerate(events):
             kit.at(index)
+            yield from self._come_to(index, event.issued)
             self._free(index)
             if self.works:
                 self._notice()
             if self.record and event.op in TIMED:
-                self.memory.append((index, *self._bytes()))
+                self.samples.append(self._sample(index))
             clock.begin(index)
             if event.op in COMMUNICATION:
                 work = self.works[index] = exchange.issue(self, index, event)
@@ -93,23 +116,32 @@ class Interpreter:
             yield work.handle
             work.handle.wait()
             self._over(index, work)
+        self._note()
+
+    def _come_to(self, index: int, now: int) -> Iterator[Handle]:
+        """Comes to an event, at its simulated time: by then the messages that the Trace has freed have to be gone."""
+        if now > self.now and self.kit.turn is not None:
+            yield self.kit.turn(now)
+        for sent in self.desk.taken.get(index, ()):
+            if (work := self.works.get(sent)) is not None:
+                yield work.handle
+                work.handle.wait()
+                self._over(sent, work)
+        if now > self.now:
+            self._note()
+            self.now = now
 
     # -- communication in the background ------------------------------------------------------------------------
 
     def _settle(self, index: int) -> Iterator[Handle]:
-        """Waits for communication `index`, and takes what it brought.
-
-        A message is over for its sender when the one before it was received: there is room for one on the way.
-        """
+        """Waits for communication `index`, and takes what it brought. A sender does not wait for its receiver."""
         work = self.works.get(index)
         if work is None:  # a message that arrived long ago
             return
         if work.is_send:
-            if work.before is not None:
-                yield work.before
-                work.before.wait()
-            self.clock.end(index)
-            work.noticed = True
+            if not work.noticed:
+                self.clock.end(index)
+                work.noticed = True
             return
         yield work.handle
         work.handle.wait()
@@ -154,13 +186,29 @@ class Interpreter:
         for number in self.desk.frees.get(index, ()):
             self.tensors.pop(number, None)
 
-    def _bytes(self) -> tuple[int, int, int]:
-        """Bytes of the values now, of communication under way besides, and of all that the GPU has given out."""
+    def _sample(self, index: int) -> Sample:
+        """The memory now."""
         values = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in self.tensors.values()}
-        buffers = (t.untyped_storage() for work in self.works.values() for t in work.tensors)
-        flying = {s.data_ptr(): s.nbytes() for s in buffers if s.data_ptr() not in values}
+        flying: dict[int, dict[int, int]] = {}
+        for number, work in self.works.items():
+            buffers = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in work.tensors}
+            flying[number] = {where: size for where, size in buffers.items() if where not in values}
         allocated = torch.cuda.memory_allocated() if self.kit.device.type == "cuda" else 0
-        return sum(values.values()), sum(flying.values()), allocated
+        return Sample(index, sum(values.values()), flying, allocated)
+
+    def _note(self) -> None:
+        """Notes the memory of the instant that is over, without the messages that are gone by now.
+
+        A message leaves its sender at the instant of its receive, and what ranks do at the same simulated time they do
+        one after the other.
+        """
+        for index, values, flying, allocated in self.samples:
+            left: dict[int, int] = {}
+            for number, buffers in flying.items():
+                if number in self.works or self.desk.program.events[number].op != "pass_to":
+                    left |= buffers
+            self.memory.append((index, values, sum(left.values()), allocated))
+        self.samples.clear()
 
     def _keep(self, offset: int, *tensors: Tensor) -> None:
         for tensor in tensors:
@@ -169,19 +217,28 @@ class Interpreter:
 
     # -- operations on this rank ----------------------------------------------------------------------------------
 
-    def _load(self, event: Event) -> list[Tensor]:
-        """What an operation that loads will hand over: made before the step begins, as a data loader would."""
+    def _load(self, event: Event) -> None:
+        """Makes what an operation will load, before the step begins, as a data loader would.
+
+        What is at rest is among the rank's values from then on, the rest when it is asked for.
+        """
         source = self.kit.source
-        values = [self.value(number) for number in event.outputs]
         if event.op == "get_activation":
-            return [source.rows("data", sorted(event.batches)).view(-1)]
-        ranges = self.sizes.ranges(values[0])
-        layer = values[0].layer
-        return [source.slice("weight", layer, ranges), source.slice("state", layer, ranges, self.sizes.moments)]
+            self.loaded[event.outputs[0]] = source.rows("data", sorted(event.batches)).view(-1)
+            return
+        weight, state = event.outputs
+        ranges, layer = self.sizes.ranges(self.value(weight)), self.value(weight).layer
+        for number, kind, width in ((weight, "weight", 1), (state, "state", self.sizes.moments)):
+            made = source.slice(kind, layer, ranges, width)
+            if number in self.desk.rest:
+                self.tensors[number] = made.to(self.kit.device)
+            else:
+                self.loaded[number] = made
 
     def load_weights(self, index: int, event: Event) -> None:
-        for number, tensor in zip(event.outputs, self.loaded.pop(index), strict=True):
-            self.tensors[number] = tensor.to(self.kit.device)
+        for number in event.outputs:
+            if number in self.loaded:
+                self.tensors[number] = self.loaded.pop(number).to(self.kit.device)
 
     get_activation = load_weights
 
@@ -216,7 +273,7 @@ class Interpreter:
         put(state, held, ranges, part, width)
         self.tensors[event.outputs[0]], self.tensors[event.outputs[1]] = weight, state
         if self.record and index in self.desk.judged:
-            self._keep(self.desk.judged[index].offset, grad, weight, part)
+            self._keep(self.desk.judged[index].offset, grad, weight, select(state, held, ranges, width))
 
     def set_final_weight(self, index: int, event: Event) -> None:
         if self.record and index in self.desk.finals:

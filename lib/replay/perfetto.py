@@ -50,7 +50,7 @@ def perfetto(step: float | None = None, **traces: Trace) -> dict[str, Any]:
 def _stream(event: Event) -> str:
     """Where an event is drawn: the rank's own clock, or the stream of its group or of its peer."""
     if event.op in COLLECTIVE:
-        return f"group {', '.join(map(str, event.group))}"
+        return f"group {', '.join(map(str, sorted(event.group)))}"  # in whatever order it is named: it is one stream
     if event.op in ("pass_to", "receive"):
         return f"{'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
     return "compute"

@@ -1,8 +1,8 @@
 """The plan of a replay: everything that every rank has to know before it starts, worked out from the Trace alone.
 
-Who meets whom with which values, when each value may be freed, what may be overwritten in place, and what is to be
-compared with the truth. So no message has to say what it is, and nothing is negotiated while the ranks run. What the
-Trace states about its values is not believed: they are made anew by `rebuild`.
+Who meets whom with which values, when each value may be freed, when each message has to be gone, what may be
+overwritten in place, and what is to be compared with the truth. So no message has to say what it is, and nothing is
+negotiated while the ranks run. What the Trace states about its values is not believed: they are made anew by `rebuild`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..check import check
+from ..collectives import COLLECTIVES
 from ..errors import Place
-from ..memory import Lifetimes
-from ..program import COMMUNICATION, Event, Program, Run
+from ..memory import FOREVER, Lifetimes, given_up, uses
+from ..order import messages
+from ..program import Event, Program, Run
 from ..rebuild import Rebuilt, rebuild
 from ..retime import retime
 from ..trace import Trace
@@ -24,8 +26,6 @@ from .errors import UnfitTrace
 from .sizes import Range, Sizes, length
 
 __all__ = ["Final", "Joint", "Judged", "Letter", "Plan", "describe_event", "make_plan"]
-
-FOREVER = 1 << 60
 
 
 class Joint(NamedTuple):
@@ -69,12 +69,18 @@ class Final(NamedTuple):
 
 @dataclass
 class Desk:
-    """What one rank has to know. Keys are numbers of its events."""
+    """What one rank has to know. Keys are numbers of its events.
+
+    `rest` are the values that are there before the step begins. `frees` has the values that are freed before an event,
+    `taken` the sends that have to be over by then.
+    """
 
     program: Program
     joints: dict[int, Joint] = field(default_factory=dict[int, Joint])
     letters: dict[int, Letter] = field(default_factory=dict[int, Letter])
+    rest: set[int] = field(default_factory=set[int])
     frees: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    taken: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     owned: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     used: set[int] = field(default_factory=set[int])
     judged: dict[int, Judged] = field(default_factory=dict[int, Judged])
@@ -117,8 +123,14 @@ def make_plan(trace: Trace, sizes: Sizes) -> Plan:
     simulated = Trace(run.layers, run.batches, timed.programs, run.costs, run.mesh, puzzle=trace.puzzle)
     desks = [Desk(program) for program in simulated.programs]
     groups, pairs = _meetings(simulated, desks)
+    gone_by: dict[int, dict[int, int]] = defaultdict(dict)
+    for passage in messages(simulated):
+        gone_by[passage.source][passage.sent] = given_up(simulated, passage)
     for desk, lives in zip(desks, simulated.lifetimes(), strict=True):
-        _lifetimes(desk, lives)
+        dies = _lifetimes(desk, lives)
+        gone = gone_by[desk.program.rank]
+        _uses(desk, dies, gone)
+        _taken(desk, dies, gone)
     _judge(rebuilt, run, desks, sizes)
     return Plan(simulated, sizes, desks, groups, pairs)
 
@@ -182,11 +194,12 @@ def _value(desk: Desk, number: int) -> Value:
 # -- how long values live -----------------------------------------------------------------------------------------
 
 
-def _lifetimes(desk: Desk, lives: Lifetimes) -> None:
-    """Before which event each value is freed, and which events may overwrite an input because nobody needs it again."""
+def _lifetimes(desk: Desk, lives: Lifetimes) -> list[int]:
+    """What is there before the step, and before which event each value is freed."""
     program = desk.program
     count = len(program.values)  # what nobody waits for has no id, and the interpreter drops it
     born, last = lives.born[:count], lives.last[:count]
+    desk.rest = {number for number in range(count) if born[number] < 0 <= lives.maker[number]}
     over = len(program.events) + 1
     dies = [max(first, final) + 1 for first, final in zip(born, last, strict=True)]
     since: dict[int, int] = {}
@@ -202,26 +215,39 @@ def _lifetimes(desk: Desk, lives: Lifetimes) -> None:
     for number, at in enumerate(dies):
         if at < over:
             desk.frees.setdefault(at, []).append(number)
-    _uses(desk, dies)
+    return dies
 
 
-def _uses(desk: Desk, dies: list[int]) -> None:
-    program = desk.program
-    waited = {event.arg[0]: i for i, event in enumerate(program.events) if event.op == "wait"}
-    uses: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for index, event in enumerate(program.events):
-        until = index
-        if event.op == "pass_to":
-            until = FOREVER  # it is sent in the background, from the tensor itself
-        elif event.op in COMMUNICATION and not event.blocking:
-            until = waited.get(index, FOREVER)
-        for number in event.inputs:
-            uses[number].append((index, until))
-    for number, spans in uses.items():
+def _uses(desk: Desk, dies: list[int], gone: dict[int, int]) -> None:
+    """Which events may overwrite an input, because nobody needs it again."""
+    for number, spans in uses(desk.program, gone).items():
         desk.used.add(number)
         *before, (index, until) = spans
-        if dies[number] <= until + 1 and all(end < index for _, end in before):
+        if dies[number] <= until + 1 and all(end < index for _, end in before):  # as in memory, where in place is meant
             desk.owned.add((index, number))
+
+
+def _taken(desk: Desk, dies: list[int], gone: dict[int, int]) -> None:
+    """Before which event the sender of each message waits until it has been taken over.
+
+    In simulated time a message belongs to its sender until its receive is issued; a process may be far ahead of that.
+    So before the first event that frees or overwrites what was sent, and that is issued later than the receive, the
+    sender waits for the send. Nobody waits for ever: all that a rank waits for, here or because the Trace does, are
+    calls of other ranks that are issued earlier in simulated time, or at the same time and before it in every order in
+    which the schedule can be walked; the earliest of all calls still to come waits for nothing. For this, waiting for
+    room must not be replayed: it takes no simulated time, so a rank would wait for calls that are issued later.
+    """
+    events = desk.program.events
+    overwritten = {number: index for index, number in desk.owned if events[index].op in _IN_PLACE}
+    for index, last in sorted(gone.items()):
+        inputs = events[index].inputs
+        if inputs and index in desk.letters:
+            first = min(min(dies[number], overwritten.get(number, FOREVER)) for number in inputs)
+            # What is still under way at the end is waited for there.
+            desk.taken.setdefault(max(last + 1, first), []).append(index)
+
+
+_IN_PLACE = frozenset(["update", "add", *(row.name for row in COLLECTIVES.values() if row.in_place)])
 
 
 # -- what is compared ---------------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
 """The transports `gloo` and `nccl`: torch.distributed between processes.
 
-Each group of the Trace gets a process group of its own, with its order kept; so has, on nccl, each direction between
-two ranks that pass messages (one stream for both directions would deadlock when two ranks pass to each other). All
-messages are sent without blocking, as `dist.send` of gloo is a rendezvous. Sums are plain sums: gloo hangs after
-PREMUL_SUM. Parts of unequal size are padded, as neither backend gathers them. Gloo moves what is on a GPU by way of
-main memory.
+Groups of the same ranks are one process group, as in the simulator: one stream, one collective after the other. The
+first order in which they are named is its own; where another one names them, parts are put in order here. On nccl, each
+direction between two ranks that pass messages has a process group as well (one stream for both directions would
+deadlock when two ranks pass to each other). All messages are sent without blocking, as `dist.send` of gloo is a
+rendezvous. Sums are plain sums: gloo hangs after PREMUL_SUM. Parts of unequal size are padded, as neither backend
+gathers them. Gloo moves what is on a GPU by way of main memory. What a transport copies for that is in no figure.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -64,12 +65,16 @@ class ProcessTransport:
         self.staged = device.type == "cuda" and not nccl
         everybody = tuple(range(plan.ranks))
         wait = timedelta(seconds=timeout)
-        # Everybody makes all groups, in the same order.
-        self.groups: dict[Group, Any] = {
-            group: None if group == everybody else dist.new_group(list(group), timeout=wait, sort_ranks=False)
-            for group in plan.groups
-        }
-        self.groups[everybody] = None
+        self.groups: dict[Group, Any] = {everybody: None}
+        self.orders: dict[Group, list[int]] = {}
+        first: dict[Group, Group] = {everybody: everybody}
+        for group in plan.groups:  # everybody makes all groups, in the same order
+            own = first.setdefault(tuple(sorted(group)), group)
+            if own not in self.groups:
+                self.groups[own] = dist.new_group(list(own), timeout=wait, sort_ranks=False)
+            if own != group:
+                self.groups[group] = self.groups[own]
+                self.orders[group] = [group.index(rank) for rank in own]
         self.channels: dict[tuple[int, int], Any] = {
             pair: dist.new_group(list(pair), timeout=wait, sort_ranks=False) if nccl else None for pair in plan.pairs
         }
@@ -93,8 +98,8 @@ class ProcessTransport:
 
     def all_gather(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
         inp = self._stage(inp)
-        largest = max(sizes)
-        if min(sizes) == largest:
+        largest, order = max(sizes), self.orders.get(group)
+        if min(sizes) == largest and order is None:
             room = self._room(out)
             work = _all_gather(room, inp, group=self.groups[group], async_op=True)
             return self._handle(work, [room, inp], room, out)
@@ -104,29 +109,37 @@ class ProcessTransport:
         work = _all_gather(room, padded, group=self.groups[group], async_op=True)
 
         def unpad() -> None:
-            parts = zip(out.split(list(sizes)), room.split(largest), sizes, strict=True)
-            for target, part, size in parts:
-                target.copy_(part[:size])
+            targets = out.split(list(sizes))
+            for place, part in zip(order or range(len(sizes)), room.split(largest), strict=True):
+                targets[place].copy_(part[: sizes[place]])
 
         return WorkHandle([work], [room, padded], unpad)
 
     def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
         inp, room = self._stage(inp), self._room(out)
+        order = self.orders.get(group)
+        if order is not None:
+            parts = inp.split(list(sizes))
+            inp, sizes = torch.cat([parts[place] for place in order]), [sizes[place] for place in order]
         if min(sizes) == max(sizes):
             work = _reduce_scatter(room, inp, group=self.groups[group], async_op=True)
         else:
-            parts = list(inp.split(list(sizes)))
-            work = dist.reduce_scatter(room, parts, group=self.groups[group], async_op=True)
+            work = dist.reduce_scatter(room, list(inp.split(list(sizes))), group=self.groups[group], async_op=True)
         return self._handle(work, [room, inp], room, out)
 
-    def all_to_all(
-        self, group: Group, out: Tensor, inp: Tensor, out_sizes: Sequence[int], in_sizes: Sequence[int]
-    ) -> Handle:
-        inp, room = self._stage(inp), self._room(out)
-        work = dist.all_to_all_single(
-            room, inp, list(out_sizes), list(in_sizes), group=self.groups[group], async_op=True
-        )
-        return self._handle(work, [room, inp], room, out)
+    def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle:
+        order = self.orders.get(group) or range(len(parts))
+        inp = self._stage(torch.cat([parts[place] for place in order]))
+        room = self._room(out) if group not in self.orders else inp.new_empty(out.numel())
+        in_sizes, sizes = [parts[place].numel() for place in order], [out_sizes[place] for place in order]
+        work = dist.all_to_all_single(room, inp, sizes, in_sizes, group=self.groups[group], async_op=True)
+
+        def ordered() -> None:
+            targets = out.split(list(out_sizes))
+            for place, part in zip(order, room.split(sizes), strict=True):
+                targets[place].copy_(part)
+
+        return WorkHandle([work], [room, inp], None if room is out else ordered)
 
     def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:
         room = self._stage(buffer)

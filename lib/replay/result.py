@@ -20,12 +20,12 @@ __all__ = ["LibraryResult", "RankFigures", "ReplayResult"]
 
 @dataclass(frozen=True, slots=True)
 class RankFigures:
-    """Bytes of one rank. `simulated` and `measured` are the peaks of its values; `by_event` has both at each event.
+    """Bytes of one rank. `simulated` and `measured` are the peaks of its memory; `by_event` has both at each event.
 
-    `in_flight` is the most that communication
-    under way held besides: messages that were sent, freed, and not yet received; room for those to come. `sent` is
-    what its operations sent, with collectives as rings; `wire` what the kernel counted, where it does (Linux, over
-    TCP). `allocator` is the peak of the GPU's allocator, 0 on the CPU.
+    Of what was measured, `in_flight` is the most that was held by nothing but communication under way: messages that
+    were sent, freed, and not yet received; room for what is to come. `sent` is what its operations sent, with
+    collectives as rings (a message that nobody receives is simulated, and not sent); `wire` what the kernel counted, where it does (Linux, over TCP). `allocator` is the peak of
+    the GPU's allocator, 0 on the CPU.
     """
 
     rank: int

@@ -76,13 +76,14 @@ def run_local(plan: Plan, options: ReplayOptions, hook: Hook | None = None) -> R
     for rank, desk in enumerate(plan.desks):
         results = torch.zeros(desk.results, dtype=source.dtype)
         device = device_of(options, rank)
-        kit = Kit(rank, plan, options, source, local.LocalTransport(rank, world), device, results, hook=hook)
+        transport = local.LocalTransport(rank, world)
+        kit = Kit(rank, plan, options, source, transport, device, results, hook=hook, turn=world.turn)
         kit.at = _noted(at, rank)
         kits.append(kit)
     reports: list[Report] = [{} for _ in kits]
     jobs = [_named(plan, at, kit, job(kit, report)) for kit, report in zip(kits, reports, strict=True)]
     with _threads(options.threads):
-        local.drive(jobs)
+        local.drive(jobs, world)
         errors, _ = compared(plan, options, source, [kit.results for kit in kits])
     return assembled(plan, options, reports, begun, errors, {})
 
@@ -164,11 +165,13 @@ def _library(plan: Plan, name: str, reports: Sequence[Report], errors: Sequence[
 
 def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
     simulated = simulated_curve(plan, rank)
-    by_event = tuple((index, simulated.get(index, 0.0), values) for index, values, _, _ in report["memory"])
+    by_event = tuple(
+        (index, simulated.get(index, 0.0), values + flying) for index, values, flying, _ in report["memory"]
+    )
     return RankFigures(
         rank=rank,
         simulated=max(simulated.values(), default=0.0),
-        measured=max((values for _, values, _, _ in report["memory"]), default=0),
+        measured=max((measured for _, _, measured in by_event), default=0),
         in_flight=max((flying for _, _, flying, _ in report["memory"]), default=0),
         sent=sum(moved for _, moved in report["moved"]),
         simulated_sent=_simulated_sent(plan, rank),

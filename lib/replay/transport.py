@@ -50,10 +50,8 @@ class Transport(Protocol):
         """Sums `inp` over the group, and gives member i the i-th part of it, of `sizes[i]` numbers."""
         ...
 
-    def all_to_all(
-        self, group: Group, out: Tensor, inp: Tensor, out_sizes: Sequence[int], in_sizes: Sequence[int]
-    ) -> Handle:
-        """Sends part i of `inp` to member i, and puts what members send one after the other into `out`."""
+    def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle:
+        """Sends part i to member i, and puts what members send, of `out_sizes`, one after the other into `out`."""
         ...
 
     def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:

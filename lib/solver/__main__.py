@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[4], help="each travels on its own")
     parser.add_argument("--overlap", action="store_true", help="messages may travel while their ranks compute")
     parser.add_argument("--between", action="store_true", help="also what lies between the fastest and the leanest")
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each question that the solver is asked")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each question that the solver is asked")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="store what is new or better in lib/optima.json")
     options = parser.parse_args(arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from lib import PuzzleError, Trace, simulate
 from lib.figures import end, peak
@@ -47,7 +48,8 @@ def merges(chains: Sequence[Sequence[tuple[Op, ...]]]) -> Iterator[tuple[Op, ...
 
 
 def chains(size: Size, rank: int, batch: int) -> Iterator[Chain]:
-    """All orders of what a rank does for one batch. With overlap messages are sent at once and taken when needed."""
+    """All orders of what a rank does for one batch. With overlap messages are sent at once and taken when needed; when
+    their receives are issued is said by `calls`."""
     layers = range(rank * size.each, (rank + 1) * size.each)
     first, last = rank == 0, rank == size.stages - 1
 
@@ -77,14 +79,25 @@ def chains(size: Size, rank: int, batch: int) -> Iterator[Chain]:
         yield (*forth, *back, *waits, (message("wa"),))
 
 
+def calls(size: Size, rank: int) -> Iterator[Chain]:
+    """The calls of a rank's receives, with overlap: one after the other from each neighbour."""
+    if size.overlap:
+        for what in (["ia"] if rank > 0 else []) + (["ig"] if rank < size.stages - 1 else []):
+            yield tuple((Op(what, -1, number),) for number in range(size.batches))
+
+
 def all_orders(size: Size, rank: int) -> set[tuple[Op, ...]]:
-    """All orders of a rank: of the batches' chains in any mixture, and all updates at the end."""
+    """All orders of a rank: of the batches' chains in any mixture, and all updates at the end.
+
+    With overlap only those that take the batches in order: there are many, and nothing is lost (see `lib.solver`).
+    """
     updates = tuple(Op("U", layer, -1) for layer in range(rank * size.each, (rank + 1) * size.each))
     found: set[tuple[Op, ...]] = set()
 
     def pick(batch: int, chosen: list[Chain]) -> None:
         if batch == size.batches:
-            found.update((*order, *updates) for order in merges(chosen))
+            mixed = merges([*chosen, *calls(size, rank)])
+            found.update((*order, *updates) for order in mixed if not size.overlap or _possible(order))
             return
         for chain in chains(size, rank, batch):
             pick(batch + 1, [*chosen, chain])
@@ -93,29 +106,54 @@ def all_orders(size: Size, rank: int) -> set[tuple[Op, ...]]:
     return found
 
 
+def _possible(order: Sequence[Op]) -> bool:
+    """Whether an order takes the batches in turn, and issues every receive before it awaits it."""
+    issued = {op.what[1]: 0 for op in order if op.what[0] == "i"}
+    for op in order:
+        if op.what[0] == "i":
+            issued[op.what[1]] += 1
+        elif op.what[0] == "r" and op.batch >= issued[op.what[1]]:
+            return False
+    return list(order) == in_turn(order)
+
+
+def in_turn(order: Sequence[Op]) -> list[Op]:
+    """The same order with the batches of each operation one after the other (see `lib.solver`: it can be run, too)."""
+    count: dict[tuple[str, int], int] = {}
+    found: list[Op] = []
+    for op in order:
+        key = op.what, op.layer
+        found.append(op if op.what == "U" else op._replace(batch=count.get(key, 0)))
+        count[key] = count.get(key, 0) + 1
+    return found
+
+
 def random_orders(size: Size, dice: random.Random) -> list[list[Op]]:
     """Orders that can be run: all ranks together take one step after the other, whichever can be taken."""
     mixed = [[list(dice.choice(list(chains(size, rank, b)))) for b in range(size.batches)] for rank in _ranks(size)]
+    for rank in _ranks(size):
+        mixed[rank] += [list(chain) for chain in calls(size, rank)]
     orders: list[list[Op]] = [[] for _ in _ranks(size)]
-    sent: set[tuple[str, int, int]] = set()
-    queues: dict[tuple[str, int], list[int]] = {}
+    channels = {(letter, rank): _Channel() for letter in "ag" for rank in range(-1, size.stages + 1)}
     while any(chain for rank in mixed for chain in rank):
         able = [
-            (rank, batch)
+            (rank, place)
             for rank in _ranks(size)
-            for batch, chain in enumerate(mixed[rank])
-            if chain and _able(size, rank, chain[0], queues)
+            for place, chain in enumerate(mixed[rank])
+            if chain and all(_able(size, op, channels[_channel(op, rank)]) for op in chain[0] if op.layer < 0)
         ]
         # Whoever is able now is able later: so somebody always is.
-        rank, batch = dice.choice(able)
-        for op in mixed[rank][batch].pop(0):
+        rank, place = dice.choice(able)
+        for op in mixed[rank][place].pop(0):
             orders[rank].append(op)
-            if op.what[0] == "s":
-                queues.setdefault((op.what[1], rank), []).append(op.batch)
-                sent.add((op.what[1], rank, op.batch))
-            if op.what[0] == "r":
-                queues[op.what[1], rank - 1 if op.what == "ra" else rank + 1].remove(op.batch)
+            if op.layer < 0:
+                channel = channels[_channel(op, rank)]
+                channel.sent += [op.batch] if op.what[0] == "s" else []
+                channel.issued += op.what[0] == ("i" if size.overlap else "r")
     for rank in _ranks(size):
+        for place, op in enumerate(orders[rank]):
+            if op.what[0] == "i":  # what a receive brings is what is sent in its turn
+                orders[rank][place] = op._replace(batch=channels[_channel(op, rank)].sent[op.batch])
         layers = list(range(rank * size.each, (rank + 1) * size.each))
         dice.shuffle(layers)
         orders[rank] += [Op("U", layer, -1) for layer in layers]
@@ -126,13 +164,27 @@ def _ranks(size: Size) -> range:
     return range(size.stages)
 
 
-def _able(size: Size, rank: int, block: tuple[Op, ...], queues: dict[tuple[str, int], list[int]]) -> bool:
-    """Whether the messages that a block receives are there, and there is room for those that it sends."""
-    for op in block:
-        if op.what[0] == "r":
-            queue = queues.get((op.what[1], rank - 1 if op.what == "ra" else rank + 1), [])
-            if op.batch not in queue or (not size.overlap and queue[0] != op.batch):
-                return False
-        if op.what[0] == "s" and not size.overlap and queues.get((op.what[1], rank)):
-            return False
-    return True
+@dataclass
+class _Channel:
+    """The batches that a rank has sent in one direction, and how many receives were issued for them."""
+
+    sent: list[int] = field(default_factory=list[int])
+    issued: int = 0
+
+
+def _channel(op: Op, rank: int) -> tuple[str, int]:
+    """What a message of a rank goes through, by its letter and its sender."""
+    letter = op.what[1]
+    return letter, rank if op.what[0] in "sw" else rank + (-1 if letter == "a" else 1)
+
+
+def _able(size: Size, op: Op, channel: _Channel) -> bool:
+    """Whether a message is there to be received, and was asked for; or there is room for one that is sent."""
+    if op.what[0] == "i":
+        return True
+    if op.what[0] == "r":
+        taken = channel.sent[: channel.issued] if size.overlap else channel.sent[channel.issued : channel.issued + 1]
+        return op.batch in taken
+    if op.what[0] == "w":
+        return channel.sent.index(op.batch) <= channel.issued
+    return size.overlap or len(channel.sent) == channel.issued

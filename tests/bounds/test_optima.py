@@ -15,7 +15,7 @@ SIZES = [
     Size(stages, stages * each, batches, overlap)
     for stages in (2, 3, 4)
     for each in (1, 2)
-    for batches in range(1, 9)
+    for batches in (1, 2, 3, 4)
     for overlap in (False, True)
 ]
 
@@ -55,6 +55,7 @@ def test_every_size_is_solved_and_proved(size: Size) -> None:
     quick, lean = find(size, "fastest"), find(size, "leanest")
     assert (quick.end <= lean.end, lean.peak <= quick.peak) == (True, True)
     assert (quick.end == lean.end) == (quick.peak == lean.peak)
+    assert lean.peak == bound_of(_family(size)).memory.value
 
 
 @pytest.mark.parametrize("size", [size for size in SIZES if size.overlap], ids=_name)
@@ -64,8 +65,6 @@ def test_overlap_is_never_worse_and_its_least_end_is_the_closed_form(size: Size)
     assert find(size, "leanest").peak <= find(awaited, "leanest").peak
     bound = bound_of(_family(size))
     assert find(size, "fastest").end == pytest.approx(bound.time.value, abs=1e-9)
-    if size.batches > 1:
-        assert find(size, "leanest").peak == bound.memory.value
 
 
 def test_awaited_messages_are_awaited_at_once_and_the_others_are_not() -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from lib.optima import Optimum, Size, find
-from tests.bounds.orders import all_orders, figures, run
+from lib import Trace
+from lib.optima import Op, Optimum, Size, find
+from lib.values import BATCH_ELEMENTS
+from tests.bounds.orders import all_orders, figures, in_turn, random_orders, run
 
 pytest.importorskip("ortools", reason="needs OR-tools: pip install 'llm-training-puzzles[optimum]'")
 
@@ -40,6 +45,53 @@ def test_solved_again_by_one_worker_it_is_what_is_stored(size: Size) -> None:
 @pytest.mark.parametrize("size", [Size(2, 2, 4, True), Size(2, 4, 3, True), Size(3, 3, 3, False)], ids=str)
 def test_the_help_for_the_leanest_changes_nothing(size: Size) -> None:
     assert _claims(leanest(size, ALONE, helped=False)) == _claims(find(size, "leanest"))
+
+
+# -- the model and the simulator --------------------------------------------------------------------------------------
+
+
+def _times(size: Size, orders: list[list[Op]], trace: Trace) -> dict[tuple[int, Op], int]:
+    """When the operations of a run started, in tenths of a step; with overlap, when its messages were called for."""
+    found: dict[tuple[int, Op], int] = {}
+    for rank, order in enumerate(orders):
+        timed = [op for op in order if op.what[0] not in ("wr" if size.overlap else "")]
+        events = [e for e in trace.programs[rank].events if e.op in MODELLED]
+        for op, event in zip(timed, events, strict=True):
+            time = event.issued if size.overlap else event.start
+            assert time is not None
+            found[rank, op] = round(time / 10**8)
+    return found
+
+
+MODELLED = ("forward", "backward", "update", "pass_to", "receive")
+
+
+def _peak(pipeline: Pipeline, times: dict[tuple[int, Op], int]) -> int:
+    """The least peak that the model gives a run at its own times. None would be an error of the model."""
+    for key, span in pipeline.spans.items():
+        pipeline.model.add(span.start == times[key])
+    pipeline.model.minimize(pipeline.limit_memory_to_a_variable())
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(pipeline.model) == cp_model.OPTIMAL
+    return round(solver.objective_value) * BATCH_ELEMENTS
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 4), st.booleans(), st.integers(0, 2**32 - 1))
+def test_every_run_is_in_the_model_with_no_more_memory_than_it_has(
+    stages: int, each: int, batches: int, overlap: bool, seed: int
+) -> None:
+    size = Size(stages, stages * each, batches, overlap)
+    orders = [in_turn(order) for order in random_orders(size, random.Random(seed))]
+    trace = run(size, orders)
+    assert trace is not None
+    end, peak = figures(trace)
+    times = _times(size, orders, trace)
+    full, loose = (_peak(Pipeline(size, round(end * 10), loose=loose), times) for loose in (False, True))
+    assert loose <= full <= peak
+    if not overlap:
+        assert full == peak
 
 
 def _everything(size: Size) -> list[tuple[float, int]]:
@@ -87,7 +139,7 @@ def test_the_floor_is_reached_from_two_batches_on() -> None:
 
 
 def test_what_lies_between() -> None:
-    size = Size(2, 2, 6, overlap=True)
+    size = Size(2, 2, 4, overlap=True)
     quick, slow = find(size, "fastest"), find(size, "leanest")
     points = list(between(size, ALONE, quick, slow))
     assert points

@@ -68,6 +68,29 @@ def at(data: Any, path: tuple[Any, ...]) -> Any:
 PATHS = {name: paths(data) for name, data in DATA.items()}
 
 
+def _rewired(draw: st.DrawFn, data: Any) -> Any:
+    """One more wait, an await taken away or put in, or results that an event does not have."""
+    try:
+        program = data["programs"][draw(st.integers(0, len(data["programs"]) - 1))]
+        events = program["events"]
+        event = events[draw(st.integers(0, len(events) - 1))]
+        match draw(st.integers(0, 3)):
+            case 0:
+                target = draw(st.integers(0, len(events) - 1))
+                wait = ["wait", None, "", [], [], 0, 0, 0, -1, [target], -1, None, False]
+                events.insert(draw(st.integers(target + 1, len(events))), wait)
+            case 1:
+                event[12] = not event[12]
+            case 2:
+                event[4] = []
+            case _:
+                event[4] = [*event[4], len(program["values"])]
+                program["values"].append(copy.deepcopy(program["values"][0]))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        pass  # a change before this one took it away
+    return data
+
+
 @st.composite
 def damaged(draw: st.DrawFn, changes: int = 2) -> Any:
     """A Trace as JSON data with a few changes anywhere."""
@@ -82,7 +105,9 @@ def damaged(draw: st.DrawFn, changes: int = 2) -> Any:
             continue  # a change before this one took it away
         if not isinstance(parent, list | dict):
             continue
-        match draw(st.integers(0, 5)):
+        match draw(st.integers(0, 6)):
+            case 6:
+                data = _rewired(draw, data)
             case 0:
                 del parent[key]
             case 1:

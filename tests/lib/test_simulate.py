@@ -398,19 +398,6 @@ def test_something_else_to_await_is_refused() -> None:
     assert raised.value.trace.ranks == 2
 
 
-def test_sleeping_is_refused_in_a_notebook_and_outside() -> None:
-    async def nap(model: Model) -> None:
-        await asyncio.sleep(0.01)
-
-    async def cell() -> None:
-        simulate(nap)
-
-    with pytest.raises(PuzzleError, match="awaited something that is not an operation of the model"):
-        asyncio.run(cell())
-    with pytest.raises(PuzzleError, match="rank 0"):
-        simulate(nap)
-
-
 def test_giving_way_to_others_is_no_mistake() -> None:
     async def polite(model: Model) -> None:
         await asyncio.sleep(0)

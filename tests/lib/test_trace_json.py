@@ -23,6 +23,7 @@ from lib import (
     check,
     figures,
     reader,
+    rebuild,
     retime,
     serial,
     simulate,
@@ -273,7 +274,43 @@ def changed(name: str, *path: Any, to: Any) -> Any:
 
 GATHER = [event[0] for event in DATA["hsdp"]["programs"][0]["events"]].index("allgather")
 
+LATER = DATA["ddp_overlap"]["programs"][0]["events"]
+WAIT = [event[0] for event in LATER].index("wait")
+AT_ONCE = DATA["ddp_lean"]["programs"][0]["events"]
+BLOCKING = [event[12] for event in AT_ONCE].index(True)
+
+
+def waited(name: str, place: int, target: int) -> Any:
+    """A Trace with one more wait."""
+    data = copy.deepcopy(DATA[name])
+    wait = ["wait", None, "", [], [], 0, 0, 0, -1, [target], -1, None, False]
+    data["programs"][0]["events"].insert(place, wait)
+    return data
+
+
 DAMAGE: dict[str, tuple[Any, str]] = {
+    "a second wait": (
+        waited("ddp_overlap", len(LATER), LATER[WAIT][9][0]),
+        f"trace.json: programs[0].events[{len(LATER)}]: a second wait for event {LATER[WAIT][9][0]}",
+    ),
+    "a wait for what was awaited at once": (
+        waited("ddp_lean", len(AT_ONCE), BLOCKING),
+        f"trace.json: programs[0].events[{len(AT_ONCE)}]: event {BLOCKING} was awaited at once, so nothing waits for "
+        "it again",
+    ),
+    "a wait before the call": (
+        waited("ddp_overlap", 0, 1),
+        "trace.json: programs[0].events[0]: a wait names an earlier event",
+    ),
+    "a wait for a computation": (
+        waited("ddp_lean", 1, 0),
+        "trace.json: programs[0].events[1]: a wait is for a communication",
+    ),
+    "a load that is awaited": (
+        changed("star", "programs", 0, "events", 0, 12, to=True),
+        "trace.json: programs[0].events[0]: only a communication is awaited",
+    ),
+    "a key twice": (b'{"format": 1, "layers": 2, "layers": 3}', "trace.json: the key 'layers' is there twice"),
     "empty": (b"", "trace.json is not a whole JSON file: Expecting value: line 1 column 1 (char 0)"),
     "no text": (
         b"\xff\xfe{",
@@ -418,6 +455,50 @@ def test_many_large_sets_are_refused_before_they_fill_the_memory(folder: Path, m
     data["programs"][0]["values"] += [["activation", 0, 1, f"{i}-99999", 10**5] for i in range(3)]
     with pytest.raises(TraceError, match="out of bounds"):
         load(data, folder)
+
+
+def test_thousands_of_large_unions_are_a_fault_and_not_all_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An `add` is one short event in a file, and its result has every batch of both its inputs."""
+    monkeypatch.setattr(rebuild, "MAX_MADE", 10**5)
+
+    def halves(model: Model) -> None:
+        one, two = model.fake_grad(0, range(5000)), model.fake_grad(0, range(5000, 10_000))
+        for _ in range(model.LAYERS):
+            model.grad_weights[0] = one + two
+
+    assert check(simulate(halves, batches=10**4, layers=5)).faults[0].startswith("no update and no final weight")
+    trace = simulate(halves, batches=10**4, layers=20)[0].trace
+    assert check(trace).faults == ("rank 0: add makes sets of more than 100000 numbers in all",)
+    with pytest.raises(TraceError, match="add makes sets of more than 100000 numbers in all"):
+        Trace.parse(trace.text())
+
+
+def test_ranks_that_share_a_set_count_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuild, "MAX_MADE", 3000)
+
+    async def shared(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+
+    assert not any("numbers in all" in fault for fault in check(simulate(shared, ranks=1000, batches=1000)).faults)
+
+
+def test_a_thousand_different_numbers_of_shards_are_enough(folder: Path) -> None:
+    data = copy.deepcopy(DATA["star"])
+    data["programs"][0]["values"] += [["weight", 0, 1, 0, "0", total] for total in range(2, 1500)]
+    with pytest.raises(TraceError, match="values cut into more than 1000 different numbers of shards"):
+        load(data, folder)
+    data = copy.deepcopy(DATA["star"])
+    wide = [["load_weights", 0, "", [], [], 0, 0, 0, -1, [0, total], -1, None, False] for total in range(2, 1500)]
+    data["programs"][0]["events"] += wide
+    with pytest.raises(TraceError, match="values cut into more than 1000 different numbers of shards"):
+        load(data, folder)
+
+
+def test_a_key_twice_in_the_heading_of_a_text() -> None:
+    lines = TRACES["star"].text().splitlines()
+    lines.insert(1, 'costs {"model": "unit", "model": "links"}')
+    with pytest.raises(TraceError, match="the line of costs: the key 'model' is there twice"):
+        Trace.parse("\n".join(lines))
 
 
 def test_a_file_that_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 from benchmarks.schedules import one_f_one_b
 from lib import PUZZLES, Mesh, Model, Trace, Weight, WeightGrad, simulate
+from lib.figures import alive_at
+from lib.replay import ReplayResult
+from lib.replay.sizes import Sizes
 from lib.sources import load_function, reference
 
 CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
@@ -30,6 +33,17 @@ def trace(name: str) -> Trace:
         return Trace.of(simulate(load_function(reference(name), name), puzzle=name))
     function, ranks, layers, batches, mesh = CASES[name]
     return Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches, mesh=mesh))
+
+
+def compared(result: ReplayResult) -> Iterator[tuple[tuple[int, int], int, int]]:
+    """By rank and event, the bytes that a replay measured, and those that are alive according to the simulator, where
+    every value has the size of its tensor."""
+    options = result.options
+    sizes = Sizes(options.hidden, options.length, options.moments, options.number.bytes)
+    for one in result.ranks:
+        for event, _, measured in one.by_event:
+            alive = alive_at(result.simulated, one.rank, event)
+            yield (one.rank, event), measured, sum(sizes.numel(value) for value, _, _ in alive) * sizes.bytes
 
 
 def compute(model: Model, batches: Any, weights: dict[int, Weight]) -> dict[int, WeightGrad]:
@@ -154,9 +168,118 @@ async def hybrid(model: Model) -> None:
         model.set_final_weight(layer, weights[layer])
 
 
+async def scattered(model: Model) -> None:
+    """Two ranks with every second shard of four, whose states are updated where they lie: not side by side."""
+    mine = (model.rank, model.rank + 2)
+    shards = {(layer, i): model.load_weights(layer, i, 4) for layer in range(2) for i in mine}
+    low, high = (shards.pop((0, i)) for i in mine)
+    first, state = low[0].combine(high[0]), low[1].combine(high[1])
+    left, right = (shards.pop((1, i)) for i in mine)
+    both = left[1].combine(right[1])  # more of the state than of the weight
+    whole = {
+        0: await model.allgather(first, 0),
+        1: await model.allgather(left[0].combine(right[0]), 1, group=[1, 0]),
+    }
+    grads = compute(model, [model.rank], whole)
+    del whole
+    first, state = model.update(0, await model.allreduce(grads.pop(0), 0), first, state)
+    grad = await model.allreduce(grads.pop(1), 1)
+    one, _ = model.update(1, grad, right[0], both)
+    two, _ = model.update(1, grad, *left)
+    model.set_final_weight(0, first)
+    model.set_final_weight(1, one.combine(two))
+
+
+async def ahead(model: Model) -> None:
+    """A pipeline whose first rank has sent two messages before the second rank asks for one, and works on meanwhile."""
+    here, other = model.rank, 1 - model.rank
+    weight, state = model.load_weights(here)
+    if here == 0:
+        inputs = [model.get_activation([batch]) for batch in range(2)]
+        for one in inputs:
+            await model.pass_to(1, model.forward(0, one, weight))
+        for _ in range(8):
+            model.forward(0, inputs[0], weight)
+        grads = [model.backward(0, one, await model.receive(1), weight)[0] for one in inputs]
+    else:
+        busy = model.get_activation(range(2))
+        spare, _ = model.load_weights(0)
+        model.forward(0, busy, spare)
+        model.forward(0, busy, spare)
+        grads = []
+        for _ in range(2):
+            x = await model.receive(0)
+            grad, back = model.backward(1, x, model.loss(model.forward(1, x, weight)), weight)
+            grads.append(grad)
+            await model.pass_to(other, back)
+            del grad, back, x
+    model.set_final_weight(here, model.update(here, grads[0] + grads[1], weight, state)[0])
+
+
+async def crossed(model: Model) -> None:
+    """Two ranks that wait for room and for each other: simulated time goes on for who waits for room.
+
+    Rank 0 waits for room until rank 1, late, asks for the first of two messages; and what rank 1 has sent is asked for
+    after that, but earlier in simulated time. Then everybody trains.
+    """
+    weights = [model.load_weights(layer) for layer in range(2)]
+    data = model.get_activation([0, 1])
+    if model.rank == 0:
+        letters = [model.forward(0, data, weights[0][0]) for _ in range(2)]
+        for _ in range(2):
+            await model.pass_to(1, letters.pop())
+        await model.receive(1)
+    else:
+        await model.pass_to(0, model.forward(0, data, weights[0][0]))
+        for _ in range(4):
+            model.forward(0, data, weights[0][0])
+        for _ in range(2):
+            await model.receive(0)
+    activations = [data]
+    for layer in range(2):
+        activations.append(model.forward(layer, activations[-1], weights[layer][0]))
+    grad = model.loss(activations.pop())
+    for layer in (1, 0):
+        by_weight, grad = model.backward(layer, activations.pop(), grad, weights[layer][0])
+        model.set_final_weight(layer, model.update(layer, by_weight, *weights[layer])[0])
+
+
+async def loose(model: Model) -> None:
+    """Three ranks train, one does nothing; beside that, whatever nobody waits for, or ever receives."""
+    team = (2, 0, 1)
+    if model.rank == 3:
+        return
+    place = team.index(model.rank)
+    held = [model.load_weights(layer) for layer in range(2)]
+    whole = {layer: weight for layer, (weight, _) in enumerate(held)}
+    model.allgather(model.fake_grad(0).shard(place, 3), 0, group=team)
+    model.alltoall([model.fake_grad(1).shard(i, 3) for i in range(3)], 1, group=team)
+    model.allreduce(model.fake_grad(1), 1, group=team)
+    model.broadcast(held[0][0], 0, root=1, group=team)
+    if model.rank == 0:
+        model.pass_to(1, {"nested": [(held[1][0],), {"deep": model.fake_grad(0)}], "and": "words"})
+        model.pass_to(2, held[0][0])
+        model.pass_to(3, held[1][1])  # which nobody ever receives
+    elif model.rank == 1:
+        kept = await model.receive()  # from whoever was first
+        assert kept["nested"][0][0].layer == 1
+        del kept
+    else:
+        model.receive(0)
+        model.receive(1)  # which nobody ever sends
+    grads = compute(model, [model.rank], whole)
+    for layer in (1, 0):
+        grad = await model.allreduce(grads.pop(layer), layer, group=team)
+        model.set_final_weight(layer, model.update(layer, grad, *held[layer])[0])
+
+
 CASES = {
     "odd": Case(odd, 3, 3, 4),
     "overlapped": Case(overlapped, 4, 3, 4),
     "hybrid": Case(hybrid, 6, 2, 6, Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 5, 1, 4, 2])),
+    "scattered": Case(scattered, 2, 2, 2),
+    "ahead": Case(ahead, 2, 2, 2),
+    "crossed": Case(crossed, 2, 2, 2),
+    "loose": Case(loose, 4, 2, 3),
     "one_f_one_b": Case(one_f_one_b, 4, 8, 6),
 }

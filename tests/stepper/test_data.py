@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from drawing.boxes import boxes
+from drawing.boxes import Box, boxes
+from drawing.palette import OPERATIONS
 from drawing.stepper.data import encode, shown_ranks
 from drawing.stepper.spans import PLACES, spans
+from drawing.stepper.theme import legend, style
 from lib import figures
 from lib.clock import steps
-from lib.trace import STORES, TIMED, Program
+from lib.trace import STORES, TIMED, Event, Program
 from tests.stepper.views import TRACES
 
 PROGRAMS = [(name, program) for name, trace in TRACES.items() for program in trace.programs[:4]]
@@ -139,3 +141,16 @@ def test_a_very_large_run_shows_its_first_ranks(monkeypatch: pytest.MonkeyPatch)
     assert run["more"] == "and 14 more ranks, not in this page"
     monkeypatch.setattr("drawing.stepper.data.BUDGET", 1)
     assert shown_ranks(trace) == 1
+
+
+@pytest.mark.parametrize("family", ["forward", "backward", *OPERATIONS])
+def test_every_family_of_boxes_has_its_looks_by_day_and_by_night(family: str) -> None:
+    event = Event("forward", 1, frozenset(), (), (), 0, 0, 1, None)
+    looks = style(Box(0, 0, family, 0, 1), event, 2)
+    assert all(colour.startswith("#") or colour in ("none", "") for colour in looks)
+    assert len(legend(2, {(family, False)})) == 2 + (family in OPERATIONS)
+
+
+def test_a_run_that_failed_on_a_known_rank_is_stepped_through() -> None:
+    data = encode([("", TRACES["failed"])], [])
+    assert "failed here" in [row[-1] for row in data["legend"]]

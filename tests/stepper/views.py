@@ -43,8 +43,18 @@ async def unread(model: Model) -> None:
         await model.receive(0)
 
 
+async def mistaken(model: Model) -> None:
+    """Rank 1 fails in a layer that does not exist, where rank 0 waits for it."""
+    weight, _ = model.load_weights(0)
+    model.forward(0, model.get_activation([model.rank]), weight)
+    if model.rank == 1:
+        model.load_weights(99)
+    await model.allreduce(model.fake_grad(0, []), 0)
+
+
 TRACES: dict[str, Trace] = {
     **RUNS,
+    "failed": trace(mistaken, ranks=2, layers=2, batches=2),
     "fsdp": trace(fsdp, ranks=4, layers=3, batches=4),
     "1f1b": trace(one_f_one_b, ranks=4, layers=4, batches=6),
     "prefetch": trace(prefetch, ranks=3, layers=4, batches=3),

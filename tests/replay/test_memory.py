@@ -1,0 +1,102 @@
+"""What a replay measures, in flight included, is what was simulated: event by event, however the ranks hurry."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from lib import PUZZLES, Model, Trace, check, simulate
+from lib.program import Event
+from lib.replay import replay
+from lib.sources import load_function
+from tests.replay.schedules import compared, compute, trace
+from tests.replay.trainings import Training, traced, trainings
+
+torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+
+SMALL: dict[str, Any] = {"hidden": 24, "length": 4, "timeout": 30}
+ALTERNATIVES = sorted(Path(__file__).parents[2].glob("solutions/alternatives/*.py"), key=lambda path: path.stem)
+
+
+@pytest.mark.parametrize("path", ALTERNATIVES, ids=lambda path: path.stem)
+def test_alternative_solutions(path: Path) -> None:
+    puzzle = max((name for name in PUZZLES if path.stem.startswith(name)), key=len)
+    schedule = Trace.of(simulate(load_function(path, puzzle), puzzle=puzzle))
+    result = replay(schedule, transport="local", **SMALL)
+    assert result.ok, result.text()
+    for _, measured, alive in compared(result):
+        assert measured == alive
+
+
+@settings(
+    max_examples=120,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(training=trainings())
+def test_random_training_steps(training: Training) -> None:
+    schedule = traced(training)
+    assert check(schedule).correct
+    result = replay(schedule, transport="local", **SMALL)
+    assert result.ok, result.text()
+    for at, measured, alive in compared(result):
+        assert measured == alive, at
+
+
+def test_a_sender_that_is_ahead_waits_for_its_receiver() -> None:
+    """In real time rank 1 comes late to everything; rank 0 holds what the Trace says all the same."""
+    schedule = trace("ahead")
+
+    def late(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if rank == 1 and event.op in ("forward", "receive"):
+            time.sleep(0.1)
+
+    result = replay(schedule, hook=late, **SMALL)
+    assert result.ok, result.text()
+    assert [(at, measured) for at, measured, _ in compared(result)] == [
+        (at, alive) for at, _, alive in compared(result)
+    ]
+    assert max(one.in_flight for one in result.ranks) == 0  # rank 0 still counts what is not received
+
+
+def test_two_messages_are_the_sender_s_until_they_are_asked_for() -> None:
+    """Rank 1 asks for them after 4 and 7 steps: until then the first rank has them, beside what it makes."""
+    one = 24 * 4 * 8
+    events = trace("ahead").programs[0].events
+    curve = [
+        (at, measured)
+        for (rank, at), measured, _ in compared(replay(trace("ahead"), transport="local", **SMALL))
+        if rank == 0
+    ]
+    spare = [measured for at, measured in curve if events[at].op == "forward"][2:]
+    asked = [event.issued for event in trace("ahead").programs[1].events if event.op == "receive"]
+    starts = [event.issued for event in events if event.op == "forward"][2:]
+    left = [sum(time > start for time in asked) for start in starts]
+    assert left == [2, 2, 1, 1, 0, 0, 0, 0]
+    assert [bytes_ - spare[0] for bytes_ in spare] == [(count - 2) * one for count in left]
+
+
+async def late(model: Model) -> None:
+    """What is summed up in the background is used meanwhile, so the sum needs a buffer of its own."""
+    weight, state = model.load_weights(0)
+    (grad,) = compute(model, [model.rank], {0: weight}).values()
+    work = model.allreduce(grad, 0)
+    half = grad.shard(0, 2)
+    spare = model.allreduce(half.combine(grad.shard(1, 2)), 0)
+    await spare
+    model.set_final_weight(0, model.update(0, await work, weight, state)[0])
+
+
+@pytest.mark.parametrize("transport", ["local", "gloo"])
+def test_a_sum_in_the_background_is_not_in_place_where_its_input_is_used(transport: str) -> None:
+    schedule = Trace.of(simulate(late, ranks=2, layers=1, batches=2))
+    result = replay(schedule, transport=transport, **SMALL)
+    assert result.ok, result.text()
+    assert {at: measured for at, measured, _ in compared(result)} == {at: alive for at, _, alive in compared(result)}
+    assert result.ranks[0].in_flight == 24 * 24 * 8
