@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -262,6 +263,16 @@ DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
         f"  fix:      {ORDER}",
         ("meeting",),
     ),
+    "layer": (
+        Member(0, "allgather", 0, HALF, 0),
+        Member(1, "allgather", 1, OTHER, 0),
+        "for different layers\n"
+        "  expected: the same layer from every member of the group\n"
+        "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: allgather(layer=1) with a weight of layer 0, shards {1} of 2\n"
+        f"  fix:      {ORDER}",
+        ("meeting",),
+    ),
     "root": (
         Member(0, "broadcast", 0, HALF, 0),
         Member(1, "broadcast", 0, OTHER, 1),
@@ -310,10 +321,19 @@ DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
 @pytest.mark.parametrize("what", DISAGREE)
 def test_members_that_disagree_are_shown_side_by_side(what: str) -> None:
     one, other, message, clue = DISAGREE[what]
-    with pytest.raises(MismatchError) as raised:
-        agree([one, other])
-    assert str(raised.value) == f"ranks 0 and 1 meet in a collective, but {message}"
-    assert raised.value.clue == (*clue, one, other) if clue else not raised.value.clue
+    for meet in (agree, partial(collective, COLLECTIVES[one.op])):
+        with pytest.raises(MismatchError) as raised:
+            meet([one, other])
+        assert str(raised.value) == f"ranks 0 and 1 meet in a collective, but {message}"
+        assert raised.value.ranks == (0, 1)
+        assert raised.value.clue == (*clue, one, other) if clue else not raised.value.clue
+
+
+def test_what_nobody_sums_is_nobodys_mismatch() -> None:
+    with pytest.raises(RuleError) as raised:
+        collective(COLLECTIVES["allreduce"], members(*[("allreduce", 0, HALF)] * 2))
+    assert type(raised.value) is RuleError
+    assert raised.value.what == "a weight is not something to sum"
 
 
 def test_those_who_have_not_joined_yet_disagree_with_nobody() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import FrozenInstanceError
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +14,21 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lib import HIDDEN, LENGTH, Activation, ActivationGrad, Model, OptState, RuleError, Weight, WeightGrad
-from lib.values import KINDS, Value, covers, cut, describe, gather, numbers, overlap, reduce, region, total_elements
+from lib.values import (
+    KINDS,
+    SET_MARK,
+    Value,
+    clean,
+    covers,
+    cut,
+    describe,
+    gather,
+    numbers,
+    overlap,
+    reduce,
+    region,
+    total_elements,
+)
 
 LAYERS = 4
 layers = st.integers(0, LAYERS - 1)
@@ -178,6 +194,16 @@ def test_a_copy_of_a_value_that_a_rank_holds_equals_it_and_has_no_home() -> None
     assert again.mark is None
 
 
+def test_what_is_said_to_who_changes_a_value() -> None:
+    weight: Any = Weight(0, 1, 0)
+    with pytest.raises(FrozenInstanceError) as raised:
+        weight.step = 1
+    assert str(raised.value) == "cannot assign to field 'step': values never change, operations make new ones"
+    with pytest.raises(FrozenInstanceError) as raised:
+        del weight.step
+    assert str(raised.value) == "cannot delete field 'step': values never change"
+
+
 @given(values)
 def test_values_are_frozen(value: Any) -> None:
     for name in value.__match_args__:
@@ -265,6 +291,14 @@ class Pizza:
     """As Python shows what has no repr of its own."""
 
 
+async def deliver() -> None:
+    """Closed at once: nobody misses it."""
+
+
+UNDELIVERED = deliver()
+UNDELIVERED.close()
+
+
 class Delivery:
     def __await__(self) -> Any:
         yield
@@ -285,6 +319,8 @@ class Delivery:
         (Model(layers=1).weights, "the whole store weights"),
         (len, "len itself, which is not called"),
         (Delivery(), "what a call returned, which is not awaited"),
+        (UNDELIVERED, "what deliver returned, which is not awaited"),
+        (partial(len), "partial functools.partial(<built-in function len>)"),
         (Pizza(), f"Pizza <{__name__}.Pizza object>"),
         ("x" * 58, f"str '{'x' * 58}'"),
         ("x" * 59, f"str '{'x' * 56}..."),
@@ -494,6 +530,69 @@ def test_a_broken_law_explains_itself(mistake: Any, message: str) -> None:
     with pytest.raises(RuleError) as raised:
         mistake()
     assert str(raised.value) == message
+
+
+MOST = 10**6
+MADE_BY_HAND: list[tuple[Value, str]] = [
+    (Weight(-1, 1, 0), ""),
+    (Weight(MOST, MOST, MOST, [MOST - 1], MOST), ""),
+    (Weight(0, 1, 0, [], 1), ""),
+    (Activation(0, 1, [], 1), ""),
+    (Weight(-2, 1, 0), "its layer is a number from -1 to 1000000"),
+    (Weight(MOST + 1, 1, 0), "its layer is a number from -1 to 1000000"),
+    (OptState(0, 0, 0), "its layers is a number from 1 to 1000000"),
+    (OptState(0, 1, -1), "its step is a number from 0 to 1000000"),
+    (Weight(0, 1, 0, [0, 4], 4), "its shards are some of 4"),
+    (Weight(0, 1, 0, [-1], 4), "its shards are numbers from 0 up"),
+    (Weight(0, 1, 0, [0], 0), "its shards are some of 0"),
+    (Weight(0, 1, 0, [], 0), "its shards are some of 0"),
+    (Weight(0, 1, 0, [], MOST + 1), "its total is a number from 1 to 1000000"),
+    (Activation(0, 1, ["0"], 1), "its batches are numbers from 0 up"),  # type: ignore[list-item]
+    (ActivationGrad(0, 1, [2], 2), "its batches are some of 2"),
+    (Activation(0, 1, [], 0), "its batches are some of 0"),
+    (Activation(0, 1, [], MOST + 1), "its total_batches is a number from 1 to 1000000"),
+    (WeightGrad(0, 1, [1], 1, [1], 1), "its batches are some of 1"),
+]
+
+
+@pytest.mark.parametrize(("value", "wrong"), MADE_BY_HAND)
+def test_a_value_made_by_hand_is_one_that_there_could_be(value: Value, wrong: str) -> None:
+    if not wrong:
+        assert clean(value) == value
+        return
+    with pytest.raises(RuleError) as raised:
+        clean(value)
+    error = raised.value
+    assert (error.what, error.expected) == (f"there is no such {value.kind}", wrong)
+    assert error.fix == "take it from an operation: load_weights, forward, backward, update or a collective"
+
+
+def test_a_value_made_by_hand_is_shown_without_its_sets() -> None:
+    with pytest.raises(RuleError) as raised:
+        clean(WeightGrad(-7, 1, [0], 2, [0], 4))
+    assert raised.value.got == "WeightGrad(-7, 1, 2, 4, ...), made by hand"
+    with pytest.raises(RuleError) as raised:
+        clean(Weight(int("1" * 29), 1, 0))
+    assert raised.value.got == f"Weight({'1' * 29}, 1, 0, 1, ...), made by hand"
+    with pytest.raises(RuleError) as raised:
+        clean(Weight("layer" * 20, 1, 0))  # type: ignore[arg-type]
+    assert raised.value.got == f"Weight('{('layer' * 20)[:39]}, 1, 0, 1, ...), made by hand"
+
+
+def test_a_class_of_the_students_is_no_kind_of_value() -> None:
+    class Mine(Value):
+        pass
+
+    value = Mine()
+    SET_MARK(value, None)
+    with pytest.raises(RuleError) as raised:
+        clean(value)
+    assert str(raised.value) == (
+        "Mine is not a kind of value\n"
+        "  expected: one of weight, optimizer state, activation, activation gradient, weight gradient\n"
+        "  got:      a value of the class Mine\n"
+        "  fix:      take it from an operation: load_weights, forward, backward, update or a collective"
+    )
 
 
 def test_what_is_there_twice_is_a_clue() -> None:
