@@ -20,7 +20,7 @@ test generated notebooks: export PUZZLES_PROGRESS := off
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup lab demo test lint types imports generated unit notebooks format bench mutants lock dist clean distclean
+.PHONY: help setup lab demo test lint types imports generated unit notebooks fuzz format bench mutants lock dist clean distclean
 
 help:  ## print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,9 @@ unit: $(STAMP)  ##   only tests/, in parallel (WORKERS=1: one after another)
 notebooks: $(STAMP)  ##   only the solved notebooks: run again, outputs compared byte for byte (nbval)
 	$(call step,Solved notebooks (nbval))
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(NBVAL_FLAGS) solutions
+
+fuzz: $(STAMP)  ## write random correct and dishonest schedules (FUZZ_MINUTES=5, FUZZ_EXAMPLES, FUZZ_SEED)
+	@PYTHONPATH=. PUZZLES_PROGRESS=off $(BIN)/python -m tests.adversary.fuzz
 
 format: $(STAMP)  ## mend style in place
 	@$(BIN)/ruff check --fix .

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from .clock import MAX_TICKS
+from .collectives import COLLECTIVES
 from .costs import costs_from
 from .errors import Place, TraceError
 from .mesh import Mesh
@@ -283,6 +284,8 @@ class _Reader:
             wrong = "a broadcast names the place of its root in the group"
         elif op in COLLECTIVE and not event.inputs:
             wrong = "a collective brings a value"
+        elif op in COLLECTIVE and COLLECTIVES[op].law != "exchange" and len(event.inputs) > 1:
+            wrong = f"{op} brings one value"
         elif op == "pass_to" and event.peer in (None, rank):
             wrong = "a pass goes to another rank"
         elif op == "wait" and not (len(event.arg) == 1 and event.arg[0] < len(program.events)):
@@ -310,13 +313,16 @@ class _Reader:
             raise TraceError(f"{where}: a value is made twice")
 
     def awaited_once(self, where: str, program: Program) -> None:
-        """An await brings the outputs: a second one finds nothing left to bring."""
+        """An await brings the outputs: a second one finds nothing left to bring, and without one there are none."""
         awaited: set[int] = set()
         for i, event in enumerate(program.events):
             if event.op == "wait":
                 if event.arg[0] in awaited:
                     raise TraceError(f"{where}.events[{i}]: a second wait for event {event.arg[0]}")
                 awaited.add(event.arg[0])
+        for i, event in enumerate(program.events):
+            if event.op in COMMUNICATION and event.outputs and not event.blocking and i not in awaited:
+                raise TraceError(f"{where}.events[{i}]: {event.op} has results, and nobody waits for it")
 
 
 _INPUTS = {

@@ -248,8 +248,10 @@ class _Rebuild:
 
     def done(self, rank: int, event: Event) -> None:
         if event.op != "pass_to":
-            values, flaws = self.results.pop((rank, id(event)))
-            self.give(rank, event, values, flaws)
+            found = self.results.pop((rank, id(event)), None)
+            if found is None:
+                raise TraceError(f"rank {rank} waits twice for one {event.op}")
+            self.give(rank, event, *found)
 
     def waited(self, event: Event, wait: Event | None) -> None:
         if wait is not None:

@@ -270,7 +270,10 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tupl
 
 
 def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tuple[Weight, OptState]:
-    """The optimizer's step: a weight and its state, one step on, from a gradient that has every batch once."""
+    """The optimizer's step: a weight and its state, one step on, from a gradient that has every batch once.
+
+    Of a state that is more than the weight, only the part that the weight is goes one step on, and is given back.
+    """
     layer = need_layer(shape, layer, "update")
     if type(grad) is not WeightGrad:
         need(WeightGrad, grad, "gradient given to update", "update")
@@ -307,7 +310,7 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
     step = weight.step + 1
     return (
         Weight(layer, shape.layers, step, weight.shards, weight.total),
-        OptState(layer, shape.layers, step, state.shards, state.total),
+        OptState(layer, shape.layers, step, weight.shards, weight.total),
     )
 
 

@@ -24,7 +24,7 @@ from .layers import Source
 from .options import Hook, ReplayOptions
 from .plan import Plan
 from .shares import Share
-from .tensors import join, put, select
+from .tensors import join, select
 from .transport import Handle, Transport
 
 __all__ = ["Interpreter", "Kit"]
@@ -95,7 +95,7 @@ class Interpreter:
             self._free(index)
             if self.works:
                 self._notice()
-            if self.record and event.op in TIMED:
+            if self.record and event.op in TIMED and event.start is not None:  # else it never takes place
                 self.samples.append(self._sample(index))
             clock.begin(index)
             if event.op in COMMUNICATION:
@@ -267,13 +267,15 @@ class Interpreter:
         ranges, width = self.sizes.ranges(self.value(weight_id)), self.sizes.moments
         held = self.sizes.ranges(self.value(state_id))
         grad = select(self.tensors[grad_id], self.sizes.ranges(self.value(grad_id)), ranges)
-        weight, state = self.mine(index, weight_id), self.mine(index, state_id)
-        part = select(state, held, ranges, width)
-        optim.step(self.kit.options.optimizer, grad, weight, part)
-        put(state, held, ranges, part, width)
+        weight = self.mine(index, weight_id)
+        if held == ranges:
+            state = self.mine(index, state_id)
+        else:  # of a larger state only the part that goes one step on is kept
+            state = select(self.tensors[state_id], held, ranges, width).clone()
+        optim.step(self.kit.options.optimizer, grad, weight, state)
         self.tensors[event.outputs[0]], self.tensors[event.outputs[1]] = weight, state
         if self.record and index in self.desk.judged:
-            self._keep(self.desk.judged[index].offset, grad, weight, select(state, held, ranges, width))
+            self._keep(self.desk.judged[index].offset, grad, weight, state)
 
     def set_final_weight(self, index: int, event: Event) -> None:
         if self.record and index in self.desk.finals:

@@ -24,8 +24,8 @@ class RankFigures:
 
     Of what was measured, `in_flight` is the most that was held by nothing but communication under way: messages that
     were sent, freed, and not yet received; room for what is to come. `sent` is what its operations sent, with
-    collectives as rings (a message that nobody receives is simulated, and not sent); `wire` what the kernel counted, where it does (Linux, over TCP). `allocator` is the peak of
-    the GPU's allocator, 0 on the CPU.
+    collectives as rings (a message that nobody receives is simulated, and not sent); `wire` what the kernel counted,
+    where it does (Linux, over TCP). `allocator` is the peak of the GPU's allocator, 0 on the CPU.
     """
 
     rank: int

@@ -165,9 +165,7 @@ def _library(plan: Plan, name: str, reports: Sequence[Report], errors: Sequence[
 
 def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
     simulated = simulated_curve(plan, rank)
-    by_event = tuple(
-        (index, simulated.get(index, 0.0), values + flying) for index, values, flying, _ in report["memory"]
-    )
+    by_event = tuple((index, simulated[index], values + flying) for index, values, flying, _ in report["memory"])
     return RankFigures(
         rank=rank,
         simulated=max(simulated.values(), default=0.0),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .sizes import Range, length
 
-__all__ = ["join", "put", "select"]
+__all__ = ["join", "select"]
 
 
 def select(flat: Tensor, have: Sequence[Range], want: Sequence[Range], width: int = 1) -> Tensor:
@@ -19,16 +19,6 @@ def select(flat: Tensor, have: Sequence[Range], want: Sequence[Range], width: in
         return flat
     parts = [flat[a * width : b * width] for a, b in _places(have, want)]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def put(flat: Tensor, have: Sequence[Range], want: Sequence[Range], source: Tensor, width: int = 1) -> None:
-    """Writes what `select` gave back to where it was."""
-    at = 0
-    for start, stop in _places(have, want):
-        part = flat[start * width : stop * width]
-        if part.data_ptr() != source[at : at + part.numel()].data_ptr():
-            part.copy_(source[at : at + part.numel()])
-        at += part.numel()
 
 
 def _places(have: Sequence[Range], want: Sequence[Range]) -> list[Range]:

@@ -109,7 +109,7 @@ def test_update(
     fits = 0 <= layer < 3 and of_grad == layer and len(batches) == 4 and step == of_state
     if fits and within(part, grad) and within(part, state):
         made = rules.update(SHAPE, layer, grad, part, state)
-        assert made == (weight(layer, step + 1, *w), OptState(layer, 3, step + 1, *o))
+        assert made == (weight(layer, step + 1, *w), OptState(layer, 3, step + 1, *w))
     else:
         with pytest.raises(RuleError):
             rules.update(SHAPE, layer, grad, part, state)

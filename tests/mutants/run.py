@@ -17,15 +17,15 @@ ROOT = HERE.parents[1]
 COPIED = ("lib", "drawing", "puzzles", "solutions", "tests", "pyproject.toml")
 MESSAGES = "tests/mistakes/test_mistakes.py"
 TESTS = {
-    "check": ("check", "cheats", "readiness", MESSAGES),
+    "check": ("check", "cheats", "readiness"),
     "clock": ("costs", "retime", "overlap"),
     "collectives": ("collectives", "costs", "figures"),
     "costs": ("costs", "retime"),
-    "faults": ("check", "cheats", "faults", MESSAGES),
+    "faults": ("check", "cheats", "regions", "faults"),
     "memory": ("overlap", "figures", "cheats", "memory"),
     "order": ("overlap", "figures", "order"),
     "readiness": ("readiness", "check", "cheats"),
-    "rebuild": ("rebuild", "cheats", "check", MESSAGES),
+    "rebuild": ("rebuild", "cheats", "check"),
     "regions": ("regions", "values", "cheats", "rules"),
     "retime": ("retime", "check", "costs"),
     "rules": ("rules", "collectives", "doors"),

@@ -1,0 +1,41 @@
+"""How the adversary draws: sizes by hypothesis, so that a failure shrinks; what is done and where, from seeds."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from tests.adversary.plans import SIZES, Plan, training_step
+from tests.adversary.programs import Program, programs
+
+seeds = st.integers(0, 2**40)
+randoms = seeds.map(Random)
+
+
+def examples(count: int) -> Any:
+    """So many examples, the same ones in every run."""
+    return settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        report_multiple_bugs=False,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    )
+
+
+@st.composite
+def plans(draw: st.DrawFn, ranks: int | None = None) -> Plan:
+    """A correct training step, on so many ranks or on any number of them."""
+    sizes = {name: draw(st.sampled_from(found)) for name, found in SIZES.items()}
+    return training_step(Random(draw(seeds)), **(sizes if ranks is None else sizes | {"ranks": ranks}))
+
+
+@st.composite
+def runs(draw: st.DrawFn, ranks: int | None = None) -> Program:
+    """A correct program: moved about, or (seed 0) as plain as can be."""
+    seed = draw(seeds)
+    return programs(draw(plans(ranks)), Random(seed) if seed else None)

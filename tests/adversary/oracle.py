@@ -1,0 +1,581 @@
+"""A second opinion on a Trace: is it one honest training step, and what are its figures?
+
+Slow, and from the definitions alone: it reads the JSON form of a Trace and imports nothing of lib. Every value is
+worked out element by element. A weight is cut into the smallest cells that anything in the run is cut into; each cell
+of a weight gradient is the list of the batches that are summed up in it, by honest forward and backward passes, and
+each cell of a weight is as loaded, updated once by exactly that sum, or spoilt.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+WEIGHT, BATCH = 512 * 512, 512 * 256
+REDUCED = ("allreduce", "scatterreduce")
+COLLECTIVES = ("allreduce", "allgather", "scatterreduce", "alltoall", "broadcast")
+OVERWRITES = ("allreduce", "broadcast")
+"""What comes out lies where what went in was: no memory of its own."""
+SAMPLED = ("forward", "backward", "loss", "update", "pass_to", "receive", *COLLECTIVES)
+LOADED, UPDATED, SPOILT = 0, 1, -1
+MOST_CELLS = 5000
+
+
+class Malformed(Exception):
+    """No training step at all: something cannot be done, or would wait for ever."""
+
+
+class TooFine(Exception):
+    """Cut into more cells than this oracle cares to look at."""
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What an honest reader says of a Trace: why it is not one honest step (None: it is), and its figures."""
+
+    flaw: str | None
+    time: Fraction = Fraction(0)
+    memory: Fraction = Fraction(0)
+    sent: tuple[Fraction, ...] = ()
+
+
+@dataclass
+class Thing:
+    """A value. `cells` says of each cell (of batches for activations) what is in it; of gradients, a sorted tuple."""
+
+    kind: str
+    layer: int
+    cells: dict[int, Any]
+
+    def size(self, grain: int) -> Fraction:
+        return Fraction(BATCH * len(self.cells)) if self.kind in "AD" else Fraction(WEIGHT * len(self.cells), grain)
+
+
+@dataclass
+class Happening:
+    """An event, and what became of it."""
+
+    op: str
+    layer: int | None
+    batches: frozenset[int]
+    inputs: list[int]
+    outputs: list[int]
+    arg: list[int]
+    group: tuple[int, ...]
+    peer: int | None
+    blocking: bool
+    issued: Fraction = Fraction(0)
+    start: Fraction | None = None
+    end: Fraction = Fraction(0)
+    over: bool = False
+    """Whether who waits for it may go on."""
+    result: list[Thing] = field(default_factory=list[Thing])
+    met: Happening | None = None
+    """Of a message: its other end."""
+
+
+def numbers(text: str) -> frozenset[int]:
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        low, _, high = part.partition("-")
+        found.update(range(int(low), int(high or low) + 1))
+    return frozenset(found)
+
+
+def opinion(data: dict[str, Any], costs: dict[str, Any] | None = None) -> Opinion:
+    """The opinion on a Trace in JSON form, at its own costs or others."""
+    world = _World(data, costs or data["costs"])
+    try:
+        world.run()
+    except (Malformed, KeyError, IndexError, AttributeError) as error:
+        return Opinion(f"malformed: {error!r}")
+    flaw = world.flaw()
+    return Opinion(flaw, world.time(), world.memory(), tuple(world.sent))
+
+
+class _World:
+    def __init__(self, data: dict[str, Any], costs: dict[str, Any]) -> None:
+        self.data, self.costs = data, costs
+        self.layers, self.batches, self.ranks = data["layers"], data["batches"], len(data["programs"])
+        self.events = [[self._event(e) for e in program["events"]] for program in data["programs"]]
+        self.things: list[dict[int, Thing]] = [{} for _ in self.events]
+        self.grain = self._grain()
+        self.every = range(self.grain)
+        self.at = [0] * self.ranks
+        self.begun = [-1] * self.ranks
+        self.clock = [Fraction(0)] * self.ranks
+        self.free: dict[Any, Fraction] = defaultdict(Fraction)
+        self.count: dict[Any, int] = defaultdict(int)
+        self.joined: dict[Any, dict[int, Happening]] = defaultdict(dict)
+        self.mail: dict[tuple[int, int], list[tuple[int, Happening]]] = defaultdict(list)
+        self.wanted: dict[tuple[int, int], list[Happening]] = defaultdict(list)
+        self.used: dict[Any, set[int]] = defaultdict(set)
+        self.loaded: dict[tuple[int, int], bool] = {}
+        self.sent = [Fraction(0)] * self.ranks
+
+    def _event(self, e: list[Any]) -> Happening:
+        group = () if e[10] == -1 else tuple(self.data["groups"][e[10]])
+        return Happening(e[0], e[1], numbers(e[2]), e[3], e[4], e[9], group, e[11], e[12])
+
+    def _grain(self) -> int:
+        grain = 1
+        for events in self.events:
+            for e in events:
+                if e.op in ("load_weights", "shard"):
+                    grain = lcm(grain, max(1, e.arg[1]))
+                elif e.op == "scatterreduce":
+                    grain = lcm(grain, len(e.group))
+        for program in self.data["programs"]:
+            for e in program["events"]:
+                if e[0] == "foreign" and program["values"][e[4][0]][0] in ("weight", "optimizer state"):
+                    grain = lcm(grain, program["values"][e[4][0]][5])
+                elif e[0] == "foreign" and program["values"][e[4][0]][0] == "weight gradient":
+                    grain = lcm(grain, program["values"][e[4][0]][6])
+        if grain > MOST_CELLS:
+            raise TooFine(grain)
+        return grain
+
+    # -- one after the other ------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        moved = True
+        while moved:
+            moved = False
+            for rank in range(self.ranks):
+                while self.step(rank):
+                    moved = True
+        for rank, events in enumerate(self.events):
+            if self.at[rank] < len(events):
+                raise Malformed(f"rank {rank} waits for ever in event {self.at[rank]}, {events[self.at[rank]].op}")
+
+    def step(self, rank: int) -> bool:
+        """One event of a rank, if it can go on."""
+        if self.at[rank] == len(self.events[rank]):
+            return False
+        index = self.at[rank]
+        e = self.events[rank][index]
+        if self.begun[rank] < index:
+            self.begun[rank] = index
+            e.issued = self.clock[rank]
+            if e.op in COLLECTIVES:
+                self.join(rank, e)
+            elif e.op == "pass_to":
+                self.post(rank, e)
+            elif e.op == "receive":
+                if e.peer is None:
+                    raise Malformed("a message of nobody")
+                self.wanted[e.peer, rank].append(e)
+                self.deliver(e.peer, rank)
+            elif e.op != "wait":
+                self.alone(rank, e)
+        if e.op in SAMPLED[4:]:
+            if e.blocking and not e.over:
+                return False
+            if e.blocking:
+                self.bring(rank, e)
+        elif e.op == "wait":
+            target = self.events[rank][e.arg[0]]
+            if e.arg[0] >= index or not target.over:
+                return False
+            e.start = e.issued
+            self.bring(rank, target)
+            e.end = self.clock[rank]
+        self.at[rank] += 1
+        return True
+
+    def bring(self, rank: int, e: Happening) -> None:
+        self.clock[rank] = max(self.clock[rank], e.end)
+        if e.op != "pass_to":
+            self.give(rank, e, e.result)
+
+    def give(self, rank: int, e: Happening, made: list[Thing]) -> None:
+        if len(made) != len(e.outputs):
+            raise Malformed(f"{e.op} has {len(made)} results")
+        for number, thing in zip(e.outputs, made, strict=True):
+            self.things[rank][number] = thing
+
+    def inputs(self, rank: int, e: Happening) -> list[Thing]:
+        """What goes in. What was loaded counts as loaded when it is first used, and only once on a rank."""
+        found = [self.things[rank][number] for number in e.inputs]
+        for number, thing in zip(e.inputs, found, strict=True):
+            if self.loaded.get((rank, number)) is False:
+                self.loaded[rank, number] = True
+                before = self.used[rank, thing.kind, thing.layer]
+                if before & thing.cells.keys():
+                    thing.cells = dict.fromkeys(thing.cells, SPOILT)
+                before.update(thing.cells)
+        return found
+
+    # -- a rank by itself ---------------------------------------------------------------------------------------
+
+    def alone(self, rank: int, e: Happening) -> None:
+        things = self.inputs(rank, e)
+        made: list[Thing] = list(getattr(self, f"_{e.op}")(e, *things))
+        self.give(rank, e, made)
+        if e.op in ("load_weights", "get_activation"):
+            self.loaded.update({(rank, number): False for number in e.outputs})
+        if e.op in ("forward", "backward"):
+            length = _exact(self.costs[e.op]) * len(things[0].cells)
+        else:
+            length = _exact(self.costs[e.op]) if e.op in ("update", "loss") else Fraction(0)
+        e.start = self.clock[rank]
+        self.clock[rank] += length
+        e.end = self.clock[rank]
+
+    def _part(self, shard: int, total: int) -> range:
+        if not 0 <= shard < total:
+            raise Malformed(f"no shard {shard} of {total}")
+        each = self.grain // total
+        return range(shard * each, (shard + 1) * each)
+
+    def _known(self, layer: int | None) -> int:
+        if layer is None or not 0 <= layer < self.layers:
+            raise Malformed(f"no layer {layer}")
+        return layer
+
+    def _load_weights(self, e: Happening) -> Iterator[Thing]:
+        for kind in "WO":
+            yield Thing(kind, self._known(e.layer), dict.fromkeys(self._part(*e.arg), LOADED))
+
+    def _get_activation(self, e: Happening) -> Iterator[Thing]:
+        if not e.batches or max(e.batches) >= self.batches:
+            raise Malformed("no such data")
+        yield Thing("A", 0, dict.fromkeys(e.batches, LOADED))
+
+    def _fake_grad(self, e: Happening) -> Iterator[Thing]:
+        yield Thing("G", self._known(e.layer), dict.fromkeys(self.every, tuple([SPOILT] * len(e.batches))))
+
+    def _foreign(self, e: Happening) -> Iterator[Thing]:
+        program = next(p for p, events in zip(self.data["programs"], self.events, strict=True) if e in events)
+        kind, layer, *rest = program["values"][e.outputs[0]]
+        if kind.startswith("activation"):
+            cells: Iterable[int] = numbers(rest[1])
+            yield Thing("A" if kind == "activation" else "D", layer, dict.fromkeys(cells, SPOILT))
+            return
+        parts, total = rest[-2:]
+        cells = [cell for shard in numbers(parts) for cell in self._part(shard, total)]
+        if kind == "weight gradient":
+            yield Thing("G", layer, dict.fromkeys(cells, (SPOILT,)))
+        else:
+            yield Thing("W" if kind == "weight" else "O", layer, dict.fromkeys(cells, SPOILT))
+
+    def _whole(self, weight: Thing, layer: int | None) -> bool:
+        """Whether it is all of the weight of a layer; and whether it is as loaded."""
+        if weight.kind != "W" or weight.layer != layer or len(weight.cells) != self.grain:
+            raise Malformed("not the whole weight of the layer")
+        return all(cell == LOADED for cell in weight.cells.values())
+
+    def _forward(self, e: Happening, data: Thing, weight: Thing) -> Iterator[Thing]:
+        good = self._whole(weight, e.layer)
+        if data.kind != "A" or data.layer != e.layer:
+            raise Malformed("forward of something else")
+        yield Thing("A", data.layer + 1, {b: LOADED if good and c == LOADED else SPOILT for b, c in data.cells.items()})
+
+    def _loss(self, e: Happening, data: Thing) -> Iterator[Thing]:
+        if data.kind != "A" or data.layer != self.layers:
+            raise Malformed("loss of something else")
+        yield Thing("D", self.layers - 1, dict(data.cells))
+
+    def _backward(self, e: Happening, data: Thing, grad: Thing, weight: Thing) -> Iterator[Thing]:
+        good = self._whole(weight, e.layer)
+        if (data.kind, data.layer, grad.kind, grad.layer) != ("A", e.layer, "D", e.layer):
+            raise Malformed("backward of something else")
+        if data.cells.keys() != grad.cells.keys():
+            raise Malformed("backward of two different batches")
+        fine = {b for b, c in data.cells.items() if good and c == LOADED == grad.cells[b]}
+        summed = tuple(sorted(b if b in fine else SPOILT for b in data.cells))
+        yield Thing("G", data.layer, dict.fromkeys(self.every, summed))
+        yield Thing("D", data.layer - 1, {b: LOADED if b in fine else SPOILT for b in data.cells})
+
+    def _update(self, e: Happening, grad: Thing, weight: Thing, state: Thing) -> Iterator[Thing]:
+        """Element by element. Of the state only those elements go one step on whose weight does."""
+        if (grad.kind, weight.kind, state.kind) != ("G", "W", "O") or {e.layer} != {
+            grad.layer,
+            weight.layer,
+            state.layer,
+        }:
+            raise Malformed("update of something else")
+        every = tuple(range(self.batches))
+        made: dict[int, int] = {}
+        for cell, before in weight.cells.items():
+            if cell not in grad.cells or cell not in state.cells:
+                raise Malformed("update of more than there is a gradient or a state of")
+            good = before == LOADED == state.cells[cell] and grad.cells[cell] == every
+            made[cell] = UPDATED if good else SPOILT
+        yield Thing("W", weight.layer, made)
+        yield Thing("O", weight.layer, dict(made))
+
+    def _set_final_weight(self, e: Happening, weight: Thing) -> Iterator[Thing]:
+        if weight.kind != "W" or weight.layer != e.layer:
+            raise Malformed("no weight of this layer")
+        return iter(())
+
+    def _add(self, e: Happening, left: Thing, right: Thing) -> Iterator[Thing]:
+        yield self._sum([left, right])
+
+    def _combine(self, e: Happening, left: Thing, right: Thing) -> Iterator[Thing]:
+        yield self._union([left, right])
+
+    def _shard(self, e: Happening, thing: Thing) -> Iterator[Thing]:
+        yield self._cut(thing, e.arg[0], e.arg[1])
+
+    def _cut(self, thing: Thing, shard: int, total: int) -> Thing:
+        if thing.kind not in "WOG" or len(thing.cells) != self.grain:
+            raise Malformed("only what is whole is cut")
+        return Thing(thing.kind, thing.layer, {cell: thing.cells[cell] for cell in self._part(shard, total)})
+
+    def _sum(self, things: list[Thing]) -> Thing:
+        first = things[0]
+        if any(t.kind != "G" or t.layer != first.layer or t.cells.keys() != first.cells.keys() for t in things):
+            raise Malformed("these cannot be summed")
+        summed = {cell: tuple(sorted(b for t in things for b in t.cells[cell])) for cell in first.cells}
+        return Thing("G", first.layer, summed)
+
+    def _union(self, things: list[Thing]) -> Thing:
+        first, cells = things[0], dict[int, Any]()
+        for thing in things:
+            if thing.kind != first.kind or thing.layer != first.layer or cells.keys() & thing.cells.keys():
+                raise Malformed("these cannot be put together")
+            cells.update(thing.cells)
+        return Thing(first.kind, first.layer, cells)
+
+    # -- collectives --------------------------------------------------------------------------------------------
+
+    def join(self, rank: int, e: Happening) -> None:
+        self.inputs(rank, e)
+        ranks = frozenset(e.group)
+        number = self.count[rank, ranks]
+        self.count[rank, ranks] = number + 1
+        members = self.joined[ranks, number]
+        members[rank] = e
+        if len(members) < len(ranks):
+            return
+        first = e
+        if any(
+            (m.op, m.group, m.arg, m.layer) != (first.op, first.group, first.arg, first.layer) for m in members.values()
+        ):
+            raise Malformed("they did not call the same collective")
+        brought = [[self.things[r][number] for number in members[r].inputs] for r in first.group]
+        results = self.exchange(first, brought)
+        whole, moved = self.moved(first, brought)
+        length = self.collective_time(first, whole)
+        start = max(self.free[ranks], *(m.issued for m in members.values()))
+        self.free[ranks] = start + length
+        for place, r in enumerate(first.group):
+            m = members[r]
+            m.start, m.end, m.over, m.result = start, start + length, True, results[place]
+            self.sent[r] += moved[place]
+
+    def exchange(self, e: Happening, brought: list[list[Thing]]) -> list[list[Thing]]:
+        """What each member gets."""
+        n = len(brought)
+        if e.op == "alltoall":
+            if any(len(row) != n for row in brought):
+                raise Malformed("an all-to-all takes one for each")
+            return [[_again(row[i]) for row in brought] for i in range(n)]
+        if any(len(row) != 1 for row in brought):
+            raise Malformed(f"{e.op} takes one value")
+        things = [row[0] for row in brought]
+        if e.op == "broadcast":
+            root = things[e.arg[0]]
+            if any(t.kind != root.kind or t.size(self.grain) != root.size(self.grain) for t in things):
+                raise Malformed("a broadcast overwrites what is as large")
+            return [[_again(root)] for _ in things]
+        if e.op == "allgather":
+            return [[_again(self._union(things))] for _ in things]
+        total = self._sum(things)
+        return [[_again(total) if e.op == "allreduce" else self._cut(total, i, n)] for i in range(n)]
+
+    def moved(self, e: Happening, brought: list[list[Thing]]) -> tuple[Fraction, list[Fraction]]:
+        """How large the whole is that goes round the ring, and what each member sends."""
+        n, sizes = len(brought), [[t.size(self.grain) for t in row] for row in brought]
+        if e.op == "alltoall":
+            out = [sum(row) - row[i] for i, row in enumerate(sizes)]
+            into = [sum(row[i] for row in sizes) - sizes[i][i] for i in range(n)]
+            busiest = Fraction(max(out + into))
+            return busiest * n / (n - 1) if n > 1 else sizes[0][0], [Fraction(x) for x in out]
+        whole = {"broadcast": sizes[e.arg[0] if e.arg else 0][0], "allgather": sum(row[0] for row in sizes)}.get(
+            e.op, sizes[0][0]
+        )
+        once = Fraction(n - 1, n) * whole
+        return Fraction(whole), [once * (2 if e.op == "allreduce" else 1)] * n
+
+    def collective_time(self, e: Happening, whole: Fraction) -> Fraction:
+        if self.costs["model"] == "unit":
+            return _exact(self.costs["collective"])
+        n = len(e.group)
+        busiest = (whole if n > 1 else Fraction(0)) if e.op == "broadcast" else Fraction(n - 1, n) * whole
+        once = busiest * self.beta(e.group) + _exact(self.costs["latency"]) * (n - 1)
+        return once * (2 if e.op == "allreduce" else 1)
+
+    def beta(self, ranks: Iterable[int]) -> Fraction:
+        size = self.costs["host_size"]
+        hosts = 1 if size is None else len({r // size for r in ranks})
+        return _exact(self.costs["p2p"]) / BATCH * (_exact(self.costs["ratio"]) if hosts > 1 else 1)
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def post(self, rank: int, e: Happening) -> None:
+        assert e.peer is not None
+        things = self.inputs(rank, e)
+        elements = sum((t.size(self.grain) for t in things), Fraction(0))
+        self.sent[rank] += elements
+        length = _exact(self.costs["p2p"])
+        if self.costs["model"] == "links":
+            length = elements * self.beta((rank, e.peer)) + _exact(self.costs["latency"])
+        link = rank, e.peer, "out"
+        e.start = max(e.issued, self.free[link])
+        e.end = self.free[link] = e.start + length
+        e.result = [_again(t) for t in things]
+        self.mail[rank, e.peer].append((rank, e))
+        self.deliver(rank, e.peer)
+
+    def deliver(self, source: int, target: int) -> None:
+        """Who sent number n meets who asked for number n; and the first that nobody asked for has room."""
+        mail, wanted = self.mail[source, target], self.wanted[source, target]
+        for number, (_, sent) in enumerate(mail):
+            if number <= len(wanted):
+                sent.over = True
+            if number < len(wanted) and wanted[number].met is None:
+                e = wanted[number]
+                e.met, sent.met = sent, e
+                assert sent.start is not None
+                length = sent.end - sent.start
+                e.start = max(e.issued, sent.end, self.free[source, target, "in"])
+                e.end = self.free[source, target, "in"] = e.start + length
+                e.over, e.result = True, sent.result
+
+    # -- what it was --------------------------------------------------------------------------------------------
+
+    def flaw(self) -> str | None:
+        if self.data["error"] is not None:
+            return "it did not end"
+        got: dict[int, set[int]] = defaultdict(set)
+        for rank, events in enumerate(self.events):
+            final = {e.layer: e.inputs[0] for e in events if e.op == "set_final_weight"}
+            for layer, number in final.items():
+                cells = self.things[rank][number].cells
+                if any(cell != UPDATED for cell in cells.values()):
+                    return f"rank {rank} hands in a weight of layer {layer} that is not exact"
+                got[layer or 0].update(cells)
+        for layer in range(self.layers):
+            if len(got[layer]) < self.grain:
+                return f"layer {layer} is not complete"
+        for rank in range(self.ranks):
+            stale = self.stale(rank)
+            if stale:
+                return f"rank {rank} is not ready for the next step: {stale}"
+        return None
+
+    def stale(self, rank: int) -> str | None:
+        """Something that was at rest on a rank before the step, and is not there afterwards, updated."""
+        program, things = self.data["programs"][rank], self.things[rank]
+        stored: dict[int, int] = defaultdict(int)
+        for _, _, number, change in program["moves"]:
+            stored[number] += change
+        after = {number for number, count in stored.items() if count > 0}
+        for e in self.events[rank]:
+            if e.op == "set_final_weight":
+                after.add(e.inputs[0])
+            elif e.op == "update":
+                after.add(e.outputs[1])
+        there: dict[tuple[str, int], set[int]] = defaultdict(set)
+        for number in after:
+            if number in things and things[number].kind in "WO":
+                thing = things[number]
+                there[thing.kind, thing.layer].update(c for c, token in thing.cells.items() if token == UPDATED)
+        for (where, number), used in self.loaded.items():
+            thing = things.get(number) if where == rank and used else None
+            if thing is not None and thing.kind in "WO" and not thing.cells.keys() <= there[thing.kind, thing.layer]:
+                return f"{thing.kind} of layer {thing.layer}"
+        return None
+
+    def time(self) -> Fraction:
+        return max((e.end for events in self.events for e in events), default=Fraction(0))
+
+    def memory(self) -> Fraction:
+        return max((self.rank_memory(rank) for rank in range(self.ranks)), default=Fraction(0))
+
+    def rank_memory(self, rank: int) -> Fraction:
+        """The most that is alive on a rank when one of its timed operations starts."""
+        events, things = self.events[rank], self.things[rank]
+        over = len(events)
+        lives = [(number, first, last) for number, first, last in self.lives(rank)]
+        sizes = {number: thing.size(self.grain) for number, thing in things.items()}
+        lost = list(self.lost(rank))
+        most = Fraction(0)
+        stored: dict[int, int] = defaultdict(int)
+        moves = list(self.data["programs"][rank]["moves"])
+        for index, e in enumerate(events):
+            while moves and moves[0][0] <= index:
+                _, _, number, change = moves.pop(0)
+                stored[number] += change
+            if e.op not in SAMPLED or e.start is None:
+                continue
+            alive = {number for number, count in stored.items() if count > 0}
+            alive |= {number for number, first, last in lives if first < index <= last}
+            now = sum((sizes[number] for number in alive if number in sizes), Fraction(0))
+            now += sum((size for first, size in lost if first < index <= over), Fraction(0))
+            most = max(most, now)
+        return most
+
+    def lives(self, rank: int) -> Iterator[tuple[int, int, int]]:
+        """Of each value: the event after which it is there, and the last event at whose start it is."""
+        events = self.events[rank]
+        over, waits = len(events), {e.arg[0]: i for i, e in enumerate(events) if e.op == "wait"}
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+
+        def needed(number: int, until: int) -> None:
+            last[number] = max(last.get(number, -1), until)
+
+        for index, e in enumerate(events):
+            away = e.op in SAMPLED[4:] and not e.blocking
+            there = waits.get(index, over) if away else index
+            for number in e.inputs:
+                needed(number, there)
+                if e.op == "set_final_weight":
+                    needed(number, over)
+                if e.op == "pass_to":
+                    needed(number, over if e.met is None else self.begins_before(events, e, index))
+            for number in e.outputs:
+                first[number] = there if away and e.op in OVERWRITES else index
+                if away:
+                    needed(number, there)
+            if e.op == "update":
+                needed(e.outputs[1], over)
+        for e in events:
+            if e.op == "load_weights":
+                for number in e.outputs:
+                    if number in last:
+                        first[number] = -1
+        for number, until in last.items():
+            yield number, first.get(number, over), until
+
+    def begins_before(self, events: list[Happening], sent: Happening, index: int) -> int:
+        """The last event of a sender that begins before its message was asked for."""
+        assert sent.met is not None
+        before = [i for i, e in enumerate(events) if e.issued < sent.met.issued]
+        return max([index, *before])
+
+    def lost(self, rank: int) -> Iterator[tuple[int, Fraction]]:
+        """What came and was never waited for: since which event, and how large."""
+        events = self.events[rank]
+        waited = {e.arg[0] for e in events if e.op == "wait"}
+        for index, e in enumerate(events):
+            into = e.op in SAMPLED[4:] and e.op != "pass_to" and e.op not in OVERWRITES
+            if into and not e.blocking and index not in waited and e.over:
+                for thing in e.result:
+                    yield index, thing.size(self.grain)
+
+
+def _again(thing: Thing) -> Thing:
+    return Thing(thing.kind, thing.layer, thing.cells)
+
+
+def _exact(number: float) -> Fraction:
+    return Fraction(str(number))

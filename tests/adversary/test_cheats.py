@@ -1,0 +1,43 @@
+"""No dishonest edit of a program is called correct: it is refused as it runs, or found out by the check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import assume, given
+
+from lib import PuzzleError
+from tests.adversary.cheats import CHEATS
+from tests.adversary.examples import examples, plans, randoms
+from tests.adversary.judging import dishonest
+from tests.adversary.plans import Plan
+from tests.adversary.programs import programs
+
+EACH = 115
+
+
+def cheat(name: str, plan: Plan, random: Random) -> str:
+    """What became of a cheat: there was nothing to edit, it was refused, found out, or harmless where it landed."""
+    if not CHEATS[name](plan, random):
+        return "nothing to edit"
+    try:
+        trace = programs(plan, random).run()
+    except PuzzleError:
+        return "refused"
+    return "found out" if dishonest(trace) else "harmless"
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_one_dishonest_edit(name: str) -> None:
+    found: Counter[str] = Counter()
+
+    @examples(EACH)
+    @given(plans(), randoms)
+    def test(plan: Plan, random: Random) -> None:
+        found[result := cheat(name, plan, random)] += 1
+        assume(result in ("refused", "found out"))
+
+    test()
+    assert found["refused"] + found["found out"] >= EACH, found

@@ -1,0 +1,49 @@
+"""No Trace with one thing changed is called correct, unless it is: then its figures are those of what it says now."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given
+
+from lib import Trace, TraceError
+from lib.serial import encode
+from tests.adversary.examples import examples, randoms, runs
+from tests.adversary.forgeries import FORGERIES
+from tests.adversary.judging import dishonest, read
+from tests.adversary.programs import Program
+
+EACH = 5
+"""Forgeries of one run: to forge is cheaper than to run."""
+
+
+def forge(name: str, trace: Trace, random: Random) -> str:
+    """What became of a forgery."""
+    before = encode(trace)
+    data = copy.deepcopy(before)
+    FORGERIES[name](data, random)
+    if data == before:
+        return "the same"
+    try:
+        forged = read(data)
+    except TraceError:
+        return "refused"
+    return "found out" if dishonest(forged, trace) else "honest"
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_one_thing_changed(name: str) -> None:
+    found: Counter[str] = Counter()
+
+    @examples(14)
+    @given(runs(), randoms)
+    def test(program: Program, random: Random) -> None:
+        trace = program.run()
+        for _ in range(EACH):
+            found[forge(name, trace, random)] += 1
+
+    test()
+    assert found["refused"] + found["found out"] + found["honest"] > 0, found

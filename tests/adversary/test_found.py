@@ -1,0 +1,131 @@
+"""What the adversary has found, each as small as it gets."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from lib import Model, RuleError, Trace, TraceError, check, simulate
+from lib.serial import encode
+from tests.adversary.judging import judged, puzzle_of, read, ready
+from tests.adversary.replaying import replayed
+from tests.lib.schedules import ddp_lean, mine
+
+
+def data_of(function: Any, ranks: int = 1) -> dict[str, Any]:
+    return copy.deepcopy(encode(Trace.of(simulate(function, ranks=ranks, layers=1, batches=2))))
+
+
+def gradient(model: Model, batches: Any, weight: Any) -> Any:
+    inp = model.get_activation(batches)
+    return model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)[0]
+
+
+# -- a whole optimizer state that was updated by a part ---------------------------------------------
+
+
+async def whole_states(model: Model) -> None:
+    """Each rank updates its half of the weight with a whole state: the other half of that state stays as it was."""
+    weight, state = model.load_weights(0)
+    grad = await model.scatterreduce(gradient(model, mine(model), weight), 0)
+    half, _ = model.update(0, grad, weight.shard(model.rank, 2), state)
+    model.set_final_weight(0, await model.allgather(half, 0))
+
+
+def test_a_state_is_updated_where_its_weight_is_and_nowhere_else() -> None:
+    """It was called up to date as a whole, when a part of it had seen a gradient."""
+    trace = Trace.of(simulate(whole_states, ranks=2, layers=1, batches=2))
+    with puzzle_of(trace) as puzzle:
+        (fault,) = check(trace, puzzle).faults
+    assert fault.startswith("ranks 0 and 1 are not ready for the next training step: the optimizer state of layer 0")
+    assert "rank 0 ends with only a part of it updated" in fault
+
+
+def in_halves(model: Model) -> None:
+    """One update for each half of the weight, and of the state."""
+    weight, state = model.load_weights(0)
+    grad = gradient(model, range(model.BATCHES), weight)
+    parts = [model.update(0, grad, weight.shard(i, 2), state) for i in range(2)]
+    model.set_final_weight(0, parts[0][0].combine(parts[1][0]))
+
+
+def test_a_state_that_is_updated_in_parts_is_all_there() -> None:
+    trace = Trace.of(simulate(in_halves, layers=1, batches=2))
+    assert ready(judged(trace))
+    assert [str(value) for value in trace.programs[0].values if value is not None and value.kind == "optimizer state"][
+        1:
+    ] == [f"optimizer state of layer 0, shards {{{i}}} of 2, step 1" for i in range(2)]
+    pytest.importorskip("torch")
+    replayed(trace)
+
+
+# -- a file that waits for the same thing twice -----------------------------------------------------
+
+
+def test_a_communication_that_is_waited_for_twice() -> None:
+    """The check ended with a KeyError."""
+    data = data_of(ddp_lean, ranks=2)
+    events = data["programs"][0]["events"]
+    at = next(n for n, event in enumerate(events) if event[0] == "allreduce")
+    wait = ["wait", 0, "", [], [], *events[at][5:8], -1, [at], -1, None, False]
+    events.append(wait)
+    with pytest.raises(TraceError, match="a communication is waited for twice"):
+        read(data)
+
+
+def test_a_text_in_which_a_communication_is_waited_for_twice() -> None:
+    trace = Trace.of(simulate(ddp_lean, ranks=2, layers=1, batches=2))
+    at = next(n for n, event in enumerate(trace.programs[1].events) if event.op == "allreduce")
+    with pytest.raises(TraceError, match="a communication is waited for twice"):
+        Trace.parse(f"{trace.text().rstrip()} ={at}\n")
+
+
+def test_a_run_in_this_process_that_waits_twice_is_refused_too() -> None:
+    trace = Trace.of(simulate(ddp_lean, ranks=2, layers=1, batches=2))
+    program = trace.programs[0]
+    at = next(n for n, event in enumerate(program.events) if event.op == "allreduce")
+    program.events.append(program.events[-1].copy())
+    program.events[-1].op, program.events[-1].arg, program.events[-1].inputs = "wait", (at,), ()
+    (fault, *_) = check(trace).faults
+    assert "waits twice for one allreduce" in fault
+
+
+# -- results of what nobody waited for --------------------------------------------------------------
+
+
+def test_a_result_of_a_communication_that_nobody_waited_for() -> None:
+    """What it brought had no memory, since somebody seemed to have it."""
+
+    async def run(model: Model) -> None:
+        weight, state = model.load_weights(0, 0, 1)
+        await model.allgather(weight, 0)
+        model.set_final_weight(0, model.update(0, gradient(model, [0, 1], weight), weight, state)[0])
+
+    data = data_of(run)
+    event = next(event for event in data["programs"][0]["events"] if event[0] == "allgather")
+    event[12] = False
+    with pytest.raises(TraceError, match="allgather has results, and nobody waits for it"):
+        read(data)
+
+
+# -- a collective that brings two values ------------------------------------------------------------
+
+
+def test_a_collective_that_brings_two_values() -> None:
+    """The second one was not looked at."""
+    data = data_of(ddp_lean, ranks=2)
+    event = next(event for event in data["programs"][0]["events"] if event[0] == "allreduce")
+    event[3] = [0, *event[3]][::-1]
+    with pytest.raises(TraceError, match="allreduce brings one value"):
+        read(data)
+
+
+def test_a_model_never_brings_two() -> None:
+    async def run(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        await model.allgather([weight, weight], 0)  # type: ignore[type-var]
+
+    with pytest.raises(RuleError, match="the first argument of allgather is not a value"):
+        simulate(run, layers=1)

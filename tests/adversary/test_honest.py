@@ -1,0 +1,77 @@
+"""Every correct training step is accepted, however odd: with the same figures in memory, from JSON and from text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given
+
+from lib import PUZZLES, Trace, simulate
+from lib.serial import encode
+from lib.sources import load_function, reference
+from tests.adversary.examples import examples, runs
+from tests.adversary.judging import agree, honest, judged, ready
+from tests.adversary.oracle import opinion
+from tests.adversary.plans import training_step
+from tests.adversary.programs import Program, programs
+from tests.lib.schedules import EVERYTHING, Case
+
+
+@pytest.mark.parametrize(("ranks", "count"), [(1, 250), (2, 500), (3, 500), (4, 500), (6, 250)])
+def test_a_correct_step_is_accepted(ranks: int, count: int) -> None:
+    @examples(count)
+    @given(runs(ranks))
+    def test(program: Program) -> None:
+        honest(program.run())
+
+    test()
+
+
+@examples(100)
+@given(runs())
+def test_the_order_in_which_ranks_are_stepped_changes_nothing(program: Program) -> None:
+    assert encode(program.run()) == encode(program.run(order=lambda names: names[::-1]))
+
+
+@pytest.mark.parametrize("name", PUZZLES)
+def test_the_oracle_has_the_figures_of_the_references(name: str) -> None:
+    trace = Trace.of(simulate(load_function(reference(name), name), puzzle=name))
+    second = opinion(encode(trace))
+    assert second.flaw is None
+    agree(trace, judged(trace), second)
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=[case.name for case in EVERYTHING])
+def test_the_oracle_has_the_figures_of_known_schedules(case: Case) -> None:
+    trace = Trace.of(case.run(simulate))
+    verdict, second = judged(trace), opinion(encode(trace))
+    assert ready(verdict) == (second.flaw is None)
+    agree(trace, verdict, second)
+
+
+def test_what_is_drawn_has_everything_in_it() -> None:
+    """No kind of operation, group, message or waiting is left out for long."""
+    found: Counter[str] = Counter()
+    for seed in range(150):
+        random = Random(seed)
+        trace = programs(training_step(random), random).run()
+        for program in trace.programs:
+            if not program.events:
+                found["an idle rank"] += 1
+            for event in program.events:
+                found[event.op] += 1
+                if event.group:
+                    found["a group of some"] += len(event.group) < trace.ranks
+                    found["a group in another order"] += list(event.group) != sorted(event.group)
+                if event.op == "pass_to":
+                    found["a message of several"] += len(event.inputs) > 1
+                    found["a message of none"] += not event.inputs
+                found["an uneven shard"] += event.op == "load_weights" and event.arg[1] > trace.ranks
+            for _, store, number, _ in program.moves:
+                value = program.values[number]
+                found["a swapped store"] += value is not None and value.kind == "weight" and store != 0
+    missing = {what for what in found if not found[what]}
+    assert not missing
+    assert len(found) == 26, sorted(found)

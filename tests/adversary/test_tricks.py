@@ -1,0 +1,854 @@
+"""What was tried, with fresh eyes, to get a target of a puzzle cheaper than an honest solution can; and what happened.
+
+Each trick is a function at the size of its puzzle. It runs, and is judged as a grader judges: by the JSON of its Trace.
+`Outcome` says what became of it, and every outcome is tested:
+
+- REFUSED: the operation raised as the student's function ran.
+- FOUND OUT: it ran, and the check says what was dishonest.
+- COUNTED: it is correct, and no cheaper than without the trick: what was hidden counts, what was left out was timed.
+
+The tricks by private names (`model.program.events`, patched modules) work on the record of a run in the student's own
+process. Nothing can stop that there: whoever controls the process controls what it prints. They are worth nothing to
+who is graded by another process, from the JSON: that rebuilds every value and every time from the operations, and a
+program that was tampered with is just another program. What is left open comes before the tests, at the end.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Callable
+from enum import Enum
+from functools import cache
+from typing import Any
+
+import pytest
+
+from lib import (
+    PUZZLES,
+    Activation,
+    ActivationGrad,
+    Costs,
+    Dist,
+    Model,
+    OptState,
+    PuzzleError,
+    Trace,
+    TraceError,
+    Verdict,
+    Weight,
+    check,
+    simulate,
+)
+from lib.program import Event
+from lib.serial import encode
+from lib.sources import load_function, reference
+from lib.values import SET_MARK
+from tests.adversary.judging import read
+from tests.lib.schedules import (
+    accumulate,
+    backward,
+    basic,
+    compute,
+    ddp_lean,
+    forward,
+    fully_sharded,
+    grad_accum,
+    load,
+    loss,
+    mine,
+    step,
+    update,
+)
+
+fsdp = fully_sharded()
+Trick = Callable[[Model], Any]
+
+
+class Outcome(Enum):
+    """What became of a trick."""
+
+    REFUSED = "refused"
+    FOUND_OUT = "found out"
+    COUNTED = "counted"
+
+
+TRICKS: dict[str, tuple[str, Outcome, Trick]] = {}
+
+
+def trick(puzzle: str, outcome: Outcome) -> Callable[[Trick], Trick]:
+    """Enters a trick into the table."""
+
+    def enter(function: Trick) -> Trick:
+        assert function.__name__ not in TRICKS
+        TRICKS[function.__name__] = puzzle, outcome, function
+        return function
+
+    return enter
+
+
+REFUSED, FOUND_OUT, COUNTED = Outcome
+
+
+@cache
+def honest(puzzle: str) -> tuple[Verdict, ...]:
+    """The reference, and the schedule that tricks here begin with."""
+    known: dict[str, Trick] = {"basic": basic, "grad_accum": grad_accum, "ddp": ddp_lean, "fsdp": fsdp, "wsdp": fsdp}
+    functions = [load_function(reference(puzzle), puzzle), *([known[puzzle]] if puzzle in known else [])]
+    return tuple(check(Trace.of(simulate(function, puzzle=puzzle)), puzzle) for function in functions)
+
+
+def judged(function: Trick, puzzle: str) -> Verdict | Exception:
+    """The verdict of a grader, who has the JSON only; or what the student's function ended with."""
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Model, "patch", patch, raising=False)
+            data = encode(Trace.of(simulate(function, puzzle=puzzle)))
+        trace = read(data)
+    except (PuzzleError, ValueError) as error:
+        return error
+    return check(trace, puzzle)
+
+
+def became(verdict: Verdict | Exception, puzzle: str) -> Outcome:
+    if isinstance(verdict, TraceError) or (isinstance(verdict, Verdict) and not verdict.correct):
+        return FOUND_OUT
+    if isinstance(verdict, Exception):
+        return REFUSED
+    for other in honest(puzzle):
+        cheaper = verdict.time < other.time or verdict.memory < other.memory
+        assert not (cheaper and verdict.time <= other.time and verdict.memory <= other.memory), "it pays"
+    return COUNTED
+
+
+# -- weights, states and data that are somewhere else for a while ---------------------------------------------
+
+
+@trick("basic", FOUND_OUT)
+def weights_loaded_for_each_use(model: Model) -> None:
+    model.activations[0] = model.get_activation(range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        forward(model, layer, model.load_weights(layer)[0])
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        accumulate(model, layer, backward(model, layer, model.load_weights(layer)[0]))
+        load(model, [layer])
+        step(model, layer)
+
+
+@trick("basic", COUNTED)
+def states_loaded_when_they_are_needed(model: Model) -> None:
+    """What was at rest before the step was there from its first moment on."""
+    model.activations[0] = model.get_activation(range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        model.weights[layer], _ = model.load_weights(layer)
+        forward(model, layer)
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        accumulate(model, layer, backward(model, layer))
+        _, model.opt_states[layer] = model.load_weights(layer)
+        step(model, layer)
+
+
+@trick("grad_accum", FOUND_OUT)
+def data_loaded_for_forward_and_for_backward(model: Model) -> None:
+    load(model)
+    for batch in range(model.BATCHES):
+        model.activations[0] = model.get_activation([batch])
+        for layer in range(model.LAYERS):
+            forward(model, layer)
+        del model.activations[0]
+        loss(model)
+        for layer in reversed(range(model.LAYERS)):
+            if layer == 0:
+                model.activations[0] = model.get_activation([batch])
+            accumulate(model, layer, backward(model, layer))
+    for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+@trick("fsdp", FOUND_OUT)
+async def a_whole_weight_loaded_instead_of_gathered(model: Model) -> None:
+    load(model, shard=model.rank, total=model.RANKS)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer, model.load_weights(layer)[0])
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        whole = await model.allgather(model.weights[layer], layer)
+        model.grad_weights[layer] = await model.scatterreduce(backward(model, layer, whole), layer)
+        step(model, layer)
+
+
+@trick("ddp", FOUND_OUT)
+async def only_one_rank_is_updated(model: Model) -> None:
+    """Nobody else has a state, nor a new weight."""
+    load(model)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+        if model.rank == 0:
+            step(model, layer)
+        else:
+            del model.grad_weights[layer], model.weights[layer], model.opt_states[layer]
+
+
+@trick("ddp", FOUND_OUT)
+async def a_state_of_a_quarter_updates_the_whole(model: Model) -> None:
+    """Each rank has a quarter of the state, updates a quarter of the weight, and never tells the others."""
+    for layer in range(model.LAYERS):
+        model.weights[layer], _ = model.load_weights(layer)
+        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.scatterreduce(model.grad_weights[layer], layer)
+        model.weights[layer] = model.weights[layer].shard(model.rank, model.RANKS)
+        step(model, layer)
+
+
+@trick("ddp", FOUND_OUT)
+async def a_whole_state_of_which_a_quarter_is_updated(model: Model) -> None:
+    load(model)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        grad = await model.scatterreduce(model.grad_weights.pop(layer), layer)
+        piece = model.weights.pop(layer).shard(model.rank, model.RANKS)
+        piece, model.opt_states[layer] = model.update(layer, grad, piece, model.opt_states[layer])
+        model.weights[layer] = await model.allgather(piece, layer)
+        model.set_final_weight(layer, model.weights[layer])
+
+
+@trick("ddp", REFUSED)
+async def a_quarter_of_the_state_for_the_whole_weight(model: Model) -> None:
+    load(model)
+    compute(model, mine(model))
+    grad = await model.allreduce(model.grad_weights[0], 0)
+    model.update(0, grad, model.weights[0], model.opt_states[0].shard(model.rank, model.RANKS))
+
+
+@trick("pipeline_fsdp", FOUND_OUT)
+async def the_gather_is_left_out(model: Model) -> None:
+    """The whole weight is loaded, and a quarter of it updated: 0.3 sooner, and stale afterwards."""
+    stage, place = model.coord["stage"], model.coord["data"]
+    pipeline, shards = model.group("stage"), len(model.group("data"))
+    weight, _ = model.load_weights(stage)
+    _, state = model.load_weights(stage, place, shards)
+    inp = model.get_activation([place]) if stage == 0 else await model.receive(pipeline[stage - 1])
+    out = model.forward(stage, inp, weight)
+    if stage + 1 < len(pipeline):
+        await model.pass_to(pipeline[stage + 1], out)
+        grad = await model.receive(pipeline[stage + 1])
+    else:
+        grad = model.loss(out)
+    made, grad = model.backward(stage, inp, grad, weight)
+    if stage:
+        await model.pass_to(pipeline[stage - 1], grad)
+    made = await model.scatterreduce(made, stage, group="data")
+    model.set_final_weight(stage, model.update(stage, made, weight.shard(place, shards), state)[0])
+
+
+@trick("wsdp", COUNTED)
+async def states_in_the_mail(model: Model) -> None:
+    """Passed on at once, to be asked for before the updates only: until then they are their sender's."""
+    load(model, shard=model.rank, total=model.RANKS)
+    after, before = (model.rank + 1) % model.RANKS, (model.rank - 1) % model.RANKS
+    there = model.pass_to(after, [model.opt_states.pop(layer) for layer in range(model.LAYERS)])
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer, await model.allgather(model.weights[layer], layer))
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        whole = await model.allgather(model.weights[layer], layer)
+        model.grad_weights[layer] = await model.allreduce(backward(model, layer, whole), layer)
+    states = await model.receive(before)
+    back = model.pass_to(before, states)
+    await there
+    for layer, state in enumerate(await model.receive(after)):
+        model.opt_states[layer] = state
+        step(model, layer)
+    await back
+
+
+@trick("pipeline", FOUND_OUT)
+async def a_stage_that_does_not_wait_for_its_gradient(model: Model) -> None:
+    """It makes one up, of the right shape, and goes back at once."""
+    each = model.LAYERS // model.RANKS
+    layers = range(model.rank * each, (model.rank + 1) * each)
+    load(model, layers)
+    batches = range(model.BATCHES)
+    model.activations[layers[0]] = await model.receive(model.rank - 1) if model.rank else model.get_activation(batches)
+    for layer in layers:
+        forward(model, layer)
+    if model.rank + 1 < model.RANKS:
+        await model.pass_to(model.rank + 1, model.activations.pop(layers[-1] + 1))
+        model.grad_activations[layers[-1]] = ActivationGrad(layers[-1], model.LAYERS, batches, model.BATCHES)
+    else:
+        loss(model)
+    for layer in reversed(layers):
+        model.grad_weights[layer] = backward(model, layer)
+        step(model, layer)
+
+
+@trick("pipeline", COUNTED)
+async def a_stage_that_loads_when_its_turn_has_come(model: Model) -> None:
+    each = model.LAYERS // model.RANKS
+    layers = range(model.rank * each, (model.rank + 1) * each)
+    inp = await model.receive(model.rank - 1) if model.rank else model.get_activation(range(model.BATCHES))
+    model.activations[layers[0]] = inp
+    for layer in layers:
+        load(model, [layer])
+        forward(model, layer)
+    if model.rank + 1 < model.RANKS:
+        await model.pass_to(model.rank + 1, model.activations.pop(layers[-1] + 1))
+        model.grad_activations[layers[-1]] = await model.receive(model.rank + 1)
+    else:
+        loss(model)
+    for layer in reversed(layers):
+        model.grad_weights[layer] = backward(model, layer)
+    if model.rank:
+        await model.pass_to(model.rank - 1, model.grad_activations.pop(layers[0] - 1))
+    for layer in layers:
+        step(model, layer)
+
+
+# -- memory where nobody looks --------------------------------------------------------------------------------
+
+
+def parked(park: Callable[[Model, Activation], Callable[[], Activation]]) -> Trick:
+    """The data of one device, between forward and backward, in a place of one's own."""
+
+    def run(model: Model) -> None:
+        load(model)
+        model.activations[0] = model.get_activation(range(model.BATCHES))
+        forward(model, 0)
+        fetch = park(model, model.activations.pop(0))
+        for layer in range(1, model.LAYERS):
+            forward(model, layer)
+        loss(model)
+        for layer in reversed(range(model.LAYERS)):
+            if layer == 0:
+                model.activations[0] = fetch()
+            accumulate(model, layer, backward(model, layer))
+            step(model, layer)
+
+    return run
+
+
+def in_a_generator(model: Model, value: Activation) -> Callable[[], Activation]:
+    def hold() -> Any:
+        kept = value
+        yield
+        yield kept
+
+    generator = hold()
+    next(generator)
+    return lambda: next(generator)
+
+
+def in_a_store_behind_its_back(model: Model, value: Activation) -> Callable[[], Activation]:
+    dict.__setitem__(model.weights, "hidden", value)  # type: ignore[arg-type]
+    return lambda: dict.pop(model.weights, "hidden")  # type: ignore[return-value]
+
+
+def in_the_model(model: Model, value: Activation) -> Callable[[], Activation]:
+    model.spare = value  # type: ignore[attr-defined]
+    return lambda: model.spare  # type: ignore[attr-defined]
+
+
+def in_a_default(model: Model, value: Activation) -> Callable[[], Activation]:
+    return lambda kept=value: kept
+
+
+for _park in (in_a_generator, in_a_store_behind_its_back, in_the_model, in_a_default):
+    _hidden = parked(_park)
+    _hidden.__name__ = f"data_{_park.__name__}"
+    trick("basic", COUNTED)(_hidden)
+
+
+def parked_and_forgotten(model: Model, value: Activation) -> Callable[[], Activation]:
+    """Made again by hand, from what it looks like."""
+    fields = [getattr(value, name) for name in value.__match_args__]
+    return lambda: Activation(*fields)
+
+
+_made = parked(parked_and_forgotten)
+_made.__name__ = "data_made_again_by_hand"
+trick("basic", FOUND_OUT)(_made)
+
+
+@trick("gpipe", COUNTED)
+async def activations_in_the_mail(model: Model) -> None:
+    """Passed to the next stage long before that asks for them: until it does, they are the sender's."""
+    each = model.LAYERS // model.RANKS
+    layers = range(model.rank * each, (model.rank + 1) * each)
+    load(model, layers)
+    sent = []
+    for batch in range(model.BATCHES):
+        if model.rank:
+            at = await model.receive(model.rank - 1)
+        else:
+            at = model.get_activation([batch])
+        for layer in layers:
+            model.activations[layer, batch] = at
+            at = model.forward(layer, at, model.weights[layer])
+        model.activations["out", batch] = at
+        if model.rank + 1 < model.RANKS:
+            sent.append(model.pass_to(model.rank + 1, model.activations.pop(("out", batch))))
+    for batch in range(model.BATCHES):
+        if model.rank + 1 < model.RANKS:
+            grad = await model.receive(model.rank + 1)
+        else:
+            grad = model.loss(model.activations.pop(("out", batch)))
+        for layer in reversed(layers):
+            made, grad = model.backward(layer, model.activations.pop((layer, batch)), grad, model.weights[layer])
+            accumulate(model, layer, made)
+        if model.rank:
+            await model.pass_to(model.rank - 1, grad)
+    for work in sent:
+        await work
+    for layer in layers:
+        step(model, layer)
+
+
+@trick("ddp", COUNTED)
+async def gradients_nobody_waits_for(model: Model) -> None:
+    """A receive that is never awaited has memory to the end, and the message is on the link."""
+    after, before = (model.rank + 1) % model.RANKS, (model.rank - 1) % model.RANKS
+    load(model)
+    compute(model, mine(model))
+    model.pass_to(after, model.grad_weights[0])
+    model.receive(before)
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+        step(model, layer)
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+class Bag:
+    """Something that a message is not looked into for values."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def smuggled(wrap: Callable[[Any], Any], unwrap: Callable[[Any], Any]) -> Trick:
+    """A gradient in a message that seems to weigh nothing."""
+
+    async def run(model: Model) -> None:
+        load(model)
+        compute(model, mine(model))
+        for layer in range(model.LAYERS):
+            grad = model.grad_weights.pop(layer)
+            for rank in range(model.RANKS):
+                if rank != model.rank:
+                    await model.pass_to(rank, wrap(grad))
+            for rank in range(model.RANKS):
+                if rank != model.rank:
+                    grad = grad + unwrap(await model.receive(rank))
+            model.grad_weights[layer] = grad
+            step(model, layer)
+
+    return run
+
+
+BAGS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "a_bag": (Bag, lambda bag: bag.value),
+    "a_namedtuple": (lambda value: Pair(value, 0), lambda pair: pair.left),
+    "a_set": (lambda value: {value}, lambda items: next(iter(items))),
+    "a_key": (lambda value: {value: 0}, lambda items: next(iter(items))),
+    "a_closure": (lambda value: lambda: value, lambda call: call()),
+}
+for _name, _pair in BAGS.items():
+    _smuggled = smuggled(*_pair)
+    _smuggled.__name__ = f"gradients_in_{_name}"
+    trick("ddp", REFUSED)(_smuggled)
+
+
+# -- work that is not done ------------------------------------------------------------------------------------
+
+
+@trick("grad_accum", FOUND_OUT)
+def only_the_first_batch(model: Model) -> None:
+    """And three of which it is only said."""
+    load(model)
+    compute(model, [0])
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = model.grad_weights[layer] + model.fake_grad(layer, range(1, model.BATCHES))
+        step(model, layer)
+
+
+@trick("grad_accum", REFUSED)
+def one_batch_four_times(model: Model) -> None:
+    load(model)
+    for _ in range(model.BATCHES):
+        compute(model, [0])
+
+
+@trick("ddp", REFUSED)
+async def halves_of_different_batches(model: Model) -> None:
+    """Half of the gradient of one batch beside half of that of another."""
+    load(model)
+    compute(model, mine(model))
+    grad = model.grad_weights[0]
+    other = await model.allreduce(grad, 0)
+    model.grad_weights[0] = grad.shard(0, 2).combine(other.shard(1, 2))
+
+
+@trick("ddp", FOUND_OUT)
+async def errors_that_are_swallowed(model: Model) -> None:
+    """What was refused did not happen, whoever catches it: no update, and no new weight."""
+    load(model)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        try:
+            update(model, layer)
+        except PuzzleError:
+            model.weights[layer], _ = model.load_weights(layer)
+        model.set_final_weight(layer, model.weights[layer])
+
+
+@trick("ddp", REFUSED)
+async def a_collective_that_does_not_fit_is_swallowed(model: Model) -> None:
+    load(model)
+    compute(model, mine(model))
+    with contextlib.suppress(PuzzleError):
+        await model.allreduce(model.grad_weights[model.rank % 2], model.rank % 2)
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+        step(model, layer)
+
+
+@trick("ddp", REFUSED)
+async def a_result_seen_before_it_is_there(model: Model) -> None:
+    """Before the last member has come there is nothing to be seen."""
+    load(model)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        work: Any = model.allreduce(model.grad_weights[layer], layer)
+        model.grad_weights[layer] = work._signal.value[work._place]
+        step(model, layer)
+
+
+@trick("ddp", FOUND_OUT)
+async def a_result_taken_out_of_its_work(model: Model) -> None:
+    """It is known when the last member has come; taken from there, and not waited for, it is nobody's value."""
+    load(model)
+    compute(model, mine(model))
+    works: list[Any] = [model.allreduce(model.grad_weights[layer], layer) for layer in range(model.LAYERS)]
+    await model.allreduce(model.fake_grad(0), 0)  # now everybody has come
+    for layer, work in enumerate(works):
+        model.grad_weights[layer] = work._signal.value[work._place]
+        step(model, layer)
+
+
+@trick("fsdp", COUNTED)
+async def sends_that_are_not_awaited(model: Model) -> None:
+    """They are sent all the same."""
+    await fsdp(model)
+    if model.rank == 0:
+        model.pass_to(1, [model.weights[layer] for layer in range(model.LAYERS)])
+
+
+@trick("ddp", FOUND_OUT)
+async def a_sandbox_of_ones_own(model: Model) -> None:
+    """A Model without a Dist, whose time nobody counts."""
+    own = Model(layers=model.LAYERS, batches=model.BATCHES)
+    load(own)
+    compute(own, range(model.BATCHES))
+    load(model)
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = own.grad_weights[layer]
+        step(model, layer)
+
+
+@trick("ddp", REFUSED)
+async def a_second_model_of_the_same_rank(model: Model) -> None:
+    """It has a clock of its own."""
+    other = Model(model.rank, model.dist, model.LAYERS, model.BATCHES)
+    load(other)
+    compute(other, mine(model))
+    load(model)
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.allreduce(other.grad_weights[layer], layer)
+        step(model, layer)
+
+
+@trick("ddp", FOUND_OUT)
+async def a_second_model_does_everything(model: Model) -> None:
+    await ddp_lean(Model(model.rank, model.dist, model.LAYERS, model.BATCHES))
+
+
+@trick("ddp", COUNTED)
+async def one_rank_writes_the_programs_of_all(model: Model) -> None:
+    """By way of `model.dist.models`: the clocks are those of the ranks all the same."""
+    if model.rank == 0:
+        for other in model.dist.models.values():
+            load(other)
+            compute(other, mine(other))
+    else:
+        await model.receive(0)
+    for rank in range(1, model.RANKS if model.rank == 0 else 0):
+        await model.pass_to(rank, "done")
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+        step(model, layer)
+
+
+@trick("ddp", REFUSED)
+async def a_gradient_of_another_models_store(model: Model) -> None:
+    load(model)
+    compute(model, mine(model))
+    await model.allreduce(model.fake_grad(0), 0)
+    for other in model.dist.models.values():
+        if other is not model:
+            accumulate(model, 0, other.grad_weights[0])
+
+
+# -- by private names: worth nothing in a file ----------------------------------------------------------------
+
+
+def tampered(puzzle: str, outcome: Outcome, base: Trick) -> Callable[[Callable[[Model], Any]], Callable[[Model], Any]]:
+    """An honest run whose record is touched up when it is over."""
+
+    def enter(touch: Callable[[Model], Any]) -> Callable[[Model], Any]:
+        async def run(model: Model) -> None:
+            result: Any = base(model)
+            if result is not None:
+                await result
+            touch(model)
+
+        run.__name__ = touch.__name__
+        trick(puzzle, outcome)(run)
+        return touch
+
+    return enter
+
+
+@tampered("basic", COUNTED, basic)
+def the_clock_is_put_back(model: Model) -> None:
+    model.program.clock = 0
+    for event in model.program.events:
+        event.issued = event.start = event.length = 0
+
+
+@tampered("basic", COUNTED, basic)
+def nothing_was_ever_stored(model: Model) -> None:
+    model.program.moves.clear()
+
+
+@tampered("basic", COUNTED, basic)
+def stores_that_are_emptied_before_they_are_filled(model: Model) -> None:
+    model.program.moves[:] = [move for move in model.program.moves if move[3] > 0 and move[1] > 2]
+
+
+@tampered("basic", FOUND_OUT, basic)
+def more_leaves_than_came(model: Model) -> None:
+    model.program.moves.extend([(len(model.program.events), 0, 0, -1)] * 3)
+
+
+@tampered("basic", COUNTED, basic)
+def all_values_are_small(model: Model) -> None:
+    model.program.values[:] = [Weight(0, 2, 0, [0], 1000) for _ in model.program.values]
+
+
+@tampered("basic", FOUND_OUT, basic)
+def forward_never_happened(model: Model) -> None:
+    model.program.events[:] = [event for event in model.program.events if event.op != "forward"]
+
+
+@tampered("basic", COUNTED, basic)
+def fewer_batches_in_each_event(model: Model) -> None:
+    for event in model.program.events:
+        if event.op in ("forward", "backward"):
+            event.batches = frozenset([0])
+
+
+@tampered("basic", FOUND_OUT, basic)
+def less_data_was_asked_for(model: Model) -> None:
+    next(event for event in model.program.events if event.op == "get_activation").batches = frozenset([0])
+
+
+@tampered("basic", FOUND_OUT, basic)
+def a_smaller_model(model: Model) -> None:
+    model.LAYERS, model.BATCHES = 1, 1
+
+
+@tampered("ddp", COUNTED, ddp_lean)
+def other_costs(model: Model) -> None:
+    model.dist.costs = Costs(forward=0, backward=0, update=0, collective=0)
+
+
+@tampered("ddp", REFUSED, ddp_lean)
+def everybody_is_rank_0(model: Model) -> None:
+    model.rank = 0
+
+
+@trick("basic", FOUND_OUT)
+def final_weights_written_into_the_model(model: Model) -> None:
+    model.final_weights = {layer: Weight(layer, model.LAYERS, 1) for layer in range(model.LAYERS)}
+
+
+@trick("basic", FOUND_OUT)
+def an_event_written_by_hand(model: Model) -> None:
+    """Operations that were never called: they have to follow from the others all the same."""
+    load(model)
+    nothing = frozenset[int]()
+    for layer in range(model.LAYERS):
+        new = model.program.new(Weight(layer, model.LAYERS, 1)), model.program.new(OptState(layer, model.LAYERS, 1))
+        grad = model.program.id(model.fake_grad(layer))
+        olds = model.program.id(model.weights[layer]), model.program.id(model.opt_states[layer])
+        model.program.events.append(Event("update", layer, nothing, (grad, *olds), new, 0, 0, 0, None))
+        model.program.events.append(Event("set_final_weight", layer, nothing, new[:1], (), 0, 0, 0, None))
+
+
+@trick("basic", FOUND_OUT)
+def a_value_marked_as_another(model: Model) -> None:
+    """The gradient of one batch takes the place of that of all."""
+    load(model)
+    compute(model, range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        nothing = model.fake_grad(layer)
+        SET_MARK(model.grad_weights[layer], nothing.mark)
+        step(model, layer)
+
+
+@trick("basic", COUNTED)
+def values_without_a_size(model: Model) -> None:
+    model.patch.setattr(Activation, "elements", lambda self: 0)  # type: ignore[attr-defined]
+    model.patch.setattr(Weight, "elements", lambda self: 0)  # type: ignore[attr-defined]
+    basic(model)
+
+
+@trick("basic", COUNTED)
+def operations_without_a_time(model: Model) -> None:
+    model.patch.setattr(Costs, "compute", lambda self, op, batches: 0)  # type: ignore[attr-defined]
+    basic(model)
+
+
+@trick("basic", FOUND_OUT)
+def rules_that_allow_everything(model: Model) -> None:
+    """An update by the gradient of one batch."""
+    from lib import rules
+
+    def anything(shape: Any, layer: int, grad: Any, weight: Weight, state: OptState) -> tuple[Weight, OptState]:
+        return Weight(layer, shape.layers, 1), OptState(layer, shape.layers, 1)
+
+    model.patch.setattr(rules, "update", anything)  # type: ignore[attr-defined]
+    load(model)
+    compute(model, [0])
+    for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+@trick("basic", FOUND_OUT)
+def a_check_that_says_yes(model: Model) -> None:
+    import lib.model
+
+    model.patch.setattr(lib.model, "check", lambda *_, **__: None)  # type: ignore[attr-defined]
+
+
+@trick("ddp", FOUND_OUT)
+async def a_run_that_calls_itself_a_sandbox(model: Model) -> None:
+    model.sandbox = True
+    load(model)
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = model.fake_grad(layer, range(model.BATCHES))
+        step(model, layer)
+
+
+@trick("ddp", COUNTED)
+async def other_costs_from_the_start(model: Model) -> None:
+    model._costs = Costs(forward=0, backward=0)
+    await ddp_lean(model)
+
+
+@trick("ddp", FOUND_OUT)
+async def a_world_of_ones_own(model: Model) -> None:
+    """The real one stays empty."""
+    if model.rank == 0:
+        dist = Dist(1)
+        own = Model(0, dist, model.LAYERS, model.BATCHES)
+        basic(own)
+
+
+# -- what is left open ----------------------------------------------------------------------------------------
+
+
+async def second_hand_data(model: Model) -> None:
+    """The data of layer 0 is not kept for its backward: the neighbour loads it, too, and passes it on in time.
+
+    Loading it again is found out; on another rank it is the first time. One activation less is alive at the peak.
+    """
+    load(model, shard=model.rank, total=model.RANKS)
+    after, before = (model.rank + 1) % model.RANKS, (model.rank - 1) % model.RANKS
+    model.activations[0] = model.get_activation([model.rank])
+    for layer in range(model.LAYERS):
+        model.weights["whole"] = await model.allgather(model.weights[layer], layer)
+        forward(model, layer, model.weights.pop("whole"))
+    del model.activations[0]
+    loss(model)
+    coming: Any = None
+    for layer in reversed(range(model.LAYERS)):
+        model.weights["whole"] = await model.allgather(model.weights[layer], layer)
+        if layer == 0:
+            model.activations[0] = await coming
+        made = backward(model, layer, model.weights.pop("whole"))
+        model.grad_weights[layer] = await model.allreduce(made, layer)
+        step(model, layer)
+        if layer == 2:
+            model.pass_to(after, model.get_activation([after]))
+            coming = model.receive(before)
+
+
+@pytest.mark.xfail(strict=True, reason="where a batch is loaded a second time on another rank, nobody minds")
+def test_data_is_not_loaded_by_another_rank_for_backward() -> None:
+    assert became(judged(second_hand_data, "wsdp"), "wsdp") is FOUND_OUT
+
+
+async def stages_that_broadcast(model: Model) -> None:
+    """No trick, but not a message either: a collective of two is 0.3, a message at both ends 0.4, at unit costs."""
+    each = model.LAYERS // model.RANKS
+    layers, batches = range(model.rank * each, (model.rank + 1) * each), range(model.BATCHES)
+    load(model, layers)
+    inp = model.get_activation(batches)
+    if model.rank:
+        inp = await model.broadcast(inp, 0, model.rank - 1, [model.rank - 1, model.rank])
+    model.activations[layers[0]] = inp
+    for layer in layers:
+        forward(model, layer)
+    if model.rank + 1 < model.RANKS:
+        out = model.activations.pop(layers[-1] + 1)
+        await model.broadcast(out, 0, model.rank, [model.rank, model.rank + 1])
+        model.grad_activations[layers[-1]] = await model.receive(model.rank + 1)
+    else:
+        loss(model)
+    for layer in reversed(layers):
+        model.grad_weights[layer] = backward(model, layer)
+    if model.rank:
+        await model.pass_to(model.rank - 1, model.grad_activations.pop(layers[0] - 1))
+    for layer in layers:
+        step(model, layer)
+
+
+def test_a_broadcast_of_two_is_an_honest_message() -> None:
+    verdict = judged(stages_that_broadcast, "pipeline")
+    assert isinstance(verdict, Verdict)
+    assert verdict.correct
+    assert verdict.time == pytest.approx(honest("pipeline")[0].time - 3 * 0.1)
+
+
+# -- the tests ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TRICKS)
+def test_a_trick(name: str) -> None:
+    puzzle, outcome, function = TRICKS[name]
+    verdict = judged(function, puzzle)
+    assert became(verdict, puzzle) is outcome, verdict
+
+
+def test_every_kind_of_puzzle_was_tried() -> None:
+    assert len(TRICKS) >= 25
+    assert {puzzle for puzzle, _, _ in TRICKS.values()} <= set(PUZZLES)
