@@ -543,7 +543,8 @@ class _World:
                 if e.op == "pass_to":
                     needed(number, over if e.met is None else self.begins_before(events, e, index))
             for number in e.outputs:
-                first[number] = there if away and e.op in OVERWRITES else index
+                in_place = away and e.op in OVERWRITES and not self.is_kept(rank, e.inputs[0], index, there)
+                first[number] = there if in_place else index
                 if away:
                     needed(number, there)
             if e.op == "update":
@@ -553,8 +554,33 @@ class _World:
                 for number in e.outputs:
                     if number in last:
                         first[number] = -1
+        for position, _, number, change in self.data["programs"][rank]["moves"]:
+            if change > 0 and position - 1 > first.get(number, over):  # until then it was in a variable
+                needed(number, position - 1)
         for number, until in last.items():
             yield number, first.get(number, over), until
+
+    def is_kept(self, rank: int, number: int, index: int, there: int) -> bool:
+        """Whether a value is needed by anything else when a communication would write over it."""
+        events = self.events[rank]
+        over, waits = len(events), {e.arg[0]: i for i, e in enumerate(events) if e.op == "wait"}
+        count, left = 0, -1
+        for position, _, moved, change in self.data["programs"][rank]["moves"]:
+            if moved == number:
+                count += change
+                left = over + 2 if count > 0 else position
+        if left > there + 1:
+            return True
+        for other, e in enumerate(events):
+            if other == index or number not in e.inputs:
+                continue
+            until = waits.get(other, over) if e.op in SAMPLED[4:] and not e.blocking else other
+            if e.op == "pass_to":
+                until = over if e.met is None else max(i for i, s in enumerate(events) if s.issued <= e.met.issued)
+                until = max(until, other)
+            if e.op == "set_final_weight" or until >= index:
+                return True
+        return False
 
     def begins_before(self, events: list[Happening], sent: Happening, index: int) -> int:
         """The last event of a sender that begins before its message was asked for."""
