@@ -20,7 +20,7 @@ test generated notebooks: export PUZZLES_PROGRESS := off
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup lab demo test lint types imports generated unit notebooks fuzz format bench lock dist clean distclean
+.PHONY: help setup lab demo test lint types imports generated unit notebooks fuzz format bench mutants lock dist clean distclean
 
 help:  ## print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -75,6 +75,13 @@ bench: $(STAMP)  ## measure the simulator (benchmarks/)
 	@$(BIN)/python benchmarks/stepper.py
 	@$(BIN)/python benchmarks/replay.py
 
+# Not in EXTRAS: nobody else needs mutmut. Tests that are new, or functions that changed, are tried again; the rest is kept.
+mutants: $(STAMP)  ## change lib in small ways and see that tests fail: an hour (MODULES="rules values": only these)
+	@$(BIN)/python -c 'import mutmut' 2>/dev/null || \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
+	@$(BIN)/mutmut run $(if $(filter-out auto,$(WORKERS)),--max-children $(WORKERS)) $(MODULES:%='lib.%.*')
+	@$(BIN)/python tests/mutants/report.py $(MODULES)
+
 dist: $(STAMP)  ## build the wheel and the source archive into dist/
 	@rm -rf dist && $(BIN)/python -m build
 
@@ -90,7 +97,7 @@ lock:  ## write constraints.txt anew with today's versions (its last part, for r
 	cp "$$scratch/constraints.txt" constraints.txt
 
 clean:  ## remove what was made, but not .venv
-	@rm -rf demo dist build .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov *.egg-info
+	@rm -rf demo dist build mutants .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov *.egg-info
 	@find . -path ./$(VENV) -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## remove .venv too

@@ -422,7 +422,7 @@ def _call(member: Member, beside: Member) -> str:
     what = describe(member.value) if isinstance(member.value, Value) else type(member.value).__name__
     root = f", root={member.root}" if COLLECTIVES[member.op].law == "copy" else ""
     group = "" if member.group == beside.group else f", group={list(member.group)}"
-    return f"{member.op}(layer={member.layer}{root}{group}) with a {what}"
+    return f"{member.op}(layer={member.layer}{root}{group}) with {with_article(what)}"
 
 
 def _mismatch(first: Member, other: Member) -> MismatchError:

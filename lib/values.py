@@ -439,7 +439,7 @@ def extent(value: Value) -> Sequence[Interval]:
     return region(value).intervals
 
 
-def _derive(op: str, law: Any, value: V, *rest: Any) -> V:
+def _derive(op: str, law: Any, value: V, *rest: Any) -> V:  # pragma: no mutate block
     """Applies a law to a value and tells the rank that it lives on. Called by methods that a student calls."""
     mark = value.mark or (getattr(rest[0], "mark", None) if op != "shard" else None)
     try:
@@ -505,13 +505,14 @@ def _twice(verb: str, field: str, twice: set[int], both: Sequence[Value]) -> Rul
             fix = "gradients are not gathered but summed: use scatterreduce or allreduce"
     else:
         what = f"cannot {verb} these values: {field} {numbers(twice)} would be counted twice"
-        fix = "each must hold shards that no other one holds"
+        fix = f"each must hold {field} that no other one holds"
         if verb == "sum":
             name = these("batch", twice, "batches")
             fix = f"add the gradient of each batch once: {name} {'is' if len(twice) == 1 else 'are'} in both already"
+    whom = "the summands" if verb == "sum" else "them"
     error = RuleError(
         what,
-        expected=f"each {'batch in one of the summands' if verb == 'sum' else f'{field[:-1]} in one of them'} only",
+        expected=f"each {'batch' if field == 'batches' else 'shard'} in one of {whom} only",
         got="; ".join(map(describe, both)),
         fix=fix,
     )

@@ -315,6 +315,20 @@ def test_weights_loaded_again() -> None:
     )
 
 
+def test_a_text_has_no_lines_to_name() -> None:
+    def reload(model: Model) -> None:
+        load(model)
+        grad = train(model)
+        model.set_final_weight(0, model.update(0, grad, *model.load_weights(0))[0])
+
+    trace = simulate(reload, layers=1, batches=2)[0].trace
+    assert check(Trace.parse(trace.text())).faults == (
+        "rank 0: the final weight of layer 0 is not honest: the weight of layer 0 was loaded a second time\n"
+        "    expected: one load of each weight, or of each of its shards, on a rank\n"
+        "    fix:      load once, keep it, and gather shards where the whole weight is needed",
+    )
+
+
 def test_shards_loaded_again() -> None:
     async def reload(model: Model) -> None:
         load(model, shard=model.rank, total=model.RANKS)
@@ -702,19 +716,29 @@ def test_memory_is_not_hidden_in_the_mail() -> None:
     assert mailed == stored == 2 * 262144 + 9 * 131072
 
 
-def test_a_broadcast_overwrites_what_the_others_brought() -> None:
-    """So it does not matter whether that was honest."""
+@pytest.mark.parametrize("root", range(3))
+@pytest.mark.parametrize("liar", range(3))
+def test_of_a_broadcast_only_what_its_root_brings_has_to_be_honest(root: int, liar: int) -> None:
+    """What the others bring is overwritten."""
 
     async def cast(model: Model) -> None:
         load(model)
-        if model.rank == 0:
-            model.grad_weights[0] = train(model)
-        else:
-            model.grad_weights[0] = model.fake_grad(0, [0, 1])
-        model.grad_weights[0] = await model.broadcast(model.grad_weights[0], 0, root=0)
+        model.grad_weights[0] = model.fake_grad(0, [0, 1]) if model.rank == liar else train(model)
+        model.grad_weights[0] = await model.broadcast(model.grad_weights[0], 0, root)
         step(model, 0)
 
-    assert judge(cast, ranks=2).correct
+    told = [fault.partition(" is not honest: ")[2] for fault in faults(cast, ranks=3)]
+    where = f" on rank {liar}" if liar else ""
+    assert told == ([f"a gradient was made up with fake_grad{where}"] if root == liar else [])
+
+
+def test_the_order_of_a_group_is_one_thing_that_its_members_agree_on() -> None:
+    """A file may say otherwise."""
+    trace = Trace.of(simulate(ddp_lean, ranks=2, layers=1, batches=2))
+    for event in trace.programs[1].events:
+        event.group = event.group[::-1]
+    (fault,) = check(trace).faults
+    assert "meet in a collective, but name its group in different orders" in fault
 
 
 def test_a_message_in_the_mail_is_noted() -> None:

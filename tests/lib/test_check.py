@@ -331,6 +331,22 @@ def test_a_target_is_reached_exactly(time: float | None, memory: float | None, p
     assert verdict.best == ("your target" if passed else None)
 
 
+@pytest.mark.parametrize(("more", "reached"), [(0, True), (1, True), (-1, False)])
+def test_a_rank_may_send_so_much_and_not_an_element_more(
+    monkeypatch: pytest.MonkeyPatch, more: int, reached: bool
+) -> None:
+    trace = Trace.of(simulate(fsdp, puzzle="fsdp"))
+    sent = float(max(figures.traffic(trace))[0])
+    record = dataclasses.replace(PUZZLES["fsdp"], id="own", sent=sent + more)
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
+    verdict = check(trace, "own")
+    assert verdict.correct
+    assert [tier.reached for tier in verdict.tiers][:1] == [reached]
+    assert [note.partition("\n")[0] for note in verdict.notes if "send" in note] == (
+        [] if reached else [f"no target counts, because a rank sends {sent:,.0f} elements and may send {sent - 1:,.0f}"]
+    )
+
+
 def test_a_puzzle_prices_a_run_by_its_own_costs() -> None:
     slow = Trace.of(simulate(ddp, puzzle="ddp", costs=Costs(forward=100, collective=7)))
     assert check(slow, "ddp").time == 5.6

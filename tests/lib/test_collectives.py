@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import LINKS, Activation, Links, MismatchError, Model, Trace, Weight, WeightGrad, figures, simulate
-from lib.collectives import COLLECTIVES
+from lib import LINKS, Activation, Links, MismatchError, Model, RuleError, Trace, Weight, WeightGrad, figures, simulate
+from lib.collectives import COLLECTIVES, title
 from lib.rules import Member, agree, bring, collective
 from lib.values import gather
 
@@ -155,11 +156,57 @@ def test_a_broadcast_is_as_large_as_what_its_root_brings(root: int) -> None:
             "the broadcast of layer 0 cannot be done: what a member brings is not as large as what the root brings"
         )
         assert caught.value.expected == "a value of 87,381.33333 elements, to be overwritten by the root's"
+        assert (
+            caught.value.fix
+            == "bring the value that the root's replaces, of the same shape: the old weight for a new one"
+        )
+
+
+def test_of_a_broadcast_whose_values_differ_in_size_the_first_that_does_is_shown() -> None:
+    brought = [Weight(0, 1, 0, [0], 2), Weight(0, 1, 0, [1], 2), Weight(0, 1, 0, [0], 10**6)]
+    with pytest.raises(RuleError) as caught:
+        COLLECTIVES["broadcast"].results(brought, 0)
+    assert caught.value.got == "weight of layer 0, shards {0} of 1000000: 0.262144 elements"
+    assert COLLECTIVES["broadcast"].sent(brought[1:]) == [Fraction(1, 2) * 512 * 256] * 2
+
+
+def test_whole_numbers_of_elements_are_whole_numbers() -> None:
+    """Fractions are slow, and only for what does not divide."""
+    row = COLLECTIVES["alltoall"]
+    assert type(row.size([[Weight(0, 1, 0, [i], 4) for i in range(4)]] * 4)) is int
+    assert type(row.size([[Weight(0, 1, 0, [i], 3) for i in range(3)]] * 3)) is int
+    assert row.size([[Weight(0, 1, 0, [i], 3) for i in range(2)]] * 2) == Fraction(2 * 512 * 512, 3)
+
+
+def test_what_an_operation_is_called_in_a_sentence() -> None:
+    assert [title(op) for op in (*COLLECTIVES, "forward")] == [
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+        "broadcast",
+        "forward",
+    ]
 
 
 def test_sizes_of_a_replay_are_those_that_it_says() -> None:
     row = COLLECTIVES["allgather"]
     assert row.sent([Weight(0, 1, 0, [i], 2) for i in range(2)], size=lambda values: 10 * len(values)) == [10, 10]
+
+
+def test_what_a_broadcast_and_an_uneven_exchange_cost_in_a_run() -> None:
+    """Rank 2 sends two batches to each of the others and gets nothing: 4 x 0.2. And a broadcast takes all of it along
+    one link: a weight is two batches, so 2 x 0.2."""
+
+    async def uneven(model: Model) -> None:
+        mine = [model.get_activation([0, 1] if model.rank == 2 != other else [2]) for other in range(model.RANKS)]
+        await model.alltoall(mine, 0)
+
+    async def cast(model: Model) -> None:
+        await model.broadcast(model.load_weights(0)[0], 0, root=2)
+
+    assert figures.end(Trace.of(simulate(uneven, ranks=3, batches=3, costs=Links()))) == 0.8
+    assert figures.end(Trace.of(simulate(cast, ranks=3, costs=Links()))) == 0.4
 
 
 async def all_at_once(model: Model) -> None:
@@ -203,6 +250,92 @@ def test_the_first_two_that_differ_are_named() -> None:
     )
 
 
+ORDER = "every rank must make the same collective calls in the same order; look for one that is skipped or extra"
+HALF, OTHER = Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [1], 2)
+DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
+    "operation": (
+        Member(0, "allreduce", 0, HALF, 0),
+        Member(1, "allgather", 0, OTHER, 0),
+        "call different ones\n"
+        "  expected: the same operation from every member of the group\n"
+        "  got:      rank 0: allreduce(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: allgather(layer=0) with a weight of layer 0, shards {1} of 2\n"
+        f"  fix:      {ORDER}",
+        ("meeting",),
+    ),
+    "layer": (
+        Member(0, "allgather", 0, HALF, 0),
+        Member(1, "allgather", 1, OTHER, 0),
+        "for different layers\n"
+        "  expected: the same layer from every member of the group\n"
+        "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: allgather(layer=1) with a weight of layer 0, shards {1} of 2\n"
+        f"  fix:      {ORDER}",
+        ("meeting",),
+    ),
+    "root": (
+        Member(0, "broadcast", 0, HALF, 0),
+        Member(1, "broadcast", 0, OTHER, 1),
+        "with different roots\n"
+        "  expected: the same root from every member of the group\n"
+        "  got:      rank 0: broadcast(layer=0, root=0) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: broadcast(layer=0, root=1) with a weight of layer 0, shards {1} of 2\n"
+        "  fix:      the root is the rank whose value everybody gets: name the same one on every rank",
+        (),
+    ),
+    "order": (
+        Member(0, "allgather", 0, HALF, 0, (0, 1)),
+        Member(1, "allgather", 0, OTHER, 0, (1, 0)),
+        "name its group in different orders\n"
+        "  expected: the same order of ranks from every member of the group\n"
+        "  got:      rank 0: allgather(layer=0, group=[0, 1]) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: allgather(layer=0, group=[1, 0]) with a weight of layer 0, shards {1} of 2\n"
+        "  fix:      write the group alike on every rank: as an axis of the mesh, or as one list of ranks; its order "
+        "says\n"
+        "            whose shard is which",
+        (),
+    ),
+    "kind": (
+        Member(0, "allgather", 0, Activation(0, 2, [0], 4), 0),
+        Member(1, "allgather", 0, HALF, 0),
+        "with different kinds of value\n"
+        "  expected: the same kind of value from every member of the group\n"
+        "  got:      rank 0: allgather(layer=0) with an activation of layer 0, batches {0}\n"
+        "            rank 1: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "  fix:      bring the value of the same store on every rank",
+        (),
+    ),
+    "list": (
+        Member(0, "alltoall", 0, [HALF, OTHER], 0),
+        Member(1, "alltoall", 0, (HALF, OTHER), 0),
+        "with different kinds of value\n"
+        "  expected: the same kind of value from every member of the group\n"
+        "  got:      rank 0: alltoall(layer=0) with a list\n"
+        "            rank 1: alltoall(layer=0) with a tuple\n"
+        "  fix:      bring the value of the same store on every rank",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DISAGREE)
+def test_members_that_disagree_are_shown_side_by_side(what: str) -> None:
+    one, other, message, clue = DISAGREE[what]
+    for meet in (agree, partial(collective, COLLECTIVES[one.op])):
+        with pytest.raises(MismatchError) as raised:
+            meet([one, other])
+        assert str(raised.value) == f"ranks 0 and 1 meet in a collective, but {message}"
+        assert raised.value.ranks == (0, 1)
+        assert raised.value.clue == (*clue, one, other) if clue else not raised.value.clue
+
+
+def test_what_nobody_sums_is_nobodys_mismatch() -> None:
+    with pytest.raises(RuleError) as raised:
+        collective(COLLECTIVES["allreduce"], members(*[("allreduce", 0, HALF)] * 2))
+    assert type(raised.value) is RuleError
+    assert raised.value.what == "a weight is not something to sum"
+
+
 def test_those_who_have_not_joined_yet_disagree_with_nobody() -> None:
     weight = Weight(0, 2, 0)
     one, two = members(("allgather", 0, weight), ("allgather", 0, weight))
@@ -238,6 +371,22 @@ def test_shards_that_overlap_name_the_pair_that_does() -> None:
         "            rank 3: weight of layer 0, shards {1} of 4\n"
         "  fix:      each must hold shards that no other one holds"
     )
+
+
+@pytest.mark.parametrize(
+    ("op", "values"),
+    [
+        ("allgather", [Activation(1, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
+        ("allgather", [WeightGrad(0, 2, [0], 4, [shard], 4) for shard in (0, 1, 2, 1)]),
+        ("allreduce", [WeightGrad(0, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
+        ("scatterreduce", [WeightGrad(0, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
+    ],
+    ids=["batches gathered", "shards gathered", "batches summed", "batches scattered"],
+)
+def test_whatever_is_there_twice_the_two_that_have_it_are_named(op: str, values: list[Any]) -> None:
+    with pytest.raises(MismatchError, match="would be counted twice") as raised:
+        collective(COLLECTIVES[op], members(*((op, 0, value) for value in values)))
+    assert raised.value.ranks == (1, 3)
 
 
 def test_an_all_to_all_takes_one_value_a_member() -> None:

@@ -17,7 +17,7 @@ from lib.costs import costs_from
 WEIGHT = HIDDEN * HIDDEN
 BATCH = HIDDEN * LENGTH
 BETA = Fraction(2, 10) / BATCH
-ROUNDS = {"allreduce": 2, "allgather": 1, "scatterreduce": 1, "alltoall": 1}
+ROUNDS = {"allreduce": 2, "allgather": 1, "scatterreduce": 1, "alltoall": 1, "broadcast": 1}
 
 
 def price(costs: Costs, op: str, elements: int | Fraction, members: Any) -> float:
@@ -62,7 +62,7 @@ def test_between_hosts_everything_is_ten_times_slower() -> None:
 def test_latency_is_paid_once_a_message() -> None:
     links = Links(latency=0.25)
     slow = {op: price(links, op, WEIGHT, range(4)) - price(Links(), op, WEIGHT, range(4)) for op in ROUNDS}
-    assert slow == pytest.approx({"allreduce": 1.5, "allgather": 0.75, "scatterreduce": 0.75, "alltoall": 0.75})
+    assert slow == pytest.approx({op: 0.75 * rounds for op, rounds in ROUNDS.items()})
     assert steps(links.message(BATCH, 0, 1)) == 0.45
 
 
@@ -77,7 +77,8 @@ def test_latency_is_paid_once_a_message() -> None:
 def test_ring_formulas(op: str, n: int, size: int, host: int | None, ratio: float, alpha: float) -> None:
     links = Links(host_size=host, ratio=ratio, latency=alpha)
     beta = BETA * (1 if host is None or n <= host else Fraction(str(ratio)))
-    exact = ROUNDS[op] * (Fraction(n - 1, n) * size * beta + (n - 1) * Fraction(str(alpha)))
+    busiest = Fraction(n - 1, n) if op != "broadcast" else int(n > 1)  # its last element goes all the way
+    exact = ROUNDS[op] * (busiest * size * beta + (n - 1) * Fraction(str(alpha)))
     assert abs(links.communicate(COLLECTIVES[op], size, range(n)) - exact * TICKS) <= 1
 
 
@@ -145,6 +146,8 @@ def test_links_survive_json(links: Links) -> None:
     [
         ({"model": "wires"}, "unknown cost model 'wires'"),
         ({"model": ["unit"]}, "unknown cost model ['unit']"),
+        ({"model": None}, "unknown cost model None"),
+        ({"forward": 1e9}, "cost forward must be a number from 0 up; got 1000000000.0"),
         ({"forward": "1"}, "cost forward must be a number from 0 up; got '1'"),
         ({"forward": True}, "cost forward must be a number from 0 up; got True"),
         ({"forward": None}, "cost forward must be a number from 0 up; got None"),
@@ -161,6 +164,13 @@ def test_costs_that_nobody_wrote_are_refused(change: dict[str, Any], message: st
     with pytest.raises(ValueError, match="cost") as raised:
         costs_from(UNIT.to_json() | change)
     assert str(raised.value) == message
+
+
+def test_costs_of_no_model_are_refused() -> None:
+    data = UNIT.to_json()
+    del data["model"]
+    with pytest.raises(ValueError, match="unknown cost model None"):
+        costs_from(data)
 
 
 def test_a_host_of_no_ranks_is_refused() -> None:

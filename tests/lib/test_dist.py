@@ -272,6 +272,42 @@ def test_bare_receives_do_not_depend_on_the_order_of_steps(delays: list[int], ra
     assert got[0] == got[1] == got[2]
 
 
+def test_a_message_that_waited_for_room_is_there_when_it_has_room(run: Run) -> None:
+    """One message fits in a channel: the second one of rank 1 is there at 3, when the first is received."""
+
+    async def race(model: Model) -> None:
+        if model.rank == 0:
+            work(model, 3)
+            assert [await model.receive() for _ in range(3)] == ["first", "other", "second"]
+        elif model.rank == 1:
+            sends = [model.pass_to(0, name) for name in ("first", "second")]
+            for send in sends:
+                await send
+        else:
+            work(model, 2)
+            await model.pass_to(0, "other")
+
+    assert starts(run(race, ranks=3)[0]) == [3.0, 3.2, 3.4]
+
+
+def test_a_message_is_not_there_before_it_was_sent(run: Run) -> None:
+    """Whether or not there was room for it long before."""
+
+    async def race(model: Model) -> None:
+        if model.rank == 0:
+            assert [await model.receive() for _ in range(3)] == ["first", "other", "second"]
+        elif model.rank == 1:
+            first = model.pass_to(0, "first")
+            work(model, 5)
+            await model.pass_to(0, "second")
+            await first
+        else:
+            work(model, 2)
+            await model.pass_to(0, "other")
+
+    assert starts(run(race, ranks=3)[0]) == [0.2, 2.2, 5.2]
+
+
 def test_a_bare_receive_under_way_leaves_a_named_one_its_message() -> None:
     """The Trace must say who got what: its values follow from its operations."""
 

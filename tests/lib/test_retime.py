@@ -70,6 +70,23 @@ def test_a_schedule_that_waits_for_itself_is_no_schedule() -> None:
     )
 
 
+def test_only_a_run_that_failed_may_end_in_the_middle() -> None:
+    async def late(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        model.forward(0, model.get_activation([0]), weight)
+        await model.broadcast(weight, 0, root=0)
+        model.forward(0, model.get_activation([0]), weight)
+
+    trace = Trace.of(simulate(late, ranks=2, layers=1, batches=1))
+    trace.programs[1].events.clear()
+    with pytest.raises(TraceError, match=r"rank 0 cannot get past its event 3 \(broadcast\): nobody answers it"):
+        retime(trace, UNIT)
+    trace.error = "rank 1: no"
+    timed = retime(trace, Costs(forward=2.0)).programs[0].events
+    assert [event.start for event in timed] == [0, 0, 0, None, None, None]
+    assert timed[3].issued == 2 * 10**9
+
+
 def test_stated_times_are_forgotten() -> None:
     data = DATA["star"]
     trace = Trace._from(serial.decode(data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from lib import (
     WeightGrad,
     rules,
 )
+from lib.collectives import COLLECTIVES
 from lib.rules import Shape
+from lib.values import Value
 
 SHAPE = Shape(layers=3, batches=4)
 layers = st.integers(-1, 4)
@@ -66,6 +69,19 @@ def test_backward(
     else:
         with pytest.raises(RuleError):
             rules.backward(SHAPE, layer, inp, grad, whole)
+
+
+@given(st.integers(0, 2), batch_sets, batch_sets)
+def test_backward_takes_the_gradient_of_the_batches_that_went_in(
+    layer: int, here: frozenset[int], there: frozenset[int]
+) -> None:
+    """Neither of some of them nor of more."""
+    if here == there:
+        made = rules.backward(SHAPE, layer, activation(layer, here), gradient(layer, there), weight(layer))
+        assert made == (WeightGrad(layer, 3, here, 4), gradient(layer - 1, here))
+    else:
+        with pytest.raises(RuleError, match="of different batches"):
+            rules.backward(SHAPE, layer, activation(layer, here), gradient(layer, there), weight(layer))
 
 
 @given(layers, batch_sets)
@@ -161,6 +177,13 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "no batches": (
         lambda: rules.get_activation(SHAPE, []),
         "there are no batches to get\n  expected: at least one batch\n  got:      none\n  fix:      name a batch",
+    ),
+    "batches without end": (
+        lambda: rules.get_activation(SHAPE, itertools.repeat(0)),
+        "the batches do not come to an end\n"
+        "  expected: each of the 4 batches once\n"
+        "  got:      more than 1008 items\n"
+        "  fix:      give a list, a set or a range: range(model.BATCHES) are all batches",
     ),
     "weight of another layer": (
         lambda: rules.forward(SHAPE, 0, activation(0), weight(1)),
@@ -276,6 +299,90 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "  got:      optimizer state of layer 0\n"
         "  fix:      check the order of the arguments and the store that you took it from",
     ),
+    "no number for a layer": (
+        lambda: rules.need_layer(SHAPE, "0", "forward"),
+        "the layer is not a whole number\n  expected: a layer from 0 to 2\n  got:      str '0'",
+    ),
+    "many batches that are not there": (
+        lambda: rules.get_activation(SHAPE, list(range(11, 60))),
+        f"there is no batch {', '.join(map(str, range(11, 51)))}, ...\n"
+        "  expected: batches from 0 to 3\n"
+        f"  got:      batches {', '.join(map(str, range(11, 51)))}, ...\n"
+        "  fix:      batches are counted from 0; the last one is model.BATCHES - 1",
+    ),
+    "as many as are shown": (
+        lambda: rules.get_activation(SHAPE, list(range(11, 51))),
+        f"there is no batch {', '.join(map(str, range(11, 51)))}\n"
+        "  expected: batches from 0 to 3\n"
+        f"  got:      batches {', '.join(map(str, range(11, 51)))}\n"
+        "  fix:      batches are counted from 0; the last one is model.BATCHES - 1",
+    ),
+    "one batch that is not there": (
+        lambda: rules.fake_grad(SHAPE, 0, [4]),
+        "there is no batch 4\n"
+        "  expected: batches from 0 to 3\n"
+        "  got:      batch 4\n"
+        "  fix:      batches are counted from 0; the last one is model.BATCHES - 1",
+    ),
+    "the first input is the data": (
+        lambda: rules.forward(SHAPE, 0, activation(1), weight(0)),
+        "the input of forward belongs to another layer\n"
+        "  expected: the activation of layer 0\n"
+        "  got:      activation of layer 1, batches {0}\n"
+        "  fix:      layer 0 works on the data",
+    ),
+    "weight of another layer backwards": (
+        lambda: rules.backward(SHAPE, 0, activation(0), gradient(0), weight(1)),
+        "the weight of backward belongs to another layer\n"
+        "  expected: the weight of layer 0\n"
+        "  got:      weight of layer 1\n"
+        "  fix:      use the weight of layer 0, or run layer 1",
+    ),
+    "weight not gathered backwards": (
+        lambda: rules.backward(SHAPE, 0, activation(0), gradient(0), weight(0, 0, [0, 1], 4)),
+        "the weight of layer 0 is not complete\n"
+        "  expected: all 4 shards\n"
+        "  got:      shards 0 and 1 of 4; {2, 3} missing\n"
+        '  fix:      gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
+    ),
+    "gradient of another layer to update with": (
+        lambda: rules.update(SHAPE, 1, whole, weight(1), OptState(1, 3, 0)),
+        "the gradient given to update belongs to another layer\n"
+        "  expected: the weight gradient of layer 1\n"
+        "  got:      weight gradient of layer 0, batches {0-3}\n"
+        "  fix:      update(1, ...) takes everything of layer 1",
+    ),
+    "weight of another layer to update": (
+        lambda: rules.update(SHAPE, 0, whole, weight(1), OptState(0, 3, 0)),
+        "the weight given to update belongs to another layer\n"
+        "  expected: the weight of layer 0\n"
+        "  got:      weight of layer 1\n"
+        "  fix:      update(0, ...) takes everything of layer 0",
+    ),
+    "state of another layer": (
+        lambda: rules.update(SHAPE, 0, whole, weight(0), OptState(1, 3, 0)),
+        "the optimizer state given to update belongs to another layer\n"
+        "  expected: the optimizer state of layer 0\n"
+        "  got:      optimizer state of layer 1\n"
+        "  fix:      update(0, ...) takes everything of layer 0",
+    ),
+    "gradient of a shard for the gathered weight": (
+        lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, range(4), 4, [1], 2), weight(), OptState(0, 3, 0)),
+        "the gradient does not cover the weight\n"
+        "  expected: a gradient of the whole weight\n"
+        "  got:      weight gradient of layer 0, batches {0-3}, shards {1} of 2\n"
+        "  fix:      after scatterreduce a rank has the gradient of one shard: update the shard of the weight that it "
+        "loaded,\n"
+        "            not the gathered weight; or use allreduce, and every rank updates the whole weight",
+    ),
+    "state of a shard for the gathered weight": (
+        lambda: rules.update(SHAPE, 0, whole, weight(), OptState(0, 3, 0, [1], 2)),
+        "the optimizer state does not cover the weight\n"
+        "  expected: the optimizer state of the whole weight\n"
+        "  got:      optimizer state of layer 0, shards {1} of 2\n"
+        "  fix:      update the shard of the weight that this rank loaded with its optimizer state, not the gathered\n"
+        "            weight: model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])",
+    ),
 }
 
 
@@ -285,6 +392,159 @@ def test_a_mistake_explains_itself(mistake: str) -> None:
     with pytest.raises(RuleError) as raised:
         make()
     assert str(raised.value) == message
+
+
+def test_a_list_of_batches_is_long_when_it_has_far_more_than_there_are() -> None:
+    """Some say a batch twice."""
+    assert rules.get_activation(SHAPE, [0] * 1008) == activation(0)
+    with pytest.raises(RuleError, match="do not come to an end"):
+        rules.get_activation(SHAPE, [0] * 1009)
+
+
+def test_a_collective_names_no_layer_or_one_that_activations_and_their_gradients_may_have() -> None:
+    for layer in (None, -1, 0, 3):
+        rules.named_layer(SHAPE, layer, "allgather")
+    for layer in (-2, 4):
+        with pytest.raises(RuleError, match=f"there is no layer {layer}"):
+            rules.named_layer(SHAPE, layer, "allgather")
+    with pytest.raises(RuleError, match="the layer is not a whole number") as raised:
+        rules.named_layer(SHAPE, "0", "allgather")
+    assert raised.value.clue == ("kind", None, "allgather", "0")
+
+
+LEAD = "cut a weight into as many shards as ranks share it, and give each rank its own:\n"
+CLUES: list[tuple[Any, tuple[Any, ...]]] = [
+    (lambda: rules.load_weights(SHAPE, 0, 4, 4), ("shard", LEAD, 4)),
+    (lambda: rules.get_activation(SHAPE, [4]), ("batch",)),
+    (lambda: rules.forward(SHAPE, 0, activation(0), weight(1)), ("layer", weight(1), 0)),
+    (lambda: rules.forward(SHAPE, 0, activation(0), weight(0, 0, [2], 4)), ("incomplete", weight(0, 0, [2], 4))),
+    (
+        lambda: rules.backward(SHAPE, 0, activation(0, [0]), gradient(0, [1]), weight()),
+        ("other batch", activation(0, [0]), gradient(0, [1])),
+    ),
+    (
+        lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, [0], 4), weight(), OptState(0, 3, 0)),
+        ("unsummed", WeightGrad(0, 3, [0], 4)),
+    ),
+    (
+        lambda: rules.update(SHAPE, 0, whole, weight(0, 0, [0], 2), OptState(0, 3, 0, [1], 2)),
+        (
+            "shard",
+            "load both with one call, and update a shard of the weight with the same shard of the state:\n"
+            "weights[layer], opt_states[layer] = ",
+            2,
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "clue"), CLUES, ids=lambda item: item[0] if isinstance(item, tuple) else "")
+def test_a_mistake_leaves_a_clue_for_who_knows_the_whole_run(make: Any, clue: tuple[Any, ...]) -> None:
+    """See advice."""
+    with pytest.raises(RuleError) as raised:
+        make()
+    assert raised.value.clue == clue
+
+
+NAMES = {
+    "load_weights": lambda layer: rules.load_weights(SHAPE, layer, 0, 1),
+    "forward": lambda layer: rules.forward(SHAPE, layer, None, None),
+    "backward": lambda layer: rules.backward(SHAPE, layer, None, None, None),
+    "update": lambda layer: rules.update(SHAPE, layer, None, None, None),
+    "fake_grad": lambda layer: rules.fake_grad(SHAPE, layer, []),
+    "set_final_weight": lambda layer: rules.final(SHAPE, layer, None),
+}
+
+
+@pytest.mark.parametrize("op", NAMES)
+def test_each_operation_says_which_one_it_was_where_the_layer_is_none(op: str) -> None:
+    with pytest.raises(RuleError) as raised:
+        NAMES[op]("0")
+    assert raised.value.clue == ("kind", None, op, "0")
+
+
+ROLES: dict[str, tuple[Any, type[Any], str]] = {
+    "input of forward": (lambda it: rules.forward(SHAPE, 0, it, weight()), Activation, "forward"),
+    "weight of forward": (lambda it: rules.forward(SHAPE, 0, activation(), it), Weight, "forward"),
+    "input of loss": (lambda it: rules.loss(SHAPE, it), Activation, "loss"),
+    "input of backward": (lambda it: rules.backward(SHAPE, 0, it, gradient(), weight()), Activation, "backward"),
+    "gradient given to backward": (
+        lambda it: rules.backward(SHAPE, 0, activation(), it, weight()),
+        ActivationGrad,
+        "backward",
+    ),
+    "weight of backward": (lambda it: rules.backward(SHAPE, 0, activation(), gradient(), it), Weight, "backward"),
+    "gradient given to update": (
+        lambda it: rules.update(SHAPE, 0, it, weight(), OptState(0, 3, 0)),
+        WeightGrad,
+        "update",
+    ),
+    "weight given to update": (lambda it: rules.update(SHAPE, 0, whole, it, OptState(0, 3, 0)), Weight, "update"),
+    "optimizer state given to update": (lambda it: rules.update(SHAPE, 0, whole, weight(), it), OptState, "update"),
+    "final weight": (lambda it: rules.final(SHAPE, 0, it), Weight, "set_final_weight"),
+    "first argument of allgather": (
+        lambda it: rules.bring(COLLECTIVES["allgather"], it, 0, 2),
+        Value,
+        "allgather",
+    ),
+    "first argument of alltoall": (
+        lambda it: rules.bring(COLLECTIVES["alltoall"], [weight(), it], 0, 2),
+        Value,
+        "alltoall",
+    ),
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_thing_in_the_wrong_place_is_named_with_its_place(role: str) -> None:
+    use, kind, op = ROLES[role]
+    noun = kind.kind if kind is not Value else "value"
+    wanted = f"an {noun}" if noun[0] in "ao" else f"a {noun}"
+    with pytest.raises(RuleError) as raised:
+        use("a string")
+    error = raised.value
+    assert (error.what, error.expected, error.got) == (f"the {role} is not {wanted}", wanted, "str 'a string'")
+    assert error.fix == "check the order of the arguments and the store that you took it from"
+    assert error.clue == ("kind", kind, op, "a string")
+    with pytest.raises(ForgottenAwait) as forgotten:
+        use(NotYet())
+    assert (forgotten.value.what, forgotten.value.expected) == (f"the {role} was not awaited", wanted)
+
+
+def test_a_gradient_of_another_number_of_batches_is_no_gradient_of_this_step() -> None:
+    for grad in (WeightGrad(0, 3, range(4), 5), WeightGrad(0, 3, range(5), 5), WeightGrad(0, 3, range(3), 4)):
+        with pytest.raises(RuleError, match="does not have all batches yet"):
+            rules.update(SHAPE, 0, grad, weight(), OptState(0, 3, 0))
+
+
+def test_a_collective_is_of_the_layer_of_what_it_brings() -> None:
+    row = COLLECTIVES["allgather"]
+    for value in (weight(1), OptState(1, 3, 0), WeightGrad(1, 3, [0], 4)):
+        rules.bring(row, value, 1, 2)
+        with pytest.raises(RuleError) as raised:
+            rules.bring(row, value, 0, 2)
+        assert str(raised.value) == (
+            "allgather was told layer 0, but the value is of another layer\n"
+            "  expected: a value of layer 0\n"
+            f"  got:      {value}\n"
+            "  fix:      say the layer of the value, which is 1, or bring the value of layer 0"
+        )
+    rules.bring(row, activation(1), 0, 2)
+    rules.bring(row, gradient(1), 0, 2)
+
+
+def test_an_all_to_all_takes_a_list() -> None:
+    row = COLLECTIVES["alltoall"]
+    rules.bring(row, (weight(), weight()), 0, 2)
+    with pytest.raises(RuleError) as raised:
+        rules.bring(row, weight(), 0, 2)
+    assert raised.value.got == "weight of layer 0"
+    with pytest.raises(RuleError) as raised:
+        rules.bring(row, [], 0, 2)
+    assert raised.value.got == "a list of 0"
+    with pytest.raises(ForgottenAwait) as forgotten:
+        rules.bring(row, NotYet(), 0, 2)
+    assert forgotten.value.what == "the list given to alltoall was not awaited"
 
 
 def test_a_layer_is_a_number() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import FrozenInstanceError
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +14,21 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lib import HIDDEN, LENGTH, Activation, ActivationGrad, Model, OptState, RuleError, Weight, WeightGrad
-from lib.values import KINDS, Value, covers, cut, describe, gather, numbers, overlap, reduce, region, total_elements
+from lib.values import (
+    KINDS,
+    SET_MARK,
+    Value,
+    clean,
+    covers,
+    cut,
+    describe,
+    gather,
+    numbers,
+    overlap,
+    reduce,
+    region,
+    total_elements,
+)
 
 LAYERS = 4
 layers = st.integers(0, LAYERS - 1)
@@ -178,6 +194,16 @@ def test_a_copy_of_a_value_that_a_rank_holds_equals_it_and_has_no_home() -> None
     assert again.mark is None
 
 
+def test_what_is_said_to_who_changes_a_value() -> None:
+    weight: Any = Weight(0, 1, 0)
+    with pytest.raises(FrozenInstanceError) as raised:
+        weight.step = 1
+    assert str(raised.value) == "cannot assign to field 'step': values never change, operations make new ones"
+    with pytest.raises(FrozenInstanceError) as raised:
+        del weight.step
+    assert str(raised.value) == "cannot delete field 'step': values never change"
+
+
 @given(values)
 def test_values_are_frozen(value: Any) -> None:
     for name in value.__match_args__:
@@ -261,8 +287,47 @@ def test_a_value_describes_itself(value: Value, words: str) -> None:
     assert describe(value) == str(value) == words
 
 
-def test_other_things_are_described_by_class_and_repr() -> None:
-    assert describe("pizza") == "str 'pizza'"
+class Pizza:
+    """As Python shows what has no repr of its own."""
+
+
+async def deliver() -> None:
+    """Closed at once: nobody misses it."""
+
+
+UNDELIVERED = deliver()
+UNDELIVERED.close()
+
+
+class Delivery:
+    def __await__(self) -> Any:
+        yield
+
+
+@pytest.mark.parametrize(
+    ("thing", "words"),
+    [
+        ("pizza", "str 'pizza'"),
+        (None, "None"),
+        (True, "bool True"),
+        (3, "the number 3"),
+        (0.5, "the number 0.5"),
+        ((), "a tuple of 0"),
+        ([1, Weight(1, 2, 0), "x"], "a list of 3: the number 1; weight of layer 1; str 'x'"),
+        ((1, 2, 3, 4), "a tuple of 4: the number 1; the number 2; the number 3; ..."),
+        ({}, "a whole dict"),
+        (Model(layers=1).weights, "the whole store weights"),
+        (len, "len itself, which is not called"),
+        (Delivery(), "what a call returned, which is not awaited"),
+        (UNDELIVERED, "what deliver returned, which is not awaited"),
+        (partial(len), "partial functools.partial(<built-in function len>)"),
+        (Pizza(), f"Pizza <{__name__}.Pizza object>"),
+        ("x" * 58, f"str '{'x' * 58}'"),
+        ("x" * 59, f"str '{'x' * 56}..."),
+    ],
+)
+def test_other_things_are_described_in_few_words(thing: object, words: str) -> None:
+    assert describe(thing) == words
 
 
 def test_the_five_kinds_stand_in_the_order_of_the_stores() -> None:
@@ -371,6 +436,92 @@ MISTAKES: list[tuple[Any, str]] = [
         "  fix:      sum the gradients before the update: then the weights are the same on all ranks\n"
         "            to put the shards of a weight together, use an all-gather",
     ),
+    (
+        lambda: reduce(OptState(0, 2, 0)),
+        "an optimizer state is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      optimizer state of layer 0\n"
+        "  fix:      sum the gradients before the update: then the weights are the same on all ranks\n"
+        "            to put the shards of a weight together, use an all-gather",
+    ),
+    (
+        lambda: Activation(1, 2, [0], 2) + Activation(1, 2, [1], 2),
+        "an activation is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      activation of layer 1, batches {0}\n"
+        "  fix:      keep each batch under a key of its own; what is summed over batches is the gradient of a weight",
+    ),
+    (
+        lambda: ActivationGrad(1, 2, [0], 2) + ActivationGrad(1, 2, [1], 2),
+        "an activation gradient is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      gradient of activation 2, batches {0}\n"
+        "  fix:      the gradient of an activation stays with its batch; sum the gradient of the weight: "
+        "grad_weights[layer]",
+    ),
+    (
+        lambda: reduce("a gradient", grad),  # type: ignore[type-var]
+        "'a gradient' is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      str 'a gradient'\n"
+        "  fix:      take the weight gradient itself: grad_weights[layer]",
+    ),
+    (
+        lambda: grad + grad,
+        "cannot sum these values: batches {0, 1} would be counted twice\n"
+        "  expected: each batch in one of the summands only\n"
+        "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 1, batches {0, 1}\n"
+        "  fix:      add the gradient of each batch once: batches 0 and 1 are in both already",
+    ),
+    (
+        lambda: WeightGrad(1, 2, [0], 4, [0], 2) + WeightGrad(1, 2, [1], 4, [1], 2),
+        "cannot sum weight gradients of different shards\n"
+        "  expected: values of the same shards\n"
+        "  got:      weight gradient of layer 1, batches {0}, shards {0} of 2; weight gradient of layer 1, batches "
+        "{1}, shards {1} of 2\n"
+        "  fix:      sum the same shard of each gradient: reduce-scatter them, or shard them alike",
+    ),
+    (
+        lambda: gather(Weight(0, 2, 0), Weight(0, 2, 0)),
+        "there is nothing to gather: both are complete\n"
+        "  expected: each shard in one of them only\n"
+        "  got:      weight of layer 0; weight of layer 0\n"
+        "  fix:      leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)",
+    ),
+    (
+        lambda: gather(WeightGrad(0, 2, [0], 2), WeightGrad(0, 2, [0], 2)),
+        "there is nothing to gather: both are complete\n"
+        "  expected: each shard in one of them only\n"
+        "  got:      weight gradient of layer 0, batches {0}; weight gradient of layer 0, batches {0}\n"
+        "  fix:      gradients are not gathered but summed: use scatterreduce or allreduce",
+    ),
+    (
+        lambda: gather(Activation(0, 2, [0], 4), Activation(0, 2, [1, 2], 4), Activation(0, 2, [2, 3], 4)),
+        "cannot gather these values: batches {2} would be counted twice\n"
+        "  expected: each batch in one of them only\n"
+        "  got:      activation of layer 0, batches {1, 2}; activation of layer 0, batches {2, 3}\n"
+        "  fix:      each must hold batches that no other one holds",
+    ),
+    (
+        lambda: Weight(0, 2, 0, [0], 2).combine(Weight(1, 2, 0, [1], 2)),
+        "cannot gather weights of different layers\n"
+        "  expected: values of the same layer\n"
+        "  got:      weight of layer 0, shards {0} of 2; weight of layer 1, shards {1} of 2\n"
+        "  fix:      use values of one layer: a layer has its own weight, gradient and optimizer state",
+    ),
+    (
+        lambda: cut(Weight(0, 2, 0), 0, 0),
+        "there is no shard 0 of 0\n"
+        "  expected: total >= 1\n"
+        "  fix:      shards are counted from 0; a rank's own shard is usually its place in the group",
+    ),
+    (
+        lambda: cut(Weight(0, 2, 0), 7, 10**6 + 1),
+        "1000001 shards are too many\n"
+        "  expected: a weight cut into at most 1000000 shards: a Trace file holds no more\n"
+        "  got:      shard 7 of 1000001\n"
+        "  fix:      cut a weight into as many shards as ranks share it",
+    ),
 ]
 
 
@@ -379,6 +530,80 @@ def test_a_broken_law_explains_itself(mistake: Any, message: str) -> None:
     with pytest.raises(RuleError) as raised:
         mistake()
     assert str(raised.value) == message
+
+
+MOST = 10**6
+MADE_BY_HAND: list[tuple[Value, str]] = [
+    (Weight(-1, 1, 0), ""),
+    (Weight(MOST, MOST, MOST, [MOST - 1], MOST), ""),
+    (Weight(0, 1, 0, [], 1), ""),
+    (Activation(0, 1, [], 1), ""),
+    (Weight(-2, 1, 0), "its layer is a number from -1 to 1000000"),
+    (Weight(MOST + 1, 1, 0), "its layer is a number from -1 to 1000000"),
+    (OptState(0, 0, 0), "its layers is a number from 1 to 1000000"),
+    (OptState(0, 1, -1), "its step is a number from 0 to 1000000"),
+    (Weight(0, 1, 0, [0, 4], 4), "its shards are some of 4"),
+    (Weight(0, 1, 0, [-1], 4), "its shards are numbers from 0 up"),
+    (Weight(0, 1, 0, [0], 0), "its shards are some of 0"),
+    (Weight(0, 1, 0, [], 0), "its shards are some of 0"),
+    (Weight(0, 1, 0, [], MOST + 1), "its total is a number from 1 to 1000000"),
+    (Activation(0, 1, ["0"], 1), "its batches are numbers from 0 up"),  # type: ignore[list-item]
+    (ActivationGrad(0, 1, [2], 2), "its batches are some of 2"),
+    (Activation(0, 1, [], 0), "its batches are some of 0"),
+    (Activation(0, 1, [], MOST + 1), "its total_batches is a number from 1 to 1000000"),
+    (WeightGrad(0, 1, [1], 1, [1], 1), "its batches are some of 1"),
+]
+
+
+@pytest.mark.parametrize(("value", "wrong"), MADE_BY_HAND)
+def test_a_value_made_by_hand_is_one_that_there_could_be(value: Value, wrong: str) -> None:
+    if not wrong:
+        assert clean(value) == value
+        return
+    with pytest.raises(RuleError) as raised:
+        clean(value)
+    error = raised.value
+    assert (error.what, error.expected) == (f"there is no such {value.kind}", wrong)
+    assert error.fix == "take it from an operation: load_weights, forward, backward, update or a collective"
+
+
+def test_a_value_made_by_hand_is_shown_without_its_sets() -> None:
+    with pytest.raises(RuleError) as raised:
+        clean(WeightGrad(-7, 1, [0], 2, [0], 4))
+    assert raised.value.got == "WeightGrad(-7, 1, 2, 4, ...), made by hand"
+    with pytest.raises(RuleError) as raised:
+        clean(Weight(int("1" * 29), 1, 0))
+    assert raised.value.got == f"Weight({'1' * 29}, 1, 0, 1, ...), made by hand"
+    with pytest.raises(RuleError) as raised:
+        clean(Weight("layer" * 20, 1, 0))  # type: ignore[arg-type]
+    assert raised.value.got == f"Weight('{('layer' * 20)[:39]}, 1, 0, 1, ...), made by hand"
+
+
+def test_a_class_of_the_students_is_no_kind_of_value() -> None:
+    class Mine(Value):
+        pass
+
+    value = Mine()
+    SET_MARK(value, None)
+    with pytest.raises(RuleError) as raised:
+        clean(value)
+    assert str(raised.value) == (
+        "Mine is not a kind of value\n"
+        "  expected: one of weight, optimizer state, activation, activation gradient, weight gradient\n"
+        "  got:      a value of the class Mine\n"
+        "  fix:      take it from an operation: load_weights, forward, backward, update or a collective"
+    )
+
+
+def test_what_is_there_twice_is_a_clue() -> None:
+    """See advice."""
+    one, two, three = (Activation(0, 2, batches, 4) for batches in ([0], [1, 2], [2, 3]))
+    with pytest.raises(RuleError) as raised:
+        gather(one, two, three)
+    assert raised.value.clue == ("twice", "batches", two, three)
+    with pytest.raises(RuleError) as raised:
+        gather(two, two, two)
+    assert raised.value.clue == ("twice", "batches", two, two)
 
 
 @given(values, st.integers(-3, 15), st.integers(-3, 15))
