@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from .collectives import title
 from .errors import Place
-from .figures import Peak
-from .memory import Lifetimes, held_at, own_lifetimes
-from .program import TIMED, Event, Program
+from .figures import Peak, peak
+from .memory import held_at, in_flight, own_lifetimes
+from .order import messages
+from .program import Event, Program
 from .trace import Trace
 from .values import Elements, OptState, Value, Weight, numbers
 
@@ -51,6 +51,7 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
     program, index = trace.programs[peak.rank], peak.index
     lives, own, held = trace.lifetimes()[peak.rank], own_lifetimes(program).last, held_at(program, index)
     finals = {number for event in program.events if event.op == "set_final_weight" for number in event.inputs}
+    sent = _sent(trace, peak.rank, index)
     idle = "idle" if whole and trace.error is None else "unknown"
     found: list[Holding] = []
     for number in lives.alive(index, held):
@@ -69,9 +70,18 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
             elif own[number] >= index:
                 state = "needed"
             else:
-                state = "sent" if lives.last[number] >= index and not stored else idle
+                state = "sent" if number in sent and not stored else idle
         found.append(Holding(value, program.events[maker] if maker >= 0 else None, used, state, hidden))
     return tuple(found)
+
+
+def _sent(trace: Trace, rank: int, index: int) -> set[int]:
+    """The values of a rank that are in messages of its own when event number `index` starts."""
+    found: set[int] = set()
+    for passage in messages(trace):
+        if passage.source == rank and passage.sent < index <= in_flight(trace, passage):
+            found.update(trace.programs[rank].events[passage.sent].inputs)
+    return found
 
 
 def _is_result(value: Value) -> bool:
@@ -95,49 +105,18 @@ def lean(trace: Trace) -> Elements:
 
     What was updated stays as long as it did. Never more than the peak of the Trace.
     """
-    return max(map(_lean, trace.programs, trace.lifetimes()), default=0)
+    return peak(replace(trace, programs=[_without_stores(program) for program in trace.programs])).elements
 
 
-def _lean(program: Program, lives: Lifetimes) -> Elements:
-    born, last = lives.born, lives.last
-    stored = _stored(program)
-    over = len(program.events)
-    changes: list[Elements] = [0] * (over + 2)
-    for number, value in enumerate(lives.values):
-        if value is None:
-            continue
-        spans = [(born[number] + 1, last[number]), *stored.get(number, ())]
-        after = 0
-        for start, stop in sorted(spans):  # the events at whose start it is alive; where spans overlap, once
-            start, stop = max(start, after), min(stop, over)
-            if start <= stop:
-                changes[start] += value.elements()
-                changes[stop + 1] -= value.elements()
-                after = stop + 1
-    totals = accumulate(changes)
-    timed = zip(program.events, totals, strict=False)
-    return max((total for event, total in timed if event.op in TIMED and event.start is not None), default=0)
-
-
-def _stored(program: Program) -> dict[int, list[tuple[int, int]]]:
-    """For each updated value the spans of events at whose start a store holds it."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    since: dict[int, int] = {}
-    held: dict[int, int] = {}
-    now = 0
-    for position, _, number, change in program.moves:
-        now = max(now, position)
-        value = program.values[number]
-        if value is None or not _is_result(value):
-            continue
-        held[number] = held.get(number, 0) + change
-        if held[number] > 0:
-            since.setdefault(number, now)
-        elif number in since:
-            found.setdefault(number, []).append((since.pop(number), now - 1))
-    for number, start in since.items():
-        found.setdefault(number, []).append((start, len(program.events)))
-    return found
+def _without_stores(program: Program) -> Program:
+    """The same program with nothing in its stores but what was updated."""
+    copy = Program(program.rank)
+    copy.events, copy.values = program.events, program.values
+    for move in program.moves:
+        value = program.values[move[2]]
+        if value is not None and _is_result(value):
+            copy.moves.append(move)
+    return copy
 
 
 class Row(NamedTuple):

@@ -63,6 +63,9 @@ def lifetimes(run: Run) -> list[Lifetimes]:
     found = [own_lifetimes(program) for program in run.programs]
     for program, lives in zip(run.programs, found, strict=True):
         _rest(program, lives)
+        for position, _, value, change in program.moves:  # until it is stored, it lives in a variable
+            if change > 0 and position - 1 > lives.born[value]:
+                lives.last[value] = max(lives.last[value], position - 1)
     passages = messages(run)
     for passage in passages:
         last, until = found[passage.source].last, in_flight(run, passage)
@@ -106,9 +109,6 @@ def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
             under_way[index] = event
         for value in _results(event):
             last[value] = over
-    for position, _, value, change in program.moves:  # until it is stored, it lives in a variable
-        if change > 0 and position - 1 > born[value]:
-            last[value] = max(last[value], position - 1)
     for event in under_way.values():  # nobody waited, so nobody knows when its input may go
         for value in event.inputs:
             last[value] = over

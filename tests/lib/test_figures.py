@@ -28,7 +28,8 @@ def alive(trace: Trace, rank: int, index: int) -> list[int]:
     From its birth until it left the stores and was used for the last time; what was loaded and is used, from the first
     moment; what was handed in, and the state after an update, to the end. While a communication is under way it keeps
     its inputs, and the output of a receive or of a collective that is not in place. What was sent is there until the
-    other side has issued its receive.
+    other side has issued its receive. A value that is stored later than it is made waits in a variable. A collective
+    that works in place, and is waited for later, has a buffer of its own where anything else needs its input.
     """
     program = trace.programs[rank]
     count = len(program.values)
@@ -38,6 +39,7 @@ def alive(trace: Trace, rank: int, index: int) -> list[int]:
         if event.op == "wait":
             work = program.events[event.arg[0]]
             early = work.op == "receive" or (work.op in COLLECTIVE and work.op not in ("allreduce", "broadcast"))
+            early = early or (work.op in COLLECTIVE and needed_besides(trace, rank, event.arg[0], number))
             for value in work.outputs:
                 born[value] = event.arg[0] if early else number
                 needed[value] = max(needed[value], number)
@@ -57,7 +59,34 @@ def alive(trace: Trace, rank: int, index: int) -> list[int]:
     for position, _, value, change in program.moves:
         if position <= index:
             held[value] += change
+        if change > 0 and position - 1 > born[value]:
+            needed[value] = max(needed[value], position - 1)
     return [v for v in range(count) if born[v] < index and (held[v] > 0 or index <= needed[v])]
+
+
+def needed_besides(trace: Trace, rank: int, call: int, wait: int) -> bool:
+    """Whether anything else needs what a collective would write over, once it is called."""
+    program = trace.programs[rank]
+    (value,) = program.events[call].inputs
+    waits = {event.arg[0]: number for number, event in enumerate(program.events) if event.op == "wait"}
+    for number, event in enumerate(program.events):
+        if value not in event.inputs or number == call:
+            continue
+        until: float = number
+        if event.op == "pass_to":
+            until = max([number, *(i for i, e in enumerate(program.events) if e.issued <= taken(trace, rank, number))])
+        elif event.op == "set_final_weight":
+            until = inf
+        elif event.op in COMMUNICATION and not event.blocking:
+            until = waits.get(number, inf)
+        if until >= call:
+            return True
+    count, left = 0, -1.0
+    for position, _, moved, change in program.moves:
+        if moved == value:
+            count += change
+            left = inf if count > 0 else position
+    return left > wait + 1
 
 
 def taken(trace: Trace, rank: int, number: int) -> float:

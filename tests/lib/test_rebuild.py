@@ -72,7 +72,7 @@ def test_what_an_event_is_about_follows_from_its_values(case: Case) -> None:
             one.batches = frozenset([77])
         if one.op in ("loss", "get_activation", "add", "combine", "shard", "pass_to", "receive", "wait"):
             one.layer = 77
-    assert [(event.op, event.layer, event.batches) for _, event in Trace.events(rebuild(trace).run)] == said
+    assert [(event.op, event.layer, event.batches) for _, event in rebuild(trace).run.events()] == said
 
 
 def test_that_goes_for_values_made_by_hand_and_for_messages_of_none_too() -> None:
@@ -91,4 +91,4 @@ def test_that_goes_for_values_made_by_hand_and_for_messages_of_none_too() -> Non
     for _, one in trace.events():
         if one.op in ("foreign", "pass_to", "receive"):
             one.layer, one.batches = 77, frozenset([77])
-    assert [(event.op, event.layer, event.batches) for _, event in Trace.events(rebuild(trace).run)] == said
+    assert [(event.op, event.layer, event.batches) for _, event in rebuild(trace).run.events()] == said
