@@ -88,8 +88,7 @@ def _moved(rank: Interpreter, joint: Joint, root: int = 0) -> float:
 def _alone(rank: Interpreter, event: Event, inp: Tensor) -> Exchange:
     """A collective of one rank, which brings a copy of what it was given."""
     out = inp.clone()
-    _give(rank, event, [out])
-    return Exchange(Done(), 0, tensors=[out])
+    return Exchange(Done(), 0, lambda: _give(rank, event, [out]), [out])
 
 
 def _allreduce(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exchange:
@@ -106,7 +105,6 @@ def _allgather(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exc
     if len(sizes) == 1:
         return _alone(rank, event, inp)
     out = rank.empty(sum(sizes))
-    _give(rank, event, [] if event.blocking else [out])
     handle = rank.kit.transport.all_gather(joint.members, out, inp, sizes)
 
     def finish() -> None:
@@ -123,7 +121,6 @@ def _scatterreduce(rank: Interpreter, index: int, event: Event, joint: Joint) ->
     parts = [cut_range(inp.numel(), i, members) for i in range(members)]
     sizes = [stop - start for start, stop in parts]
     out = rank.empty(sizes[joint.members.index(rank.kit.rank)])
-    _give(rank, event, [] if event.blocking else [out])
     handle = rank.kit.transport.reduce_scatter(joint.members, out, inp, sizes)
     return Exchange(handle, _moved(rank, joint), lambda: _give(rank, event, [out]), [out])
 
@@ -135,7 +132,6 @@ def _alltoall(rank: Interpreter, index: int, event: Event, joint: Joint) -> Exch
     if len(mine) == 1:
         return _alone(rank, event, mine[0])
     out = rank.empty(sum(out_sizes))
-    _give(rank, event, [] if event.blocking else out.split(out_sizes))
     handle = rank.kit.transport.all_to_all(joint.members, out, mine, out_sizes)
 
     def finish() -> None:

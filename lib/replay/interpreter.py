@@ -32,11 +32,7 @@ __all__ = ["Interpreter", "Kit"]
 
 @dataclass
 class Kit:
-    """What all steps of a rank share.
-
-    `at` is told the number of each event before it begins. Where ranks take turns, `turn` gives what to wait for when
-    simulated time goes on.
-    """
+    """What all steps of a rank share. `at` is told the number of each event before it begins."""
 
     rank: int
     plan: Plan
@@ -48,7 +44,6 @@ class Kit:
     shares: dict[str, Share] = field(default_factory=dict[str, Share])
     hook: Hook | None = None
     at: Callable[[int], None] = field(default=lambda index: None)
-    turn: Callable[[int], Handle] | None = None
 
 
 class Sample(NamedTuple):
@@ -120,8 +115,6 @@ class Interpreter:
 
     def _come_to(self, index: int, now: int) -> Iterator[Handle]:
         """Comes to an event, at its simulated time: by then the messages that the Trace has freed have to be gone."""
-        if now > self.now and self.kit.turn is not None:
-            yield self.kit.turn(now)
         for sent in self.desk.taken.get(index, ()):
             if (work := self.works.get(sent)) is not None:
                 yield work.handle
@@ -149,14 +142,9 @@ class Interpreter:
         self._over(index, work)
 
     def _notice(self) -> None:
-        """Notes which communications in the background are over by now. What was sent can be freed."""
-        for index, work in list(self.works.items()):
-            if not work.handle.done():
-                continue
-            if work.is_send:
-                work.handle.wait()
-                self._over(index, work)
-            elif not work.noticed:
+        """Notes which communications in the background are over by now."""
+        for index, work in self.works.items():
+            if not work.noticed and work.handle.done():
                 self.clock.end(index)
                 work.noticed = True
 

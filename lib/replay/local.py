@@ -1,9 +1,7 @@
 """The transport `local`: all ranks in one process, taking turns. For tests and notebooks, on any machine.
 
-Ranks are generators that yield a handle when they have to wait for it; `drive` goes on with whoever can go on. Before
-simulated time moves on for a rank it waits for its turn: no rank is ahead of the others, so what is in flight is what
-the Trace says. Tensors are copied from rank to rank for real, so freeing, overwriting and order mean what they mean
-between processes.
+Ranks are generators that yield a handle when they have to wait for it; `drive` goes on with whoever can go on. Tensors
+are copied from rank to rank for real, so freeing, overwriting and order mean what they mean between processes.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -51,21 +49,6 @@ class LocalWorld:
         self.open: dict[tuple[Group, int], dict[int, tuple[Any, LocalHandle]]] = defaultdict(dict)
         self.mail: dict[tuple[int, int], deque[tuple[Tensor, LocalHandle]]] = defaultdict(deque)
         self.wanted: dict[tuple[int, int], deque[tuple[Tensor, LocalHandle]]] = defaultdict(deque)
-        self.turns: dict[int, list[LocalHandle]] = defaultdict(list)
-
-    def turn(self, time: int) -> Handle:
-        """Over when all ranks have done what they do before `time`, in ticks."""
-        handle = LocalHandle()
-        self.turns[time].append(handle)
-        return handle
-
-    def go_on(self) -> bool:
-        """The next instant of simulated time, for those who wait for it. False where nobody does."""
-        if not self.turns:
-            return False
-        for handle in self.turns.pop(min(self.turns)):
-            handle.finish()
-        return True
 
     def match(self, source: int, target: int) -> None:
         """Hands over messages that are both sent and asked for."""
@@ -173,14 +156,12 @@ class LocalTransport:
         return self._meet(tuple(range(self.world.ranks)), None, lambda _: None)
 
 
-def drive(jobs: Sequence[Iterator[Handle]], world: LocalWorld) -> None:
-    """Runs all ranks to their ends, each until it has to wait for another or for its turn."""
+def drive(jobs: Sequence[Iterator[Handle]]) -> None:
+    """Runs all ranks to their ends, each until it has to wait for another."""
     waiting: dict[int, Handle] = dict.fromkeys(range(len(jobs)), Done())
     while waiting:
         ready = [rank for rank, handle in waiting.items() if handle.done()]
         if not ready:
-            if world.go_on():
-                continue
             raise AssertionError(f"ranks {sorted(waiting)} wait for each other, though the Trace does not")
         for rank in ready:
             handle = waiting.pop(rank)

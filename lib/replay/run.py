@@ -77,13 +77,13 @@ def run_local(plan: Plan, options: ReplayOptions, hook: Hook | None = None) -> R
         results = torch.zeros(desk.results, dtype=source.dtype)
         device = device_of(options, rank)
         transport = local.LocalTransport(rank, world)
-        kit = Kit(rank, plan, options, source, transport, device, results, hook=hook, turn=world.turn)
+        kit = Kit(rank, plan, options, source, transport, device, results, hook=hook)
         kit.at = _noted(at, rank)
         kits.append(kit)
     reports: list[Report] = [{} for _ in kits]
     jobs = [_named(plan, at, kit, job(kit, report)) for kit, report in zip(kits, reports, strict=True)]
     with _threads(options.threads):
-        local.drive(jobs, world)
+        local.drive(jobs)
         errors, _ = compared(plan, options, source, [kit.results for kit in kits])
     return assembled(plan, options, reports, begun, errors, {})
 

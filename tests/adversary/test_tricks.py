@@ -10,7 +10,8 @@ Each trick is a function at the size of its puzzle. It runs, and is judged as a 
 The tricks by private names (`model.program.events`, patched modules) work on the record of a run in the student's own
 process. Nothing can stop that there: whoever controls the process controls what it prints. They are worth nothing to
 who is graded by another process, from the JSON: that rebuilds every value and every time from the operations, and a
-program that was tampered with is just another program. What is left open comes before the tests, at the end.
+program that was tampered with is just another program. What saves something and is no trick comes before the
+tests, at the end.
 """
 
 from __future__ import annotations
@@ -670,12 +671,12 @@ def less_data_was_asked_for(model: Model) -> None:
     next(event for event in model.program.events if event.op == "get_activation").batches = frozenset([0])
 
 
-@tampered("basic", FOUND_OUT, basic)
+@tampered("basic", REFUSED, basic)
 def a_smaller_model(model: Model) -> None:
     model.LAYERS, model.BATCHES = 1, 1
 
 
-@tampered("ddp", COUNTED, ddp_lean)
+@tampered("ddp", REFUSED, ddp_lean)
 def other_costs(model: Model) -> None:
     model.dist.costs = Costs(forward=0, backward=0, update=0, collective=0)
 
@@ -685,7 +686,7 @@ def everybody_is_rank_0(model: Model) -> None:
     model.rank = 0
 
 
-@trick("basic", FOUND_OUT)
+@trick("basic", REFUSED)
 def final_weights_written_into_the_model(model: Model) -> None:
     model.final_weights = {layer: Weight(layer, model.LAYERS, 1) for layer in range(model.LAYERS)}
 
@@ -749,7 +750,7 @@ def a_check_that_says_yes(model: Model) -> None:
     model.patch.setattr(lib.model, "check", lambda *_, **__: None)  # type: ignore[attr-defined]
 
 
-@trick("ddp", FOUND_OUT)
+@trick("ddp", REFUSED)
 async def a_run_that_calls_itself_a_sandbox(model: Model) -> None:
     model.sandbox = True
     load(model)
@@ -773,13 +774,14 @@ async def a_world_of_ones_own(model: Model) -> None:
         basic(own)
 
 
-# -- what is left open ----------------------------------------------------------------------------------------
+# -- no tricks, though they save something ---------------------------------------------------------------------
 
 
 async def second_hand_data(model: Model) -> None:
     """The data of layer 0 is not kept for its backward: the neighbour loads it, too, and passes it on in time.
 
-    Loading it again is found out; on another rank it is the first time. One activation less is alive at the peak.
+    A rank reads a batch once. But data is not at rest: any rank may read it, as with data loaders, and what is passed
+    on takes time and memory like everything else. One activation less is alive at the peak.
     """
     load(model, shard=model.rank, total=model.RANKS)
     after, before = (model.rank + 1) % model.RANKS, (model.rank - 1) % model.RANKS
@@ -802,9 +804,11 @@ async def second_hand_data(model: Model) -> None:
             coming = model.receive(before)
 
 
-@pytest.mark.xfail(strict=True, reason="where a batch is loaded a second time on another rank, nobody minds")
-def test_data_is_not_loaded_by_another_rank_for_backward() -> None:
-    assert became(judged(second_hand_data, "wsdp"), "wsdp") is FOUND_OUT
+def test_data_may_be_read_by_two_ranks() -> None:
+    verdict = judged(second_hand_data, "wsdp")
+    assert isinstance(verdict, Verdict)
+    assert verdict.correct
+    assert verdict.memory == honest("wsdp")[0].memory - 512 * 256
 
 
 async def stages_that_broadcast(model: Model) -> None:

@@ -169,23 +169,28 @@ async def hybrid(model: Model) -> None:
 
 
 async def scattered(model: Model) -> None:
-    """Two ranks with every second shard of four, whose states are updated where they lie: not side by side."""
-    mine = (model.rank, model.rank + 2)
-    shards = {(layer, i): model.load_weights(layer, i, 4) for layer in range(2) for i in mine}
-    low, high = (shards.pop((0, i)) for i in mine)
-    first, state = low[0].combine(high[0]), low[1].combine(high[1])
-    left, right = (shards.pop((1, i)) for i in mine)
-    both = left[1].combine(right[1])  # more of the state than of the weight
+    """Two ranks with every second shard of eight, whose states are updated where they lie: not side by side."""
+    mine = range(model.rank, 8, 2)
+    shards = {(layer, i): model.load_weights(layer, i, 8) for layer in range(2) for i in mine}
+    first, state = shards.pop((0, mine[0]))
+    for i in mine[1:]:
+        weight, more = shards.pop((0, i))
+        first, state = first.combine(weight), state.combine(more)
+    parts = [shards.pop((1, i)) for i in mine]
+    left = parts[0][0].combine(parts[2][0])
+    right = parts[1][0].combine(parts[3][0]), parts[1][1].combine(parts[3][1])
+    every = parts[0][1].combine(parts[1][1]).combine(parts[2][1]).combine(parts[3][1])  # more than of the weight
+    del parts
     whole = {
         0: await model.allgather(first, 0),
-        1: await model.allgather(left[0].combine(right[0]), 1, group=[1, 0]),
+        1: await model.allgather(left.combine(right[0]), 1, group=[1, 0]),
     }
     grads = compute(model, [model.rank], whole)
     del whole
     first, state = model.update(0, await model.allreduce(grads.pop(0), 0), first, state)
     grad = await model.allreduce(grads.pop(1), 1)
-    one, _ = model.update(1, grad, right[0], both)
-    two, _ = model.update(1, grad, *left)
+    one, _ = model.update(1, grad, left, every)
+    two, _ = model.update(1, grad, *right)
     model.set_final_weight(0, first)
     model.set_final_weight(1, one.combine(two))
 
@@ -214,6 +219,48 @@ async def ahead(model: Model) -> None:
             await model.pass_to(other, back)
             del grad, back, x
     model.set_final_weight(here, model.update(here, grads[0] + grads[1], weight, state)[0])
+
+
+async def overwritten(model: Model) -> None:
+    """What rank 0 has sent is summed up in its own memory, long before rank 1 comes to receive it, in real time."""
+    weight, state = model.load_weights(0)
+    (grad,) = compute(model, [model.rank], {0: weight}).values()
+    if model.rank == 0:
+        await model.pass_to(1, grad)
+        other = await model.receive(1)
+        spare = model.get_activation([1])
+        for _ in range(4):
+            model.forward(0, spare, weight)
+        total = grad + other
+    else:
+        spare = model.get_activation([0])
+        await model.pass_to(0, grad)
+        model.forward(0, spare, weight)
+        total = grad + await model.receive(0)
+    model.set_final_weight(0, model.update(0, total, weight, state)[0])
+
+
+async def unhurried(model: Model) -> None:
+    """Loads each layer when it comes to it, as if weights came from somewhere; and stores some of them late."""
+    weights, states, activations, _, _ = model.storage()
+    activations[0] = model.get_activation([model.rank])
+    for layer in range(model.LAYERS):
+        weight, states[layer] = model.load_weights(layer)
+        activations[layer + 1] = model.forward(layer, activations[layer], weight)
+        weights[layer] = weight
+    grad = model.loss(activations.pop(model.LAYERS))
+    for layer in reversed(range(model.LAYERS)):
+        by_weight, grad = model.backward(layer, activations.pop(layer), grad, weights[layer])
+        parts = await model.alltoall([by_weight.shard(i, model.RANKS) for i in range(model.RANKS)], layer)
+        mine = parts.pop()  # the others stay for a while
+        for part in parts:
+            mine = mine + part
+        del by_weight
+        parts.pop()
+        mine = await model.allgather(mine, layer)
+        del parts
+        weights[layer], states[layer] = model.update(layer, mine, weights[layer], states[layer])
+        model.set_final_weight(layer, weights[layer])
 
 
 async def crossed(model: Model) -> None:
@@ -279,6 +326,8 @@ CASES = {
     "hybrid": Case(hybrid, 6, 2, 6, Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 5, 1, 4, 2])),
     "scattered": Case(scattered, 2, 2, 2),
     "ahead": Case(ahead, 2, 2, 2),
+    "overwritten": Case(overwritten, 2, 1, 2),
+    "unhurried": Case(unhurried, 4, 2, 4),
     "crossed": Case(crossed, 2, 2, 2),
     "loose": Case(loose, 4, 2, 3),
     "one_f_one_b": Case(one_f_one_b, 4, 8, 6),

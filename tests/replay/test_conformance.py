@@ -60,7 +60,7 @@ def test_every_schedule_is_ordinary_training(name: str, where: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("transport", ["local", "gloo"])
-@pytest.mark.parametrize("name", ["fsdp", "odd", "overlapped"])
+@pytest.mark.parametrize("name", ["fsdp", "odd", "overlapped", "scattered"])
 def test_adam_doubles_the_optimizer_state_and_nothing_else(name: str, transport: str) -> None:
     schedule = trace(name)
     result = replay(schedule, transport=transport, optimizer="adam", **SMALL)

@@ -56,6 +56,15 @@ def test_members_of_a_collective_start_together(measured: dict[str, ReplayResult
                 assert all(event.start == min(latest, event.end or 0) for event in members)
 
 
+def test_who_sends_goes_on(measured: dict[str, ReplayResult]) -> None:
+    """A message is over for its sender when it goes on, not when somebody comes to receive it."""
+    for program in measured["one_f_one_b"].measured.programs:
+        for event, following in zip(program.events, program.events[1:], strict=False):
+            if event.op == "pass_to" and event.blocking:
+                assert event.end is not None
+                assert event.end <= following.issued
+
+
 def test_one_step_is_the_median_forward_of_a_batch(measured: dict[str, ReplayResult]) -> None:
     result = measured["one_f_one_b"]
     forwards = [

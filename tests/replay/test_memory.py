@@ -100,3 +100,44 @@ def test_a_sum_in_the_background_is_not_in_place_where_its_input_is_used(transpo
     assert result.ok, result.text()
     assert {at: measured for at, measured, _ in compared(result)} == {at: alive for at, _, alive in compared(result)}
     assert result.ranks[0].in_flight == 24 * 24 * 8
+
+
+async def kept(model: Model) -> None:
+    """Sums and copies in the background of what stays: in a store, or as a final weight."""
+    weight, state = model.load_weights(0)
+    model.activations["spare"] = data = model.get_activation([model.rank])
+    by_weight, _ = model.backward(0, data, model.loss(model.forward(0, data, weight)), weight)
+    model.grad_weights["kept"] = by_weight
+    work = model.allreduce(by_weight, 0)
+    model.forward(0, data, weight)
+    new, _ = model.update(0, await work, weight, state)
+    model.set_final_weight(0, new)
+    copy = model.broadcast(new, 0, root=0)
+    model.forward(0, data, weight)
+    model.weights["copy"] = await copy
+    model.forward(0, data, weight)
+
+
+async def uneven(model: Model) -> None:
+    """A broadcast in the background whose members' halves differ by a number; then training."""
+    zero = model.fake_grad(0).shard(model.rank, 2)
+    work = model.broadcast(zero, 0, root=1)
+    del zero
+    weight, state = model.load_weights(0)
+    (grad,) = compute(model, [model.rank], {0: weight}).values()
+    await work
+    model.set_final_weight(0, model.update(0, await model.allreduce(grad, 0), weight, state)[0])
+
+
+def test_what_stays_is_not_overwritten_in_the_background() -> None:
+    schedule = Trace.of(simulate(kept, ranks=2, layers=1, batches=2))
+    result = replay(schedule, transport="local", **SMALL)
+    assert result.ok, result.text()
+    assert {at: measured for at, measured, _ in compared(result)} == {at: alive for at, _, alive in compared(result)}
+
+
+def test_a_broadcast_over_a_part_that_is_a_number_shorter() -> None:
+    schedule = Trace.of(simulate(uneven, ranks=2, layers=1, batches=2))
+    result = replay(schedule, transport="local", hidden=5, length=4)
+    assert result.ok, result.text()
+    assert all(abs(measured - alive) <= 8 for _, measured, alive in compared(result))
