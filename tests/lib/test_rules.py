@@ -264,6 +264,14 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "  fix:      take the input of the same batch; messages arrive in the order in which they were passed,\n"
         "            so both ranks have to go through the batches in the same order",
     ),
+    "another batch": (
+        lambda: rules.backward(SHAPE, 1, activation(1, [0]), gradient(1, [3]), weight(1)),
+        "input and gradient of backward are of different batches\n"
+        "  expected: the gradient of batch 0, as the input\n"
+        "  got:      the gradient of batch 3\n"
+        "  fix:      take the input of the same batch; messages arrive in the order in which they were passed,\n"
+        "            so both ranks have to go through the batches in the same order",
+    ),
     "batches missing": (
         lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, [0, 1], 4), weight(), OptState(0, 3, 0)),
         "the gradient of layer 0 does not have all batches yet\n"
