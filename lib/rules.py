@@ -79,7 +79,7 @@ def need(kind: type[T], value: Any, role: str, op: str) -> T:
     raise error
 
 
-def need_layer(shape: Shape, layer: Any, op: str = "") -> int:
+def need_layer(shape: Shape, layer: Any, op: str) -> int:
     """The layer as a plain int if the model has it."""
     if type(layer) is int and 0 <= layer < shape.layers:
         return layer

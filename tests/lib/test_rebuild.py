@@ -53,6 +53,20 @@ def test_a_trace_that_is_no_program(damage: Callable[[Trace], None], message: st
     assert check(trace).faults[0] == message
 
 
+def test_nobody_waits_twice() -> None:
+    async def later(model: Model) -> None:
+        work = model.allreduce(model.fake_grad(0, []), 0)
+        model.get_activation([0])
+        await work
+
+    trace = Trace.of(simulate(later, ranks=1, layers=1, batches=1))
+    program = trace.programs[0]
+    program.events.append(program.events[-1].copy())
+    with pytest.raises(TraceError) as raised:
+        rebuild(trace)
+    assert str(raised.value) == "rank 0 waits twice for one allreduce"
+
+
 def test_what_a_run_that_failed_did_not_do_is_not_made() -> None:
     trace = of_basic()
     trace.error = "it failed"

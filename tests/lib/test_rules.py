@@ -160,6 +160,14 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "  fix:      cut a weight into as many shards as ranks share it, and give each rank its own:\n"
         "            model.load_weights(layer, model.rank, model.RANKS)",
     ),
+    "no second shard of one": (
+        lambda: rules.load_weights(SHAPE, 0, 1, 1),
+        "there is no shard 1 of 1\n"
+        "  expected: a shard from 0 to 0\n"
+        "  got:      shard 1\n"
+        "  fix:      cut a weight into as many shards as ranks share it, and give each rank its own:\n"
+        "            model.load_weights(layer, model.rank, model.RANKS)",
+    ),
     "no such batch": (
         lambda: rules.get_activation(SHAPE, [4, 7]),
         "there is no batch 4, 7\n"
@@ -253,6 +261,14 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "input and gradient of backward are of different batches\n"
         "  expected: the gradient of batches 0 and 1, as the input\n"
         "  got:      the gradient of batches 1 and 2\n"
+        "  fix:      take the input of the same batch; messages arrive in the order in which they were passed,\n"
+        "            so both ranks have to go through the batches in the same order",
+    ),
+    "another batch": (
+        lambda: rules.backward(SHAPE, 1, activation(1, [0]), gradient(1, [3]), weight(1)),
+        "input and gradient of backward are of different batches\n"
+        "  expected: the gradient of batch 0, as the input\n"
+        "  got:      the gradient of batch 3\n"
         "  fix:      take the input of the same batch; messages arrive in the order in which they were passed,\n"
         "            so both ranks have to go through the batches in the same order",
     ),
@@ -506,9 +522,13 @@ def test_a_thing_in_the_wrong_place_is_named_with_its_place(role: str) -> None:
     assert (error.what, error.expected, error.got) == (f"the {role} is not {wanted}", wanted, "str 'a string'")
     assert error.fix == "check the order of the arguments and the store that you took it from"
     assert error.clue == ("kind", kind, op, "a string")
+
+    async def fetch() -> None: ...
+
     with pytest.raises(ForgottenAwait) as forgotten:
-        use(NotYet())
+        use(fetch())
     assert (forgotten.value.what, forgotten.value.expected) == (f"the {role} was not awaited", wanted)
+    assert forgotten.value.got == "what the async function fetch returns until it is awaited"
 
 
 def test_a_gradient_of_another_number_of_batches_is_no_gradient_of_this_step() -> None:

@@ -22,6 +22,7 @@ from lib.values import (
     covers,
     cut,
     describe,
+    extent,
     gather,
     numbers,
     overlap,
@@ -240,6 +241,22 @@ def test_the_size_of_shards_is_exact(value: Any) -> None:
     assert value.memory() == float(elements)
 
 
+def test_whole_numbers_of_elements_stay_whole_numbers() -> None:
+    """Fractions are slow, and only for what does not divide."""
+    assert type(total_elements([Weight(0, 1, 0, [0], 4), Activation(0, 1, [0], 1)])) is int
+    assert type(total_elements([Weight(0, 1, 0, [i], 3) for i in range(3)])) is int
+    assert total_elements([Weight(0, 1, 0, [0], 3)]) == Fraction(512 * 512, 3)
+
+
+def test_the_extent_of_a_value_is_its_shards_or_its_batches() -> None:
+    assert list(extent(Activation(0, 1, [0, 1, 3], 4))) == [(0, 2), (3, 4)]
+    assert list(extent(Weight(0, 1, 0, [1, 3], 4))) == [(Fraction(1, 4), Fraction(1, 2)), (Fraction(3, 4), 1)]
+
+
+def test_a_value_of_no_batches_shows_an_empty_set() -> None:
+    assert repr(Activation(0, 1, [], 2)) == "Activation(layer=0, layers=1, batches=frozenset(), total_batches=2)"
+
+
 def test_a_third_of_a_weight_is_no_rounded_number() -> None:
     assert Weight(0, 1, 0, [1], 3).elements() == Fraction(262144, 3)
     assert isinstance(Weight(0, 1, 0, [1], 4).elements(), int)
@@ -291,6 +308,11 @@ class Pizza:
     """As Python shows what has no repr of its own."""
 
 
+class Windows:
+    def __repr__(self) -> str:
+        return "<an address at 0x00ABCDEF>"
+
+
 async def deliver() -> None:
     """Closed at once: nobody misses it."""
 
@@ -321,6 +343,7 @@ class Delivery:
         (Delivery(), "what a call returned, which is not awaited"),
         (UNDELIVERED, "what deliver returned, which is not awaited"),
         (partial(len), "partial functools.partial(<built-in function len>)"),
+        (Windows(), "Windows <an address>"),
         (Pizza(), f"Pizza <{__name__}.Pizza object>"),
         ("x" * 58, f"str '{'x' * 58}'"),
         ("x" * 59, f"str '{'x' * 56}..."),
@@ -593,6 +616,21 @@ def test_a_class_of_the_students_is_no_kind_of_value() -> None:
         "  got:      a value of the class Mine\n"
         "  fix:      take it from an operation: load_weights, forward, backward, update or a collective"
     )
+
+
+def test_every_one_of_many_summands_is_looked_at() -> None:
+    fine = [WeightGrad(1, 2, [batch], 8) for batch in range(3)]
+    strangers: list[tuple[Any, str]] = [
+        (WeightGrad(0, 2, [5], 8), "cannot sum weight gradients of different layers"),
+        (WeightGrad(1, 2, [5], 8, [0], 2), "cannot sum weight gradients that are cut into different numbers of shards"),
+        (Weight(1, 2, 0), "cannot sum two different kinds of value"),
+        (1, "cannot sum two different kinds of value"),
+    ]
+    assert reduce(*fine) == WeightGrad(1, 2, range(3), 8)
+    for stranger, what in strangers:
+        with pytest.raises(RuleError) as raised:
+            reduce(*fine, stranger)
+        assert raised.value.what == what
 
 
 def test_what_is_there_twice_is_a_clue() -> None:

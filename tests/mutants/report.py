@@ -51,9 +51,12 @@ def _change(module: str, key: str, spans: dict[str, list[int]], lines: list[str]
     name = key.rpartition(".")[2]
     mangled = name.partition("__mutmut_")[0]
     function = mangled[1:].strip("ǁ").replace("ǁ", ".") if "ǁ" in mangled else mangled.removeprefix("x_")
-    original = mangled + "__mutmut_orig"
-    before, after = ([line.strip() for line in lines[slice(spans[n][0] - 1, spans[n][1])]] for n in (original, name))
-    changed = [line for line in ndiff(before, [line.replace(name, original) for line in after]) if line[0] in "+-"]
+    original, plain = mangled + "__mutmut_orig", function.rpartition(".")[2]
+    before, after = (
+        [line.strip().replace(generated, plain) for line in lines[slice(spans[generated][0] - 1, spans[generated][1])]]
+        for generated in (original, name)
+    )
+    changed = [line for line in ndiff(before, after) if line[0] in "+-"]
     sides = (" ".join(line[2:] for line in changed if line[0] == side) for side in "-+")
     return f"{module}.{function}: " + " => ".join(sides)
 
