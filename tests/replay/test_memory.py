@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from lib import PUZZLES, Model, Trace, check, simulate
+from lib import PUZZLES, Costs, Model, Trace, check, simulate
 from lib.program import Event
 from lib.replay import replay
 from lib.sources import load_function
@@ -141,3 +141,60 @@ def test_a_broadcast_over_a_part_that_is_a_number_shorter() -> None:
     result = replay(schedule, transport="local", hidden=5, length=4)
     assert result.ok, result.text()
     assert all(abs(measured - alive) <= 8 for _, measured, alive in compared(result))
+
+
+def test_what_was_sent_is_not_overwritten_before_it_is_received() -> None:
+    """Rank 1 comes late to what rank 0 has added its own to, in the same memory."""
+
+    def late(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if rank == 1 and event.op == "pass_to":
+            time.sleep(0.2)
+
+    assert replay(trace("overwritten"), hook=late, **SMALL).ok
+
+
+def test_a_message_that_is_not_gone_in_time_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody waits for messages to be gone, more is in flight than simulated, and it is measured."""
+    monkeypatch.setattr("lib.replay.plan._taken", lambda *_: None)
+    result = replay(trace("ahead"), transport="local", **SMALL)
+    assert result.ranks[0].in_flight == 2 * 24 * 4 * 8
+    assert any(measured > alive for _, measured, alive in compared(result))
+
+
+async def instant(model: Model) -> None:
+    """Rank 1 asks for a message at the very moment at which rank 0 does two things."""
+    here = model.rank
+    weight, state = model.load_weights(here)
+    data = [model.get_activation([batch]) for batch in range(2)]
+    if here == 0:
+        await model.pass_to(1, model.forward(0, data[0], weight))
+        model.forward(0, data[0], weight)
+        await model.allreduce(model.fake_grad(0), 0, group=[0])
+        model.forward(0, data[0], weight)
+        await model.pass_to(1, model.forward(0, data[1], weight))
+        grads = [model.backward(0, one, await model.receive(1), weight)[0] for one in data]
+    else:
+        spare, _ = model.load_weights(0)
+        for _ in range(2):
+            model.forward(0, data[0], spare)
+        grads = []
+        for _ in data:
+            x = await model.receive(0)
+            grad, back = model.backward(1, x, model.loss(model.forward(1, x, weight)), weight)
+            grads.append(grad)
+            await model.pass_to(0, back)
+    model.set_final_weight(here, model.update(here, grads[0] + grads[1], weight, state)[0])
+
+
+@pytest.mark.parametrize("transport", ["local", "gloo"])
+def test_what_ranks_do_at_the_same_time(transport: str) -> None:
+    """From the very instant of its receive a message is not its sender's, in whatever order ranks get there."""
+    costs = Costs(p2p=0, collective=0)
+    schedule = Trace.of(simulate(instant, ranks=2, layers=2, batches=2, costs=costs))
+    (asked,) = {event.issued for event in schedule.programs[1].events if event.op == "receive"} & {
+        event.issued for event in schedule.programs[0].events if event.op == "allreduce"
+    }
+    assert sum(event.issued == asked for event in schedule.programs[0].events) >= 2
+    result = replay(schedule, transport=transport, **SMALL)
+    assert result.ok, result.text()
+    assert {at: measured for at, measured, _ in compared(result)} == {at: alive for at, _, alive in compared(result)}
