@@ -186,7 +186,8 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
 
 def _some(items: Iterable[Any]) -> str:
     """The first of some things, in order."""
-    words = sorted(map(written, items))
+    numbers_first = sorted(items, key=lambda item: (not isinstance(item, int), item if isinstance(item, int) else 0))
+    words = [written(item) for item in numbers_first]
     return ", ".join(words[:SHOWN]) + (", ..." if len(words) > SHOWN else "")
 
 
