@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from . import rules
 from .collectives import COLLECTIVES
 from .errors import PuzzleError, TraceError
-from .program import COMMUNICATION, NO_BATCHES, Event, Program, Run, located, place_of
+from .program import NO_BATCHES, Event, Program, Run, located, place_of
 from .regions import Owners
 from .values import Value, Weight, cut, extent, gather, reduce, subject
 from .walk import Do, Issue, Meet, Pass, walk
@@ -146,11 +146,8 @@ class _Rebuild:
 
     def describe(self, event: Event, values: list[Value], made: list[Value]) -> None:
         """Says anew which layer and batches an event is about: times depend on them, so they are not believed."""
-        op = event.op
-        if op not in ("get_activation", "fake_grad"):  # there the batches are what the student asked for
-            about = values if op == "backward" or op in COMMUNICATION else made
-            silent = op in ("load_weights", "update", "set_final_weight", "wait") or not about
-            event.batches = NO_BATCHES if silent else getattr(about[0], "batches", NO_BATCHES)
+        op, about = event.op, made or values
+        event.batches = getattr(about[0], "batches", NO_BATCHES) if about else NO_BATCHES
         if op == "loss":
             event.layer = self.shape.layers
         elif op == "get_activation":
