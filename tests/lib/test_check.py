@@ -15,6 +15,7 @@ from lib import (
     PUZZLES,
     UNIT,
     Costs,
+    Dist,
     Links,
     Mesh,
     Model,
@@ -28,6 +29,7 @@ from lib import (
     puzzles,
     simulate,
 )
+from lib.puzzles import Tier
 from lib.verdict import Reached
 from tests.lib.drivers import python
 from tests.lib.schedules import (
@@ -345,6 +347,71 @@ def test_a_rank_may_send_so_much_and_not_an_element_more(
     assert [note.partition("\n")[0] for note in verdict.notes if "send" in note] == (
         [] if reached else [f"no target counts, because a rank sends {sent:,.0f} elements and may send {sent - 1:,.0f}"]
     )
+
+
+@pytest.mark.parametrize(
+    ("time", "memory", "notes"),
+    [
+        (17, 2_621_440, []),
+        (None, None, []),
+        (16.5, 2_621_440, ['for "your target" the run is 0.5 time steps too long']),
+        (17, 2_621_439, ['for "your target" memory is 1 elements too high']),
+        (None, 2_621_439, ['for "your target" memory is 1 elements too high']),
+        (
+            16,
+            1,
+            [
+                'for "your target" the run is 1 time steps too long',
+                'for "your target" memory is 2,621,439 elements too high',
+            ],
+        ),
+    ],
+)
+def test_what_keeps_a_run_from_its_target_is_said(time: float | None, memory: float | None, notes: list[str]) -> None:
+    verdict = check(Trace.of(simulate(basic, puzzle="basic")), time=time, memory=memory)
+    assert [note.splitlines()[0] for note in verdict.notes] == notes
+
+
+def test_only_the_first_target_that_a_run_misses_is_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiers = (Tier("easy", 17, 10**7), Tier("hard", 16, 10**7), Tier("best", 15, 10**6))
+    record = dataclasses.replace(PUZZLES["basic"], id="own", tiers=tiers, sent=None)
+    trace = Trace.of(simulate(basic, puzzle="basic"))
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
+    verdict = check(trace, "own")
+    assert [tier.reached for tier in verdict.tiers] == [True, False, False]
+    assert [note.splitlines()[0] for note in verdict.notes] == ['for "hard" the run is 1 time steps too long']
+
+
+def test_that_a_run_did_not_end_is_the_first_of_its_faults() -> None:
+    trace = Trace.of(simulate(basic, layers=1, batches=1))
+    trace.programs[0].events[2].layer = 7
+    trace.error = "rank 0: one\n  fix: two"
+    first, second = check(trace).faults
+    assert first == "the run did not end: rank 0: one\n    fix: two"
+    assert second.startswith("rank 0: there is no layer 7\n    expected: a layer from 0 to 0\n")
+
+
+def test_only_a_sandbox_that_pretended_is_told_so() -> None:
+    def honest(model: Model) -> None:
+        basic(model)
+
+    def pretends(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        weight, state = model.update(0, model.fake_grad(0, range(model.BATCHES)), weight, state)
+        model.set_final_weight(0, weight)
+
+    def by_hand(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        grad = WeightGrad(0, 1, range(model.BATCHES), model.BATCHES)
+        model.set_final_weight(0, model.update(0, grad, weight, state)[0])
+
+    told: list[tuple[bool, int]] = []
+    for function in (honest, pretends, by_hand):
+        for models in ([Model(layers=1, batches=2)], [Model(layers=1, batches=2, dist=Dist(1))]):
+            function(models[0])
+            verdict = check(models)
+            told.append((verdict.correct, len([note for note in verdict.notes if "sandbox" in note])))
+    assert told == [(True, 0), (True, 0), (True, 1), (False, 0), (True, 1), (False, 0)]
 
 
 def test_a_puzzle_prices_a_run_by_its_own_costs() -> None:

@@ -17,7 +17,7 @@ ROOT = HERE.parents[1]
 COPIED = ("lib", "drawing", "puzzles", "solutions", "tests", "pyproject.toml")
 MESSAGES = "tests/mistakes/test_mistakes.py"
 TESTS = {
-    "check": ("check", "cheats", "readiness"),
+    "check": ("check", "cheats", "readiness", "misuse"),
     "clock": ("costs", "retime", "overlap"),
     "collectives": ("collectives", "costs", "figures"),
     "costs": ("costs", "retime"),
