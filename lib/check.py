@@ -66,7 +66,7 @@ def check(
         faults.insert(0, "the run did not end: " + trace.error.replace("\n", "\n  "))
     elif rebuilt is not None:
         faults.extend(finals(trace, rebuilt, sandbox))
-    stale = unready(trace, rebuilt, sandbox) if rebuilt is not None and not faults else []
+    stale = unready(rebuilt, sandbox) if rebuilt is not None and not faults else []
     if record is not None:
         faults.extend(stale)
     timed = Trace(run.layers, run.batches, run.programs, run.costs, run.mesh, error=run.error)

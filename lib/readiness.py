@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .errors import Place, PuzzleError, these
 from .memory import held_at
-from .program import Program, Run, place_of
+from .program import Program, place_of
 from .rebuild import Rebuilt
 from .regions import Region
 from .values import OptState, Weight, describe
@@ -33,7 +33,7 @@ class _Lack(NamedTuple):
     place: Place | None
 
 
-def unready(run: Run, rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
+def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
     """What which rank is not ready for the next step with; the same on several ranks and layers is told once.
 
     `pretend`: it is a sandbox, where a made-up gradient will do.

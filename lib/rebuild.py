@@ -139,23 +139,24 @@ class _Rebuild:
         flaw = self.flaw(rank, event) or self.own_flaw(rank, event, values)
         made = self.make(rank, event, values)
         self.give(rank, event, made, [flaw] * len(made))
-        self.describe(event, values, made)
+        self.describe(event, made)
         if event.op in ("load_weights", "get_activation"):
             self.loads += 1
             self.loaded.update({(rank, number): (self.loads, event) for number in event.outputs})
 
-    def describe(self, event: Event, values: list[Value], made: list[Value]) -> None:
-        """Says anew which layer and batches an event is about: times depend on them, so they are not believed."""
-        op, about = event.op, made or values
+    def describe(self, event: Event, about: list[Value]) -> None:
+        """Says anew which layer and batches an event is about, by what it makes, or sends: times depend on them, so
+        they are not believed."""
+        op = event.op
         event.batches = getattr(about[0], "batches", NO_BATCHES) if about else NO_BATCHES
         if op == "loss":
             event.layer = self.shape.layers
         elif op == "get_activation":
             event.layer = 0
         elif op in ("add", "combine", "shard", "foreign"):
-            event.layer = made[0].layer
+            event.layer = about[0].layer
         elif op == "pass_to":
-            event.layer = values[0].layer if values else None
+            event.layer = about[0].layer if about else None
 
     def own_flaw(self, rank: int, event: Event, values: list[Value]) -> Flaw | None:
         if event.op == "foreign":
@@ -282,7 +283,7 @@ def rebuild(run: Run) -> Rebuilt:
             elif isinstance(step, Issue):
                 now = (step.rank, step.event)
                 if step.event.op != "receive":
-                    state.describe(step.event, state.inputs(step.rank, step.event), [])
+                    state.describe(step.event, state.inputs(step.rank, step.event))
             elif isinstance(step, Meet):
                 now = step.members[0]
                 state.meet(step.members)

@@ -382,6 +382,55 @@ def test_only_the_first_target_that_a_run_misses_is_spoken_of(monkeypatch: pytes
     assert [note.splitlines()[0] for note in verdict.notes] == ['for "hard" the run is 1 time steps too long']
 
 
+OUTSIDE = "values kept outside of the five stores count as memory too"
+
+
+@pytest.mark.parametrize(("targets", "reached"), [(1, [True]), (2, [True, False]), (3, [True, False, False])])
+def test_who_keeps_values_outside_of_the_stores_reaches_the_first_target_only(
+    monkeypatch: pytest.MonkeyPatch, targets: int, reached: list[bool]
+) -> None:
+    tiers = tuple(Tier(name, 100, 10**8) for name in ("easy", "hard", "best")[:targets])
+    record = dataclasses.replace(PUZZLES["basic"], id="own", tiers=tiers, sent=None)
+    runs = [Trace.of(simulate(function, puzzle="basic")) for function in (basic, locals_only)]
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
+    stored, local = (check(run, "own") for run in runs)
+    assert [tier.reached for tier in stored.tiers] == [True] * targets
+    assert stored.notes == ()
+    assert [tier.reached for tier in local.tiers] == reached
+    tail = ", and only the first target counts for such a run" if targets > 1 else ""
+    assert [note.splitlines()[0] for note in local.notes] == [OUTSIDE + tail]
+    assert check(runs[1], time=100).passed
+    assert [note.splitlines()[0] for note in check(runs[1], time=100).notes] == [OUTSIDE]
+
+
+def test_a_run_with_faults_is_not_told_more_than_those() -> None:
+    """Neither what it is not ready with, nor which targets would count."""
+
+    def unfinished(model: Model) -> None:
+        loaded = [model.load_weights(layer)[0] for layer in range(model.LAYERS)]
+        acts = [model.get_activation(range(model.BATCHES))]
+        for layer, weight in enumerate(loaded):
+            acts.append(model.forward(layer, acts[layer], weight))
+        grad = model.loss(acts[-1])
+        for layer in reversed(range(model.LAYERS)):
+            _, grad = model.backward(layer, acts[layer], grad, loaded[layer])
+
+    verdict = check(Trace.of(simulate(unfinished, puzzle="basic")), "basic")
+    assert [fault.splitlines()[0] for fault in verdict.faults] == ["no update and no final weight of layers 0 and 1"]
+    assert [note.splitlines()[0] for note in verdict.notes] == [OUTSIDE]
+
+
+def test_of_a_run_that_failed_nobody_knows_what_would_have_been_received() -> None:
+    async def posts(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, "nobody reads this")
+
+    trace = Trace.of(simulate(posts, ranks=2, layers=1, batches=1))
+    assert [note.splitlines()[0] for note in check(trace).notes] == ["nobody received what rank 0 passed to rank 1"]
+    trace.error = "rank 1: no"
+    assert check(trace).notes == ()
+
+
 def test_that_a_run_did_not_end_is_the_first_of_its_faults() -> None:
     trace = Trace.of(simulate(basic, layers=1, batches=1))
     trace.programs[0].events[2].layer = 7

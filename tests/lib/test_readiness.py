@@ -221,8 +221,8 @@ def test_an_update_of_one_layer_is_none_of_another(monkeypatch: pytest.MonkeyPat
 
 def test_it_takes_a_sandbox_to_pretend() -> None:
     models = simulate(pretend, layers=1, batches=1)
-    assert unready(Trace.of(models), rebuild(Trace.of(models)), pretend=True) == []
-    assert len(unready(Trace.of(models), rebuild(Trace.of(models)))) == 2
+    assert unready(rebuild(Trace.of(models)), pretend=True) == []
+    assert len(unready(rebuild(Trace.of(models)))) == 2
 
 
 def test_who_only_passes_by_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
