@@ -469,7 +469,7 @@ def _with(value: V, **changes: Any) -> V:
         result = WeightGrad(
             value.layer,
             value.layers,
-            changes.get("batches", value.batches),
+            value.batches,
             value.total_batches,
             changes.get("shards", value.shards),
             changes.get("total", value.total),

@@ -77,6 +77,23 @@ def test_a_long_list_of_runs_ends() -> None:
     assert NOTHING.words(4) == "shards  of 4"
 
 
+def test_a_region_is_made_of_shards_only_where_both_its_ends_are() -> None:
+    first, second = Region.of(({0}, 2)), Region.of(({1}, 2))
+    assert (first.shards(3), second.shards(3)) == (None, None)
+    assert (first.shards(4), second.shards(4)) == ([(0, 2)], [(2, 4)])
+    assert (WHOLE.shards(1), WHOLE.shards(0)) == ([(0, 1)], None)
+
+
+@pytest.mark.parametrize("runs", [20, 21])
+def test_twenty_runs_are_listed(runs: int) -> None:
+    region = Region.of((frozenset(range(0, 2 * runs, 2)), 100))
+    more = runs > 20
+    numbers = ", ".join(str(number) for number in range(0, 40, 2)) + (", ..." if more else "")
+    assert region.words(100) == f"shards {numbers} of 100"
+    parts = [f"from {Fraction(low, 100)} to {Fraction(low + 1, 100)}" for low in range(0, 40, 2)]
+    assert region.words(7) == " and ".join(parts) + (" and more" if more else "")
+
+
 def test_two_coprime_numbers_of_shards_are_no_work() -> None:
     a, b = Weight(0, 1, 0, [0], 10**6), Weight(0, 1, 0, [1], 999_983)
     assert not overlap(a, b)

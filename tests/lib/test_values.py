@@ -13,7 +13,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lib import HIDDEN, LENGTH, Activation, ActivationGrad, Model, OptState, RuleError, Weight, WeightGrad
+from lib import (
+    HIDDEN,
+    LENGTH,
+    Activation,
+    ActivationGrad,
+    ForgottenAwait,
+    Model,
+    OptState,
+    RuleError,
+    Weight,
+    WeightGrad,
+)
 from lib.values import (
     KINDS,
     SET_MARK,
@@ -251,6 +262,11 @@ def test_whole_numbers_of_elements_stay_whole_numbers() -> None:
 def test_the_extent_of_a_value_is_its_shards_or_its_batches() -> None:
     assert list(extent(Activation(0, 1, [0, 1, 3], 4))) == [(0, 2), (3, 4)]
     assert list(extent(Weight(0, 1, 0, [1, 3], 4))) == [(Fraction(1, 4), Fraction(1, 2)), (Fraction(3, 4), 1)]
+
+
+def test_a_value_shows_its_sets_in_order() -> None:
+    shown = "Activation(layer=0, layers=1, batches=frozenset({1, 8, 9}), total_batches=16)"
+    assert repr(Activation(0, 1, [8, 9, 1], 16)) == shown
 
 
 def test_a_value_of_no_batches_shows_an_empty_set() -> None:
@@ -533,6 +549,26 @@ MISTAKES: list[tuple[Any, str]] = [
         "  fix:      use values of one layer: a layer has its own weight, gradient and optimizer state",
     ),
     (
+        lambda: gather(Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [2], 3)),
+        "cannot gather weights that are cut into different numbers of shards\n"
+        "  expected: values that are cut into the same number of shards\n"
+        "  got:      weight of layer 0, shards {0} of 2; weight of layer 0, shards {2} of 3\n"
+        "  fix:      give load_weights or shard the same total everywhere: how many ranks share the weight",
+    ),
+    (
+        lambda: gather(Weight(0, 2, 0, [0], 2), OptState(0, 2, 0, [1], 2)),  # type: ignore[type-var]
+        "cannot gather two different kinds of value\n"
+        "  expected: another weight\n"
+        "  got:      optimizer state of layer 0, shards {1} of 2\n"
+        "  fix:      look at the stores that the two come from: both have to be of one kind",
+    ),
+    (
+        lambda: cut(Weight(0, 2, 0), 1, 1),
+        "there is no shard 1 of 1\n"
+        "  expected: a shard number from 0 to 0\n"
+        "  fix:      shards are counted from 0; a rank's own shard is usually its place in the group",
+    ),
+    (
         lambda: cut(Weight(0, 2, 0), 0, 0),
         "there is no shard 0 of 0\n"
         "  expected: total >= 1\n"
@@ -631,6 +667,23 @@ def test_every_one_of_many_summands_is_looked_at() -> None:
         with pytest.raises(RuleError) as raised:
             reduce(*fine, stranger)
         assert raised.value.what == what
+
+
+def test_a_weight_may_be_cut_into_a_million_shards() -> None:
+    assert cut(Weight(0, 2, 0), 7, MOST) == Weight(0, 2, 0, [7], MOST)
+
+
+@pytest.mark.parametrize(
+    ("law", "verb"),
+    [(lambda one, other: one + other, "sum"), (lambda one, other: one.combine(other), "gather"), (gather, "gather")],
+)
+def test_what_was_not_awaited_is_no_partner(law: Any, verb: str) -> None:
+    thing = deliver()
+    with pytest.raises(ForgottenAwait) as raised:
+        law(grad, thing)
+    error = raised.value
+    assert (error.what, error.expected) == (f"cannot {verb} what was not awaited", "another weight gradient")
+    assert error.got == "what the async function deliver returns until it is awaited"
 
 
 def test_what_is_there_twice_is_a_clue() -> None:

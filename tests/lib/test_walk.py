@@ -26,6 +26,21 @@ def test_a_message_that_waits_for_room_has_it_when_the_one_before_it_was_receive
     assert passes[1] < sends[2]
 
 
+def test_a_sender_goes_on_when_there_is_room_and_not_only_when_it_was_heard() -> None:
+    async def between(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, "first")
+            await model.pass_to(1, "second")
+            await model.allreduce(model.fake_grad(0, []), 0)
+        else:
+            await model.receive(0)
+            await model.allreduce(model.fake_grad(0, []), 0)
+            await model.receive(0)
+
+    steps = list(walk(Trace.of(simulate(between, ranks=2, layers=1, batches=1))))
+    assert [type(step) for step in steps if isinstance(step, Meet | Pass)] == [Pass, Meet, Pass]
+
+
 def test_what_took_place_before_a_run_failed_takes_place() -> None:
     async def fails(model: Model) -> None:
         for layer in range(2):
