@@ -59,7 +59,7 @@ def stopped(model: Model) -> None:
     load(model)
 
 
-def line(function: Callable[[Model], Any], number: int) -> int:
+def line(function: Callable[..., Any], number: int) -> int:
     """The line of a file: number 0 is the one of `def`."""
     return function.__code__.co_firstlineno + number
 
