@@ -420,6 +420,18 @@ def test_a_run_with_faults_is_not_told_more_than_those() -> None:
     assert [note.splitlines()[0] for note in verdict.notes] == [OUTSIDE]
 
 
+def test_a_run_with_faults_may_send_what_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sends(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, []), 0)
+
+    trace = Trace.of(simulate(sends, puzzle="fsdp"))
+    record = dataclasses.replace(PUZZLES["fsdp"], id="own", sent=1)
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
+    verdict = check(trace, "own")
+    assert len(verdict.faults) == 1
+    assert verdict.notes == ()
+
+
 def test_of_a_run_that_failed_nobody_knows_what_would_have_been_received() -> None:
     async def posts(model: Model) -> None:
         if model.rank == 0:
@@ -438,6 +450,7 @@ def test_that_a_run_did_not_end_is_the_first_of_its_faults() -> None:
     first, second = check(trace).faults
     assert first == "the run did not end: rank 0: one\n    fix: two"
     assert second.startswith("rank 0: there is no layer 7\n    expected: a layer from 0 to 0\n")
+    assert "    where:    schedules.py, line " in second
 
 
 def test_only_a_sandbox_that_pretended_is_told_so() -> None:

@@ -110,6 +110,20 @@ def test_that_goes_for_values_made_by_hand_and_for_messages_of_none_too() -> Non
     assert [(event.op, event.layer, event.batches) for _, event in rebuild(trace).run.events()] == said
 
 
+def sums_and_shards(model: Model) -> None:
+    whole = model.fake_grad(0, [0]) + model.fake_grad(0, [1])
+    whole.shard(0, 2).combine(whole.shard(1, 2))
+
+
+@pytest.mark.parametrize("case", [*EVERYTHING, Case("sums and shards", sums_and_shards, 1, 1, 2)], ids=lambda c: c.name)
+def test_values_follow_from_the_operations(case: Case) -> None:
+    trace = Trace.of(case.run(simulate))
+    made = [list(program.values) for program in trace.programs]
+    for program in trace.programs:
+        program.values[:] = [None] * len(program.values)
+    assert [program.values for program in rebuild(trace).run.programs] == made
+
+
 def test_the_load_that_is_first_in_the_program_is_the_first_one() -> None:
     """Even if it is used last."""
 
