@@ -39,7 +39,7 @@ class _Fault(NamedTuple):
         return str(error).replace("\n", "\n  ")
 
 
-def finals(trace: Run, rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
+def finals(trace: Run, rebuilt: Rebuilt, pretend: bool) -> list[str]:
     """What is wrong with the final weights; the same fault of several layers is told once.
 
     `pretend`: it is a sandbox, where a made-up gradient will do.

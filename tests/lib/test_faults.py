@@ -182,6 +182,8 @@ def test_the_first_rank_that_is_wrong_is_named() -> None:
     ("cuts", "words"),
     [
         ([(0, 2)], "shard 1 of 2 is on no rank\n    expected: all 2 shards, "),
+        ([(0, 3)], "shards 1 and 2 of 3 are on no rank\n    expected: all 3 shards, "),
+        ([(0, 10**6)], "shards 1-999999 of 1000000 are on no rank\n    expected: all 1000000 shards, "),
         ([(1, 4)], "shards 0, 2, 3 of 4 are on no rank\n    expected: all 4 shards, "),
         (
             [(0, 10**6), (1, 999_983)],

@@ -48,6 +48,25 @@ def test_runs_read_back(items: frozenset[int]) -> None:
     assert [n for low, high in runs(items) for n in range(low, high)] == sorted(items)
 
 
+def test_what_touches_is_one_and_what_is_empty_is_nothing() -> None:
+    assert Region([(0, 1), (1, 2)]).intervals == ((0, 2),)
+    assert Region([(1, 1), (2, 2)]) == NOTHING
+    assert not Region([(1, 1)])
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 4)), max_size=3), max_size=12))
+def test_an_owner_of_several_parts_is_whoever_it_is(owners: list[list[tuple[int, int]]]) -> None:
+    """Neither a number nor anything that can be compared."""
+    known: Owners[object] = Owners()
+    before: list[tuple[object, set[int]]] = []
+    for parts in owners:
+        owner, region = object(), Region([(low, low + length) for low, length in parts])
+        mine = {point for low, high in region.intervals for point in range(int(low), int(high))}
+        first = next((other for other, theirs in before if mine & theirs), None)
+        assert known.add(region.intervals, owner) is first
+        before.append((owner, mine))
+
+
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=12))
 def test_the_first_owner_is_the_first_that_overlaps(spans: list[tuple[int, int]]) -> None:
     owners: Owners[int] = Owners()
@@ -141,7 +160,7 @@ def test_a_thousand_bytes_of_file_are_a_small_check() -> None:
     text = text.replace("[0, 2]", "[0, 999983]").replace("[1, 3]", "[1, 1000000]")
     run = decode(json.loads(text))
     assert run.programs[1].events[0].arg == (1, 10**6)
-    (fault,) = finals(run, rebuild(run))[-1:]
+    (fault,) = finals(run, rebuild(run), False)[-1:]
     assert "shards 2-999999 of 1000000 are on no rank" in fault
 
 
