@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from . import figures
 from .errors import PuzzleError, TraceError
 from .program import Run
 from .puzzles import PUZZLES, Puzzle, Tier
@@ -21,6 +20,7 @@ from .trace import Desk, Trace, trace_of
 from .verdict import Reached, Verdict
 
 if TYPE_CHECKING:
+    from . import figures
     from .rebuild import Rebuilt
 
 __all__ = ["check"]
@@ -40,7 +40,7 @@ def check(
 
     Made-up gradients are accepted from a live Model without a Dist, where there is no puzzle; from nobody else.
     """
-    from . import remarks  # here and not above: only a check needs it, and `import lib` should be quick
+    from . import figures, remarks  # here and not above: only a check needs it, and `import lib` should be quick
     from .faults import finals
     from .readiness import unready
     from .rebuild import rebuild

@@ -82,15 +82,16 @@ def simulate(
     gc.disable()  # a run makes millions of objects and no garbage worth looking for: 2.8 times at 10^5 ranks
     try:
         models = _run(function, world, order)
+        # Here and not below: the first allocation after gc.enable() pays for all that the run has made.
+        if any(model.program.clock > MAX_TICKS for model in models):
+            most = MAX_TICKS // TICKS
+            raise ValueError(f"this run takes more than {most} steps, which no Trace can hold: lower the costs")
     except NotSolved as error:
         print(error)
         return Unsolved(error.puzzle)
     finally:
         if collecting:
             gc.enable()
-    if any(model.program.clock > MAX_TICKS for model in models):
-        most = MAX_TICKS // TICKS
-        raise ValueError(f"this run takes more than {most} steps, which no Trace can hold: lower the costs")
     return models
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .costs import Costs
 from .errors import Place, is_awaitable, resolve
-from .memory import Lifetimes, lifetimes
 from .mesh import Mesh
 from .program import COLLECTIVE, COMMUNICATION, COMPUTE, STORES, TIMED, Event, Move, Program, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from .memory import Lifetimes
 
 # Files and text are read and written by modules that a run does not need: they are imported when somebody asks, so
 # that `import lib` stays quick.
@@ -131,6 +132,8 @@ class Trace(Run):
         """How long the values of each rank live (see `lib.memory`): worked out once, and anew if the run went on."""
         size = [(len(program.events), len(program.moves)) for program in self.programs]
         if self._lives is None or self._lives[0] != size:
+            from .memory import lifetimes
+
             self._lives = size, lifetimes(self)
         return self._lives[1]
 
