@@ -20,7 +20,7 @@ TESTS = {
     "check": ("check", "cheats", "readiness", "misuse"),
     "clock": ("costs", "retime", "overlap"),
     "collectives": ("collectives", "costs", "figures"),
-    "costs": ("costs", "retime"),
+    "costs": ("costs", "retime", "misuse"),
     "faults": ("check", "cheats", "regions", "faults"),
     "memory": ("overlap", "figures", "readiness", "tests/review/test_holdings.py"),
     "order": ("overlap", "figures", "order"),
