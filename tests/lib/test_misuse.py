@@ -72,6 +72,14 @@ ARGUMENTS: dict[str, tuple[Any, str]] = {
         lambda: Costs(forward=1e300),
         "a cost is less than 1000000000 steps, so that times can be counted; got forward=1e+300",
     ),
+    "a cost at the limit": (
+        lambda: Costs(update=10**9),
+        "a cost is less than 1000000000 steps, so that times can be counted; got update=1000000000",
+    ),
+    "a cost without end": (
+        lambda: Costs(p2p=float("inf")),
+        "costs are times, so at least 0, and a host has a rank; got p2p=inf",
+    ),
     "a host of a rank and a half": (
         lambda: Links(host_size=1.5),  # type: ignore[arg-type]
         "host_size is a whole number of ranks; got host_size=1.5",
