@@ -22,7 +22,7 @@ TESTS = {
     "collectives": ("collectives", "costs", "figures"),
     "costs": ("costs", "retime", "misuse"),
     "faults": ("check", "cheats", "regions", "faults"),
-    "memory": ("overlap", "figures", "readiness", "tests/review/test_holdings.py"),
+    "memory": ("memory", "overlap", "figures", "readiness", "tests/review/test_holdings.py"),
     "order": ("overlap", "figures", "order"),
     "readiness": ("readiness", "check", "cheats"),
     "rebuild": ("rebuild", "cheats", "check"),
