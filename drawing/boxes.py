@@ -7,11 +7,11 @@ that was issued and awaited later runs beside it, on lanes 1 and up, so that ove
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from lib.order import messages
 from lib.trace import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program, Trace
 
 __all__ = ["Box", "Message", "Timeline", "boxes", "failed_rank"]
@@ -129,19 +129,13 @@ def _lane(free: list[int], event: Event, edge: int) -> int:
 
 
 def _messages(trace: Trace, ranks: int) -> list[Message]:
-    """Sends and receives, matched in order for each pair of ranks, as the simulator does."""
-    sent: dict[tuple[int, int], list[int]] = defaultdict(list)
-    received: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for rank, event in trace.events():
-        if event.peer is None or event.start is None or max(rank, event.peer) >= ranks:
+    """Sends and receives between the ranks shown."""
+    found: list[Message] = []
+    for passage in messages(trace):
+        if passage.received is None or max(passage.source, passage.target) >= ranks:
             continue
-        if event.op == "pass_to":
-            sent[rank, event.peer].append(event.start + event.length)
-        elif event.op == "receive":
-            received[event.peer, rank].append(event.start)
-    found = [
-        Message(source, start, target, end)
-        for (source, target), starts in sent.items()
-        for start, end in zip(starts, received[source, target], strict=False)
-    ]
+        sent = trace.programs[passage.source].events[passage.sent].end
+        received = trace.programs[passage.target].events[passage.received].start
+        if sent is not None and received is not None:
+            found.append(Message(passage.source, sent, passage.target, received))
     return sorted(found)

@@ -41,6 +41,10 @@ class Collective(NamedTuple):
     in_place: bool
     law: str
 
+    def brought(self, values: Sequence[Sequence[Value]]) -> list[Any]:
+        """The values of each member, as the row takes them: one each, or for an exchange all of them."""
+        return [mine if self.law == "exchange" else mine[0] for mine in values]
+
     def size(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
         """S, the size of the whole tensor, of what all members bring: what the time depends on."""
         return self.whole(values, root, size)

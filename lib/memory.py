@@ -25,11 +25,21 @@ from operator import attrgetter
 from . import rules
 from .collectives import COLLECTIVES
 from .errors import PuzzleError
-from .order import Passage, meetings, messages
+from .order import Passage, meetings, member, messages
 from .program import COLLECTIVE, COMMUNICATION, Event, Program, Run
 from .values import Value, renew
 
-__all__ = ["FOREVER", "Lifetimes", "given_up", "held_at", "in_flight", "lifetimes", "own_lifetimes", "uses"]
+__all__ = [
+    "FOREVER",
+    "Lifetimes",
+    "given_up",
+    "held_at",
+    "in_flight",
+    "lifetimes",
+    "never_awaited",
+    "own_lifetimes",
+    "uses",
+]
 
 FOREVER = 1 << 60
 """The number of an event that never comes."""
@@ -211,7 +221,7 @@ def _stored(program: Program) -> dict[int, int]:
 
 def _landed(run: Run, passages: Sequence[Passage], copied: Set[tuple[int, int]]) -> dict[int, list[tuple[int, Value]]]:
     """What arrived on each rank in a communication that nobody ever waits for: the event, and each value."""
-    dropped = {program.rank: set(_never_awaited(program)) for program in run.programs}
+    dropped = {program.rank: set(never_awaited(program)) for program in run.programs}
     found: dict[int, list[tuple[int, Value]]] = defaultdict(list)
     if not any(dropped.values()):
         return found
@@ -229,11 +239,12 @@ def _landed(run: Run, passages: Sequence[Passage], copied: Set[tuple[int, int]])
     return {rank: sorted(landed, key=lambda item: item[0]) for rank, landed in sorted(found.items())}
 
 
-def _never_awaited(program: Program) -> Iterator[int]:
+def never_awaited(program: Program) -> Iterator[int]:
+    """The communications of a rank that took place without anybody ever waiting for them."""
     waited = {event.arg[0] for event in program.events if event.op == "wait"}
     for number, event in enumerate(program.events):
         happened = event.op in COMMUNICATION and event.start is not None
-        if happened and not event.blocking and not event.outputs and number not in waited:
+        if happened and not event.blocking and number not in waited:
             yield number
 
 
@@ -244,11 +255,7 @@ def _outcome(run: Run, members: Sequence[tuple[int, int]]) -> list[list[Value]]:
         for rank, number in members:
             program = run.programs[rank]
             event = program.events[number]
-            row, values = COLLECTIVES[event.op], program.values_of(event.inputs)
-            value = values if row.law == "exchange" else next(iter(values), None)
-            rules.bring(row, value, event.layer, len(members))
-            root = event.arg[0] if event.arg else 0
-            brought.append(rules.Member(rank, event.op, event.layer, value, root, event.group))
+            brought.append(member(rank, event, program.values_of(event.inputs), len(members)))
         row = COLLECTIVES[brought[0].op]
         results = rules.collective(row, brought)
     except PuzzleError:

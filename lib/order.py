@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .collectives import COLLECTIVES, Collective
-from .program import COLLECTIVE, Run
+from .program import COLLECTIVE, Event, Run
+from .rules import Member, bring
+from .values import Value
 
-__all__ = ["Communicators", "Passage", "brought_to", "meetings", "messages"]
+__all__ = ["Communicators", "Passage", "brought_to", "meetings", "member", "messages"]
 
 
 class Communicators:
@@ -89,4 +91,12 @@ def brought_to(run: Run, members: Sequence[tuple[int, int]]) -> tuple[Collective
     event = run.programs[rank].events[number]
     row = COLLECTIVES[event.op]
     values = [run.programs[rank].values_of(run.programs[rank].events[number].inputs) for rank, number in members]
-    return row, values if row.law == "exchange" else [mine[0] for mine in values], event.arg[0] if event.arg else 0
+    return row, row.brought(values), event.arg[0] if event.arg else 0
+
+
+def member(rank: int, event: Event, values: list[Value], members: int) -> Member:
+    """One member's part in a collective of so many, or the RuleError of what it may not bring."""
+    row = COLLECTIVES[event.op]
+    value: Any = values if row.law == "exchange" else next(iter(values), None)
+    bring(row, value, event.layer, members)
+    return Member(rank, event.op, event.layer, value, event.arg[0] if row.law == "copy" else 0, event.group)

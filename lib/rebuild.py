@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from . import rules
 from .collectives import COLLECTIVES
 from .errors import PuzzleError, TraceError
+from .order import member
 from .program import NO_BATCHES, Event, Program, Run, located, place_of
 from .regions import Owners
 from .values import Value, Weight, cut, extent, gather, reduce, subject
@@ -223,12 +224,7 @@ class _Rebuild:
         brought: list[rules.Member] = []
         flaws: list[Flaw | None] = []
         for rank, event in members:
-            mine = COLLECTIVES[event.op]
-            values = self.inputs(rank, event)
-            value: Any = values if mine.law == "exchange" else values[0]
-            rules.bring(mine, value, event.layer, len(members))
-            root = event.arg[0] if mine.law == "copy" else 0
-            brought.append(rules.Member(rank, event.op, event.layer, value, root, event.group))
+            brought.append(member(rank, event, self.inputs(rank, event), len(members)))
             flaws.append(self.flaw(rank, event))
         row = COLLECTIVES[brought[0].op]
         results = rules.collective(row, brought)

@@ -10,7 +10,7 @@ from . import figures
 from .causes import At, Causes
 from .clock import steps
 from .errors import Place, PuzzleError, these
-from .memory import held_at
+from .memory import held_at, never_awaited
 from .program import COMMUNICATION, COMPUTE, STORES, Event, Program, place_of
 from .trace import Trace
 from .values import KINDS, Elements, Value
@@ -57,7 +57,7 @@ def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judg
             where=_places(lost),
             fix=f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it",
         )
-    left = [(program.rank, event) for program in trace.programs for event in _never_awaited(program)]
+    left = [(p.rank, p.events[number]) for p in trace.programs for number in never_awaited(p)]
     if left:
         rank, event = left[0]
         yield _remark(
@@ -80,12 +80,6 @@ def over_sent(trace: Trace, sent: float, limit: float) -> str:
         if event.op == "allreduce"
         else "gather each weight as seldom as the memory allows, and send nothing twice",
     )
-
-
-def _never_awaited(program: Program) -> list[Event]:
-    waited = {event.arg[0] for event in program.events if event.op == "wait"}
-    calls = enumerate(program.events)
-    return [e for i, e in calls if e.op in COMMUNICATION and not e.blocking and e.start is not None and i not in waited]
 
 
 def _more(found: Sequence[object], noun: str) -> str:

@@ -89,9 +89,8 @@ def _receive(streams: Streams, step: Pass) -> None:
 def _meet(run: Run, streams: Streams, communicator: Communicators, step: Meet) -> None:
     _, first = step.members[0]
     row = COLLECTIVES[first.op]
-    brought = [_values(run, rank, event) for rank, event in step.members]
-    root = first.arg[0] if row.law == "copy" else 0
-    whole = row.size(brought if row.law == "exchange" else [values[0] for values in brought], root)
+    brought = row.brought([_values(run, rank, event) for rank, event in step.members])
+    whole = row.size(brought, first.arg[0] if row.law == "copy" else 0)
     length = run.costs.communicate(row, whole, first.group)
     start = streams.start(communicator(first.group), max(event.issued for _, event in step.members), length)
     for _, event in step.members:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from lib.clock import TICKS
+from lib.order import messages
 from lib.trace import COMMUNICATION, STORES, TIMED, Event, Program, Trace
 from lib.values import Value
 
@@ -181,24 +182,12 @@ def _box(trace: Trace, box: Box, layers: int, tables: Tables) -> list[Any]:
 
 
 def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
-    """Sends with the receives that took them, matched in order for each pair of ranks; -1 where nobody did."""
-    sends: dict[tuple[int, int], list[int]] = {}
-    receives: dict[tuple[int, int], list[int]] = {}
-    for rank, program in enumerate(trace.programs):
-        for number, event in enumerate(program.events):
-            if event.peer is None or event.start is None:
-                continue
-            if event.op == "pass_to":
-                sends.setdefault((rank, event.peer), []).append(number)
-            elif event.op == "receive":
-                receives.setdefault((event.peer, rank), []).append(number)
+    """Sends with the receives that took them; -1 where nobody did."""
     found: list[list[Any]] = []
-    for (source, target), numbered in sorted(sends.items()):
+    for source, sent, target, received in sorted(messages(trace), key=lambda one: (one.source, one.target, one.sent)):
         if max(source, target) >= count:
             continue
-        taken = receives.get((source, target), [])
-        for place, number in enumerate(numbered):
-            values = [trace.programs[source].values[i] for i in trace.programs[source].events[number].inputs]
-            words = "; ".join(str(value) for value in values if value is not None) or "no value"
-            found.append([source, number, target, taken[place] if place < len(taken) else -1, tables.texts.add(words)])
+        values = trace.programs[source].values_of(trace.programs[source].events[sent].inputs)
+        words = "; ".join(map(str, values)) or "no value"
+        found.append([source, sent, target, -1 if received is None else received, tables.texts.add(words)])
     return found

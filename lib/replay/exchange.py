@@ -81,8 +81,9 @@ def _moved(rank: Interpreter, joint: Joint, root: int = 0) -> float:
         return sum(map(rank.sizes.numel, values))
 
     row = COLLECTIVES[joint.op]
-    brought = joint.brought if row.law == "exchange" else [values[0] for values in joint.brought]
-    return float(row.sent(brought, root, size)[joint.members.index(rank.kit.rank)]) * rank.sizes.bytes
+    return (
+        float(row.sent(row.brought(joint.brought), root, size)[joint.members.index(rank.kit.rank)]) * rank.sizes.bytes
+    )
 
 
 def _alone(rank: Interpreter, event: Event, inp: Tensor) -> Exchange:

@@ -188,8 +188,9 @@ def _simulated_sent(plan: Plan, rank: int) -> float:
             total += _exact(sizes, desk.program.values_of(event.inputs))
         elif (joint := desk.joints.get(index)) is not None:
             row, root = COLLECTIVES[event.op], event.arg[0] if event.arg else 0
-            brought = joint.brought if row.law == "exchange" else [values[0] for values in joint.brought]
-            total += row.sent(brought, root, lambda values: _exact(sizes, values))[joint.members.index(rank)]
+            total += row.sent(row.brought(joint.brought), root, lambda values: _exact(sizes, values))[
+                joint.members.index(rank)
+            ]
     return float(total * sizes.bytes)
 
 
