@@ -17,11 +17,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.schedules import ddp, fsdp, one_f_one_b
-from drawing import compare, draw, draw_group
-from drawing.review import picture_of_review
+from drawing import compare as compare
+from drawing import draw, draw_group
+from drawing.review.review import picture_of_review
 from lib import PUZZLES, Model, Trace, review, simulate
-from lib.gaps import critical_path, gaps
-from lib.sources import load_function, reference
+from lib.analysis.gaps import critical_path, gaps
+from lib.submissions.load import load_function, reference
 
 CASES: tuple[tuple[str, Callable[[Model], Any], int, int, int], ...] = (
     ("DDP, 4 ranks", ddp, 4, 2, 4),

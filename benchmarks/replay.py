@@ -20,7 +20,7 @@ import torch
 from benchmarks.schedules import one_f_one_b
 from lib import Model, Trace, simulate
 from lib.replay import ReplayOptions, replay
-from lib.sources import load_function, reference
+from lib.submissions.load import load_function, reference
 
 
 async def ddp(model: Model) -> None:

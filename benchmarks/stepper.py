@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.schedules import ddp, fsdp, one_f_one_b
 from drawing.stepper import View, step_through
 from lib import Model, simulate
-from tests.stepper.browser import Browser, find_chromium
+from tests.drawing.stepper.browser import Browser, find_chromium
 
 CASES = (
     ("DDP, 4 ranks x 26 events", ddp, 4, 4, 4),

@@ -17,17 +17,16 @@ from typing import Any, Final
 from chalk.core import BaseDiagram
 
 import lib.errors
+from drawing.canvas.picture import bundle
+from drawing.review.review import picture_of_review
+from drawing.timeline.schedule import picture_of_trace
+from drawing.values import picture_of_value
+from drawing.verdict import picture_of_verdict
+from lib.checker.verdict import Verdict
+from lib.course.review import Review
 from lib.errors import PuzzleError
-from lib.reviewed import Review
-from lib.trace import TIMED, Trace
-from lib.values import Value
-from lib.verdict import Verdict
-
-from .celebrate import picture_of_verdict
-from .network import picture_of_value
-from .picture import bundle
-from .review import picture_of_review
-from .schedule import picture_of_trace
+from lib.trace.trace import TIMED, Trace
+from lib.values.values import Value
 
 __all__ = ["error_text", "register", "student_frames"]
 
@@ -35,7 +34,7 @@ Bundle = dict[str, str]
 FRAMES: Final = 8
 """Lines of a student's code that an error shows at most; of more, the first two and the last ones."""
 _PLACES: Final = (
-    str(Path(lib.errors.__file__).parent),
+    str(Path(lib.errors.__file__).parents[1]),
     str(Path(__file__).parent),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )

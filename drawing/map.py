@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Protocol
 
-from .palette import EDGE, GOLD, INK, PAPER, SOFT, layer_colour
-from .picture import Picture
-from .scene import Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.palette import EDGE, GOLD, INK, PAPER, SOFT, layer_colour
+from drawing.canvas.picture import Picture
+from drawing.canvas.scene import Poly, Rect, Scene, Text, fit, text_width
 
 __all__ = ["Stop", "puzzle_map"]
 

@@ -11,10 +11,11 @@ Model.check(models, puzzle="ddp")
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .check import check
-from .costs import LINKS, UNIT, Costs, Links
-from .dist import Dist
-from .errors import (
+from lib.checker.checker import check
+from lib.checker.verdict import Verdict
+from lib.cluster.costs import LINKS, UNIT, Costs, Links
+from lib.cluster.mesh import Mesh
+from lib.errors import (
     AbsentKey,
     BudgetError,
     CheckError,
@@ -27,21 +28,20 @@ from .errors import (
     RuleError,
     TraceError,
 )
-from .mesh import Mesh
-from .model import Model
-from .puzzles import PUZZLES, goal
-from .retime import retime
-from .simulate import Unsolved, simulate
-from .trace import Event, Trace
-from .values import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, Weight, WeightGrad
-from .verdict import Verdict
-from .work import Work
+from lib.puzzles.records import PUZZLES, goal
+from lib.simulator.dist import Dist
+from lib.simulator.model import Model
+from lib.simulator.simulator import Unsolved, simulate
+from lib.simulator.work import Work
+from lib.trace.retiming import retime
+from lib.trace.trace import Event, Trace
+from lib.values.values import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, Weight, WeightGrad
 
 if TYPE_CHECKING:
-    from .beside import review
-    from .hints import hint
-    from .predictions import predict
-    from .progress import solved
+    from lib.course.hints import hint
+    from lib.course.predictions import predict
+    from lib.course.progress import solved
+    from lib.course.review_run import review
 
 __all__ = [
     "HIDDEN",
@@ -85,12 +85,17 @@ __all__ = [
     "solved",
 ]
 
-_LATER = {"hint": ".hints", "predict": ".predictions", "review": ".beside", "solved": ".progress"}
+_LATER = {
+    "hint": "lib.course.hints",
+    "predict": "lib.course.predictions",
+    "review": "lib.course.review_run",
+    "solved": "lib.course.progress",
+}
 """What only notebooks need is imported when it is first asked for: `import lib` should be quick."""
 
 
 def __getattr__(name: str) -> object:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
+    found = globals()[name] = getattr(import_module(_LATER[name]), name)
     return found

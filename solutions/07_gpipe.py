@@ -26,7 +26,8 @@
 # owns. The **bubble** is the time in which ranks wait.
 
 # %%
-from drawing import compare, draw
+from drawing import compare as compare
+from drawing import draw
 from lib import Model, PuzzleError, goal, predict, simulate
 
 # %% [markdown]

@@ -6,6 +6,6 @@ its styles, its scripts and the run as JSON inside: it needs no server and no ne
 
 from __future__ import annotations
 
-from .view import View, step_through
+from drawing.stepper.view import View, step_through
 
 __all__ = ["View", "step_through"]

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lib.clock import TICKS
-from lib.order import messages
-from lib.trace import COMMUNICATION, STORES, TIMED, Event, Program, Trace
-from lib.values import Value
-
-from ..boxes import Box, Timeline, boxes
-from ..compare import difference, figures_of
-from ..network import slot
-from ..palette import KINDS
-from ..timeline import place_rows
-from ..words import LONG, event_words, labels, plural, runs
-from .spans import PLACES, spans
-from .tables import FIELDS, Tables
-from .theme import kinds, layer_ramp, legend, style
+from drawing.canvas.labels import LONG, event_words, labels, plural, runs
+from drawing.canvas.palette import KINDS
+from drawing.side_by_side import difference, figures_of
+from drawing.stepper.spans import PLACES, spans
+from drawing.stepper.tables import FIELDS, Tables
+from drawing.stepper.theme import kinds, layer_ramp, legend, style
+from drawing.timeline.boxes import Box, Timeline, boxes
+from drawing.timeline.paint import place_rows
+from drawing.values import slot
+from lib.cluster.clock import TICKS
+from lib.trace.order import messages
+from lib.trace.trace import COMMUNICATION, STORES, TIMED, Event, Program, Trace
+from lib.values.values import Value
 
 __all__ = ["encode", "moment", "shown_ranks"]
 

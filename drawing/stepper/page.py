@@ -14,7 +14,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
 
-from .theme import DAY, NIGHT
+from drawing.stepper.theme import DAY, NIGHT
 
 __all__ = ["json_in_html", "page"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from lib.memory import in_flight
-from lib.order import messages
-from lib.trace import COMMUNICATION, STORES, Trace
+from lib.trace.lifetimes import in_flight
+from lib.trace.order import messages
+from lib.trace.trace import COMMUNICATION, STORES, Trace
 
 __all__ = ["PLACES", "Span", "spans"]
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lib.trace import Event
-
-from ..boxes import Box
-from ..palette import (
+from drawing.canvas.palette import (
     ALARM,
     ALARM_PALE,
     EDGE,
@@ -22,7 +19,9 @@ from ..palette import (
     layer_colour,
     mix,
 )
-from ..timeline import WORDS, colours
+from drawing.timeline.boxes import Box
+from drawing.timeline.paint import WORDS, colours
+from lib.trace.trace import Event
 
 __all__ = ["DAY", "NIGHT", "kinds", "layer_ramp", "legend", "style"]
 

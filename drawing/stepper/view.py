@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from lib.figures import end, peak
-from lib.trace import Trace
-
-from ..boxes import boxes
-from ..schedule import trace_of
-from ..timeline import place_rows
-from ..words import exact, plural
-from .data import encode, shown_ranks
-from .page import page
+from drawing.canvas.labels import exact, plural
+from drawing.stepper.data import encode, shown_ranks
+from drawing.stepper.page import page
+from drawing.timeline.boxes import boxes
+from drawing.timeline.paint import place_rows
+from drawing.timeline.schedule import trace_of
+from lib.analysis.figures import end, peak
+from lib.trace.trace import Trace
 
 __all__ = ["View", "step_through"]
 

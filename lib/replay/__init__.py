@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..trace import Trace
-from .calibrate import Calibration, calibrate
-from .errors import (
+from lib.replay.calibration import Calibration, calibrate
+from lib.replay.errors import (
     InUse,
     NotEnoughMemory,
     RankDied,
@@ -26,12 +25,13 @@ from .errors import (
     WrongWorld,
     need_torch,
 )
-from .options import Hook, ReplayOptions
-from .perfetto import perfetto
-from .result import ReplayResult
+from lib.replay.options import Hook, ReplayOptions
+from lib.replay.result import ReplayResult
+from lib.schedules.formats.perfetto import perfetto
+from lib.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from ..model import Model
+    from lib.simulator.model import Model
 
 __all__ = [
     "Calibration",
@@ -67,11 +67,11 @@ def replay(
     chosen = replace(options, **choices) if options is not None else ReplayOptions(**choices)
     trace = schedule if isinstance(schedule, Trace) else Trace.of(schedule)
     need_torch()
-    from . import run
+    from lib.replay import run
 
     if chosen.transport == "local":
         return run.run_local(run.prepare(trace, chosen), chosen, hook)
-    from . import torchrun
+    from lib.replay.processes import torchrun
 
     if torchrun.rank_here() is not None:
         return torchrun.join(run.prepare(trace, chosen, torchrun.ranks_of_this_machine()), chosen, hook)

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..errors import TraceError
-from ..trace import Trace
-from . import ReplayError, ReplayOptions, ReplayResult, calibrate, perfetto, replay
-from .options import DTYPES, LIBRARIES, OPTIMIZERS, TRANSPORTS
+from lib.errors import TraceError
+from lib.replay import ReplayError, ReplayOptions, ReplayResult, calibrate, replay
+from lib.replay.options import DTYPES, LIBRARIES, OPTIMIZERS, TRANSPORTS
+from lib.schedules.formats.perfetto import perfetto
+from lib.trace.trace import Trace
 
 __all__ = ["main"]
 

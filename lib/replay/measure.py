@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ..clock import TICKS
-from ..program import COLLECTIVE, Event, Program
-from ..trace import Trace
-from ..values import Activation
-from .plan import Desk, Plan
+from lib.cluster.clock import TICKS
+from lib.replay.plan.plan import Desk, Plan
+from lib.trace.event import COLLECTIVE, Event, Program
+from lib.trace.trace import Trace
+from lib.values.values import Activation
 
 __all__ = ["Measured", "Spread", "assemble", "whole_step"]
 

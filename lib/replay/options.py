@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-from ..program import Event
-from ..values import HIDDEN, LENGTH
+from lib.trace.event import Event
+from lib.values.values import HIDDEN, LENGTH
 
 __all__ = ["DTYPES", "LIBRARIES", "OPTIMIZERS", "TRANSPORTS", "DType", "Hook", "ReplayOptions"]
 

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from .. import figures
-from ..trace import Trace
-from .measure import Spread
-from .options import ReplayOptions
+from lib.analysis import figures
+from lib.replay.measure import Spread
+from lib.replay.options import ReplayOptions
+from lib.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from .truth import Deviation
+    from lib.replay.layers.reference import Deviation
 
 __all__ = ["LibraryResult", "RankFigures", "ReplayResult"]
 

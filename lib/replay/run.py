@@ -17,21 +17,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..collectives import COLLECTIVES
-from ..program import COMMUNICATION
-from ..trace import Trace
-from ..values import Value
-from . import local, truth
-from .errors import RankRaised, ReplayError, WrongWorld
-from .interpreter import Kit
-from .layers import Source
-from .measure import assemble, whole_step
-from .memory import predict, refuse_if_too_large, simulated_curve
-from .options import Hook, ReplayOptions, can_fork
-from .plan import Plan, describe_event, make_plan
-from .result import LibraryResult, RankFigures, ReplayResult
-from .sizes import Sizes
-from .worker import Report, job
+from lib.replay.errors import RankRaised, ReplayError, WrongWorld
+from lib.replay.layers import reference as truth
+from lib.replay.layers.layers import Source
+from lib.replay.measure import assemble, whole_step
+from lib.replay.options import Hook, ReplayOptions, can_fork
+from lib.replay.plan.memory import predict, refuse_if_too_large, simulated_curve
+from lib.replay.plan.plan import Plan, describe_event, make_plan
+from lib.replay.plan.sizes import Sizes
+from lib.replay.rank.interpreter import Kit
+from lib.replay.rank.worker import Report, job
+from lib.replay.result import LibraryResult, RankFigures, ReplayResult
+from lib.replay.transports import local
+from lib.trace.event import COMMUNICATION
+from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.values import Value
 
 __all__ = ["assembled", "compared", "device_of", "make_source", "prepare", "run_forked", "run_local"]
 
@@ -207,7 +208,7 @@ def _exact_one(sizes: Sizes, value: Any) -> Fraction:
 
 def run_forked(plan: Plan, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
     """Each rank a process of this machine."""
-    from .launch import forked
+    from lib.replay.processes.launch import forked
 
     if not can_fork():
         raise ReplayError(f"{sys.platform} cannot fork the ranks: use transport='local', or torchrun")

@@ -10,7 +10,7 @@
 REPLAY = False
 both = None
 if REPLAY:
-    from drawing import compare
+    from drawing import compare as compare
     from lib.replay import replay
 
     result = replay(out, dtype="float32", warmup=1, steps=3)

@@ -9,7 +9,7 @@ if sys.version_info < (3, 11):
     raise RuntimeError(f"the puzzles need Python 3.11 or newer; this is Python {sys.version.split()[0]}")
 try:
     import drawing
-    import lib.simulate
+    from lib import simulate
 except ImportError:
     packages = "$requirements".split()
     install = subprocess.run(

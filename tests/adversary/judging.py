@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lib import Trace, Verdict, check, figures, retime
-from lib.puzzles import Puzzle, Tier
-from lib.rebuild import rebuild
-from lib.serial import decode, encode
+from lib import Trace, Verdict, check, retime
+from lib.analysis import figures
+from lib.puzzles.records import Puzzle, Tier
+from lib.trace.json_format import decode, encode
+from lib.trace.rebuild import rebuild
 from tests.adversary.oracle import Opinion, opinion
 
 PUZZLE = "made up"
@@ -32,7 +33,7 @@ def puzzle_of(trace: Trace) -> Iterator[str]:
     tiers = (Tier("any", float("inf"), float("inf")),)
     sizes = trace.ranks, trace.layers, trace.batches
     record = Puzzle(PUZZLE, 0, PUZZLE, (), "", ("", "", ""), *sizes, tiers, (), trace.mesh, trace.costs)
-    module: Any = sys.modules["lib.check"]
+    module: Any = sys.modules["lib.checker.checker"]
     before = module.PUZZLES
     module.PUZZLES = {PUZZLE: record}
     try:

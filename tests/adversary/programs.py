@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from lib import Model, RuleError, Trace, simulate
-from lib.values import Value
+from lib.values.values import Value
 from tests.adversary.plans import Call, Plan
 
 COLLECTIVE = ("allreduce", "allgather", "scatterreduce", "alltoall", "broadcast")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from lib import Trace, TraceError
-from lib.serial import encode
+from lib.trace.json_format import encode
 from tests.adversary.examples import examples, randoms, runs
 from tests.adversary.forgeries import FORGERIES
 from tests.adversary.judging import dishonest, read

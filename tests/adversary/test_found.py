@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lib import Model, RuleError, Trace, TraceError, check, simulate
-from lib.serial import encode
+from lib.trace.json_format import encode
 from tests.adversary.judging import judged, puzzle_of, read, ready
 from tests.adversary.replaying import replayed
-from tests.lib.schedules import ddp_lean, mine
+from tests.support.schedules import ddp_lean, mine
 
 
 def data_of(function: Any, ranks: int = 1) -> dict[str, Any]:

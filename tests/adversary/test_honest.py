@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 
 from lib import PUZZLES, Trace, simulate
-from lib.serial import encode
-from lib.sources import load_function, reference
+from lib.submissions.load import load_function, reference
+from lib.trace.json_format import encode
 from tests.adversary.examples import examples, runs
 from tests.adversary.judging import agree, honest, judged, ready
 from tests.adversary.oracle import opinion
 from tests.adversary.plans import training_step
 from tests.adversary.programs import Program, programs
-from tests.lib.schedules import EVERYTHING, Case
+from tests.support.schedules import EVERYTHING, Case
 
 
 @pytest.mark.parametrize(("ranks", "count"), [(1, 250), (2, 500), (3, 500), (4, 500), (6, 250)])

@@ -41,12 +41,12 @@ from lib import (
     check,
     simulate,
 )
-from lib.program import Event
-from lib.serial import encode
-from lib.sources import load_function, reference
-from lib.values import SET_MARK
+from lib.submissions.load import load_function, reference
+from lib.trace.event import Event
+from lib.trace.json_format import encode
+from lib.values.values import SET_MARK
 from tests.adversary.judging import read
-from tests.lib.schedules import (
+from tests.support.schedules import (
     accumulate,
     backward,
     basic,
@@ -731,7 +731,7 @@ def operations_without_a_time(model: Model) -> None:
 @trick("basic", FOUND_OUT)
 def rules_that_allow_everything(model: Model) -> None:
     """An update by the gradient of one batch."""
-    from lib import rules
+    from lib.values import rules
 
     def anything(shape: Any, layer: int, grad: Any, weight: Weight, state: OptState) -> tuple[Weight, OptState]:
         return Weight(layer, shape.layers, 1), OptState(layer, shape.layers, 1)
@@ -745,9 +745,9 @@ def rules_that_allow_everything(model: Model) -> None:
 
 @trick("basic", FOUND_OUT)
 def a_check_that_says_yes(model: Model) -> None:
-    import lib.model
+    import lib.simulator.model
 
-    model.patch.setattr(lib.model, "check", lambda *_, **__: None)  # type: ignore[attr-defined]
+    model.patch.setattr(lib.simulator.model, "check", lambda *_, **__: None)  # type: ignore[attr-defined]
 
 
 @trick("ddp", REFUSED)

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from lib import PUZZLES, Trace, cli, sources, terminal
+from lib import PUZZLES, Trace
+from lib.cli import app as cli
+from lib.cli import console as terminal
+from lib.submissions import load as sources
 
 GOOD = """\
 from lib import Model
@@ -215,7 +218,7 @@ def test_nothing_is_built_in_a_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_build_names_what_is_not_current_and_spares_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lib import notebooks
+    from lib.notebooks import build as notebooks
 
     files = {"puzzles/01_basic.ipynb": '{"cells": []}\n'}
     monkeypatch.setattr(notebooks, "build", lambda root: files)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -239,7 +242,7 @@ def test_build_names_what_is_not_current_and_spares_work(tmp_path: Path, monkeyp
 
 def test_importing_lib_needs_none_of_the_extras() -> None:
     extras = "typer rich click watchfiles jupytext nbformat nbclient jupyter_client drawing chalk"
-    ours = "lib, lib.sources, lib.runs, lib.watching"
+    ours = "lib, lib.submissions.load, lib.course.target, lib.cli.watch"
     code = f"import {ours}, sys; print([x for x in {extras.split()} if x in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -248,8 +251,8 @@ def test_importing_lib_needs_none_of_the_extras() -> None:
 @pytest.mark.parametrize(
     ("module", "absent", "hint"),
     [
-        ("lib.cli", "rich", "the puzzles command needs rich: pip install 'llm-training-puzzles[cli]'"),
-        ("lib.notebooks", "nbclient", "notebooks need nbclient: pip install 'llm-training-puzzles[notebook]'"),
+        ("lib.cli.app", "rich", "the puzzles command needs rich: pip install 'llm-training-puzzles[cli]'"),
+        ("lib.notebooks.build", "nbclient", "notebooks need nbclient: pip install 'llm-training-puzzles[notebook]'"),
     ],
     ids=["cli", "notebook"],
 )

@@ -17,14 +17,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lib import cli, watching
-from lib.attempts import Attempt
-from lib.hints import Hints
-from lib.ledger import read
-from lib.progress import Standing, record
-from lib.reveal import answer
-from lib.sources import SourceError, home, reference
-from lib.watching import Watcher, watch
+from lib.cli import app as cli
+from lib.cli import watch as watching
+from lib.cli.watch import Watcher, watch
+from lib.course.attempt import Attempt
+from lib.course.hints import Hints
+from lib.course.progress import Standing, record
+from lib.course.progress_file import read
+from lib.course.solutions import answer
+from lib.submissions.load import SourceError, home, reference
 
 PATIENCE = 90
 """Seconds to wait for what must come. Nothing here takes longer than one of them, unless the machine is busy."""
@@ -35,7 +36,7 @@ class Session:
 
     def __init__(self, *arguments: str, folder: Path, stdin: int = subprocess.PIPE) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from lib.cli import app; app()", "watch", *arguments],
+            [sys.executable, "-c", "from lib.cli.app import app; app()", "watch", *arguments],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(home()), "PUZZLES_PROGRESS": str(folder / "state" / "progress.json")},
             stdin=stdin,

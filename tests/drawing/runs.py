@@ -7,20 +7,10 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import Any
 
-from drawing import Picture, compare, draw_group, picture_of
-from lib import (
-    Activation,
-    ActivationGrad,
-    Model,
-    OptState,
-    PuzzleError,
-    Trace,
-    Weight,
-    WeightGrad,
-    check,
-    simulate,
-)
-from lib.verdict import Reached, Verdict
+from drawing import Picture, draw_group, picture_of
+from drawing import compare as compare
+from lib import Activation, ActivationGrad, Model, OptState, PuzzleError, Trace, Weight, WeightGrad, check, simulate
+from lib.checker.verdict import Reached, Verdict
 
 
 def load(model: Model) -> None:

@@ -7,11 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from drawing.boxes import LANES, Box, boxes
-from drawing.memory import levels
-from lib import Model, Trace, figures, simulate
-from lib.clock import steps
-from lib.trace import COMMUNICATION, TIMED
+from drawing.timeline.boxes import LANES, Box, boxes
+from drawing.timeline.memory import levels
+from lib import Model, Trace, simulate
+from lib.analysis import figures
+from lib.cluster.clock import steps
+from lib.trace.trace import COMMUNICATION, TIMED
 from tests.drawing.runs import RUNS, trace
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from drawing import compare
-from drawing.compare import difference
-from drawing.scene import Rect
+from drawing import compare as compare
+from drawing.canvas.scene import Rect
+from drawing.side_by_side import difference
 from lib import LINKS, simulate
 from tests.drawing.runs import RUNS, ddp, trace
 

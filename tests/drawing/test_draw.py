@@ -16,7 +16,7 @@ import drawing
 from drawing import Picture, draw, draw_group, picture_of
 from lib import Model, NotSolved, PuzzleError, Weight, simulate
 from tests.drawing.runs import RUNS, VALUES, ddp, quietly, trace
-from tests.lib.schedules import CLASSIC, Case
+from tests.support.schedules import CLASSIC, Case
 
 PRINTED = {
     "basic": "16.5 2621440.0",
@@ -181,7 +181,7 @@ def test_bitmaps_need_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_chalk_can_paint_it_with_cairo() -> None:
     """With a context that only notes what it is asked for: pycairo is not needed here."""
-    from drawing import cairo
+    from drawing.canvas import cairo
 
     class Context:
         def __init__(self) -> None:

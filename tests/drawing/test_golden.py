@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from drawing import Picture, puzzle_map
-from drawing.show import picture_of
+from drawing.registry import picture_of
 from lib import PUZZLES
-from lib.runs import run
+from lib.course.target import run
+from tests.course.test_review import bound, reviewed
 from tests.drawing import runs
-from tests.review.test_review import bound, reviewed
 
 GOLDEN = Path(__file__).with_name("golden")
 NAMES = ("overlapped", "deadlock", "group", "verdict", "gpipe", "map", "review_ddp", "review_gpipe")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import puzzle_map
+from drawing.canvas.scene import Poly, Rect, Text
 from drawing.map import HEIGHT, WIDTH, depths
-from drawing.scene import Poly, Rect, Text
 from lib import PUZZLES
 
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawing import Picture, picture_of
-from drawing.axes import nice
-from drawing.palette import ink_on, layer_colour
-from drawing.scene import Poly, Rect, Scene, Text, escape, fit, num, text_width
+from drawing.canvas.axes import nice
+from drawing.canvas.palette import ink_on, layer_colour
+from drawing.canvas.scene import Poly, Rect, Scene, Text, escape, fit, num, text_width
 from lib.errors import Place
-from lib.trace import TIMED
+from lib.trace.trace import TIMED
 from tests.drawing.runs import RUNS, pictures, trace
 
 ROOT = Path(__file__).parents[2]

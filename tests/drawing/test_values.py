@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from drawing import draw_group, picture_of
-from drawing.network import slot
-from drawing.palette import KINDS
-from drawing.scene import Rect, Text
+from drawing.canvas.palette import KINDS
+from drawing.canvas.scene import Rect, Text
+from drawing.values import slot
 from lib import Activation, Model, OptState, Weight, WeightGrad, simulate
-from lib.values import Value
+from lib.values.values import Value
 from tests.drawing.runs import VALUES, ddp
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 COPIED = ("lib", "drawing", "puzzles", "solutions", "tests", "pyproject.toml")
-MESSAGES = "tests/mistakes/test_mistakes.py"
+MESSAGES = "tests/diagnosis/test_mistakes.py"
 TESTS = {
     "check": ("check", "cheats", "readiness", "misuse"),
     "clock": ("costs", "retime", "overlap"),
     "collectives": ("collectives", "costs", "figures"),
     "costs": ("costs", "retime", "misuse"),
     "faults": ("check", "cheats", "regions", "faults"),
-    "memory": ("memory", "overlap", "figures", "readiness", "tests/review/test_holdings.py"),
+    "memory": ("memory", "overlap", "figures", "readiness", "tests/analysis/test_peak.py"),
     "order": ("overlap", "figures", "order"),
     "readiness": ("readiness", "check", "cheats"),
     "rebuild": ("rebuild", "cheats", "check"),

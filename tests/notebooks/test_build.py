@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from lib import kernels, notebooks
-from lib.answers import BuildError
+from lib.notebooks import build as notebooks
+from lib.notebooks import kernels
+from lib.submissions.gap import BuildError
 
 TITLE = "# %% [markdown]\n# # 1. One device\n\n"
 SOURCE = (

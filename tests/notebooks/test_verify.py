@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from lib import PUZZLES, notebooks, verify
-from lib.answers import BuildError
-from lib.kernels import Notebook
-from lib.notebooks import Source, read_sources
-from lib.puzzles import Size, Tier
+from lib import PUZZLES
+from lib.notebooks import build as notebooks
+from lib.notebooks import verify
+from lib.notebooks.build import Source, read_sources
+from lib.notebooks.kernels import Notebook
+from lib.puzzles.records import Size, Tier
+from lib.submissions.gap import BuildError
 
 ANSWER = """\
     for layer in reversed(range(model.LAYERS)):

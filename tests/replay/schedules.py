@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from benchmarks.schedules import one_f_one_b
 from lib import PUZZLES, Mesh, Model, Trace, Weight, WeightGrad, simulate
-from lib.figures import alive_at
+from lib.analysis.figures import alive_at
 from lib.replay import ReplayResult
-from lib.replay.sizes import Sizes
-from lib.sources import load_function, reference
+from lib.replay.plan.sizes import Sizes
+from lib.submissions.load import load_function, reference
 
 CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
 

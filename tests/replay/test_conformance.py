@@ -131,14 +131,14 @@ def test_models_will_do_as_well_as_a_trace() -> None:
 
 def test_gloo_by_way_of_main_memory() -> None:
     """What is on a GPU goes through main memory: the same copies, here from main memory to main memory."""
-    from lib.replay import processes
+    from lib.replay.transports import processes
 
     class Staged(processes.ProcessTransport):
         def __init__(self, *arguments: Any, **more: Any) -> None:
             super().__init__(*arguments, **more)
             self.staged = True
 
-    from lib.replay import rank
+    from lib.replay.processes import rank
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rank, "ProcessTransport", Staged)

@@ -16,7 +16,6 @@ import pytest
 
 import lib.replay
 from lib import Model, Trace, simulate
-from lib.program import Event
 from lib.replay import (
     InUse,
     NotEnoughMemory,
@@ -29,6 +28,7 @@ from lib.replay import (
     WrongWorld,
     replay,
 )
+from lib.trace.event import Event
 from tests.replay.schedules import trace
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
@@ -182,7 +182,7 @@ def _free_port() -> int:
 
 
 def test_ranks_that_never_meet(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lib.replay import rank
+    from lib.replay.processes import rank
 
     meet = rank.work
     monkeypatch.setattr(rank, "work", lambda *all_: time.sleep(600) if all_[0] == 2 else meet(*all_))

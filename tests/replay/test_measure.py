@@ -9,9 +9,10 @@ from statistics import median
 import pytest
 
 from lib import Trace, check
-from lib.figures import end, samples
-from lib.memory import own_lifetimes
-from lib.replay import ReplayResult, calibrate, perfetto, replay
+from lib.analysis.figures import end, samples
+from lib.replay import ReplayResult, calibrate, replay
+from lib.schedules.formats.perfetto import perfetto
+from lib.trace.lifetimes import own_lifetimes
 from tests.replay.schedules import trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")

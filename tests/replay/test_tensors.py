@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
 
-from lib.replay.sizes import Range, merged  # noqa: E402
-from lib.replay.tensors import in_order, join, select  # noqa: E402
+from lib.replay.layers.tensors import in_order, join, select  # noqa: E402
+from lib.replay.plan.sizes import Range, merged  # noqa: E402
 
 LINE = 12
 quick = settings(

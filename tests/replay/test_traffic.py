@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from lib import Links, Model, Trace, check, retime, simulate
-from lib.figures import end, traffic
-from lib.replay import ReplayResult, calibrate, perfetto, replay
-from lib.values import WEIGHT_ELEMENTS
+from lib.analysis.figures import end, traffic
+from lib.replay import ReplayResult, calibrate, replay
+from lib.schedules.formats.perfetto import perfetto
+from lib.values.values import WEIGHT_ELEMENTS
 from tests.replay.schedules import compute
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")

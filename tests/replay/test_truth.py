@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lib.program import Event
 from lib.replay import ReplayResult, replay
+from lib.trace.event import Event
 from tests.replay.schedules import trace
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
@@ -105,7 +105,7 @@ def test_only_the_first_step_counts_as_evidence_without_verify() -> None:
 
 
 def test_halves_of_backward_are_what_autograd_says() -> None:
-    from lib.replay import layers
+    from lib.replay.layers import layers
 
     x, grad, weight = (torch.randn(6, 6, dtype=torch.float64) for _ in range(3))
     by_weight, by_input = layers.autograd(x, grad, weight)
@@ -121,7 +121,7 @@ def test_halves_of_backward_are_what_autograd_says() -> None:
 
 @pytest.mark.parametrize(("name", "width"), [("sgd", 1), ("adam", 2)])
 def test_optimizers_are_those_of_torch(name: str, width: int) -> None:
-    from lib.replay import optim
+    from lib.replay.layers import optim
 
     grad, weight = torch.randn(30, dtype=torch.float64), torch.randn(30, dtype=torch.float64)
     state = torch.rand(30 * width, dtype=torch.float64)

@@ -1,7 +1,7 @@
 """Random training steps that are correct: ordinary ones, with all sorts of communication going on beside them.
 
-What goes on beside is drawn by `tests.lib.programs`: collectives on groups in any order and messages, awaited at once,
-at the end, or never. None of it gets into a weight.
+What goes on beside is drawn by `tests.support.random_programs`: collectives on groups in any order and messages,
+awaited at once, at the end, or never. None of it gets into a weight.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lib import Model, Trace, WeightGrad, simulate
-from tests.lib.programs import BATCHES, LAYERS, Schedule, Step, schedules
+from tests.support.random_programs import BATCHES, LAYERS, Schedule, Step, schedules
 
 FORMS = ("replicated", "sharded")
 

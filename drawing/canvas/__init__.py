@@ -1,0 +1,1 @@
+"""Marks, colours and how a picture is made of them."""

@@ -1,0 +1,92 @@
+"""The time axis that all panels of a picture share, and legends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import floor, log10
+from typing import NamedTuple
+
+from drawing.canvas.labels import exact
+from drawing.canvas.palette import GRID, INK, SOFT
+from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, text_width
+from lib.cluster.clock import ticks
+
+__all__ = ["Axis", "legend", "nice"]
+
+
+class Axis(NamedTuple):
+    """Where time lies on the paper: from `left` on, `end` ticks over `width` pixels."""
+
+    left: float
+    width: float
+    end: int
+
+    def x(self, time: int) -> float:
+        """The place of a moment."""
+        return self.left + self.width * time / max(1, self.end)
+
+    def moments(self) -> list[float]:
+        """The moments to write down, in steps."""
+        last = self.end / ticks(1)
+        step = nice(last / (self.width / 70))
+        return [round(step * i, 9) for i in range(floor(last / step + 1e-9) + 1)]
+
+    def grid(self, scene: Scene, top: float, bottom: float) -> None:
+        """Thin lines at the moments, to be painted before what stands on them."""
+        for moment in self.moments():
+            x = self.x(ticks(moment))
+            scene.add(Poly(((x, top), (x, bottom)), stroke=GRID))
+
+    def numbers(self, scene: Scene, y: float, end: float, word: str = "end") -> float:
+        """The numbers at the moments, and the end of the run in steps; returns where they end."""
+        last = self.x(ticks(end))
+        words = f"{word} {exact(end)}"
+        room = text_width(words, 10) + 20
+        for moment in self.moments():
+            x = self.x(ticks(moment))
+            if not last - room < x < last + room:
+                scene.add(Text(x, y + 9, exact(moment), 10, SOFT, "middle"))
+        if last - room < self.left:
+            scene.add(Text(last, y + 9, words, 10, INK, bold=True))
+        else:
+            scene.add(Text(min(last + 10, self.left + self.width), y + 9, words, 10, INK, "end", bold=True))
+        scene.add(Text(self.left - 10, y + 9, "time steps", 10, SOFT, "end"))
+        return y + 20
+
+
+def nice(size: float) -> float:
+    """The smallest of 1, 2, 5, 10, 20, 50, ... (and of 0.1, 0.2, 0.5, ...) that is not below a size."""
+    if size <= 0:
+        return 1.0
+    power = 10.0 ** floor(log10(size))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= size * (1 - 1e-9))
+
+
+Entry = tuple[Sequence[Mark], float, str]
+"""A sample drawn with its top left corner at (0, 0), the room it takes, and what it means."""
+
+
+def swatch(fill: str, stroke: str = "none", text: str = "", width: float = 16, dash: str = "") -> Entry:
+    """A legend entry: a small box. The caller replaces the words."""
+    inset = 0 if stroke == "none" else 0.5
+    marks: list[Mark] = [Rect(inset, inset, width - 2 * inset, 12 - 2 * inset, fill, stroke, dash=dash, radius=1.5)]
+    return marks, width, text
+
+
+def legend(scene: Scene, left: float, top: float, right: float, entries: Iterable[Entry]) -> float:
+    """Writes entries from left to right, on as many lines as they need; returns where they end."""
+    x, y = left, top
+    for marks, width, words in entries:
+        room = width + 5 + text_width(words, 11) + 14
+        if x > left and x + room > right:
+            x, y = left, y + 20
+        scene.add(*(_moved(mark, x, y) for mark in marks))
+        scene.add(Text(x + width + 5, y + 6, words, 11, SOFT))
+        x += room
+    return y + 20
+
+
+def _moved(mark: Mark, dx: float, dy: float) -> Mark:
+    if isinstance(mark, Poly):
+        return mark._replace(points=[(x + dx, y + dy) for x, y in mark.points])
+    return mark._replace(x=mark.x + dx, y=mark.y + dy)

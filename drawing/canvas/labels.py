@@ -1,0 +1,120 @@
+"""What pictures say about events: short labels inside boxes, and the sentence that the pointer shows."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from drawing.timeline.boxes import Box
+from lib.cluster.clock import steps
+from lib.trace.event import COLLECTIVE, Event
+from lib.trace.trace import Trace
+from lib.values.values import numbers
+
+__all__ = ["compact", "event_words", "exact", "labels", "plural", "title"]
+
+SHORT: Final = {
+    "allreduce": "AR",
+    "allgather": "AG",
+    "scatterreduce": "RS",
+    "alltoall": "A2A",
+    "broadcast": "BC",
+    "pass_to": "send",
+    "receive": "recv",
+}
+LONG: Final = {
+    "allreduce": "all-reduce",
+    "allgather": "all-gather",
+    "scatterreduce": "reduce-scatter",
+    "alltoall": "all-to-all",
+    "broadcast": "broadcast",
+    "pass_to": "send",
+}
+
+
+def exact(value: float) -> str:
+    """A figure to four decimals (measured times have nine), without .0 where it is whole: 8, 33.3."""
+    value = round(value, 4)
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def compact(elements: float) -> str:
+    """A number of elements for an axis: 1.84 M, 262 k."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if elements >= size:
+            return f"{elements / size:.3g} {unit}"
+    return f"{elements:.3g}"
+
+
+def plural(count: int, what: str) -> str:
+    """A count and its noun: "1 rank", "4 ranks", "2 batches"."""
+    ending = "" if count == 1 else "es" if what.endswith("ch") else "s"
+    return f"{count:,} {what}{ending}"
+
+
+@lru_cache(maxsize=4096)
+def runs(items: frozenset[int]) -> str:
+    """A set of numbers without its braces: 0, 2-5."""
+    return numbers(items)[1:-1]
+
+
+def labels(box: Box, event: Event) -> tuple[list[str], str]:
+    """The label of a box, best first with shorter ones after it, and a smaller second line."""
+    layer = "" if event.layer is None else f"L{event.layer}"
+    if box.family in ("forward", "backward"):
+        shortened = runs(event.batches)
+        every = " ".join(map(str, sorted(event.batches))) if len(event.batches) <= 32 else shortened
+        return [every, shortened.replace(", ", ","), shortened.split(",")[0] + "…"], layer
+    if box.family == "pending":
+        return [f"waits: {LONG.get(event.op, event.op)}", "waits", "…"], layer
+    if box.family == "failed":
+        return ["failed here", "failed", "X"], ""
+    if box.family == "wait":
+        return [], ""
+    if box.family == "update":
+        return ["update", "U"], layer
+    name = SHORT.get(event.op, event.op)
+    return ([LONG[event.op], name] if event.op in COLLECTIVE else [name]), layer
+
+
+def event_words(event: Event, ranks: int) -> str:
+    """An operation and its values: "forward, layer 3, batches 0-3". `ranks` is the size of the world."""
+    parts = [LONG.get(event.op, event.op.replace("_", " "))]
+    if event.peer is not None:
+        parts[0] += f" {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
+    if event.layer is not None and event.layer >= 0:  # the gradient of the data has no layer to come from
+        parts.append(f"layer {event.layer}")
+    if event.batches:
+        parts.append(f"{'batch' if len(event.batches) == 1 else 'batches'} {runs(event.batches)}")
+    if event.op in ("load_weights", "shard") and len(event.arg) == 2 and event.arg[1] > 1:
+        parts.append(f"shard {event.arg[0]} of {event.arg[1]}")
+    if event.op in COLLECTIVE:
+        parts.append("all ranks" if len(event.group) == ranks else f"ranks {runs(frozenset(event.group))}")
+    return ", ".join(parts)
+
+
+def title(trace: Trace, box: Box, brief: bool = False) -> str:
+    """What the pointer shows over a box. `brief` leaves out the text of the source line, for crowded pictures."""
+    event = trace.programs[box.rank].events[box.number]
+    start, end = exact(steps(box.start)), exact(steps(box.end))
+    what = _what(trace, box, event)
+    when = f"from {start}, never over" if box.family in ("pending", "failed") else f"{start} to {end}"
+    place = trace.place(event)
+    where = ""
+    if place is not None:
+        where = f"line {place.line}" if brief else f"{place.file}, line {place.line}: {place.text[:90]}"
+    if brief:
+        return f"{what}\nrank {box.rank}, {when}" + (f", {where}" if where else "")
+    return f"{what}\nrank {box.rank}, {when}" + (f"\n{where}" if where else "")
+
+
+def _what(trace: Trace, box: Box, event: Event) -> str:
+    if box.family == "failed":
+        return f"failed here, after {event_words(event, trace.ranks)}: {(trace.error or '').partition(chr(10))[0]}"
+    if box.family == "pending":
+        return f"waits for ever: {event_words(event, trace.ranks)}"
+    if box.family != "wait":
+        return event_words(event, trace.ranks)
+    if event.op == "wait" and event.arg:
+        event = trace.programs[box.rank].events[event.arg[0]]
+    return f"waits for {event_words(event, trace.ranks)}"

@@ -1,0 +1,164 @@
+"""Picture: a Scene as a chalk diagram. One primitive to chalk, one SVG to a notebook.
+
+It composes with chalk's vcat, hcat, pad, scale and the rest. `chalk.set_svg_height` and `set_svg_draw_height` apply
+to it; as long as nobody has called the first, a picture is shown at the size that it was laid out for.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import chalk.core
+from chalk.backend.cairo import ToCairoShape
+from chalk.backend.svg import ToSVGShape
+from chalk.core import BaseDiagram, Primitive
+from chalk.shapes import Shape
+from chalk.style import Style
+from chalk.transform import P2, Affine, BoundingBox
+from chalk.visitor import A, ShapeVisitor
+
+from drawing.canvas import bitmap, cairo
+from drawing.canvas.scene import Scene
+
+__all__ = ["UNIT", "Canvas", "Picture", "bundle"]
+
+UNIT: Final = 40
+"""Pixels of a Scene in one unit of chalk, so that a rectangle(1, 1) is about as high as a row of a timeline."""
+
+
+class _Unset(int):
+    """The number 200, chalk's own height, told apart from a 200 that somebody asked for."""
+
+
+if chalk.core.SVG_HEIGHT == 200:
+    chalk.core.SVG_HEIGHT = _Unset(200)
+
+
+class Canvas(Shape):
+    """A whole Scene as one chalk shape, centred on the origin."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def get_bounding_box(self) -> BoundingBox:
+        """Its size in units of chalk."""
+        x, y = self.scene.width / 2 / UNIT, self.scene.height / 2 / UNIT
+        return BoundingBox([P2(-x, -y), P2(x, y)])
+
+    def accept(self, visitor: ShapeVisitor[A], **kwargs: Any) -> A:
+        """Draws itself for chalk's SVG and cairo backends."""
+        answer: Any = None
+        if isinstance(visitor, ToSVGShape):
+            answer = _Element(self.scene)
+        elif isinstance(visitor, ToCairoShape):
+            cairo.paint(self.scene, kwargs["ctx"], 1 / UNIT)
+        else:
+            raise NotImplementedError("pictures are drawn as SVG or PNG; for PDF use picture.save('name.pdf')")
+        return answer
+
+    def __eq__(self, other: object) -> bool:
+        return self is other  # chalk's Shape, a dataclass without fields, finds any two of a kind equal
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"<canvas of {self.scene.width:g} x {self.scene.height:g}>"
+
+
+class _Element:
+    """What svgwrite takes for one of its own elements."""
+
+    elementname = "g"
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def get_xml(self) -> ET.Element:
+        """The Scene as an XML element, in units of chalk."""
+        outer = ET.Element("g")
+        half = f"translate({-self._scene.width / 2:g},{-self._scene.height / 2:g})"
+        outer.set("transform", f"scale({1 / UNIT:g}) {half}")
+        outer.append(ET.fromstring(self._scene.fragment()))
+        return outer
+
+
+class Picture(Primitive):
+    """A picture: shown by notebooks, saved with `save`, and a diagram to chalk. `words` say in text what it shows."""
+
+    _repr_svg_: Any = None
+    _repr_html_: Any = None
+
+    def __init__(self, scene: Scene, words: str) -> None:
+        super().__init__(Canvas(scene), Style.empty(), Affine.identity())
+        self.scene = scene
+        self.words = words
+
+    def svg(self, height: float | None = None, width: float | None = None) -> str:
+        """The picture as an SVG document, in its own size unless another is given."""
+        draw_height: Any = chalk.core.SVG_DRAW_HEIGHT
+        shown = height or (self.scene.height if width is None else width * self.scene.height / self.scene.width)
+        return self.scene.svg(height, width, 1 if draw_height is None else draw_height / shown, self.words)
+
+    def save(self, path: str | Path, scale: float = 2) -> Path:
+        """Writes .svg, or .png or .pdf with the optional extra `png`. `scale` is for bitmaps: pixels a pixel."""
+        path = Path(path)
+        if path.suffix.lower() == ".svg":
+            path.write_text(self.svg(), encoding="utf-8")
+        else:
+            path.write_bytes(bitmap.convert(self.svg(), path.suffix.lower(), scale))
+        return path
+
+    def render_svg(
+        self, path: str, height: int | None = None, width: int | None = None, draw_height: int | None = None
+    ) -> None:
+        """Writes an SVG file, as chalk's diagrams do."""
+        shown = height or self.scene.height
+        line = 1 if draw_height is None else draw_height / shown
+        Path(path).write_text(self.scene.svg(height, width, line, self.words), encoding="utf-8")
+
+    def render(self, path: str, height: int | None = None, width: int | None = None) -> None:
+        """Writes a PNG file, as chalk's diagrams do, without needing cairo."""
+        Path(path).write_bytes(bitmap.convert(self.svg(height, width), ".png", 1))
+
+    render_png = render
+
+    def render_pdf(self, path: str, height: int | None = None) -> None:
+        """Writes a PDF file."""
+        Path(path).write_bytes(bitmap.convert(self.svg(height), ".pdf", 1))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        height = chalk.core.SVG_HEIGHT
+        svg = self.svg(None if isinstance(height, _Unset) else height)
+        return {"image/svg+xml": svg, "text/plain": self.words}
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+def bundle(diagram: BaseDiagram) -> dict[str, str]:
+    """What a notebook shows of any chalk diagram: its SVG once, and no memory addresses."""
+    if isinstance(diagram, Picture):
+        return diagram._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
+    height = chalk.core.SVG_HEIGHT
+    if isinstance(height, _Unset) and _has_picture(diagram):
+        height = round(diagram.get_envelope().height * UNIT)
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "diagram.svg")
+        diagram.render_svg(str(path), height, draw_height=chalk.core.SVG_DRAW_HEIGHT)
+        return {"image/svg+xml": path.read_text("utf-8"), "text/plain": "<chalk diagram>"}
+
+
+def _has_picture(diagram: Any) -> bool:
+    """Whether one of ours is somewhere in a diagram, which then has a size of its own."""
+    waiting = [diagram]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(getattr(part, "shape", None), Canvas):
+            return True
+        waiting.extend(getattr(part, "diagrams", ()))
+        waiting.extend([part.diagram] if hasattr(part, "diagram") else [])
+    return False

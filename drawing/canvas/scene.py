@@ -1,0 +1,186 @@
+"""A Scene: a flat list of rectangles, polygons and texts in pixels, and how it is written as SVG.
+
+Every picture of this package is one Scene. It is plain data, so tests can look at it, and it is written with string
+formatting, which is what makes pictures of many thousand boxes quick. Everything that may come from outside (source
+lines, names, Trace files) passes through `escape`; nothing else is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from drawing.canvas.palette import EDGE, INK, PAPER
+
+__all__ = ["Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "num", "text_width"]
+
+FONT: Final = "Helvetica,Arial,'Liberation Sans',sans-serif"
+_FORBIDDEN: Final = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "�")
+_ESCAPED: Final = str.maketrans({**_FORBIDDEN, "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
+
+
+class Rect(NamedTuple):
+    """A rectangle. `title` is what the pointer shows."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    fill: str = "none"
+    stroke: str = "none"
+    line: float = 1
+    dash: str = ""
+    radius: float = 0
+    title: str = ""
+
+
+class Poly(NamedTuple):
+    """A line through points, or a polygon where it is filled."""
+
+    points: Sequence[tuple[float, float]]
+    fill: str = "none"
+    stroke: str = "none"
+    line: float = 1
+    dash: str = ""
+    title: str = ""
+
+
+class Text(NamedTuple):
+    """A line of text whose middle is at height y. `turned` text reads upwards."""
+
+    x: float
+    y: float
+    text: str
+    size: float = 11
+    fill: str = INK
+    anchor: str = "start"
+    bold: bool = False
+    turned: bool = False
+
+
+Mark = Rect | Poly | Text
+
+
+class Scene:
+    """What a picture consists of, in the order in which it is painted, on paper of a size in pixels."""
+
+    def __init__(self, width: float, height: float, marks: Iterable[Mark] = ()) -> None:
+        self.width = width
+        self.height = height
+        self.marks: list[Mark] = list(marks)
+
+    def add(self, *marks: Mark) -> None:
+        """Paints more."""
+        self.marks.extend(marks)
+
+    def fragment(self, line: float = 1) -> str:
+        """One <g> element with everything in it. `line` makes all lines thicker or thinner."""
+        paper = Rect(0.5, 0.5, self.width - 1, self.height - 1, PAPER, EDGE, radius=6)
+        parts = ['<g fill="none" stroke="none" stroke-width="1" fill-opacity="1" stroke-opacity="1"']
+        parts.append(f' font-family="{FONT}">')
+        parts.extend(_write([paper, *self.marks], line))
+        parts.append("</g>")
+        return "".join(parts)
+
+    def svg(self, height: float | None = None, width: float | None = None, line: float = 1, label: str = "") -> str:
+        """The whole SVG document. Where only one size is given the other follows. `label` is read aloud."""
+        if width is None:
+            width = self.width if height is None else height * self.width / self.height
+        if height is None:
+            height = width * self.height / self.width
+        size = f'width="{num(width)}" height="{num(height)}" viewBox="0 0 {num(self.width)} {num(self.height)}"'
+        # Where a page holds it itself it shrinks with the page; in an <img> its size counts.
+        style = f'style="max-width:100%;height:auto" role="img" aria-label="{escape(label)}"'
+        return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{self.fragment(line)}</svg>\n'
+
+
+def num(value: float) -> str:
+    """A number with at most one decimal, as short as possible."""
+    short = f"{value:.1f}"
+    if short.endswith(".0"):
+        short = short[:-2]
+    return "0" if short == "-0" else short
+
+
+def escape(text: str) -> str:
+    """Text that is safe in XML, wherever it came from. Characters that XML does not have become a mark."""
+    return text.translate(_ESCAPED)
+
+
+def text_width(text: str, size: float) -> float:
+    """About how wide a text is in pixels: no font is asked, so that pictures are the same everywhere."""
+    narrow = sum(text.count(letter) for letter in " .,:;'|()[]iljtfr-")
+    wide = sum(letter.isupper() or letter in "mw%" for letter in text)
+    return size * (0.57 * (len(text) - narrow) + 0.33 * narrow + 0.13 * wide)
+
+
+def fit(text: str, room: float, size: float) -> str:
+    """The text, or as much of its beginning as there is room for."""
+    if text_width(text, size) <= room:
+        return text
+    keep = len(text)
+    while keep and text_width(text[:keep], size) > room - size:
+        keep -= 1
+    return text[:keep].rstrip() + "…"
+
+
+def _style(mark: Mark, line: float) -> str:
+    """The attributes that marks of one look share."""
+    if isinstance(mark, Text):
+        bold = ' font-weight="bold"' if mark.bold else ""
+        anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
+        return f' font-size="{num(mark.size)}" fill="{mark.fill}"{anchor}{bold}'
+    fill = "" if mark.fill == "none" else f' fill="{mark.fill}"'
+    if mark.stroke == "none":
+        return fill
+    dash = f' stroke-dasharray="{mark.dash}"' if mark.dash else ""
+    thick = mark.line * line
+    return f'{fill} stroke="{mark.stroke}"{dash}' + ("" if thick == 1 else f' stroke-width="{thick:.3g}"')
+
+
+def _write(marks: Iterable[Mark], line: float) -> Iterator[str]:
+    """Marks that share a look and follow each other share a group: half the bytes of a large picture."""
+    for style, run in groupby(marks, key=lambda mark: _style(mark, line)):
+        same = list(run)
+        if len(same) == 1:
+            yield _element(same[0], style)
+            continue
+        yield f"<g{style}>"
+        for mark in same:
+            yield _element(mark, "")
+        yield "</g>"
+
+
+def _element(mark: Mark, style: str) -> str:
+    if isinstance(mark, Rect):
+        x, y, width, height = num(mark.x), num(mark.y), num(mark.width), num(mark.height)
+        if mark.radius:
+            return f'<rect{style} x="{x}" y="{y}" width="{width}" height="{height}" rx="{num(mark.radius)}"/>'
+        head = f'<path{style} d="M{x} {y}h{width}v{height}h-{width}z"'  # two thirds of the bytes of a <rect>
+        return f"{head}><title>{escape(mark.title)}</title></path>" if mark.title else head + "/>"
+    if isinstance(mark, Poly):
+        head = f'<path{style} d="{_path(mark.points, mark.fill != "none")}"'
+        return f"{head}><title>{escape(mark.title)}</title></path>" if mark.title else head + "/>"
+    middle = mark.y + 0.36 * mark.size
+    if mark.turned:
+        place = f'transform="translate({num(mark.x + 0.36 * mark.size)} {num(mark.y)})rotate(-90)"'
+    else:
+        place = f'x="{num(mark.x)}" y="{num(middle)}"'
+    return f"<text{style} {place}>{escape(mark.text)}</text>"
+
+
+def _path(points: Sequence[tuple[float, float]], closed: bool) -> str:
+    """Path data; steps that are level or upright, as in memory curves, take one number instead of two."""
+    x, y = num(points[0][0]), num(points[0][1])
+    parts = [f"M{x} {y}"]
+    for point in points[1:]:
+        next_x, next_y = num(point[0]), num(point[1])
+        if next_y == y and next_x != x:
+            parts.append(f"H{next_x}")
+        elif next_x == x and next_y != y:
+            parts.append(f"V{next_y}")
+        elif next_x != x:
+            parts.append(f"L{next_x} {next_y}")
+        x, y = next_x, next_y
+    return "".join(parts) + ("Z" if closed else "")

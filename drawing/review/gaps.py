@@ -1,0 +1,159 @@
+"""The gaps of a review: tinted and lettered on the timeline, listed with their reasons, and the critical path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from drawing.canvas.axes import Axis
+from drawing.canvas.palette import ALARM, ALARM_PALE, INK, OPERATIONS, PAPER, SOFT
+from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, text_width
+from drawing.timeline.paint import Rows
+from drawing.timeline.schedule import LEFT, WIDTH
+from lib.analysis.gaps import Gap, Path
+from lib.course.review import GROUPS, Group, Review
+
+__all__ = ["TINTS", "gap_list", "hatch", "mark_gaps", "mark_path", "path_sample", "wrapped"]
+
+TINTS: Final = {
+    "fill": ("#e6eef8", "#7d9cc6"),
+    "message": ("#fdecd2", "#cf8a2a"),
+    "collective": ("#f4e1ee", "#a4598f"),
+    "stream": ("#e0f0e8", "#4c9878"),
+    "communication": ("#cfe0ee", "#2f6f9f"),
+    "drain": ("#ececea", "#9d9b94"),
+}
+"""Fill and hatching of each kind of gap. Letters tell them apart where colours do not."""
+FAILED: Final = (ALARM_PALE, ALARM)
+FALLING: Final = frozenset(["message", "stream"])
+"""Kinds whose hatching falls; that of the others rises."""
+LETTERS: Final = "abcdefghijkl"
+
+
+def mark_gaps(scene: Scene, groups: Sequence[Group], axis: Axis, rows: Rows) -> None:
+    """Marks every gap of the groups on the compute lane of its rank, with the letter of its group."""
+    for letter, group in zip(lettered(groups), groups, strict=True):
+        for gap in group.gaps:
+            if gap.rank < len(rows.ranks):
+                scene.add(*_marked(gap, letter, axis, rows))
+
+
+def lettered(groups: Sequence[Group]) -> list[str]:
+    """A letter for each group, but for those whose gaps have boxes of their own, with labels that must be readable."""
+    letters = iter(LETTERS)
+    return ["" if all(map(_is_labelled, group.gaps)) else next(letters) for group in groups]
+
+
+def _is_labelled(gap: Gap) -> bool:
+    return gap.kind == "never" or _is_band(gap)
+
+
+def _is_band(gap: Gap) -> bool:
+    """Whether a gap is a communication in its own box, which gets a band along its upper edge."""
+    return gap.kind == "communication" and gap.before is not None and gap.before.event.blocking
+
+
+def _marked(gap: Gap, letter: str, axis: Axis, rows: Rows) -> Iterator[Mark]:
+    fill, line = TINTS.get(gap.kind, FAILED)
+    x, top, height = axis.x(gap.start), rows.tops[gap.rank], rows.height
+    width = axis.x(gap.end) - x
+    if width > 3:
+        width -= 0.8
+    if _is_band(gap):
+        yield Rect(x, top, max(width, 0.8), max(2.0, height / 8), line, title=gap.text())
+    if _is_labelled(gap):
+        return
+    yield Rect(x, top, max(width, 0.8), height, fill, title=gap.text())
+    if width >= 6 and height >= 9:
+        yield from hatch(x, top, width, height, line, gap.kind in FALLING)
+    if width >= 12 and height >= 14:
+        yield from badge(x + width / 2, top + height / 2, letter, gap.kind)
+
+
+def badge(x: float, y: float, letter: str, kind: str) -> Iterator[Mark]:
+    """A letter in a small box, centred."""
+    _, line = TINTS.get(kind, FAILED)
+    yield Rect(x - 5.5, y - 6.5, 11, 13, PAPER, line, 0.8, radius=2.5)
+    yield Text(x, y, letter, 10, INK, "middle", bold=True)
+
+
+def hatch(
+    x: float, y: float, width: float, height: float, stroke: str, falling: bool = False, line: float = 0.7
+) -> Iterator[Poly]:
+    """Slanted lines over a rectangle, as one line that goes to and fro."""
+    points: list[tuple[float, float]] = []
+    offset, up = 6.0, True
+    while offset < width + height:
+        # The line on which dx + dy = offset, dx from the left and dy from the bottom, cut off at the edges.
+        low = (min(offset, width), max(0.0, offset - width))
+        high = (max(0.0, offset - height), min(offset, height))
+        for dx, dy in (low, high) if up else (high, low):
+            points.append((x + (dx if falling else width - dx), y + height - dy))
+        offset, up = offset + 7, not up
+    if len(points) > 1:
+        yield Poly(points, stroke=stroke, line=line)
+
+
+def mark_path(scene: Scene, path: Path, axis: Axis, rows: Rows) -> None:
+    """The critical path as a line just above the rows that it goes through."""
+    points: list[tuple[float, float]] = []
+    for rank, _, event in path.steps:
+        if rank < len(rows.ranks) and event.start is not None:
+            y = rows.tops[rank] - 2
+            points += [(axis.x(event.start), y), (axis.x(event.start + event.length), y)]
+    if points:
+        line = max(1.4, min(2.2, rows.height / 12))
+        scene.add(Poly(points, stroke=PAPER, line=line + 1.6), Poly(points, stroke=INK, line=line))
+
+
+def path_sample(scene: Scene, right: float, y: float) -> None:
+    """Says what the line is, right-aligned."""
+    words = "critical path"
+    left = right - text_width(words, 11) - 28
+    scene.add(Poly(((left, y + 3), (left + 10, y + 3), (left + 10, y - 3), (left + 22, y - 3)), stroke=INK, line=2))
+    scene.add(Text(right, y, words, 11, SOFT, "end"))
+
+
+def gap_list(scene: Scene, review: Review, y: float) -> float:
+    """The critical path in words and every group with its mark; returns where they end."""
+    lines = list(review.waits())
+    groups = review.groups
+    for head in lines[:2]:
+        for words in wrapped(head, WIDTH - LEFT - 24, 11):
+            scene.add(Text(LEFT, y + 6, words, 11, INK, bold=True))
+            y += 17
+    y += 2
+    for letter, group in zip(lettered(groups[:GROUPS]), groups[:GROUPS], strict=True):
+        _sample(scene, group, letter, y)
+        for words in wrapped(group.text(), WIDTH - LEFT - 68, 11):
+            scene.add(Text(LEFT + 42, y + 7.5, words, 11, INK))
+            y += 16
+        y += 4
+    if len(groups) > GROUPS:
+        scene.add(Text(LEFT + 42, y + 6, lines[-1].strip(), 11, SOFT))
+        y += 17
+    return y
+
+
+def _sample(scene: Scene, group: Group, letter: str, y: float) -> None:
+    """How a group looks on the timeline."""
+    fill, line = TINTS.get(group.kind, FAILED)
+    if group.kind == "never":
+        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *OPERATIONS["pending"], dash="3 2"))
+        return
+    if not letter:
+        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *OPERATIONS["collective"]), Rect(LEFT + 7.5, y, 19, 4, line))
+        return
+    scene.add(Rect(LEFT, y, 34, 15, fill), *hatch(LEFT, y, 34, 15, line, group.kind in FALLING))
+    scene.add(*badge(LEFT + 17, y + 7.5, letter, group.kind))
+
+
+def wrapped(text: str, room: float, size: float) -> list[str]:
+    """A text in lines that fit, broken at spaces."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and text_width(f"{lines[-1]} {word}", size) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines

@@ -1,0 +1,141 @@
+"""The timeline of a Trace as plain data: which box, on which lane of which rank, from when to when. No colours yet.
+
+Lane 0 of a rank is its compute lane: what it computes, communicates and waits for, one after the other. Communication
+that was issued and awaited later runs beside it, on lanes 1 and up, so that overlap can be seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from lib.trace.order import messages
+from lib.trace.trace import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program, Trace
+
+__all__ = ["Box", "Message", "Timeline", "boxes", "failed_rank"]
+
+LANES: Final = 4
+"""Communication lanes of a rank at most; what runs beside even more shares the last."""
+
+
+class Box(NamedTuple):
+    """An event, or part of one, in ticks. `number` is its place in the program of its rank.
+
+    `family` is the operation, "collective" for all of those, "wait" where a rank does nothing because it awaits
+    something, "pending" where it did so until the run failed, "failed" on the rank whose mistake ended the run (from
+    its last event on, which is `number`), and "other" for what this version does not know.
+    """
+
+    rank: int
+    number: int
+    family: str
+    start: int
+    end: int
+    lane: int = 0
+
+
+class Message(NamedTuple):
+    """A message that arrived: when its sending was over on one rank, and when receiving began on the other."""
+
+    source: int
+    sent: int
+    target: int
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All boxes of a Trace, rank by rank. `end` is the right edge in ticks, `lanes` counts the lanes of each rank."""
+
+    boxes: list[Box]
+    messages: list[Message]
+    lanes: list[int]
+    end: int
+
+
+def boxes(trace: Trace, most: int | None = None) -> Timeline:
+    """The timeline of a Trace, or of its first so many ranks.
+
+    A run that failed goes on a little past its last event, for what never happened.
+    """
+    end = max((event.end or 0 for _, event in trace.events()), default=0)
+    pending = [event.issued for _, event in trace.events() if event.op in COMMUNICATION and event.start is None]
+    culprit = failed_rank(trace)
+    if pending or culprit is not None:
+        last = max([end, *pending])
+        end = last + max(last // 12, 10**9 // 2)
+    found: list[Box] = []
+    lanes: list[int] = []
+    for program in trace.programs[:most]:
+        mine = list(_rank(program, end, trace.error is not None))
+        if program.rank == culprit and program.events:
+            mine.append(Box(program.rank, len(program.events) - 1, "failed", _clock(program), end))
+        found.extend(mine)
+        lanes.append(1 + max((box.lane for box in mine), default=0))
+    return Timeline(found, _messages(trace, len(lanes)), lanes, end)
+
+
+def failed_rank(trace: Trace) -> int | None:
+    """The rank whose mistake ended a run: its message begins with it. Where several disagree there is none."""
+    found = re.match(r"rank (\d+): ", trace.error or "")
+    return int(found[1]) if found is not None and int(found[1]) < trace.ranks else None
+
+
+def _clock(program: Program) -> int:
+    """How far a rank had come by itself."""
+    own = [e.end if e.blocking or e.op not in COMMUNICATION else e.issued for e in program.events]
+    return max((time for time in own if time is not None), default=0)
+
+
+def _rank(program: Program, edge: int, failed: bool) -> Iterator[Box]:
+    """The boxes of one rank, in program order."""
+    free: list[int] = []
+    last = len(program.events) - 1
+    for index, event in enumerate(program.events):
+        if event.op not in COMMUNICATION:
+            if event.start is not None and (event.op in COMPUTE or event.length > 0):
+                yield Box(program.rank, index, _family(event), event.start, event.start + event.length)
+            continue
+        # A run that failed stopped before it could be told that its last communication was awaited at once.
+        lane = 0 if event.blocking or (failed and index == last) else _lane(free, event, edge)
+        if event.start is None:
+            yield Box(program.rank, index, "pending", event.issued, edge, lane)
+            continue
+        if lane == 0 and event.issued < event.start:
+            yield Box(program.rank, index, "wait", event.issued, event.start)
+        yield Box(program.rank, index, _family(event), event.start, event.start + event.length, lane)
+
+
+def _family(event: Event) -> str:
+    if event.op in COLLECTIVE:
+        return "collective"
+    return event.op if event.op in COMPUTE or event.op in ("pass_to", "receive", "wait") else "other"
+
+
+def _lane(free: list[int], event: Event, edge: int) -> int:
+    """The first communication lane that is free when an event begins; `free` says when each lane is."""
+    start, end = (event.issued, edge) if event.start is None else (event.start, event.start + event.length)
+    for number, until in enumerate(free):
+        if until <= start:
+            free[number] = end
+            return number + 1
+    if len(free) < LANES:
+        free.append(end)
+    else:
+        free[-1] = max(free[-1], end)
+    return len(free)
+
+
+def _messages(trace: Trace, ranks: int) -> list[Message]:
+    """Sends and receives between the ranks shown."""
+    found: list[Message] = []
+    for passage in messages(trace):
+        if passage.received is None or max(passage.source, passage.target) >= ranks:
+            continue
+        sent = trace.programs[passage.source].events[passage.sent].end
+        received = trace.programs[passage.target].events[passage.received].start
+        if sent is not None and received is not None:
+            found.append(Message(passage.source, sent, passage.target, received))
+    return sorted(found)

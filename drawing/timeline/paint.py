@@ -1,0 +1,230 @@
+"""The timeline: boxes on paper. One row a rank, its communication lanes below its compute lane, and a legend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from drawing.canvas.axes import Axis, Entry, swatch
+from drawing.canvas.labels import labels, plural, title
+from drawing.canvas.palette import ALARM, INK, OPERATIONS, SOFT, TRACK, ink_on, layer_colour, mix
+from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
+from drawing.timeline.boxes import Box, Message, Timeline
+from lib.trace.event import Event
+from lib.trace.trace import Trace
+
+__all__ = ["SHOWN", "Rows", "more_ranks", "operations", "paint", "place_rows"]
+
+CROWDED: Final = 1500
+"""From this many boxes on, boxes are plain and their titles brief."""
+PACKED: Final = 20_000
+"""From this many boxes on, those that would share half a pixel are left out."""
+SHOWN: Final = 128
+"""Ranks that get a row of their own; of more, the first ones are shown."""
+ARROWS: Final = 96
+"""Messages that get a line from the sender to the receiver; more would only be a thicket."""
+
+WORDS: Final = {
+    "update": "update",
+    "loss": "loss",
+    "collective": "collective",
+    "pass_to": "send",
+    "receive": "receive",
+    "wait": "waits",
+    "other": "other",
+    "pending": "never happened",
+    "failed": "failed here",
+}
+
+
+class Rows(NamedTuple):
+    """Where the rows are: the ranks shown, the top of each, its height, and that of its communication lanes."""
+
+    ranks: range
+    tops: list[float]
+    height: float
+    thin: float
+    bottom: float
+
+
+def row_height(count: int) -> float:
+    """The height of a compute lane, by how many rows there are."""
+    for most, height in ((4, 34), (8, 28), (16, 22), (32, 14), (64, 9)):
+        if count <= most:
+            return height
+    return 6
+
+
+def place_rows(lanes: list[int], top: float) -> Rows:
+    """Gives each rank its row."""
+    ranks = range(min(len(lanes), SHOWN))
+    height = row_height(len(ranks))
+    thin = max(3.0, round(height * 0.38))
+    gap = max(1.0, round(height / 5))
+    tops: list[float] = []
+    for rank in ranks:
+        tops.append(top)
+        top += height + (lanes[rank] - 1) * (thin + 1) + gap
+    return Rows(ranks, tops, height, thin, top - gap + 2)
+
+
+def paint(scene: Scene, trace: Trace, timeline: Timeline, axis: Axis, rows: Rows, layers: int | None = None) -> None:
+    """Tracks, grid, boxes, labels and messages of a timeline. `layers` is how many there are colours for."""
+    for rank, top in zip(rows.ranks, rows.tops, strict=True):
+        whole = rows.height + (timeline.lanes[rank] - 1) * (rows.thin + 1)
+        scene.add(Rect(axis.left, top, axis.width, whole, TRACK))
+    axis.grid(scene, rows.tops[0] - 2, rows.bottom + 2)
+    every = 1 if rows.height >= 9 else 8
+    for rank, top in zip(rows.ranks, rows.tops, strict=True):
+        if rank % every == 0:
+            size = min(11, max(7, rows.height - 2))
+            scene.add(Text(axis.left - 10, top + rows.height / 2, f"rank {rank}", size, INK, "end"))
+    begun = {box.rank for box in timeline.boxes}
+    for rank, top in zip(rows.ranks, rows.tops, strict=True):
+        if trace.error is not None and rank not in begun and rows.height >= 14:
+            scene.add(Text(axis.left + 8, top + rows.height / 2, "had not begun when the run stopped", 10, SOFT))
+    shown = timeline.boxes
+    if len(shown) > PACKED:
+        shown = list(_thinned(shown, axis))
+    painter = _Painter(trace, axis, rows, layers or trace.layers, len(shown) > CROWDED)
+    for box in shown:
+        painter.box(box)
+    scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)))
+    scene.add(*painter.details)
+    scene.add(*sorted(painter.texts, key=lambda text: (text.size, text.fill, text.bold)))
+    if len(timeline.messages) <= ARROWS and rows.height >= 14:
+        for message in timeline.messages:
+            scene.add(*_arrow(message, axis, rows))
+
+
+def _thinned(boxes: Iterable[Box], axis: Axis) -> Iterable[Box]:
+    """Leaves out boxes that end within half a pixel of what is painted already."""
+    painted: dict[tuple[int, int], float] = {}
+    for box in boxes:
+        end = axis.x(box.end)
+        if end - painted.get((box.rank, box.lane), -1.0) >= 0.5:
+            painted[box.rank, box.lane] = end
+            yield box
+
+
+def colours(box: Box, event: Event, layers: int) -> tuple[str, str]:
+    """Fill and border of a box."""
+    if box.family == "forward":
+        return layer_colour(event.layer or 0, layers), "none"
+    if box.family == "backward":
+        own = layer_colour(event.layer or 0, layers)
+        return mix(own, "#ffffff", 0.78), mix(own, "#000000", 0.12)
+    return OPERATIONS[box.family]
+
+
+class _Painter:
+    """Collects the marks of boxes: rectangles, what is painted over them, and labels."""
+
+    def __init__(self, trace: Trace, axis: Axis, rows: Rows, layers: int, crowded: bool) -> None:
+        self.trace = trace
+        self.axis = axis
+        self.rows = rows
+        self.layers = layers
+        self.crowded = crowded
+        self.rects: list[Rect] = []
+        self.details: list[Poly | Rect] = []
+        self.texts: list[Text] = []
+
+    def box(self, box: Box) -> None:
+        """One box with its label."""
+        rows = self.rows
+        event = self.trace.programs[box.rank].events[box.number]
+        x = self.axis.x(box.start)
+        width = max(0.0, self.axis.x(box.end) - x)
+        top, height = rows.tops[box.rank], rows.height
+        if box.lane:
+            top, height = top + height + 1 + (box.lane - 1) * (rows.thin + 1), rows.thin
+        fill, stroke = colours(box, event, self.layers)
+        words = title(self.trace, box, self.crowded)
+        if width < 0.05:
+            self.rects.append(Rect(x - 0.6, top, 1.2, height, stroke if stroke != "none" else fill, title=words))
+            return
+        if width > 3:
+            width -= 0.8
+        inset = 0.0 if stroke == "none" or width < 4 or self.crowded else 0.5
+        stroke = stroke if inset else "none"
+        dash = "3 2" if box.family == "pending" and inset else ""
+        self.rects.append(
+            Rect(x + inset, top + inset, width - 2 * inset, height - 2 * inset, fill, stroke, 1, dash, 0, words)
+        )
+        if not self.crowded:
+            self.detail(box, event, x, top, width, height)
+        self.label(box, event, fill, x, top, width, height)
+
+    def detail(self, box: Box, event: Event, x: float, top: float, width: float, height: float) -> None:
+        """The stripe in the colour of its layer under a communication or update, and the dots of waiting."""
+        if box.family == "wait" and width > 4:
+            middle = top + height / 2
+            self.details.append(Poly(((x + 2, middle), (x + width - 2, middle)), stroke="#a3a199", dash="1.5 3"))
+        elif box.family in ("collective", "pass_to", "receive", "update") and event.layer is not None and width > 2:
+            stripe = max(2.0, height / 10)
+            colour = layer_colour(event.layer, self.layers)
+            self.details.append(Rect(x, top + height - stripe, width, stripe, colour))
+
+    def label(self, box: Box, event: Event, fill: str, x: float, top: float, width: float, height: float) -> None:
+        """The longest label that fits, upright or turned, with the layer below where there is room."""
+        size = 11.0 if height >= 22 else 8.5 if height >= 10 else 0.0
+        if not size or width < 5:
+            return
+        found, layer = labels(box, event)
+        colour = ALARM if box.family == "pending" else ink_on(fill)
+        middle = top + height / 2
+        best = next((text for text in found if text_width(text, size) <= width - 3), None)
+        if best is None:
+            turned = found[-1] if found and not found[-1].endswith("…") else ""
+            if turned and width >= 8 and text_width(turned, 8.5) <= height - 5:
+                on_its_side = len(turned) > 1  # a U that lies down looks like no letter
+                self.texts.append(Text(x + width / 2, middle - 1, turned, 8.5, colour, "middle", turned=on_its_side))
+            return
+        if height >= 26 and layer and text_width(layer, 8.5) <= width - 2:
+            self.texts.append(Text(x + width / 2, middle + 7, layer, 8.5, colour, "middle"))
+            middle -= 5
+        self.texts.append(Text(x + width / 2, middle, best, size, colour, "middle"))
+
+
+def _arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
+    """A line from the end of a send to the start of its receive, with a head."""
+    down = rows.tops[message.target] > rows.tops[message.source]
+    start = (axis.x(message.sent) - 1, rows.tops[message.source] + (rows.height if down else 0))
+    end = (axis.x(message.received) + 1, rows.tops[message.target] + (0 if down else rows.height))
+    tip = 5 if down else -5
+    head = ((end[0] - 2.5, end[1] - tip), (end[0] + 2.5, end[1] - tip), end)
+    return [Poly((start, (end[0], end[1] - tip)), stroke="#5d6673", line=1.2), Poly(head, fill="#5d6673")]
+
+
+def operations(layers: int, boxes: Iterable[Box]) -> list[Entry]:
+    """The legend of timelines: the layers, and those operations that occur."""
+    families = {(box.family, box.lane > 0) for box in boxes}
+    shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
+    ramp: list[Rect | Text] = []
+    for place, layer in enumerate(shown):
+        fill = layer_colour(layer, layers)
+        ramp.append(Rect(place * 17, 0, 17, 12, fill))
+        ramp.append(Text(place * 17 + 8.5, 6, str(layer), 8.5, ink_on(fill), "middle"))
+    own = layer_colour(0, layers)
+    entries: list[Entry] = [(ramp, 17 * len(shown), "layer"), swatch(own, text="forward (number: batch)")]
+    entries.append(swatch(mix(own, "#ffffff", 0.78), mix(own, "#000000", 0.12), "backward"))
+    for family, text in WORDS.items():
+        if (family, False) in families or (family, True) in families:
+            fill, stroke = OPERATIONS[family]
+            dash = "3 2" if family == "pending" else ""
+            entries.append(swatch(fill, stroke, text, 3 if family == "loss" else 16, dash))
+    if any(beside for _, beside in families):
+        fill, stroke = OPERATIONS["collective"]
+        lane = [Rect(0, 0, 22, 5, own), Rect(6.5, 6.5, 15, 5, fill, stroke)]
+        entries.append((lane, 22, "beside computation"))
+    return entries
+
+
+def more_ranks(scene: Scene, trace: Trace, rows: Rows, axis: Axis) -> float:
+    """Says how many ranks have no row; returns where that ends."""
+    rest = trace.ranks - len(rows.ranks)
+    if rest <= 0:
+        return rows.bottom
+    scene.add(Text(axis.left, rows.bottom + 9, f"and {plural(rest, 'more rank')}, not drawn", 11, SOFT))
+    return rows.bottom + 18

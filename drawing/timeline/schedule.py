@@ -1,0 +1,82 @@
+"""Pictures of whole runs: `draw`, which also prints the two figures that the original prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from drawing.canvas.axes import Axis, legend
+from drawing.canvas.labels import exact, plural
+from drawing.canvas.palette import ALARM, SOFT
+from drawing.canvas.picture import Picture
+from drawing.canvas.scene import Scene, Text, fit
+from drawing.timeline.boxes import boxes
+from drawing.timeline.memory import memory
+from drawing.timeline.paint import SHOWN, more_ranks, operations, paint, place_rows
+from lib.analysis.figures import Peak, end, peak, printed, printed_peak
+from lib.cluster.clock import steps
+from lib.trace import trace as traces
+from lib.trace.trace import Trace
+
+__all__ = ["draw", "picture_of_trace", "trace_of"]
+
+WIDTH: Final = 840
+LEFT: Final = 74
+RIGHT: Final = 48
+
+
+def draw(run: Any) -> Picture:
+    """Prints the time and the memory of a run, and gives its picture: a Trace, or the Models that simulate returned.
+
+    Both are the original's: `Timesteps` is when the last operation starts, and the memory is what the stores hold. The
+    picture shows when everything is over, and all that is alive.
+    """
+    if _is_empty(run):
+        return nothing(getattr(run, "puzzle", None))
+    trace = trace_of(run)
+    elements, rank, time = printed_peak(trace)
+    print(f"Timesteps: {exact(printed(trace))} ")
+    print(f"Maximum Memory: {float(elements)} at GPU: {rank} time: {exact(steps(time))}")
+    return picture_of_trace(trace)
+
+
+def trace_of(run: Any, who: str = "draw") -> Trace:
+    """The Trace of a Trace, a Model, or a list of Models. `who` was given it, if it is something else."""
+    return traces.trace_of(run, f"{who} takes a Trace, a Model or a list of Models")
+
+
+def _is_empty(run: Any) -> bool:
+    return isinstance(run, Sequence) and not cast("Sequence[Any]", run)
+
+
+def nothing(puzzle: str | None) -> Picture:
+    """What there is to see of a puzzle that is not solved."""
+    words = "nothing to draw yet" + (f": {puzzle} is not solved" if puzzle else "")
+    scene = Scene(360, 46)
+    scene.add(Text(180, 23, fit(words, 330, 12), 12, SOFT, "middle"))
+    return Picture(scene, words)
+
+
+def picture_of_trace(trace: Trace, top: Peak | None = None) -> Picture:
+    """The timeline of a run and its memory, without printing anything. `top` is its peak, where that is known."""
+    top = top or peak(trace)
+    timeline = boxes(trace, SHOWN)
+    axis = Axis(LEFT, WIDTH - LEFT - RIGHT, timeline.end)
+    scene = Scene(WIDTH, 0)
+    y = 14.0
+    if trace.error is not None:
+        scene.add(Text(LEFT, y + 4, fit(trace.error.partition("\n")[0], WIDTH - LEFT - 20, 12), 12, ALARM, bold=True))
+        y += 24
+    y = legend(scene, LEFT, y, WIDTH - 12, operations(trace.layers, timeline.boxes)) + 6
+    rows = place_rows(timeline.lanes, y)
+    paint(scene, trace, timeline, axis, rows)
+    word = "end" if trace.error is None else "stopped at"
+    y = axis.numbers(scene, more_ranks(scene, trace, rows, axis) + 2, end(trace), word)
+    scene.height = (memory(scene, trace, top, axis, rows.ranks, y + 8) if top.elements else y) + 4
+    return Picture(scene, _words(trace, top))
+
+
+def _words(trace: Trace, top: Peak) -> str:
+    size = f"{plural(trace.ranks, 'rank')}, {plural(trace.layers, 'layer')}, {plural(trace.batches, 'batch')}"
+    state = "stopped at" if trace.error is not None else "end"
+    return f"<timeline of {size}: {state} {exact(end(trace))}, peak {float(top.elements):,.10g} on rank {top.rank}>"

@@ -1,0 +1,269 @@
+"""Families of schedules that lower bounds speak of, and why a run is not of one.
+
+The check accepts many ways to train: a pipeline puzzle may be solved with FSDP. A lower bound needs to know what kind
+of schedule it is about. All families here are made of the same choices, see `Family`; `excuse` finds the first thing
+that a run does otherwise. It reads operations only: values are made anew (see rebuild), nothing stated is believed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lib.errors import PuzzleError, TraceError
+from lib.trace.event import COLLECTIVE, TIMED, Event, Program, Run
+from lib.trace.lifetimes import Lifetimes, lifetimes
+from lib.trace.rebuild import rebuild
+from lib.values.values import (
+    WEIGHT_ELEMENTS,
+    Activation,
+    ActivationGrad,
+    OptState,
+    Value,
+    Weight,
+    describe,
+    numbers,
+    region,
+    total_elements,
+)
+
+__all__ = ["Family", "excuse"]
+
+PRICED = frozenset(["allreduce", "allgather", "scatterreduce"])
+"""Collectives of which `figures.traffic` counts what really moves, whatever the members bring."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kind of schedule: `stages` of layers of equal length, each on `ranks / stages` ranks that share the batches.
+
+    Every layer goes forward and backward once on each batch, both on one rank, and each rank takes equally many
+    batches. `sharded`: a rank holds one part of each weight of its stage, of as many as the stage has ranks; else all
+    of it. It holds that and the optimizer state from its first forward until it updates it itself. `grouping` says how
+    many batches go through a layer at once: "all" that the rank has, "one", or "any". Activations and their gradients
+    travel from stage to stage, once, each in a message of its own; weights and their gradients among the ranks of a
+    stage. When messages and collectives are awaited is free.
+    """
+
+    ranks: int
+    layers: int
+    batches: int
+    stages: int = 1
+    sharded: bool = False
+    grouping: str = "any"
+
+    @property
+    def each(self) -> int:
+        """Layers of a stage."""
+        return self.layers // self.stages
+
+    @property
+    def replicas(self) -> int:
+        """Ranks of a stage."""
+        return self.ranks // self.stages
+
+    @property
+    def mine(self) -> int:
+        """Batches of a rank."""
+        return self.batches // self.replicas
+
+    @property
+    def share(self) -> Fraction:
+        """The part of each weight that a rank holds."""
+        return Fraction(1, self.replicas if self.sharded else 1)
+
+    def stage(self, layer: int) -> int:
+        """The stage of a layer."""
+        return layer // self.each
+
+
+def excuse(run: Run, family: Family) -> str | None:
+    """The first thing in which a run is not of a family, in a sentence about the run; None where it is of it."""
+    sizes = (run.ranks, run.layers, run.batches)
+    if sizes != (family.ranks, family.layers, family.batches):
+        return "it has {} ranks, {} layers and {} batches".format(*sizes)
+    if run.error is not None:
+        return "it did not end"
+    try:
+        rebuilt = rebuild(run).run
+    except (PuzzleError, TraceError):
+        return "it is not one correct training step"
+    return next(_differences(rebuilt, family), None)
+
+
+def _differences(run: Run, family: Family) -> Iterator[str]:
+    owners: dict[tuple[int, int], int] = {}
+    yield from _computed(run, family, owners)
+    place = {rank: family.stage(layer) for (layer, _), rank in owners.items()}
+    yield from _shared_out(family, owners, place)
+    for program, lives in zip(run.programs, lifetimes(run), strict=True):
+        yield from _given(program, lives, family, place[program.rank])
+    sent: set[tuple[str, int, int]] = set()
+    for program in run.programs:
+        for event in program.events:
+            if event.op in COLLECTIVE:
+                yield from _collective(program, event, family, place)
+            elif event.op == "pass_to":
+                yield from _message(program, event, family, (owners, place), sent)
+
+
+# -- who computes what ----------------------------------------------------------------------------------------------
+
+
+def _computed(run: Run, family: Family, owners: dict[tuple[int, int], int]) -> Iterator[str]:
+    """Whether everything is computed once, forward and backward in one place; `owners` gets the rank of each."""
+    done: set[tuple[str, int, int]] = set()
+    for rank, event in run.events():
+        if event.op not in ("forward", "backward") or event.layer is None:
+            continue
+        what = f"{event.op} of layer {event.layer}"
+        size = len(event.batches)
+        if family.grouping == "one" and size > 1:
+            yield f"rank {rank} runs {what} on the batches {numbers(event.batches)} together"
+        if family.grouping == "all" and size < family.mine:
+            yield f"rank {rank} runs {what} on the batches {numbers(event.batches)} alone"
+        for batch in sorted(event.batches):
+            if (event.op, event.layer, batch) in done:
+                yield f"{what} on batch {batch} is computed more than once, the last time on rank {rank}"
+            done.add((event.op, event.layer, batch))
+            owner = owners.setdefault((event.layer, batch), rank)
+            if owner != rank:
+                yield f"layer {event.layer} goes forward and backward on batch {batch} on different ranks"
+    if len(owners) < family.layers * family.batches:
+        yield "it leaves out batches"
+
+
+def _shared_out(family: Family, owners: dict[tuple[int, int], int], place: dict[int, int]) -> Iterator[str]:
+    """Whether each rank has one stage, and its share of the batches."""
+    batches: dict[int, set[int]] = defaultdict(set)
+    for (layer, batch), rank in sorted(owners.items()):
+        stage = family.stage(layer)
+        if place[rank] != stage:
+            yield f"rank {rank} computes layers of several stages"
+        if owners[stage * family.each, batch] != rank:
+            yield f"batch {batch} is on several ranks in layers that belong together"
+        batches[rank].add(batch)
+    for rank in range(family.ranks):
+        if len(batches[rank]) != family.mine:
+            yield f"rank {rank} computes {len(batches[rank])} batches, and not {family.mine}"
+
+
+# -- what was given, and stays --------------------------------------------------------------------------------------
+
+
+def _given(program: Program, lives: Lifetimes, family: Family, stage: int) -> Iterator[str]:
+    """Whether a rank loads its part of its stage and nothing else, keeps it until its update, and updates it itself."""
+    mine = range(stage * family.each, (stage + 1) * family.each)
+    used = {number for event in program.events for number in event.inputs}
+    loaded: dict[int, list[Value]] = defaultdict(list)
+    for event in program.events:
+        if event.op == "load_weights" and event.outputs[0] in used and event.layer is not None:
+            loaded[event.layer] += program.values_of(event.outputs[:1])
+    for layer, weights in sorted(loaded.items()):
+        if layer not in mine:
+            yield f"rank {program.rank} loads layer {layer}, which is not of its stage"
+        if family.sharded and total_elements(weights) > WEIGHT_ELEMENTS * family.share:
+            yield f"rank {program.rank} loads more of layer {layer} than its shard"
+    for layer in mine:
+        updates = [i for i, event in enumerate(program.events) if event.op == "update" and event.layer == layer]
+        done = [program.values_of(program.events[i].inputs)[1] for i in updates]
+        if _part(done) < family.share:
+            yield f"rank {program.rank} does not itself update {_what(family)} of layer {layer}"
+        for kind in (Weight, OptState):
+            if not _stays(program, lives, kind, layer, updates[0], family.share):
+                yield (
+                    f"rank {program.rank} does not hold {_what(family)} of the {kind.kind} of layer {layer} "
+                    "from its first forward to the update"
+                )
+
+
+def _what(family: Family) -> str:
+    return "its shard" if family.sharded else "all"
+
+
+def _stays(
+    program: Program, lives: Lifetimes, kind: type[Weight | OptState], layer: int, update: int, share: Fraction
+) -> bool:
+    """Whether that share of the initial values is alive whenever memory is sampled, from first forward to update.
+
+    What is loaded late was there before (see `memory`); what is given away and comes back was not there in between.
+    """
+    first = next(i for i, event in enumerate(program.events) if event.op == "forward")
+    known = {
+        number: value
+        for number, value in enumerate(program.values)
+        if isinstance(value, kind) and value.layer == layer and value.step == 0
+    }
+    changes: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for number in known:
+        born, last = lives.born[number], lives.last[number]
+        if born < last:
+            changes[born + 1].append((number, 1))
+            changes[last + 1].append((number, -1))
+    for position, _, number, change in program.moves:
+        if number in known:
+            changes[position].append((number, change))
+    count: dict[int, int] = defaultdict(int)
+    enough, stale = False, True
+    for index in range(update + 1):
+        for number, change in changes.get(index, ()):
+            count[number] += change
+            stale = True
+        if index >= first and program.events[index].op in TIMED:
+            if stale:
+                enough, stale = _part(known[n] for n, c in count.items() if c > 0) >= share, False
+            if not enough:
+                return False
+    return True
+
+
+def _part(values: Iterable[Value]) -> Fraction:
+    """Which part of a layer some shards are together, those that overlap counted once."""
+    shards = [value for value in values if isinstance(value, Weight | OptState) and value.step == 0]
+    return region(*shards).size()
+
+
+# -- what travels ---------------------------------------------------------------------------------------------------
+
+
+def _collective(program: Program, event: Event, family: Family, place: dict[int, int]) -> Iterator[str]:
+    if event.op not in PRICED:
+        yield f"rank {program.rank} uses {event.op}"
+    for value in program.values_of(event.inputs):
+        if isinstance(value, Activation | ActivationGrad):
+            yield f"rank {program.rank} brings an activation to {event.op}"
+        elif {place[rank] for rank in event.group} != {family.stage(value.layer)}:
+            yield f"{event.op} of layer {value.layer} has members that are not of its stage"
+
+
+def _message(
+    program: Program,
+    event: Event,
+    family: Family,
+    placing: tuple[dict[tuple[int, int], int], dict[int, int]],
+    sent: set[tuple[str, int, int]],
+) -> Iterator[str]:
+    """Whether a message is one activation (or gradient) on its way to the next stage, for the first time, or goes to
+    a rank of the same stage."""
+    owners, place = placing
+    rank, target = program.rank, event.peer
+    values = program.values_of(event.inputs)
+    for value in values:
+        what = f"the {describe(value)}"
+        if not isinstance(value, Activation | ActivationGrad):
+            if target is None or not place[rank] == place[target] == family.stage(value.layer):
+                yield f"rank {rank} sends {what} to rank {target}, which is not of the same stage"
+            continue
+        if len(values) > 1:
+            yield f"rank {rank} sends {what} and more in one message"
+        step = 1 if isinstance(value, Activation) else -1
+        edge = (place[rank] + (step > 0)) * family.each - (step < 0)
+        for batch in sorted(value.batches):
+            inside = 0 <= value.layer < family.layers
+            if value.layer != edge or not inside or owners[value.layer, batch] != target:
+                yield f"rank {rank} sends {what} to rank {target}, which is not where it is needed next"
+            if (value.kind, value.layer, batch) in sent:
+                yield f"{what} is sent more than once"
+            sent.add((value.kind, value.layer, batch))

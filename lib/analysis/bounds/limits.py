@@ -1,0 +1,281 @@
+"""The arguments behind the lower bounds, one for each figure: how a limit is computed, and what it is made of.
+
+All eight puzzles are about families of one kind (see `families.Family`), so one argument for each figure will do.
+Below, S stages have k layers each and D ranks each; a rank has m batches, of which g go through a layer together. W is
+a weight's elements, A an activation's for one batch. Forward and backward take 1 a batch and layer, an update u, a
+message p at each end, and a collective c, or two messages in its place.
+
+**Time.** Take a rank of the last stage. Its batches came through S - 1 stages, each of which took k·g for the first of
+them, and a message, 2p; before that, where weights are sharded, the first layer had to be gathered, c. Then the rank
+computes all that it has, 2·k·m. Its last operation is the backward of its lowest layer (every other one is followed by
+that), on g batches or more, whose gradient still goes back through S - 1 stages. When it
+arrives at the first stage, that rank has still to do its backwards of these batches and all its k updates, for each of
+them needs a gradient of theirs: k·u. And where the stage has more ranks, another rank has to wait until the gradient of
+the layer that came last got there, and then to update: c + u. When operations are awaited changes none of this.
+
+**Memory.** See `alive`.
+
+**Sent.** For each element of a weight, count the messages in which it, or a sum that its gradient is in, goes from one
+rank to another; a collective counts as the messages of its ring. Where weights are sharded, D ranks hold 1/D each and
+all need the whole: D - 1. Each of the D gradients has to get into the sum on the one rank that updates it: D - 1. Where
+they are not, the sum is needed on all ranks: until one rank knows it, D - 1 others must have sent something, and after
+that moment D - 1 must still be told: 2(D - 1). Between stages, each activation and each gradient travels once. Of D
+equal ranks the one that sends most is at or over the average.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lib.analysis.bounds.family import Family
+from lib.analysis.bounds.optima import Aim, Optimum, Size, stored
+from lib.cluster.costs import Costs
+from lib.values.values import BATCH_ELEMENTS, WEIGHT_ELEMENTS
+
+__all__ = ["Limit", "Part", "alive", "memory", "sent", "time"]
+
+
+class Part(NamedTuple):
+    """One summand of a limit: steps or elements, and what they are for."""
+
+    amount: float
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """No schedule of the family is below `value`. `parts` sum to it, in the order of the argument.
+
+    `kind` says which argument binds: "critical path", "work", "memory that must live", "bytes that must move".
+    `optimal`: a schedule reaches it. `proof` says how it is proved, in a sentence or two.
+    """
+
+    value: float
+    parts: tuple[Part, ...]
+    kind: str
+    optimal: bool
+    proof: str
+
+
+# -- time -----------------------------------------------------------------------------------------------------------
+
+
+def time(family: Family, costs: Costs, reached: bool) -> Limit:
+    """The time of the docstring above. With one stage and nothing to gather it is the work of a rank."""
+    each, others = family.each, family.stages - 1
+    group = family.mine if family.grouping == "all" else 1
+    collective = min(costs.collective, 2 * costs.p2p)
+    layers, updates = _count(each, "layer"), each * costs.update
+    told = collective + costs.update if family.replicas > 1 else 0.0
+    parts: list[Part] = []
+    if family.sharded:
+        parts.append(Part(collective, "all-gather of the first layer"))
+    parts += _way(family, "forward", costs.forward * group, costs)
+    work = (costs.forward + costs.backward) * each * family.mine
+    where = " on the last rank" if others else ""
+    parts.append(Part(work, f"{layers} x {_count(family.mine, 'batch', 'batches')} forward and backward{where}"))
+    parts += _way(family, "back", costs.backward * group, costs)
+    if updates >= told:
+        parts.append(Part(updates, f"update of {layers}" + (" on the first rank" if others else "")))
+    else:
+        name = "reduce-scatter" if family.sharded else "all-reduce"
+        parts += [Part(collective, f"{name} of the last gradient"), Part(costs.update, "update of that layer")]
+    kind = "work" if len(parts) == 2 and updates >= told else "critical path"
+    proof = _time_proof(family, updates >= told) + _solved_time(family)
+    return Limit(_total(parts), tuple(parts), kind, reached, proof)
+
+
+def _way(family: Family, direction: str, layer: float, costs: Costs) -> list[Part]:
+    """Through all stages but the last, at `layer` steps a layer, and a message from each."""
+    others = family.stages - 1
+    if not others:
+        return []
+    group = _count(family.mine if family.grouping == "all" else 1, "batch", "batches")
+    message = 2 * costs.p2p
+    through = f"{_count(others, 'stage')}: {_count(family.each, 'layer')} on {group}"
+    amount = round(others * (family.each * layer + message), 9)
+    return [Part(amount, f"{direction} through {through} and a message of {message:g}")]
+
+
+def _time_proof(family: Family, working: bool) -> str:
+    tail = (
+        "all its updates need a gradient of these batches, so they come after"
+        if working
+        else "the last gradient has to reach the ranks that wait for it before they can update"
+    )
+    if family.stages > 1:
+        return (
+            "The last stage can begin only when the first input has come through all others; then it has all its work "
+            f"to do; and its last gradient has to go all the way back. On the first stage {tail}."
+        )
+    start = "No rank can begin before the first layer is gathered. " if family.sharded else ""
+    if family.ranks == 1:
+        return "Each layer has to take each batch forward and backward and to be updated, and there is one rank."
+    return f"{start}A rank has to take its batches forward and backward through all layers; {tail}."
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------
+
+
+def memory(family: Family, reached: bool) -> Limit:
+    """What must be alive at one moment or another, on any rank: see `alive`."""
+    parts = alive(family)
+    proof = _memory_proof(family, parts) + _solved_memory(family)
+    return Limit(_total(parts), tuple(parts), "memory that must live", reached, proof)
+
+
+def alive(family: Family) -> list[Part]:
+    """The parts of the memory's limit. No message in flight is among them: there need not be one then.
+
+    Take the last backward of the top layer of a rank's stage, on g batches. No layer has been updated, since all
+    updates need a gradient of these batches: weights and states are there, 2kW (sharded: 2kW/D, and the rest of this
+    layer's weight, W - W/D). The inputs of all k layers are there and one gradient, for nothing is computed twice:
+    (k + 1)gA. When it is over, and the next operation starts, there is its gradient, W, in place of the rest of the
+    weight, the inputs of the k - 1 layers below and one gradient, kgA; with k = 1 the gradient that is to be sent.
+
+    A rank that is alone in its stage has the gradients of other batches, too, if not all went together: of o layers
+    there has been no backward yet, of any batch; then the sums of the k - o others are there, (k - o)W, and of each of
+    the other batches, whose backward of the top layer was before, at least o inputs and one gradient (if o > 0).
+    The least over o and over g (1, or all: in between it is more) counts.
+    """
+    group = family.mine if family.grouping == "all" else 1
+    alone = family.replicas == 1
+    options = [_apart(family, open_) for open_ in range(family.each)] if alone and family.batches > group else []
+    if not options or family.grouping == "any":
+        options.append(_together(family, family.mine if alone else group))
+    return min(options, key=_total)
+
+
+def _states(family: Family) -> Part:
+    amount = 2 * family.each * WEIGHT_ELEMENTS * family.share
+    shards = f", 1/{family.replicas} of each" if family.sharded else ""
+    return Part(float(amount), f"weights and optimizer states of {_count(family.each, 'layer')}{shards}")
+
+
+def _own(family: Family, group: int) -> Part:
+    """What the top layer's backward finds of its own batches."""
+    inputs = _count(family.each, "activation")
+    of = f" of {group} batches each" if group > 1 else ""
+    return Part((family.each + 1) * group * BATCH_ELEMENTS, f"{inputs} and a gradient{of}, at the first backward")
+
+
+def _together(family: Family, group: int) -> list[Part]:
+    """When the top layer's backward starts, or when it is over: whichever is more."""
+    each = family.each
+    start = [_states(family), _own(family, group)]
+    if family.sharded:
+        rest = float(WEIGHT_ELEMENTS * (1 - family.share))
+        start.insert(1, Part(rest, f"the other shards of a layer ({family.replicas - 1} of {family.replicas})"))
+    left = each if each > 1 else int(family.stages > 1)
+    over = [_states(family), Part(WEIGHT_ELEMENTS, "gradient of a weight")]
+    if left:
+        of = f" of {group} batches each" if group > 1 else ""
+        what = f"{_count(each - 1, 'activation')} and a gradient{of}" if each > 1 else f"the gradient to be sent{of}"
+        over.append(Part(left * group * BATCH_ELEMENTS, f"{what}, after the first backward"))
+    return max(start, over, key=_total)
+
+
+def _apart(family: Family, open_: int) -> list[Part]:
+    """At the last of the top layer's backwards, each on one batch, when `open_` layers have had none."""
+    sums = family.each - open_
+    parts = [_states(family), Part(sums * WEIGHT_ELEMENTS, f"sums of gradients of {_count(sums, 'layer')}")]
+    others = family.batches - 1
+    if open_:
+        what = f"{_count(open_, 'activation')} and a gradient of {_count(others, 'other batch', 'other batches')} each"
+        parts.append(Part(others * (open_ + 1) * BATCH_ELEMENTS, what))
+    own = _own(family, 1)
+    return [*parts, own._replace(what=own.what.replace("the first backward", "the last batch's first backward"))]
+
+
+def _memory_proof(family: Family, parts: list[Part]) -> str:
+    if len(parts) > 2 and "sums" in parts[1].what:
+        return (
+            "At the last batch's first backward nothing has been updated yet, so all that was given is there; so are "
+            "the sums of the gradients of the batches before, and what the backward itself needs."
+        )
+    when = "starts" if "after" not in parts[-1].what else "is over"
+    gathered = ", the weight that it uses has to be whole," if family.sharded and when == "starts" else ""
+    return (
+        f"When a rank's first backward {when}, nothing has been updated yet, so all that was given is there{gathered} "
+        "and every layer below still needs its input."
+    )
+
+
+# -- sent -----------------------------------------------------------------------------------------------------------
+
+
+def sent(family: Family, reached: bool) -> Limit:
+    """The elements of the docstring above, a rank."""
+    ranks, each = family.replicas, family.each
+    layers = _count(each, "layer")
+    parts: list[Part] = []
+    if ranks > 1:
+        whole = each * WEIGHT_ELEMENTS
+        share = f"{ranks - 1}/{ranks} of {layers}"
+        if family.sharded:
+            parts.append(Part(whole * (ranks - 1) / ranks, f"all-gather: {share}"))
+            parts.append(Part(whole * (ranks - 1) / ranks, f"reduce-scatter of the gradients: {share}"))
+        else:
+            parts.append(Part(2 * whole * (ranks - 1) / ranks, f"all-reduce of the gradients: 2 x {share}"))
+    ways = min(family.stages - 1, 2)
+    if ways:
+        one = "activations to the next stage", "gradients to the stage before"
+        mine = _count(family.mine, "batch", "batches")
+        amount = family.mine * BATCH_ELEMENTS
+        parts += [Part(amount, f"{what}: {mine}") for what in one[:ways]]
+    return Limit(_total(parts), tuple(parts), "bytes that must move", reached, _sent_proof(family))
+
+
+def _sent_proof(family: Family) -> str:
+    found: list[str] = []
+    if family.sharded:
+        found.append(
+            "Every rank needs the shards of all others, and the gradient of each shard has to be summed where the "
+            "shard is: each takes n - 1 messages for an element, spread over n ranks."
+        )
+    elif family.replicas > 1:
+        found.append(
+            "Before one rank has the sum, each other rank has sent its part; after that each other rank still has to "
+            "be told: 2(n - 1) messages for an element, spread over n ranks."
+        )
+    if family.stages > 1:
+        found.append("Each activation and each gradient crosses each border between stages once.")
+    return " ".join(found) or "There is nobody to send anything to."
+
+
+# -- what the solver says of it -------------------------------------------------------------------------------------
+
+
+def _solved(family: Family, aim: Aim, overlap: bool = True) -> Optimum | None:
+    """The stored optimum of a family, where it is a pipeline of single batches that was solved."""
+    if family.grouping != "one" or family.ranks != family.stages:
+        return None
+    return stored(Size(family.stages, family.layers, family.batches, overlap), aim)
+
+
+def _solved_time(family: Family) -> str:
+    quick, awaited = _solved(family, "fastest"), _solved(family, "fastest", overlap=False)
+    if quick is None or awaited is None:
+        return ""
+    return (
+        f" The solver agrees. {quick.proof}. If every message is awaited at once, no schedule ends before "
+        f"{awaited.end_bound:g}."
+    )
+
+
+def _solved_memory(family: Family) -> str:
+    lean, quick = _solved(family, "leanest"), _solved(family, "fastest")
+    if lean is None or quick is None:
+        return ""
+    both = "" if quick.peak_bound <= lean.peak else " So no schedule has the least time and the least memory."
+    return f" The solver agrees. {lean.proof}.{both}"
+
+
+def _total(parts: list[Part]) -> float:
+    """The sum of the parts, without the dust of binary fractions: times are multiples of a billionth of a step."""
+    return round(sum(part.amount for part in parts), 9)
+
+
+def _count(number: int, one: str, more: str = "") -> str:
+    return f"{number} {one if number == 1 else more or one + 's'}"

@@ -1,0 +1,147 @@
+"""Why each operation of a Trace began when it did: who met whom, and what moved each rank's compute clock on.
+
+A rank's compute clock is moved on by what it computes and by what it waits for. A communication begins when its last
+member has issued it (a message: when it has been sent) and the stream that it runs on is free; see `clock.Streams`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
+
+from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program, Run
+from lib.trace.order import Communicators, messages
+
+__all__ = ["At", "Causes", "Span"]
+
+
+class At(NamedTuple):
+    """An event and where it is: its rank, and its number in the program of that rank."""
+
+    rank: int
+    number: int
+    event: Event
+
+
+class Span(NamedTuple):
+    """A stretch of a rank's compute clock, in ticks, spent in event `number`.
+
+    `at` is the number of the event that moved the clock on: `number` itself, or the wait for it. `number` is None
+    where nothing says what the rank did: between the operations of a run that was measured.
+    """
+
+    start: int
+    end: int
+    at: int
+    number: int | None
+
+
+class Causes:
+    """What depends on what in a run. Made once, in time linear in its events; then every question is quick."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.end = max((event.end or 0 for _, event in run.events()), default=0)
+        self.spans = [list(_spans(program, self.end, run.error is not None)) for program in run.programs]
+        self._communicator = Communicators()
+        self._members: dict[tuple[int, int], list[At]] = defaultdict(list)
+        self._last: dict[tuple[int, int], At] = {}
+        self._number: dict[tuple[int, int], int] = {}
+        self._sent: dict[tuple[int, int], At] = {}
+        self._before: dict[tuple[int, int], At] = {}
+        self._match()
+
+    def _match(self) -> None:
+        """Collectives by their number in the group, messages in order for each pair of ranks: as `walk` does."""
+        sends: dict[tuple[int, int], list[At]] = defaultdict(list)
+        receives: dict[tuple[int, int], list[At]] = defaultdict(list)
+        for program in self.run.programs:
+            latest: dict[int, At] = {}
+            count: dict[int, int] = defaultdict(int)
+            for number, event in enumerate(program.events):
+                here = At(program.rank, number, event)
+                if event.op in COLLECTIVE:
+                    group = self._communicator(event.group)
+                    self._members[group, count[group]].append(here)
+                    self._number[here[:2]] = count[group]
+                    count[group] += 1
+                    if group in latest:
+                        self._before[here[:2]] = latest[group]
+                    latest[group] = here
+                elif event.op == "pass_to" and event.peer is not None:
+                    sends[program.rank, event.peer].append(here)
+                elif event.op == "receive" and event.peer is not None:
+                    receives[event.peer, program.rank].append(here)
+        for passage in messages(self.run):
+            if passage.received is not None:
+                self._sent[passage.target, passage.received] = self.at(passage.source, passage.sent)
+        for queue in (*sends.values(), *receives.values()):
+            for one, other in pairwise(queue):
+                self._before[other[:2]] = one
+
+    def at(self, rank: int, number: int) -> At:
+        """An event of a rank by its number."""
+        return At(rank, number, self.run.programs[rank].events[number])
+
+    def last_member(self, here: At) -> At:
+        """The member of a collective that issued it last; of equals the one itself, else the lowest rank."""
+        key = self._communicator(here.event.group), self._number[here[:2]]
+        last = self._last.get(key)
+        if last is None:  # max gives the first of equals, and members stand in order of their ranks
+            last = self._last[key] = max(self._members[key], key=lambda member: member.event.issued)
+        return here if here.event.issued == last.event.issued else last
+
+    def sent(self, here: At) -> At | None:
+        """The send of a message that is received here."""
+        return self._sent.get(here[:2])
+
+    def stream(self, here: At) -> At | None:
+        """The communication that went before on the same stream."""
+        return self._before.get(here[:2])
+
+    def kept(self, here: At) -> At | None:
+        """What the rank was in, on its compute clock, until it came to this event."""
+        spans = self.spans[here.rank]
+        place = bisect_left(spans, here.number, key=attrgetter("at")) - 1
+        if place < 0 or (number := spans[place].number) is None:
+            return None
+        return self.at(here.rank, number)
+
+    def last(self) -> At | None:
+        """The event that ends the run; of equals one that computes, on the lowest rank."""
+        found = None
+        for program in self.run.programs:
+            for number, event in enumerate(program.events):
+                if event.end != self.end or not event.length or event.op == "wait":
+                    continue
+                if found is None or (event.op in COMPUTE and found.event.op not in COMPUTE):
+                    found = At(program.rank, number, event)
+        return found
+
+
+def _spans(program: Program, end: int, failed: bool) -> Iterator[Span]:
+    """The spans of a rank, without holes, from 0 to where its clock stops. None is empty."""
+    clock, final = 0, len(program.events) - 1
+    for at, event in enumerate(program.events):
+        number = at
+        if event.op in COMMUNICATION:
+            # A run that failed stopped before it could be told that its last communication was awaited at once.
+            if not (event.blocking or (failed and at == final)):
+                continue
+            begin, over = event.issued, end if event.end is None else event.end
+        elif event.start is None:
+            continue
+        else:
+            begin, over = event.start, event.start + event.length
+            if event.op == "wait":
+                number = event.arg[0]
+        if begin > clock:
+            yield Span(clock, begin, at, None)
+            clock = begin
+        if over > clock:
+            yield Span(clock, over, at, number)
+            clock = over

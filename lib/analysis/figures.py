@@ -1,0 +1,242 @@
+"""Figures of a Trace: when it ends, what memory holds at every moment and why, bubbles, and what is sent.
+
+What is alive, and how long, is said by `memory`. Memory is sampled when a timed operation starts, before its outputs
+exist, as the original does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from lib.cluster.clock import steps
+from lib.trace.lifetimes import Lifetimes, held_at, own_lifetimes
+from lib.trace.order import brought_to, meetings
+from lib.trace.trace import COMPUTE, TIMED, Event, Program, Trace
+from lib.values.values import Elements, Value, total_elements
+
+__all__ = [
+    "Alive",
+    "Bubbles",
+    "Peak",
+    "Sample",
+    "alive_at",
+    "bubbles",
+    "end",
+    "peak",
+    "printed",
+    "printed_peak",
+    "samples",
+    "traffic",
+]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Memory of a rank when event number `index` started, at `time` ticks: elements by kind of value."""
+
+    index: int
+    time: int
+    by_kind: dict[str, Elements]
+
+    @property
+    def total(self) -> Elements:
+        """Elements of all kinds."""
+        return sum(self.by_kind.values(), 0)
+
+
+class Alive(NamedTuple):
+    """A value that was alive at some moment. `hidden` where no store held it; `born` is the event that made it."""
+
+    value: Value
+    born: Event | None
+    hidden: bool
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most memory of any rank: where, when (ticks), how much, and what was alive then."""
+
+    rank: int
+    index: int
+    time: int
+    elements: Elements
+    alive: tuple[Alive, ...]
+
+
+class Bubbles(NamedTuple):
+    """Idle share of the ranks' time, by both conventions.
+
+    `makespan`: 1 - compute / end of the run, over all ranks. `span`: 1 - compute / the longest time from a rank's
+    first to its last computation (Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 5).
+    """
+
+    makespan: float
+    span: float
+
+
+def end(trace: Trace) -> float:
+    """When the last operation is over, in steps."""
+    return steps(max((e.end or 0 for _, e in trace.events()), default=0))
+
+
+def printed(trace: Trace) -> float:
+    """The time that the original prints: the latest start of a rank's last timed operation, in steps."""
+    latest = 0
+    for program in trace.programs:
+        starts = [e.start for e in program.events if e.op in TIMED and e.start is not None]
+        latest = max(latest, starts[-1] if starts else 0)
+    return steps(latest)
+
+
+def samples(trace: Trace, rank: int) -> list[Sample]:
+    """The memory curve of a rank: one sample for each timed operation that started, in program order."""
+    return _curve(trace.programs[rank], trace.lifetimes()[rank])
+
+
+def _curve(program: Program, lives: Lifetimes) -> list[Sample]:
+    found: list[Sample] = []
+    events, moves = program.events, program.moves
+    values, born, last = lives.values, lives.born, lives.last
+    held = [0] * len(values)
+    by_kind: dict[str, Elements] = {}
+    alive = [False] * len(values)
+    births: list[list[int]] = [[] for _ in range(len(events) + 1)]
+    deaths: list[list[int]] = [[] for _ in range(len(events) + 2)]
+    for value in range(len(values)):
+        births[min(born[value] + 1, len(events))].append(value)
+        if last[value] >= 0:
+            deaths[last[value] + 1].append(value)
+    at = 0
+    for index, event in enumerate(events):
+        touched = births[index] + deaths[index]
+        while at < len(moves) and moves[at][0] <= index:
+            held[moves[at][2]] += moves[at][3]
+            touched.append(moves[at][2])
+            at += 1
+        for number in touched:
+            value = values[number]
+            if value is None:
+                continue
+            now = held[number] > 0 or born[number] < index <= last[number]
+            if now != alive[number]:
+                alive[number] = now
+                change = value.elements() if now else -value.elements()
+                by_kind[value.kind] = by_kind.get(value.kind, 0) + change
+        if event.op in TIMED and event.start is not None:
+            found.append(Sample(index, event.start, dict(by_kind)))
+    return found
+
+
+def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
+    """Everything alive on a rank when event number `index` starts, in order of birth."""
+    program, lives = trace.programs[rank], trace.lifetimes()[rank]
+    held = held_at(program, index)
+    found: list[Alive] = []
+    for number in lives.alive(index, held):
+        value, maker = lives.values[number], lives.maker[number]
+        assert value is not None, "what is alive is something"
+        stored = number < len(held) and held[number] > 0
+        found.append(Alive(value, program.events[maker] if maker >= 0 else None, not stored))
+    return tuple(found)
+
+
+def peak(trace: Trace) -> Peak:
+    """The fullest moment of the fullest rank; of equals the lowest rank and the first moment."""
+    best: tuple[Elements, int, Sample] | None = None
+    for program, lives in zip(trace.programs, trace.lifetimes(), strict=True):
+        for sample in _curve(program, lives):
+            total = sample.total
+            if best is None or total > best[0]:
+                best = (total, program.rank, sample)
+    if best is None:
+        return Peak(0, 0, 0, 0, ())
+    total, rank, sample = best
+    return Peak(rank, sample.index, sample.time, total, alive_at(trace, rank, sample.index))
+
+
+def printed_peak(trace: Trace) -> tuple[Elements, int, int]:
+    """The memory that the original prints, with its rank and its time in ticks: the most that the stores of a rank hold
+    when a timed operation starts, and what that operation works on besides. The original knows nothing else: nothing
+    at rest, in flight, or in a variable."""
+    best: tuple[Elements, int, int] | None = None
+    for program in trace.programs:
+        values, moves = program.values, program.moves
+        held: dict[int, int] = {}
+        stored: Elements = 0
+        at = 0
+        for index, event in enumerate(program.events):
+            while at < len(moves) and moves[at][0] <= index:
+                _, _, number, change = moves[at]
+                before, now = held.get(number, 0), held.get(number, 0) + change
+                held[number] = now
+                if (before > 0) != (now > 0) and (value := values[number]) is not None:
+                    stored += change * value.elements()
+                at += 1
+            if event.op in TIMED and event.start is not None:
+                loose = [number for number in dict.fromkeys(event.inputs) if held.get(number, 0) <= 0]
+                total = stored + total_elements(program.values_of(loose))
+                if best is None or total > best[0]:
+                    best = (total, program.rank, event.start)
+    return best or (0, 0, 0)
+
+
+def bubbles(trace: Trace) -> Bubbles:
+    """Both bubble rates, from 0 (always computing) to 1."""
+    busy, longest = 0, 0
+    for program in trace.programs:
+        compute = [e for e in program.events if e.op in COMPUTE and e.length and e.start is not None]
+        busy += sum(e.length for e in compute)
+        if compute:
+            longest = max(longest, max(e.end or 0 for e in compute) - min(e.start or 0 for e in compute))
+    total = max((e.end or 0 for _, e in trace.events()), default=0)
+    ranks = trace.ranks
+    return Bubbles(1 - busy / (total * ranks) if total else 0.0, 1 - busy / (longest * ranks) if longest else 0.0)
+
+
+def traffic(trace: Trace) -> list[tuple[Fraction, int]]:
+    """For each rank the elements it sends and the messages it sends (rings, as in collectives)."""
+    sent = [Fraction(0)] * trace.ranks
+    count = [0] * trace.ranks
+    for program in trace.programs:
+        for event in program.events:
+            if event.op == "pass_to" and event.start is not None:
+                sent[program.rank] += total_elements(program.values_of(event.inputs))
+                count[program.rank] += 1
+    for members in meetings(trace):
+        row, brought, root = brought_to(trace, members)
+        for (rank, _), elements in zip(members, row.sent(brought, root), strict=True):
+            sent[rank] += elements
+            count[rank] += row.messages(len(members))
+    return list(zip(sent, count, strict=True))
+
+
+def hidden(program: Program) -> list[Alive]:
+    """The values that lived outside the stores while an operation ran that did not use them.
+
+    Buffers of a communication under way are not meant, nor weights that were handed in as final.
+    """
+    lives = own_lifetimes(program, buffers=False)
+    born, last, maker = lives.born, lives.last, lives.maker
+    over = len(program.events)
+    later = sorted((v for v in range(len(born)) if born[v] + 1 < last[v] < over), key=lambda v: born[v], reverse=True)
+    held = [0] * len(born)
+    current: set[int] = set()
+    found: set[int] = set()
+    at = 0
+    for index, event in enumerate(program.events):
+        while at < len(program.moves) and program.moves[at][0] <= index:
+            held[program.moves[at][2]] += program.moves[at][3]
+            at += 1
+        while later and born[later[-1]] < index:
+            current.add(later.pop())
+        current = {v for v in current if last[v] >= index}
+        if event.op in TIMED:
+            found |= {v for v in current if held[v] <= 0 and v not in event.inputs}
+            current -= found
+    return [
+        Alive(value, program.events[maker[v]] if maker[v] >= 0 else None, True)
+        for v in sorted(found)
+        if (value := program.values[v]) is not None
+    ]

@@ -1,0 +1,222 @@
+"""What the fullest rank holds at its fullest moment, value by value, and which of it nobody needed any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from lib.analysis.figures import Peak, peak
+from lib.errors import Place
+from lib.trace.event import Event, Program
+from lib.trace.lifetimes import held_at, in_flight, own_lifetimes
+from lib.trace.order import messages
+from lib.trace.trace import Trace
+from lib.values.collectives import title
+from lib.values.values import Elements, OptState, Value, Weight, numbers
+
+__all__ = ["Holding", "Row", "holdings", "lean", "rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A value that is alive at the peak.
+
+    `made` is the operation that made it; `used` the last one that ever uses it, None where none does. `state` is
+    "needed" where that is still to come, "sent" where it is in flight, and the other rank has not called receive yet,
+    "dropped" where nobody ever waits for what brought it, "final" where it was handed in as final weight, "kept" for an
+    updated weight or optimizer state, which the next training step needs, "idle" where no operation needs it any more:
+    it could have been deleted before, and "unknown" where the run is not a whole training step, which might have needed
+    it. `hidden` where no store holds it, and the operation that begins does not use it.
+    """
+
+    value: Value
+    made: Event | None
+    used: Event | None
+    state: str
+    hidden: bool
+
+    @property
+    def elements(self) -> Elements:
+        """Its size."""
+        return self.value.elements()
+
+
+def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...]:
+    """Every value alive at the peak of a Trace, in order of birth. Their elements sum to the peak.
+
+    `whole` is False for a run that lacks something, so that nobody can say which values it does not need.
+    """
+    if not trace.programs or not trace.programs[peak.rank].events:
+        return ()
+    program, index = trace.programs[peak.rank], peak.index
+    lives, own, held = trace.lifetimes()[peak.rank], own_lifetimes(program).last, held_at(program, index)
+    finals = {number for event in program.events if event.op == "set_final_weight" for number in event.inputs}
+    sent = _sent(trace, peak.rank, index)
+    idle = "idle" if whole and trace.error is None else "unknown"
+    found: list[Holding] = []
+    for number in lives.alive(index, held):
+        value, maker = lives.values[number], lives.maker[number]
+        assert value is not None, "what is alive is something"
+        stored = number < len(held) and held[number] > 0
+        hidden = not stored and number not in program.events[index].inputs
+        if number >= len(own):  # no await ever gave it an id
+            state, used = "dropped", None
+        else:
+            used = _event(program, own[number], number)
+            if number in finals:
+                state = "final"
+            elif _is_result(value):
+                state = "kept"
+            elif own[number] >= index:
+                state = "needed"
+            else:
+                state = "sent" if number in sent and not stored else idle
+        found.append(Holding(value, program.events[maker] if maker >= 0 else None, used, state, hidden))
+    return tuple(found)
+
+
+def _sent(trace: Trace, rank: int, index: int) -> set[int]:
+    """The values of a rank that are in messages of its own when event number `index` starts."""
+    found: set[int] = set()
+    for passage in messages(trace):
+        if passage.source == rank and passage.sent < index <= in_flight(trace, passage):
+            found.update(trace.programs[rank].events[passage.sent].inputs)
+    return found
+
+
+def _is_result(value: Value) -> bool:
+    """Whether it is what there is after an update: no operation of this step needs it, the next one does."""
+    return isinstance(value, OptState | Weight) and value.step > 0
+
+
+def _event(program: Program, number: int, value: int) -> Event | None:
+    """The last event that uses a value; for a wait, the communication that it waits for."""
+    if number >= len(program.events):
+        users = (event for event in reversed(program.events) if value in event.inputs)
+        return next(users, None)
+    if number < 0:
+        return None
+    event = program.events[number]
+    return program.events[event.arg[0]] if event.op == "wait" else event
+
+
+def lean(trace: Trace) -> Elements:
+    """The peak that the same operations would have if every value were deleted after its last use.
+
+    What was updated stays as long as it did. Never more than the peak of the Trace.
+    """
+    return peak(replace(trace, programs=[_without_stores(program) for program in trace.programs])).elements
+
+
+def _without_stores(program: Program) -> Program:
+    """The same program with nothing in its stores but what was updated."""
+    copy = Program(program.rank)
+    copy.events, copy.values = program.events, program.values
+    for move in program.moves:
+        value = program.values[move[2]]
+        if value is not None and _is_result(value):
+            copy.moves.append(move)
+    return copy
+
+
+class Row(NamedTuple):
+    """Values at the peak that are alike: of one kind, made on one line, and with one fate.
+
+    `what` names them, `made` says by which operation on which line of the student's, `fate` who still needs them or
+    why they might have gone. `idle` where they could have been deleted before; `place` is the line of their last use.
+    """
+
+    kind: str
+    elements: Elements
+    what: str
+    made: str
+    fate: str
+    idle: bool
+    place: Place | None
+
+    def advice(self) -> str:
+        """What to do about an idle row."""
+        if self.place is None:
+            return "could have been deleted before"
+        where = f"{self.place.file}, line {self.place.line}"
+        return f"could have been deleted before: del it after {where}: {self.place.text}"
+
+
+def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
+    """The table of what is alive: rows of values that are alike, those first that nobody needed, then the largest."""
+    alike: dict[tuple[object, ...], list[Holding]] = {}
+    for holding in found:
+        made, used = holding.made, holding.used
+        key = (
+            holding.value.kind,
+            made and (made.op, trace.place(made)),
+            used and (used.op, trace.place(used)),
+            holding.state,
+            holding.hidden,
+        )
+        alike.setdefault(key, []).append(holding)
+    table = [_row(trace, group) for group in alike.values()]
+    lines: dict[Place | None, Elements] = {}
+    for row in table:
+        lines[row.place] = lines.get(row.place, 0) + row.elements
+    # Rows with one place to delete them at stand together, so that it need be said only once.
+    return sorted(
+        table,
+        key=lambda row: (not row.idle, -lines[row.place] if row.idle else 0, row.place or (), -row.elements),
+    )
+
+
+def _row(trace: Trace, group: list[Holding]) -> Row:
+    one = group[0]
+    made = "not made on this rank" if one.made is None else f"made by {_call(trace, one.made)}"
+    place = None
+    if one.state == "idle":
+        cause = one.used or one.made
+        place = None if cause is None else trace.place(cause)
+    elements = sum((holding.elements for holding in group), 0)
+    return Row(one.value.kind, elements, _what(group), made, _fate(trace, group), one.state == "idle", place)
+
+
+def _what(group: list[Holding]) -> str:
+    """How many of what: "2 weights of layers 0, 1"."""
+    values = [holding.value for holding in group]
+    kind, many = values[0].kind, len(group) > 1
+    head, of = f"{len(group)} {kind}s" if many else kind, "layer"
+    layers = {value.layer for value in values}
+    if kind == "activation gradient":  # it is named after the activation that it belongs to, as in values.subject
+        head, of = f"{len(group)} gradients" if many else "gradient", "activation"
+        layers = {layer + 1 for layer in layers}
+    parts = [f"{head} of {of}{'s' if len(layers) > 1 else ''} {numbers(layers)[1:-1]}"]
+    batches = {batch for value in values for batch in getattr(value, "batches", ())}
+    if batches:
+        parts.append(f"batch{'es' if len(batches) > 1 else ''} {numbers(batches)[1:-1]}")
+    totals = {getattr(value, "total", 1) for value in values}
+    if totals != {1} and len(totals) == 1:
+        shards = {shard for value in values for shard in getattr(value, "shards", ())}
+        parts.append(f"shard{'s' if len(shards) > 1 else ''} {numbers(shards)[1:-1]} of {totals.pop()}")
+    return ", ".join(parts)
+
+
+def _fate(trace: Trace, group: list[Holding]) -> str:
+    one = group[0]
+    if one.state == "final":
+        return "handed in as final"
+    if one.state == "kept":
+        return "kept for the next training step"
+    if one.state == "dropped":
+        return "never awaited"
+    if one.state == "sent":
+        return "in flight: passed on, and not received yet"
+    if one.state == "unknown":
+        return "not used again in this run"
+    local = ", outside the stores" if one.hidden else ""
+    if one.state == "needed":
+        return f"still needed by {title(one.used.op)}{local}" if one.used is not None else "still needed"
+    if one.used is None:
+        return f"nobody ever uses {'it' if len(group) == 1 else 'them'}"
+    return f"last used by {_call(trace, one.used)}"
+
+
+def _call(trace: Trace, event: Event) -> str:
+    place = trace.place(event)
+    return title(event.op) + ("" if place is None else f" in line {place.line}")

@@ -1,0 +1,1 @@
+"""Is a Trace one correct training step?"""

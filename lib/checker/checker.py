@@ -1,0 +1,159 @@
+"""check: is this Trace one correct training step, and how good is it?
+
+The run is rebuilt from nothing (see rebuild) and timed anew, so neither the times nor the values that a Trace states
+are believed. Correct means: for every layer the final weights of all ranks together are complete; each descends from
+loaded weights by exactly one update, whose gradient has every batch exactly once; those gradients come from backward
+of activations that come from forward of inputs, all with the weights as loaded; and nothing on the way was forged,
+made up or loaded twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from lib.checker.verdict import Reached, Verdict
+from lib.errors import PuzzleError, TraceError
+from lib.puzzles.records import PUZZLES, Puzzle, Tier
+from lib.trace.event import Run
+from lib.trace.retiming import retime
+from lib.trace.trace import Desk, Trace, trace_of
+
+if TYPE_CHECKING:
+    from lib.analysis import figures
+    from lib.trace.rebuild import Rebuilt
+
+__all__ = ["check"]
+
+
+def check(
+    trace: Trace | Sequence[Desk] | Desk,
+    puzzle: str | None = None,
+    *,
+    time: float | None = None,
+    memory: float | None = None,
+) -> Verdict:
+    """The verdict on a Trace, or on the Models of a run: against the tiers of a puzzle, or a target of your own.
+
+    With a puzzle the run must have its sizes, and is timed with its costs. Nothing is printed and nothing raised for
+    an incorrect run: `verdict.faults` say what is wrong with it. A bare run is only judged for correctness.
+
+    Made-up gradients are accepted from a live Model without a Dist, where there is no puzzle; from nobody else.
+    """
+    from lib.analysis import figures  # here and not above: only a check needs it, and `import lib` should be quick
+    from lib.checker import (
+        notes as remarks,  # here and not above: only a check needs it, and `import lib` should be quick
+    )
+    from lib.checker.final_weights import finals
+    from lib.checker.readiness import unready
+    from lib.trace.rebuild import rebuild
+
+    models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
+    sandbox = puzzle is None and not isinstance(models, Trace) and _is_sandbox(models)
+    for name, target in (("time", time), ("memory", memory)):
+        if target is not None and (isinstance(target, bool) or not isinstance(target, int | float) or target != target):  # pyright: ignore[reportUnnecessaryIsInstance]
+            unit = "steps" if name == "time" else "elements"
+            raise ValueError(f"{name}= is the most {unit} that the run may take, a number; got {name}={target!r}")
+    record = None if puzzle is None else PUZZLES[puzzle]
+    faults: list[str] = []
+    run: Run = trace
+    rebuilt: Rebuilt | None = None
+    if record is not None:
+        faults.extend(_wrong_size(trace, record))
+    try:
+        rebuilt = rebuild(trace)
+        run = retime(rebuilt.run, trace.costs if record is None else record.costs)
+    except (PuzzleError, TraceError) as error:
+        faults.append(_text(error))
+    if trace.error is not None:
+        faults.insert(0, "the run did not end: " + trace.error.replace("\n", "\n  "))
+    elif rebuilt is not None:
+        faults.extend(finals(trace, rebuilt, sandbox))
+    stale = unready(rebuilt, sandbox) if rebuilt is not None and not faults else []
+    if record is not None:
+        faults.extend(stale)
+    timed = Trace(run.layers, run.batches, run.programs, run.costs, run.mesh, error=run.error)
+    top = figures.peak(timed)
+    end, used = figures.end(timed), float(top.elements)
+    tiers = record.tiers if record is not None else _own(time, memory)
+    hidden = [(program.rank, alive) for program in timed.programs for alive in figures.hidden(program)]
+    notes = [*_pretended(rebuilt, sandbox), *remarks.forgotten(timed, hidden, judged=len(tiers) > 1 and not faults)]
+    if record is None:
+        notes.extend(stale)
+    if not faults:
+        notes.extend(_over(timed, top, end, tiers))
+    # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
+    counted = 1 if hidden and record is not None else len(tiers)
+    if record is not None and record.sent is not None:
+        sent = max((float(sent) for sent, _ in figures.traffic(timed)), default=0.0)
+        if sent > record.sent:
+            counted = 0
+            notes.extend([] if faults else [remarks.over_sent(timed, sent, record.sent)])
+    return Verdict(
+        correct=not faults,
+        time=end,
+        printed=figures.printed(timed),
+        memory=used,
+        rank=top.rank,
+        faults=tuple(faults),
+        notes=tuple(notes),
+        tiers=tuple(
+            Reached(t.name, t.time, t.memory, t.reached(end, used) and number < counted)
+            for number, t in enumerate(tiers)
+        ),
+        puzzle=puzzle,
+    )
+
+
+def _own(time: float | None, memory: float | None) -> tuple[Tier, ...]:
+    if time is None and memory is None:
+        return ()
+    return (Tier("your target", float("inf") if time is None else time, float("inf") if memory is None else memory),)
+
+
+def _text(error: PuzzleError | TraceError) -> str:
+    """A fault in the words of an error, its lines moved to stand below the first one."""
+    return str(error).replace("\n", "\n  ")
+
+
+def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
+    found: list[str] = []
+    for name, mine, wanted in (
+        ("ranks", trace.ranks, record.ranks),
+        ("layers", trace.layers, record.layers),
+        ("batches", trace.batches, record.batches),
+    ):
+        if mine != wanted:
+            error = PuzzleError(
+                f"the puzzle {record.id} has {wanted} {name}, this run has {mine}",
+                fix=f'run it at its own size: simulate({record.id}, puzzle="{record.id}")',
+            )
+            found.append(_text(error))
+    return found
+
+
+def _is_sandbox(models: Sequence[Desk] | Desk) -> bool:
+    """Whether this is a Model that was made without a Dist, to try operations with. A Trace is never one, whatever it
+    says of itself: it may be anybody's."""
+    world = (models[0] if isinstance(models, Sequence) else models).dist
+    return world.sandbox and world.ranks == 1
+
+
+def _pretended(rebuilt: Rebuilt | None, sandbox: bool) -> Iterator[str]:
+    if rebuilt is None or not sandbox:
+        return
+    if any(flaw is not None and flaw.pretended for _, _, flaw in rebuilt.finals.values()):
+        yield "this Model is a sandbox, so pretended gradients were accepted; with a Dist they are not."
+
+
+def _over(timed: Trace, top: figures.Peak, end: float, tiers: Sequence[Tier]) -> Iterator[str]:
+    """What keeps a run from the first tier that its figures miss."""
+    from lib.checker import notes as remarks
+
+    missed = next((tier for tier in tiers if not tier.reached(end, float(top.elements))), None)
+    if missed is None:
+        return
+    if end > missed.time:
+        yield remarks.over_time(timed, end, missed.name, missed.time)
+    if top.elements > missed.memory:
+        yield remarks.over_memory(timed, top, missed.name, missed.memory)

@@ -1,0 +1,153 @@
+"""What is wrong with the final weights of a run: who should have handed in what, and how to mend it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import lcm
+from typing import NamedTuple
+
+from lib.errors import Place, PuzzleError, these
+from lib.trace.event import Event, Run, place_of
+from lib.trace.rebuild import Flaw, Rebuilt
+from lib.values.regions import MOST, WHOLE, Region
+from lib.values.values import Weight, region
+
+__all__ = ["finals"]
+
+
+class _Fault(NamedTuple):
+    """What is wrong with the final weight of a layer, in words that say `of these layers` where the layer stands."""
+
+    what: str
+    expected: str | None
+    got: str | None
+    fix: str
+    rank: int | None = None
+    where: Place | None = None
+
+    def text(self, layers: Sequence[int]) -> str:
+        """The words for all the layers with which the same is wrong."""
+        error = PuzzleError(
+            self.what.replace("these layers", these("layer", layers)),
+            expected=self.expected,
+            got=self.got,
+            fix=self.fix,
+            rank=self.rank,
+            where=[] if self.where is None else [(None, self.where)],
+        )
+        return str(error).replace("\n", "\n  ")
+
+
+def finals(trace: Run, rebuilt: Rebuilt, pretend: bool) -> list[str]:
+    """What is wrong with the final weights; the same fault of several layers is told once.
+
+    `pretend`: it is a sandbox, where a made-up gradient will do.
+    """
+    faults: dict[_Fault, list[int]] = {}
+    handed_in: dict[int, list[tuple[int, Event, Weight, Flaw | None]]] = defaultdict(list)
+    for (rank, layer), final in sorted(rebuilt.finals.items(), key=_by_place):
+        handed_in[layer].append((rank, *final))
+    updated: dict[int | None, list[tuple[int, Event]]] = defaultdict(list)
+    if len(handed_in) < trace.layers:
+        for rank, event in trace.events():
+            if event.op == "update":
+                updated[event.layer].append((rank, event))
+    for layer in range(trace.layers):
+        here = handed_in.get(layer)
+        if not here:
+            faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
+            continue
+        for rank, event, weight, flaw in here:
+            counts = flaw is not None and not (pretend and flaw.pretended)
+            fault = _fault(trace, rank, event, weight, flaw if counts else None)
+            if fault is not None:
+                faults.setdefault(fault, []).append(layer)
+                break
+        missing = _missing(here)
+        if missing is not None:
+            faults.setdefault(missing, []).append(layer)
+    return [fault.text(layers) for fault, layers in faults.items()]
+
+
+def _by_place(item: tuple[tuple[int, int], object]) -> tuple[int, int]:
+    return item[0]
+
+
+def _not_handed_in(trace: Run, updated: Sequence[tuple[int, Event]]) -> _Fault:
+    """No rank called set_final_weight for a layer: because it was forgotten, or because the function ended early?"""
+    if updated:
+        rank, event = updated[0]
+        return _Fault(
+            "no final weight of these layers",
+            "model.set_final_weight(layer, weights[layer]) for each layer, on every rank that updates it",
+            f"an update, on {these('rank', {rank for rank, _ in updated})}, and no set_final_weight after it",
+            "hand in what update gives: model.set_final_weight(layer, weights[layer])",
+            where=place_of(event),
+        )
+    rank, event = next(((p.rank, p.events[-1]) for p in trace.programs if p.events), (0, None))
+    return _Fault(
+        "no update and no final weight of these layers",
+        "every layer updated once, and handed in with model.set_final_weight",
+        "no operation at all" if event is None else f"rank {rank} ended after {event.op}",
+        "look for a `return` that comes too early, or a loop that leaves layers out",
+        where=place_of(event),
+    )
+
+
+def _fault(trace: Run, rank: int, event: Event, weight: Weight, flaw: Flaw | None) -> _Fault | None:
+    """What is wrong with one final weight."""
+    if flaw is not None:
+        on = "" if flaw.rank == rank else f" on rank {flaw.rank}"
+        what = f"the final weight of these layers is not honest: {flaw.what}{on}"
+        return _Fault(what, flaw.instead, None, flaw.fix, rank, place_of(flaw.event))
+    if weight.step == 1:
+        return None
+    program = trace.programs[rank]
+    updates = [(n, e) for n, e in enumerate(program.events) if e.op == "update" and e.layer == weight.layer]
+    places = {place.line for _, e in updates if (place := place_of(e)) is not None}
+    lines = these("line", places) if places else ""
+    if weight.step > 1:
+        what = f"the final weight of these layers was updated {weight.step} times"
+        fix = "one training step updates each weight once: leave the others out"
+        return _Fault(what, "exactly one update", f"updates in {lines}" if lines else None, fix, rank, place_of(event))
+    now = next(number for number, mine in enumerate(program.events) if mine is event or mine == event)
+    fix = "update it first: weights[layer], opt_states[layer] = model.update(...)"
+    if any(number < now for number, _ in updates):
+        fix = "update changes nothing in place, it gives the new weight: keep what it returns, and hand that in"
+    elif updates:
+        fix = "hand in the weight after its update: what was handed in does not follow the store"
+    got = f"the weight as it was loaded; update is called in {lines}" if lines else "the weight as it was loaded"
+    return _Fault(
+        "the final weight of these layers was never updated", "exactly one update", got, fix, rank, place_of(event)
+    )
+
+
+def _parts(missing: Region, totals: set[int]) -> int:
+    """Into how many shards a weight is cut where its missing part is spoken of; 0 where no small number will do."""
+    common = 1
+    for total in sorted(totals):
+        common = lcm(common, total)
+        if common > MOST:
+            return next((few for few in sorted(totals) if missing.shards(few) is not None), 0)
+    return common
+
+
+def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]]) -> _Fault | None:
+    """Which parts of a layer no final weight has."""
+    weights = [weight for _, _, weight, _ in here]
+    missing = WHOLE - region(*weights)
+    if not missing:
+        return None
+    ranks = [rank for rank, *_ in here]
+    parts = _parts(missing, {weight.total for weight in weights})
+    absent = missing.words(parts) + (" is" if missing.size() * parts == 1 else " are")
+    return _Fault(
+        "the final weights of these layers are not complete: "
+        + (absent if parts else f"the part of the weight {missing.words(0)} is")
+        + " on no rank",
+        (f"all {parts} shards" if parts else "all of the weight") + ", each handed in by a rank that has updated it",
+        f"final weights from {these('rank', ranks)} only",
+        "call model.set_final_weight on every rank, with the shard that it has updated",
+        where=place_of(here[0][1]),
+    )

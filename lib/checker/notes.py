@@ -1,0 +1,270 @@
+"""What a verdict remarks beside its figures: where memory and time go, and what was forgotten without being wrong."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from lib.analysis import figures
+from lib.analysis.dependencies import At, Causes
+from lib.cluster.clock import steps
+from lib.errors import Place, PuzzleError, these
+from lib.trace.event import COMMUNICATION, COMPUTE, STORES, Event, Program, place_of
+from lib.trace.lifetimes import held_at, never_awaited
+from lib.trace.trace import Trace
+from lib.trace.walk import unreceived
+from lib.values.values import KINDS, Elements, Value
+
+__all__ = ["forgotten", "over_memory", "over_time"]
+
+SHOWN = 5
+"""Lines of one sort that a remark shows; of more the first ones."""
+STORE = dict(zip(KINDS.values(), STORES, strict=True))
+LESS = {
+    "weight": "gather a weight just before its use, delete it right after, and gather it again for backward",
+    "optimizer state": "load only the shard of the optimizer state that this rank updates",
+    "weight gradient": "update a layer as soon as its gradient is complete, and delete the gradient",
+    "activation": "run backward of a batch before the forward of others, or delete what backward does not need",
+    "activation gradient": "delete the gradient of an activation as soon as the backward that takes it is done",
+}
+"""How to hold fewer values of a kind at once."""
+
+Where = list[tuple[int | None, Place]]
+
+
+def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judged: bool = False) -> Iterator[str]:
+    """Hidden values, messages that nobody received, communication that nobody awaited: no faults, but no good.
+
+    `hidden` are the values outside the stores, each with its rank. `judged`: there are several targets, of which only
+    the first counts for a run that has any.
+    """
+    if hidden:
+        yield _remark(
+            "values kept outside of the five stores count as memory too"
+            + (", and only the first target counts for such a run" if judged else ""),
+            got=_counted([alive.value for _, alive in hidden]),
+            where=_places([(rank, alive.born) for rank, alive in hidden]),
+            fix="keep them in a store, where you see them and can delete them",
+        )
+    if trace.error is not None:
+        return
+    lost = unreceived(trace)
+    if lost:
+        rank, event = lost[0]
+        yield _remark(
+            f"nobody received what rank {rank} passed to rank {event.peer}" + _more(lost, "message"),
+            where=_places(lost),
+            fix=f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it",
+        )
+    left = [(p.rank, p.events[number]) for p in trace.programs for number in never_awaited(p)]
+    if left:
+        rank, event = left[0]
+        yield _remark(
+            f"rank {rank} did not await its {event.op}" + _more(left, "call"),
+            got="a communication that is never over: what it sends stays in memory to the end",
+            where=_places(left),
+            fix=f"put `await` before it: await model.{event.op}(...)",
+        )
+
+
+def over_sent(trace: Trace, sent: float, limit: float) -> str:
+    """Why no target counts: how much is sent, and the first all-reduce, else the first communication of all."""
+    moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION]
+    rank, event = next((found for found in moving if found[1].op == "allreduce"), moving[0])
+    return _remark(
+        f"no target counts, because a rank sends {sent:,.10g} elements and may send {limit:,.10g}",
+        where=_places([(rank, event)]),
+        fix="an all-reduce brings every rank the whole sum, and a rank that updates one shard needs that shard of it:\n"
+        "use model.scatterreduce(...)"
+        if event.op == "allreduce"
+        else "gather each weight as seldom as the memory allows, and send nothing twice",
+    )
+
+
+def _more(found: Sequence[object], noun: str) -> str:
+    return "" if len(found) == 1 else f", and {len(found) - 1} more {noun}{'s' if len(found) > 2 else ''} like it"
+
+
+# -- memory -------------------------------------------------------------------------------------------------------
+
+
+class _Unused(NamedTuple):
+    """A value that was alive at the peak and was not used again, with the last event that had used it."""
+
+    value: Value
+    last: Event | None
+
+
+def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str:
+    """Why memory is over the limit of a tier: what was alive that nobody needed, else what there was most of."""
+    program = trace.programs[top.rank]
+    now = program.events[top.index]
+    what = f'for "{name}" memory is {float(top.elements) - limit:,.10g} elements too high'
+    when = f"the peak is on rank {top.rank} at time {steps(top.time):g}, when {now.op} starts"
+    unused = _unused(trace, top)
+    where: Where = [] if (here := place_of(now)) is None else [(None, here)]
+    if unused:
+        size = float(sum(item.value.elements() for item in unused))
+        lines = [f"{item.value}{_after(item.last)}" for item in unused[:SHOWN]]
+        rest = [f"and {len(unused) - SHOWN} more"] if len(unused) > SHOWN else []
+        return _remark(
+            what,
+            got="\n".join(
+                [f"{when};", f"{size:,.10g} elements of it are values that nobody used again:", *lines, *rest]
+            ),
+            where=where,
+            fix=f"delete each of them right after its last use, as in: del {STORE[type(unused[0].value)]}[...]",
+        )
+    used = {id(program.values[number]) for number in now.inputs}  # what the operation itself works on hides nothing
+    loose = [alive for alive in top.alive if alive.hidden and id(alive.value) not in used]
+    if loose:
+        size = float(sum(alive.value.elements() for alive in loose))
+        lines = [f"{alive.value}{_made(alive.born)}" for alive in loose[:SHOWN]]
+        return _remark(
+            what,
+            got="\n".join([f"{when};", f"{size:,.10g} elements of it are in no store, but still in use:", *lines]),
+            where=where,
+            fix="await what is under way, and let go of variables: what can still be used takes memory",
+        )
+    sizes: dict[str, Elements] = defaultdict(int)
+    for alive in top.alive:
+        sizes[alive.value.kind] += alive.value.elements()
+    most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
+    count = Counter(alive.value.kind for alive in top.alive)
+    lines = [f"{_several(count[kind], kind)}: {float(sizes[kind]):,.10g} elements" for kind in most]
+    return _remark(what, got="\n".join([f"{when}; alive are", *lines]), where=where, fix=_fewer(top, most))
+
+
+def _fewer(top: figures.Peak, most: list[str]) -> str:
+    """What to hold fewer of: the kind of which there is most, unless it is there from beginning to end."""
+    whole = [alive for alive in top.alive if alive.value.kind == "weight" and _gathered(alive.born)]
+    return LESS["weight" if whole else next((k for k in most if k not in ("weight", "optimizer state")), most[0])]
+
+
+def _gathered(event: Event | None) -> bool:
+    return event is not None and event.op == "allgather"
+
+
+def _unused(trace: Trace, top: figures.Peak) -> list[_Unused]:
+    """What was alive at the peak without being used then or later, biggest first."""
+    program, last = trace.programs[top.rank], trace.lifetimes()[top.rank].last
+    held = held_at(program, top.index)
+    found: list[_Unused] = []
+    for number, value in enumerate(program.values):
+        trained = getattr(value, "step", 0) > 0  # a result, which is there to stay
+        if value is not None and not trained and held[number] > 0 and last[number] < top.index:
+            used = program.events[last[number]] if last[number] >= 0 else _maker(program, number)
+            found.append(_Unused(value, used))
+    return sorted(found, key=lambda item: -item.value.elements())
+
+
+def _maker(program: Program, number: int) -> Event | None:
+    return next((event for event in program.events if number in event.outputs), None)
+
+
+def _after(event: Event | None) -> str:
+    """ ", last used by forward in line 12"."""
+    place = place_of(event)
+    return "" if event is None or place is None else f", last needed by {event.op} in line {place.line}"
+
+
+def _made(event: Event | None) -> str:
+    place = place_of(event)
+    return "" if event is None or place is None else f", from {event.op} in line {place.line}"
+
+
+def _several(count: int, kind: str) -> str:
+    return f"{count} {kind}" + ("" if count == 1 else "s")
+
+
+def _counted(values: Sequence[Value]) -> str:
+    kinds = Counter(value.kind for value in values)
+    return ", ".join(_several(kinds[kind], kind) for kind in kinds)
+
+
+# -- time ---------------------------------------------------------------------------------------------------------
+
+
+def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
+    """Why a run takes longer than the limit of a tier: work done several times, else where a rank waits longest."""
+    what = f'for "{name}" the run is {end - limit:.10g} time steps too long'
+    done: dict[tuple[str, int | None, int], list[tuple[int, Event]]] = defaultdict(list)
+    for rank, event in trace.events():
+        if event.op in ("forward", "backward"):
+            for batch in event.batches:
+                done[event.op, event.layer, batch].append((rank, event))
+    again = {key: found for key, found in done.items() if len(found) > 1}
+    if again:
+        (op, layer, batch), found = next(iter(again.items()))
+        ranks = sorted({rank for rank, _ in found})
+        return _remark(
+            what,
+            got=f"{op} of layer {layer} for batch {batch} was computed {len(found)} times, on {these('rank', ranks)}"
+            + _more([*again], "computation").replace(", and", "; and"),
+            where=_places(found),
+            fix="give each rank work that no other rank does: batches of its own, or layers of its own",
+        )
+    waits = {program.rank: _waits(program) for program in trace.programs}
+    longest = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))
+    if not sum(waits[longest].values()):
+        return _remark(
+            what, got="no rank ever waits", fix="shorten what the ranks compute, or share it out more evenly"
+        )
+    spot, most = max(waits[longest].items(), key=lambda item: item[1])
+    total = steps(sum(waits[longest].values()))
+    return _remark(
+        what,
+        got=f"rank {longest} waits {total:g} time steps in all, {steps(most):g} of them here",
+        where=[] if spot is None else [(longest, spot)],
+        fix=_sent_late(trace, longest, spot)
+        or "let it do other work before this line, or let the others do earlier what it waits for",
+    )
+
+
+def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
+    """What a sender did between making a value and passing it, where a rank waited for that value."""
+    causes, late = Causes(trace), Counter[tuple[int, str, int, int]]()
+    for number, event in enumerate(trace.programs[rank].events):
+        if event.op != "receive" or place_of(event) != spot or (event.start or 0) <= event.issued:
+            continue
+        sent = causes.sent(At(rank, number, event))
+        if sent is None or not sent.event.inputs:
+            continue
+        program, passed = trace.programs[sent.rank], set(sent.event.inputs)
+        for other in reversed(program.events[: sent.number]):
+            if passed & set(other.outputs):
+                break
+            if other.op in COMPUTE and other.length and (line := place_of(other)) is not None:
+                there = place_of(sent.event)
+                late[sent.rank, other.op, line.line, 0 if there is None else there.line] += other.length
+    if not late:
+        return None
+    (sender, op, line, there), _ = max(late.items(), key=lambda item: (item[1], item[0]))
+    does = "updates" if op == "update" else f"computes another {op}"
+    return f"rank {sender} {does} in line {line} before it passes what it has, in line {there}: pass first"
+
+
+def _waits(program: Program) -> dict[Place | None, int]:
+    """How long a rank waited in which line, in ticks."""
+    found: dict[Place | None, int] = defaultdict(int)
+    for event in program.events:
+        if event.op == "wait":
+            found[place_of(event)] += event.length
+        elif event.op in COMMUNICATION and event.blocking and event.start is not None:
+            found[place_of(event)] += event.start - event.issued
+    return found
+
+
+# -- words --------------------------------------------------------------------------------------------------------
+
+
+def _places(events: Sequence[tuple[int, Event | None]]) -> Where:
+    """The lines of events with their ranks: a few different ones."""
+    found = [(rank, place) for rank, event in events if (place := place_of(event)) is not None]
+    few = list(dict.fromkeys(place for _, place in found))[:SHOWN]
+    return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
+
+
+def _remark(what: str, *, fix: str, got: str | None = None, where: Sequence[tuple[int | None, Place]] = ()) -> str:
+    return str(PuzzleError(what, got=got, fix=fix, where=where))

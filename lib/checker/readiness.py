@@ -1,0 +1,134 @@
+"""Is every rank ready for the next training step? What was at rest on it before, it has afterwards, one update on.
+
+At rest before is what a rank loads and uses. Afterwards it has what it hands in, what its stores hold at the end, and
+the optimizer states that its updates gave: each of them honest, and updated exactly once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lib.errors import Place, PuzzleError, these
+from lib.trace.event import Program, place_of
+from lib.trace.lifetimes import held_at
+from lib.trace.rebuild import Rebuilt
+from lib.values.regions import Region
+from lib.values.values import OptState, Weight, describe
+
+__all__ = ["unready"]
+
+Part = Weight | OptState
+PARTLY = "only a part of it updated"
+
+
+class _Lack(NamedTuple):
+    """What some ranks lack of some layers, in words that are the same for all of them. `ends` says what is there
+    instead."""
+
+    kind: str
+    ends: str
+    fix: str
+    place: Place | None
+
+
+def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
+    """What which rank is not ready for the next step with; the same on several ranks and layers is told once.
+
+    `pretend`: it is a sandbox, where a made-up gradient will do.
+    """
+    lacks: dict[_Lack, list[tuple[int, Part]]] = defaultdict(list)
+    for program in rebuilt.run.programs:
+        before, after = _at_rest(program), _afterwards(program, rebuilt, pretend)
+        for key, values in before.items():
+            now = [value for value in after[key] if value.step == 1]
+            if _region(value for value, _ in values) <= _region(now):
+                continue
+            value, place = next(pair for pair in values if not _region([pair[0]]) <= _region(now))
+            ends = _ends(value, after[key])
+            lack = _Lack(value.kind, ends, _fix(program, value, ends), place)
+            lacks[lack].append((program.rank, value))
+    return [_text(lack, found) for lack, found in lacks.items()]
+
+
+def _region(values: Iterator[Part] | list[Part]) -> Region:
+    return Region.of(*((value.shards, value.total) for value in values))
+
+
+def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Part, Place | None]]]:
+    """What a rank loads and uses, by kind and layer, each with the line that loads it."""
+    used = {number for event in program.events for number in event.inputs}
+    found: dict[tuple[str, int], list[tuple[Part, Place | None]]] = defaultdict(list)
+    for event in program.events:
+        if event.op == "load_weights":
+            for number in event.outputs:
+                value = program.values[number]
+                if number in used and isinstance(value, Weight | OptState):
+                    found[value.kind, value.layer].append((value, place_of(event)))
+    return found
+
+
+def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple[str, int], list[Part]]:
+    """The honest weights and optimizer states that a rank has when its program is over, by kind and layer."""
+    held = held_at(program, len(program.events))
+    there = {number for number, count in enumerate(held) if count > 0}
+    for event in program.events:
+        if event.op == "set_final_weight":
+            there.update(event.inputs)
+        elif event.op == "update":
+            there.update(event.outputs[1:])
+    found: dict[tuple[str, int], list[Part]] = defaultdict(list)
+    for number in sorted(there):
+        value, flaw = program.values[number], rebuilt.flaws.get((program.rank, number))
+        if isinstance(value, Weight | OptState) and (flaw is None or (pretend and flaw.pretended)):
+            found[value.kind, value.layer].append(value)
+    return found
+
+
+def _ends(value: Part, after: list[Part]) -> str:
+    """What a rank has at the end of what it began with."""
+    stale = [other for other in after if other.step == 0]
+    if any(other.step > 1 for other in after):
+        return "one that was updated more than once"
+    if any(other.step == 1 for other in after):
+        return PARTLY
+    if _region([value]) <= _region(stale):
+        return "the same as before, not updated"
+    return "none of it"
+
+
+def _fix(program: Program, value: Part, ends: str) -> str:
+    if ends == PARTLY and isinstance(value, Weight):
+        return (
+            "gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer);\n"
+            "or begin with no more than the shard that this rank updates"
+        )
+    updates = any(event.op == "update" and event.layer == value.layer for event in program.events)
+    if updates:
+        return "keep what update gives: weights[layer], opt_states[layer] = model.update(...)"
+    if isinstance(value, OptState):
+        return (
+            "update a layer where its optimizer state is, and keep both results of update; or load the state only on\n"
+            "the rank that updates with it"
+        )
+    return (
+        "update the weight on this rank too, or get the updated one from the rank that has it (a broadcast, an\n"
+        "all-gather of the updated shards, a message) and keep it in weights; or do not load it here"
+    )
+
+
+def _text(lack: _Lack, found: list[tuple[int, Part]]) -> str:
+    ranks, layers = {rank for rank, _ in found}, {value.layer for _, value in found}
+    rank, value = found[0]
+    who = these("rank", ranks)
+    error = PuzzleError(
+        f"{who} {'is' if len(ranks) == 1 else 'are'} not ready for the next training step: the {lack.kind} of "
+        f"{these('layer', layers)} is not up to date there",
+        expected=f"what a rank has before the step, it has afterwards, one update on: rank {rank} began with the "
+        f"{describe(value)}",
+        got=f"rank {rank} ends with {lack.ends}",
+        fix=lack.fix,
+        where=[] if lack.place is None else [(None, lack.place)],
+    )
+    return str(error).replace("\n", "\n  ")

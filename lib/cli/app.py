@@ -1,0 +1,335 @@
+"""The `puzzles` command. A thin door: what it does is done in runs, notebooks, verify, replay and drawing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from lib.checker.checker import check as judge
+from lib.cli.console import Door, Terminal, console, fail, say, show_hints, show_way, show_ways, status_table
+from lib.course.attempt import LIMIT
+from lib.course.hints import hint as open_hints
+from lib.course.hints import next_hint
+from lib.course.progress import known
+from lib.course.progress_file import Standing
+from lib.course.solutions import refusal
+from lib.course.target import Run, judged
+from lib.course.target import run as run_target
+from lib.errors import PuzzleError
+from lib.puzzles.records import PUZZLES
+from lib.submissions.load import home, is_checkout, workplace
+
+try:
+    import typer
+    from rich.table import Column, Table
+    from rich.text import Text
+except ImportError as missing:
+    package = (missing.name or "more").partition(".")[0]
+    raise SystemExit(f"the puzzles command needs {package}: pip install 'llm-training-puzzles[cli]'") from None
+
+SHORT = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
+
+
+def _picture(path: Path | None) -> Path | None:
+    if path is not None and path.suffix not in (".svg", ".png", ".pdf"):
+        raise typer.BadParameter(f"a picture is .svg, .png or .pdf; got {path.name!r}")
+    return path
+
+
+def _known_puzzle(name: str) -> str:
+    if name not in PUZZLES:
+        raise typer.BadParameter(f"there is no puzzle {name!r}; there are {', '.join(PUZZLES)}")
+    return name
+
+
+Targets = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
+Target = Annotated[str, typer.Argument(help=f"What to run: {Targets}.", show_default=False)]
+PuzzleOption = Annotated[str | None, typer.Option("--puzzle", help="The puzzle, where the file does not tell.")]
+Ranks = Annotated[int | None, typer.Option(min=1, help="Ranks, instead of the puzzle's.")]
+Layers = Annotated[int | None, typer.Option(min=1, help="Layers, instead of the puzzle's.")]
+Batches = Annotated[int | None, typer.Option(min=1, help="Batches, instead of the puzzle's.")]
+PuzzleArgument = Annotated[str, typer.Argument(help="The puzzle's id.", callback=_known_puzzle, show_default=False)]
+Output = Annotated[Path | None, typer.Option("--output", "-o", callback=_picture, help="Picture: .svg, .png, .pdf.")]
+
+
+@app.callback(invoke_without_command=True)
+def puzzles(context: typer.Context) -> None:
+    """Puzzles about training a large language model on many accelerators. Alone it says how far you are."""
+    if context.invoked_subcommand is None:
+        status_table(known())
+
+
+@app.command("list")
+def list_() -> None:
+    """The puzzles: their sizes and their targets."""
+    targets = Column("targets", no_wrap=True)
+    table = Table("", "id", "title", "sizes", targets, "steps", "elements", caption="sizes: ranks, layers, batches")
+    for record in PUZZLES.values():
+        tiers = [(tier.name, f"{tier.time:g}", f"{tier.memory:,}") for tier in record.tiers]
+        columns = ("\n".join(column) for column in zip(*tiers, strict=True))
+        sizes = f"{record.ranks}, {record.layers}, {record.batches}"
+        table.add_row(str(record.number + 1), record.id, record.title, sizes, *columns)
+    console().print(table)
+
+
+@app.command()
+def run(
+    target: Target,
+    puzzle: PuzzleOption = None,
+    ranks: Ranks = None,
+    layers: Layers = None,
+    batches: Batches = None,
+    save: Annotated[Path | None, typer.Option(help="Write the Trace here, as JSON.")] = None,
+) -> None:
+    """Run one function and say how good it is. At sizes of your own there are no targets."""
+    found = _run(target, puzzle=puzzle, ranks=ranks, layers=layers, batches=batches)
+    if save is not None:
+        found.trace.save(save)
+    _verdict(found)
+
+
+@app.command()
+def hint(
+    puzzle: PuzzleArgument,
+    number: Annotated[int | None, typer.Argument(help="Open the hints up to this one.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Open all hints.")] = False,
+) -> None:
+    """Open the next hint for a puzzle: a question, then an idea, then nearly the code."""
+    last = len(PUZZLES[puzzle].hints)
+    if number is not None and not 1 <= number <= last:
+        raise typer.BadParameter(f"{puzzle} has hints 1 to {last}; got {number}")
+    number = last if every else number
+    show_hints(next_hint(puzzle) if number is None else open_hints(puzzle, number))
+
+
+@app.command()
+def reveal(
+    puzzle: PuzzleArgument,
+    way: Annotated[str | None, typer.Argument(help="Show the code of this alternative.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A notebook or .py in which the puzzle passes.")
+    ] = None,
+) -> None:
+    """Show the official answer and others, once the puzzle is passed."""
+    standing = known().get(puzzle) if file is None else Standing.of(judged(_run(str(file), puzzle=puzzle)))
+    missing = refusal(puzzle, standing)
+    if missing is not None:
+        say(missing)
+        raise typer.Exit(1)
+    show_ways(puzzle) if way is None else show_way(puzzle, way)
+
+
+@app.command()
+def watch(
+    path: Annotated[Path | None, typer.Argument(help="A notebook, a .py, or a folder.", show_default=False)] = None,
+    puzzle: PuzzleOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Run once; exit status 0 where it is solved, else 1.")] = False,
+    limit: Annotated[float, typer.Option(min=0.1, help="Seconds that a run may take.")] = LIMIT,
+) -> None:
+    """Run a puzzle again whenever its notebook is saved, and say what came of it. Without a path: all of them."""
+    from lib.cli.watch import Watcher
+    from lib.cli.watch import watch as keep_watching
+
+    watcher = Watcher(path or workplace(Path.cwd()), Terminal(), puzzle, limit, once)
+    if once:
+        raise typer.Exit(0 if watcher.begin() else 1)
+    keep_watching(watcher)
+
+
+@app.command()
+def check(
+    target: Annotated[str | None, typer.Argument(help=f"Check only this: {Targets}.")] = None,
+    puzzle: PuzzleOption = None,
+) -> None:
+    """Check one run; or, without an argument, that every puzzle, notebook and reference is in order."""
+    if target is not None:
+        return _verdict(_run(target, puzzle=puzzle))
+    from lib.notebooks.verify import CHECKS, verify
+
+    with console().status("Running every notebook, solved and unsolved"):
+        findings = verify(home())
+    table, problems = Table("", *CHECKS), [finding for finding in findings if finding.problem]
+    for stem in sorted({finding.stem for finding in findings}):
+        cells = {f.check: "FAIL" if f.problem else "ok" for f in findings if f.stem == stem}
+        table.add_row(stem, *(Text(cells.get(c, "-"), "red" if cells.get(c) == "FAIL" else "") for c in CHECKS))
+    console().print(table)
+    if problems:
+        fail("\n".join(f"{finding.stem}, {finding.check}: {finding.problem}" for finding in problems))
+    say("All is in order.")
+
+
+@app.command()
+def draw(target: Target, output: Output = None, puzzle: PuzzleOption = None) -> None:
+    """Draw a run, even one that fails: up to where it did."""
+    from drawing import draw as paint
+
+    path = output or Path(f"{Path(target).stem}.svg")
+    try:
+        trace = _run(target, puzzle=puzzle).trace
+    except PuzzleError as error:
+        if error.trace is not None:
+            paint(error.trace).save(path)
+            say(f"Drew what happened before the error: {path}")
+        raise
+    paint(trace).save(path)
+    say(f"Drew {path}")
+
+
+@app.command()
+def review(target: Target, output: Output = None, puzzle: PuzzleOption = None) -> None:
+    """Say how far a run is from the best, where its ranks wait, and what fills its memory."""
+    from lib.course.review_run import review as look
+
+    found = _run(target, puzzle=puzzle)
+    if found.puzzle is None:
+        fail(f"{found.name} is no run of a puzzle at its own size; name the puzzle with --puzzle")
+    try:
+        result = look(found.trace, puzzle=found.puzzle)
+    except ValueError as error:  # a saved Trace of another size
+        fail(str(error))
+    if result is not None:
+        say(result.text())
+    if result is not None and output is not None:
+        from drawing import picture_of
+
+        picture_of(result).save(output)
+        say(f"Drew {output}")
+
+
+@app.command()
+def compare(
+    targets: Annotated[list[str], typer.Argument(help=f"Two or more: each {Targets}.", show_default=False)],
+    output: Output = None,
+) -> None:
+    """Put the figures of several runs side by side, and say where they first differ from the first one."""
+    from drawing import compare as paint
+    from drawing.side_by_side import difference
+
+    found = [_run(target) for target in targets]
+    table = Table("", *found[0].figures())
+    for one in found:
+        table.add_row(one.name, *one.figures().values())
+    console().print(table)
+    for other in found[1:]:
+        gap = difference(found[0].trace, other.trace)
+        names = found[0].name, other.name
+        say(f"{names[0]} and {names[1]} do the same" if gap is None else gap.words(*names))
+    if output is not None:
+        paint(*[one.trace for one in found], names=[one.name for one in found]).save(output)
+        say(f"Drew {output}")
+
+
+@app.command()
+def build(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where one is not current.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite notebooks that somebody has worked in.")] = False,
+) -> None:
+    """Make the notebooks in puzzles/ and solutions/ from solutions/NN_name.py."""
+    from lib.notebooks import build as notebooks
+
+    if not is_checkout():
+        fail("Notebooks are built in a checkout of the repository; this is an installed copy.")
+    with console().status("Running every notebook"):
+        files = notebooks.build(home())
+    old = notebooks.stale(files, home())
+    if check and old:
+        fail("Not what solutions/*.py give; mend with `puzzles build`:\n" + "\n".join(old))
+    if not check and not force and (worked_on := notebooks.worked_on(old, home())):
+        fail("Somebody has worked in these; move them away, or use --force:\n" + "\n".join(worked_on))
+    if not check:
+        for name in notebooks.write(files, home()):
+            say(f"Wrote {name}")
+    say(f"{len(files)} notebooks are current.")
+
+
+@app.command()
+def export(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Puzzles, `introduction`, or notebooks (.ipynb); else all."),
+    ] = None,
+    colab: Annotated[bool, typer.Option("--colab", help="As notebooks that carry the package inside.")] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A folder for one file each, or one .ipynb for all.")
+    ] = Path("colab"),
+) -> None:
+    """Write notebooks to mail, which need nothing but Python and a network: one file each, or all in one."""
+    from lib.notebooks import export as editions
+
+    if not colab:
+        raise typer.BadParameter("say what to export to: --colab")
+    for path in editions.export(editions.chosen(names or []), output):
+        say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(context: typer.Context) -> None:
+    """Open the puzzles in JupyterLab; what else you say is passed on to it."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise ImportError("there is no JupyterLab here: pip install 'llm-training-puzzles[notebook]'")
+    root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    raise typer.Exit(_become([sys.executable, "-m", "jupyterlab", *root, *context.args], workplace(Path.cwd())))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def replay(context: typer.Context, target: Target, output: Output = None) -> None:
+    """Run a schedule with real tensors on torch.distributed; --options shows what more can be said."""
+    from lib.replay.__main__ import main
+
+    def paint(result: Any) -> None:
+        from drawing import compare as draw_both
+
+        if output is not None:
+            draw_both(simulated=result.simulated, measured=result.measured).save(output)
+            say(f"Drew {output}")
+
+    arguments = ["--help"] if "--options" in (target, *context.args) else [target, *context.args]
+    raise typer.Exit(main(arguments, lambda name: _run(name).trace, paint))
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the pictures.")] = Path("demo"),
+) -> None:
+    """Run, check and draw the reference solution of every puzzle."""
+    from drawing.timeline.schedule import picture_of_trace
+
+    output.mkdir(parents=True, exist_ok=True)
+    best, correct = Column("reached", no_wrap=True), True
+    table = Table("puzzle", "verdict", "steps", "elements", best, "picture", caption=f"pictures in {output}")
+    for puzzle, record in PUZZLES.items():
+        found, path = _run(puzzle), output / f"{record.stem}.svg"
+        picture_of_trace(found.trace).save(path)
+        verdict = judge(found.trace, puzzle)
+        correct &= verdict.correct
+        figures = (f"{verdict.time:g}", f"{verdict.memory:,.0f}", verdict.best or "no target")
+        table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
+    console().print(table)
+    raise typer.Exit(0 if correct else 1)
+
+
+def _run(target: str, **options: Any) -> Run:
+    found = run_target(target, **options)
+    if found is None:
+        raise typer.Exit(1)  # simulate has said that it is not solved
+    return found
+
+
+def _verdict(found: Run) -> None:
+    verdict = judged(found)
+    say(verdict.text())
+    if not verdict.correct:
+        raise typer.Exit(1)
+
+
+def _become(command: list[str], folder: Path) -> int:
+    """Runs a program in a folder, in place of this one where it can be, so that Ctrl-C reaches it alone."""
+    if os.name == "posix":
+        os.chdir(folder)
+        os.execv(command[0], command)
+    return subprocess.call(command, cwd=folder)

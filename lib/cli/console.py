@@ -1,0 +1,165 @@
+"""How the command shows things in a terminal: tables, hints, solutions, and errors in a panel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from lib.checker.verdict import Verdict
+from lib.course.hints import Hints
+from lib.course.progress import is_off, next_puzzle
+from lib.course.progress_file import ProgressError, Standing
+from lib.course.solutions import Way, ways
+from lib.course.target import notebook_of, shown
+from lib.errors import PuzzleError, TraceError
+from lib.puzzles.records import PUZZLES
+from lib.submissions.gap import BuildError
+from lib.submissions.load import SourceError
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.panel import Panel
+    from rich.rule import Rule
+    from rich.syntax import Syntax
+    from rich.table import Column, Table
+    from rich.text import Text
+    from typer.core import TyperGroup
+except ImportError as missing:
+    package = (missing.name or "more").partition(".")[0]
+    raise SystemExit(f"the puzzles command needs {package}: pip install 'llm-training-puzzles[cli]'") from None
+
+__all__ = ["WIDTH", "Door", "Terminal", "console", "fail", "say", "show_hints", "show_way", "show_ways", "status_table"]
+
+WIDTH = 100
+"""Columns where the output is no terminal."""
+
+
+class Door(TyperGroup):
+    """Shows what went wrong for the user in a panel, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a command; exit status 1 for a run that failed, a file that will not do, or a missing extra."""
+        try:
+            return super().invoke(ctx)
+        except (PuzzleError, TraceError, SourceError, BuildError, ProgressError, ImportError, OSError) as error:
+            fail(str(error))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where to print. Not highlighted: a number is not more important than the word beside it."""
+    found = Console(stderr=stderr, highlight=False)
+    if not found.is_terminal:
+        found.width = WIDTH
+    return found
+
+
+def say(text: str) -> None:
+    """Prints text as it is."""
+    console().print(Text(text))
+
+
+def fail(text: str) -> NoReturn:
+    """Says what went wrong, and ends with exit status 1."""
+    console(stderr=True).print(Panel(Text(text), title="Error", title_align="left", border_style="red"))
+    raise typer.Exit(1)
+
+
+def status_table(standings: Mapping[str, Standing]) -> None:
+    """What is solved and how well, and what comes next."""
+    counts = (Column("steps", justify="right"), Column("elements", justify="right"), Column("hints", justify="right"))
+    table = Table("", "puzzle", "", "best target reached", *counts)
+    for record in PUZZLES.values():
+        found = standings.get(record.id, Standing())
+        state = Text("solved", "green") if found.passed else Text("tried" if found.runs else "", "yellow")
+        time, memory = ("", "") if found.time is None else (f"{found.time:g}", f"{found.memory:,.10g}")
+        hints = f"{found.hints} of {len(record.hints)}" if found.hints else ""
+        table.add_row(str(record.number + 1), record.id, state, found.tier or "", time, memory, hints)
+    console().print(table)
+    solved = sum(record in standings and standings[record].passed for record in PUZZLES)
+    say(f"{solved} of {len(PUZZLES)} solved. {what_next(standings)}")
+    if is_off():
+        say("Progress is not recorded: PUZZLES_PROGRESS is off.")
+    say("puzzles --help lists the commands.")
+
+
+def what_next(standings: Mapping[str, Standing]) -> str:
+    """The puzzle to solve next, and its notebook."""
+    record = next_puzzle(puzzle for puzzle, found in standings.items() if found.passed)
+    if record is None:
+        return "There is nothing left to solve."
+    return f"Next: {record.id} ({record.title}), {shown(notebook_of(record.id))}"
+
+
+def show_hints(hints: Hints, how: str | None = None) -> None:
+    """The hints that are open, and `how` to open the next one: with a command, unless it is said otherwise."""
+    console().print(Markdown(hints.body))
+    kind, how = hints.kind_of_next, how or f"puzzles hint {hints.puzzle}"
+    say("\nThese were all the hints." if kind is None else f"\nThe next hint is {kind}: {how}")
+
+
+def show_ways(puzzle: str) -> None:
+    """The official answer to a puzzle, its figures, and what else can be done, each with its figures."""
+    official, *others = ways(puzzle)
+    say(f"The official answer to {puzzle}, from {shown(official.path)}:\n")
+    show_code(official.code)
+    say("")
+    _figures([official, *others])
+    for way in others:
+        say(f"\n{way.name}: {way.about}")
+        console().print(Text(way.worth))
+    if others:
+        say(f"\nTo see the code of one of them: puzzles reveal {puzzle} {others[0].name}")
+
+
+def show_way(puzzle: str, name: str) -> None:
+    """The code of one way to do a puzzle, with its figures. SourceError where there is none of that name."""
+    every = ways(puzzle)
+    way = next((way for way in every if way.name == name), None)
+    if way is None:
+        names = ", ".join(way.name for way in every)
+        raise SourceError(f"{puzzle} has no solution called {name!r}; there are {names}")
+    say(f"{way.name}, from {shown(way.path)}\n{way.about}\n{way.worth}\n".replace("\n\n", "\n"))
+    show_code(way.code)
+    say("")
+    _figures([way])
+
+
+def show_code(code: str) -> None:
+    """Python with its syntax in colours."""
+    found = console()
+    if not found.is_terminal:
+        found.width = max(WIDTH, *map(len, code.splitlines()))
+    found.print(Syntax(code, "python", background_color="default", word_wrap=True))
+
+
+def _figures(found: Sequence[Way]) -> None:
+    table = Table("", Column("steps", justify="right"), Column("elements", justify="right"), "best target reached")
+    for way in found:
+        table.add_row(way.name, *_measured(way.verdict), way.verdict.best or "none")
+    console().print(table)
+
+
+def _measured(verdict: Verdict) -> tuple[str, str]:
+    return f"{verdict.time:g}", f"{verdict.memory:,.10g}"
+
+
+class Terminal:
+    """The screen of `puzzles watch`."""
+
+    def say(self, text: str) -> None:
+        """Shows text as it is."""
+        say(text)
+
+    def title(self, text: str) -> None:
+        """Begins something new."""
+        console().print(Rule(Text(text), align="left", style="dim"))
+
+    def hints(self, hints: Hints) -> None:
+        """Shows the hints that are open."""
+        show_hints(hints, "type h again")
+
+    def reveal(self, puzzle: str) -> None:
+        """Shows the official answer and its alternatives."""
+        show_ways(puzzle)

@@ -1,0 +1,271 @@
+"""Watches notebooks while somebody works on them: every save runs the puzzle again and says what came of it."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from lib.course.attempt import LIMIT, Attempt, attempt
+from lib.course.hints import Hints, next_hint
+from lib.course.progress import known, next_puzzle, solved
+from lib.course.solutions import refusal
+from lib.course.target import notebook_of, shown
+from lib.puzzles.records import PUZZLES
+from lib.submissions.load import SourceError, puzzle_of
+
+__all__ = ["Screen", "Watcher", "watch"]
+
+ENDINGS = (".ipynb", ".py")
+TICK = 100
+"""Milliseconds after which a typed command is seen."""
+KEYS = "h: a hint   r: the official answer, when it passes   n: the next puzzle   q: quit"
+
+
+class Screen(Protocol):
+    """Where a watcher shows things."""
+
+    def say(self, text: str) -> None:
+        """Shows text as it is."""
+
+    def title(self, text: str) -> None:
+        """Begins something new."""
+
+    def hints(self, hints: Hints) -> None:
+        """Shows the hints that are open."""
+
+    def reveal(self, puzzle: str) -> None:
+        """Shows the official answer and its alternatives."""
+
+
+@dataclass
+class Watcher:
+    """Looks after a notebook, a .py, or those of a folder.
+
+    `puzzle` says which one a single file is about, where its name and its functions do not; `once`: nobody types
+    commands. `current` is the puzzle that was run last, `passed` are those whose last run passed, `opened` says how
+    many of their hints were shown, and `seen` are the names of files that had a puzzle.
+    """
+
+    path: Path
+    screen: Screen
+    puzzle: str | None = None
+    limit: float = LIMIT
+    once: bool = False
+    current: str | None = None
+    passed: set[str] = field(default_factory=set[str])
+    opened: dict[str, int] = field(default_factory=dict[str, int])
+    seen: set[str] = field(default_factory=set[str])
+
+    def __post_init__(self) -> None:
+        if not self.path.exists():
+            raise SourceError(f"there is no file or folder {self.path}")
+        if self.path.is_file() and self.path.suffix not in ENDINGS:
+            raise SourceError(f"{self.path.name} is neither a notebook (.ipynb), nor Python (.py), nor a folder")
+        self.folder = self.path if self.path.is_dir() else self.path.parent
+        self.alone = self.path.is_file()
+        if not self.alone and not self.files():
+            raise SourceError(f"{self.path} holds no notebook of a puzzle; `puzzles lab` opens a folder of them")
+
+    # -- what there is ------------------------------------------------------------------------------------------
+
+    def files(self) -> dict[str, list[Path]]:
+        """The files that there are now, by puzzle, in the order of the puzzles."""
+        paths = [self.path] if self.alone else sorted(self.folder.glob("*"))
+        found: dict[str, list[Path]] = {}
+        for path in paths:
+            puzzle = self._puzzle_of(path) if self.concerns(path) else None
+            if puzzle is not None:
+                self.seen.add(path.name)
+                found.setdefault(puzzle, []).append(path)
+        return {puzzle: found[puzzle] for puzzle in PUZZLES if puzzle in found}
+
+    def concerns(self, path: Path) -> bool:
+        """Whether a change of a file is to be looked at."""
+        if self.alone:
+            return path.name == self.path.name
+        return path.suffix in ENDINGS and not path.name.startswith(".")
+
+    def _about(self, path: Path) -> str:
+        """The puzzle of a file. SourceError or OSError where it has none, or cannot be read."""
+        return self.puzzle if self.puzzle is not None and self.alone else puzzle_of(path)
+
+    def _puzzle_of(self, path: Path) -> str | None:
+        """The puzzle of a file; None for one of no puzzle, or that cannot be read just now."""
+        try:
+            return self._about(path)
+        except (SourceError, OSError):
+            return None
+
+    # -- running them -------------------------------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """Runs the puzzles in order, up to the first that does not pass. Whether all of them pass."""
+        if self.alone:
+            return self.changed([self.path])
+        for puzzle, paths in self.files().items():
+            self.current, tried = puzzle, list[Attempt]()
+            for path in paths:
+                tried.append(attempt(path, puzzle, self.limit))
+                if tried[-1].state == "passed":
+                    break
+            else:
+                self._show(tried[0], paths[0])
+                return False
+            self.passed.add(puzzle)
+            self.screen.say(f"{puzzle}: passes")
+        self.screen.say("Every puzzle here passes.")
+        return True
+
+    def changed(self, paths: Iterable[Path]) -> bool:
+        """Runs the puzzles of the files that were saved. Whether the last of them passes."""
+        passes = False
+        for path in sorted(set(paths)):
+            if not path.is_file():
+                if self.alone or path.name in self.seen:
+                    self.screen.say(f"{path.name} is not there any more. It is run again when it comes back.")
+                continue
+            try:
+                puzzle = self._about(path)
+            except (SourceError, OSError) as error:
+                if self.alone or path.stem in {record.stem for record in PUZZLES.values()}:
+                    self.screen.say(str(error))
+                continue
+            self.seen.add(path.name)
+            passes = self._run(path, puzzle)
+        return passes
+
+    def _run(self, path: Path, puzzle: str) -> bool:
+        found = attempt(path, puzzle, self.limit)
+        self.current = puzzle
+        if found.state == "passed":
+            self.passed.add(puzzle)
+        else:
+            self.passed.discard(puzzle)
+        self._show(found, path)
+        return found.state == "passed"
+
+    def _show(self, found: Attempt, path: Path) -> None:
+        puzzle, screen = found.puzzle, self.screen
+        hint = f"puzzles hint {puzzle}" if self.once else "type h"
+        screen.title(f"{puzzle} ({path.name})")
+        if found.printed:
+            screen.say(found.printed.rstrip("\n"))
+        if found.text:
+            screen.say(found.text)
+        if found.state == "passed":
+            screen.say(f"{puzzle} is solved. {self._next()}")
+        elif found.state == "unsolved":
+            screen.say(f"{puzzle} is not solved yet: {shown(path)}. For a hint: {hint}")
+        elif found.state == "missed":
+            screen.say(f"{puzzle} is correct, but not within its first target yet. For a hint: {hint}")
+
+    def _next(self) -> str:
+        """What to do after a puzzle that is solved."""
+        record = next_puzzle(self._solved())
+        if record is None:
+            return "All puzzles are solved."
+        here = self.files().get(record.id)
+        return f"Next: {record.id}, {shown(here[0] if here else notebook_of(record.id))}"
+
+    def _solved(self) -> set[str]:
+        return self.passed | solved()
+
+    # -- what is typed ------------------------------------------------------------------------------------------
+
+    def command(self, line: str) -> bool:
+        """Does what was typed. Whether to go on."""
+        match line.strip().lower():
+            case "":
+                pass
+            case "q":
+                return False
+            case "h":
+                self._hint()
+            case "r":
+                self._reveal()
+            case "n":
+                self._go_on()
+            case other:
+                self.screen.say(f"{other[:20]!r} is no command. {KEYS}")
+        return True
+
+    def _hint(self) -> None:
+        if self.current is None:
+            self.screen.say("There is no puzzle yet.")
+            return
+        hints = next_hint(self.current, self.opened.get(self.current, 0))
+        self.opened[self.current] = hints.opened
+        self.screen.hints(hints)
+
+    def _reveal(self) -> None:
+        if self.current is None:
+            self.screen.say("There is no puzzle yet.")
+        elif self.current in self.passed:
+            self.screen.reveal(self.current)
+        else:
+            missing = refusal(self.current, known().get(self.current))
+            if missing is None:
+                self.screen.reveal(self.current)
+            else:
+                self.screen.say(missing)
+
+    def _go_on(self) -> None:
+        """To the next puzzle here that does not pass, after the one that was run last."""
+        files, solved = self.files(), self._solved()
+        order = list(files)
+        after = order.index(self.current) + 1 if self.current in order else 0
+        for puzzle in [*order[after:], *order[:after]]:
+            if puzzle not in solved:
+                self._run(files[puzzle][0], puzzle)
+                return
+        self.screen.say(self._next() if self.alone else "Every puzzle here passes.")
+
+
+def watch(watcher: Watcher) -> None:
+    """Runs what is saved until `q` is typed or Ctrl-C is pressed. Commands come from the standard input, if it has any.
+
+    ImportError without watchfiles.
+    """
+    try:
+        from watchfiles import watch as changes_of
+    except ImportError:
+        raise ImportError("watching needs watchfiles: pip install 'llm-training-puzzles[cli]'") from None
+    typed: queue.SimpleQueue[str] = queue.SimpleQueue()
+    changes = changes_of(
+        watcher.folder,
+        watch_filter=lambda _, path: watcher.concerns(Path(path)),
+        recursive=False,
+        rust_timeout=TICK,
+        yield_on_timeout=True,
+    )
+    try:
+        what = watcher.path.name if watcher.alone else f"{len(watcher.files())} puzzles in {shown(watcher.path)}"
+        watcher.screen.say(f"Watching {what}. Ctrl-C ends it.\n{KEYS}")
+        next(changes)  # from here on no save is missed, not even one during the first run
+        watcher.begin()
+        threading.Thread(target=_listen, args=(typed,), daemon=True).start()
+        for found in changes:
+            if found:
+                watcher.changed(Path(path) for _, path in found)
+            if not all(watcher.command(line) for line in _taken(typed)):
+                return
+            if not watcher.folder.is_dir():
+                raise SourceError(f"{watcher.folder} is not there any more, so there is nothing to watch")
+    except KeyboardInterrupt:
+        return
+
+
+def _listen(typed: queue.SimpleQueue[str]) -> None:
+    """Passes on what is typed. At the end of the input watching goes on without commands."""
+    for line in sys.stdin:
+        typed.put(line)
+
+
+def _taken(typed: queue.SimpleQueue[str]) -> Iterator[str]:
+    while not typed.empty():
+        yield typed.get()

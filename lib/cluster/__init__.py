@@ -1,0 +1,1 @@
+"""The machines: mesh, hosts, links, and how long things take on them."""

@@ -1,0 +1,132 @@
+"""How long operations take: the classic unit costs, and links with a bandwidth.
+
+UNIT has the constants of the classic puzzles. `Links` prices communication by the elements that move: a link inside a
+host moves one batch of activations (131 072 elements) in 0.2, so that the ring all-gather of one weight over 4 ranks
+takes 3/4 x 262 144 x 0.2 / 131 072 = 0.3: the classic constants are this bandwidth. Between hosts a link is `ratio`
+times slower. `latency` is the alpha of the alpha-beta model (Thakur, Rabenseifner, Gropp 2005), once a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from lib.cluster.clock import ticks
+from lib.values.collectives import Collective
+from lib.values.values import BATCH_ELEMENTS, Elements
+
+__all__ = ["LINKS", "UNIT", "Costs", "Links", "costs_from"]
+
+MOST_STEPS = 10**9
+"""What no cost comes up to: the times of a Trace are whole billionths of a step, below 2^60."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The classic unit costs, in steps: compute a batch and layer, an update, any collective, each side of a pass."""
+
+    forward: float = 1.0
+    backward: float = 1.0
+    update: float = 0.5
+    loss: float = 0.0
+    collective: float = 0.3
+    p2p: float = 0.2
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            name, value = field.name, getattr(self, field.name)
+            if name == "host_size" and value is None:
+                continue
+            kinds = int if name == "host_size" else int | float
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                wanted = "a whole number of ranks" if name == "host_size" else "a number of steps, such as 1 or 0.3"
+                wanted = "a number, such as 10" if name == "ratio" else wanted
+                raise ValueError(f"{name} is {wanted}; got {name}={value!r}")
+            if not (1 if name == "host_size" else 0) <= value < float("inf"):
+                raise ValueError(f"costs are times, so at least 0, and a host has a rank; got {name}={value}")
+            if value >= MOST_STEPS:
+                raise ValueError(
+                    f"a cost is less than {MOST_STEPS} steps, so that times can be counted; got {name}={value}"
+                )
+
+    @cached_property
+    def _compute(self) -> dict[str, int]:
+        return {name: ticks(getattr(self, name)) for name in ("forward", "backward", "update", "loss")}
+
+    def compute(self, op: str, batches: int) -> int:
+        """Ticks of forward, backward (times the number of batches), loss or update."""
+        cost = self._compute[op]
+        return cost * batches if op in _PER_BATCH else cost
+
+    def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
+        """Ticks of a collective of `whole` elements in all over `members` (ranks)."""
+        return ticks(self.collective)
+
+    def message(self, elements: Elements, source: int, target: int) -> int:
+        """Ticks that a message occupies each of its two ends."""
+        return self._message
+
+    @cached_property
+    def _message(self) -> int:
+        return ticks(self.p2p)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, with the name of the model: what `costs_from` reads."""
+        return {"model": "links" if isinstance(self, Links) else "unit", **asdict(self)}
+
+
+_PER_BATCH = ("forward", "backward")
+
+
+@dataclass(frozen=True)
+class Links(Costs):
+    """Communication priced by bandwidth: `p2p` steps for one batch of activations over a link inside a host.
+
+    `host_size` ranks share a host (None: all do); a ring that leaves a host runs at `ratio` times the price.
+    """
+
+    host_size: int | None = None
+    ratio: float = 10.0
+    latency: float = 0.0
+
+    def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
+        once = Fraction(row.busiest(whole, len(members)), row.rounds)
+        one = ticks(once * self._beta(members)) + ticks(self.latency) * (len(members) - 1)
+        return row.rounds * one  # so that all-reduce = reduce-scatter + all-gather to the tick
+
+    def message(self, elements: Elements, source: int, target: int) -> int:
+        return ticks(elements * self._beta((source, target))) + ticks(self.latency)
+
+    def _beta(self, members: Sequence[int]) -> Fraction:
+        """Steps an element on the slowest link of the ring."""
+        one_host = self.host_size is None or len({rank // self.host_size for rank in members}) == 1
+        return _exact(self.p2p) / BATCH_ELEMENTS * (1 if one_host else _exact(self.ratio))
+
+
+def _exact(number: float) -> Fraction:
+    """The decimal that was written, not the binary float nearest to it."""
+    return Fraction(str(number))
+
+
+UNIT = Costs()
+LINKS = Links(host_size=4)
+
+
+def costs_from(data: dict[str, Any]) -> Costs:
+    """The cost model that `to_json` wrote. ValueError where a field is unknown, missing or not a number."""
+    fields_ = dict(data)
+    model = fields_.pop("model", None)
+    cls = {"unit": Costs, "links": Links}.get(model) if isinstance(model, str) else None
+    if cls is None:
+        raise ValueError(f"unknown cost model {model!r}")
+    names = {field.name for field in fields(cls)}
+    if set(fields_) != names:
+        raise ValueError(f"the {model} costs have the fields {sorted(names)}; got {sorted(fields_)}")
+    for name, value in fields_.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_STEPS
+        if not number and not (name == "host_size" and value is None):
+            raise ValueError(f"cost {name} must be a number from 0 up; got {value!r}")
+    return cls(**fields_)

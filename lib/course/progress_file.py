@@ -1,0 +1,273 @@
+"""The file that holds a student's progress: read strictly, added to, written whole or not at all.
+
+    {"format": "llm-training-puzzles progress", "version": 1,
+     "puzzles": {"ddp": {"runs": 3, "passed": true, "tier": "passes", "time": 5.6, "memory": 1835008.0,
+                         "hints": 1, "predictions": 3, "right": 2}}}
+
+It comes from outside, so it is read as data, field by field. A damaged one is moved aside, never overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
+from pathlib import Path
+from typing import IO, Any, NoReturn, cast
+
+from lib.checker.verdict import Verdict
+from lib.puzzles.records import PUZZLES
+
+__all__ = ["HINTS", "ProgressError", "Standing", "add", "read"]
+
+FORMAT = "llm-training-puzzles progress"
+VERSION = 1
+HINTS = 3
+"""Hints that a puzzle has."""
+MAX_BYTES = 2**20
+MAX_COUNT = 10**9
+MAX_PUZZLES = 1000
+PATIENCE = 5.0
+"""Seconds to wait for another process that is writing."""
+
+
+class ProgressError(ValueError):
+    """The progress file is damaged, or newer than this version. The message says which file, and what became of it."""
+
+
+class _Damaged(ValueError):
+    """What is wrong with the content of a progress file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far one puzzle is. `time` (steps) and `memory` (elements) are those of the best correct run.
+
+    `tier` is the best tier that a run reached, `hints` how many were opened, `predictions` the guesses compared with
+    a run and `right` those of them that were right.
+    """
+
+    runs: int = 0
+    passed: bool = False
+    tier: str | None = None
+    time: float | None = None
+    memory: float | None = None
+    hints: int = 0
+    predictions: int = 0
+    right: int = 0
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Standing:
+        """What one check adds. A run that is not correct only counts."""
+        if not verdict.correct:
+            return cls(runs=1)
+        return cls(1, verdict.passed, verdict.best, verdict.time, verdict.memory)
+
+    def plus(self, more: Standing, puzzle: str) -> Standing:
+        """Both together: counts add up, the better run stays. The same in any order and grouping."""
+        best = max(self, more, key=lambda standing: standing._order(puzzle))
+        return Standing(
+            self.runs + more.runs,
+            self.passed or more.passed,
+            best.tier,
+            best.time,
+            best.memory,
+            max(self.hints, more.hints),
+            self.predictions + more.predictions,
+            self.right + more.right,
+        )
+
+    def _order(self, puzzle: str) -> tuple[int, float, float, str]:
+        """Better is greater: the harder tier, then less time, then less memory. No correct run is least of all."""
+        if self.time is None or self.memory is None:
+            return -2, 0.0, 0.0, ""
+        tiers = [tier.name for tier in PUZZLES[puzzle].tiers] if puzzle in PUZZLES else []
+        reached = tiers.index(self.tier) if self.tier in tiers else -1
+        return reached, -self.time, -self.memory, self.tier or ""
+
+
+def read(file: Path) -> dict[str, Standing]:
+    """What a progress file says, by puzzle; nothing where there is none.
+
+    Raises ProgressError for a damaged file, which is moved aside, and OSError for one that cannot be read.
+    """
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return {}
+    try:
+        if len(data) > MAX_BYTES:
+            raise _Damaged(f"it is larger than {MAX_BYTES // 2**20} MiB")
+        found = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+        return _decode(found, file)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ProgressError):
+            raise
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        kept = _set_aside(file)
+        raise ProgressError(f"{file} was damaged: {reason}. It is kept as {kept.name}, and a new one begun") from None
+
+
+def add(file: Path, puzzle: str, more: Standing) -> str:
+    """Adds to what a file says of a puzzle, and makes the file where there is none.
+
+    Gives a line about a damaged file that was moved aside, else "". Raises ProgressError for a file of a newer version,
+    and OSError where the file cannot be written; it is left as it was then.
+    """
+    file = Path(os.path.realpath(file))  # a link stays a link
+    file.parent.mkdir(parents=True, exist_ok=True)
+    note = ""
+    with _alone(file):
+        try:
+            found = read(file)
+        except ProgressError as error:
+            if file.exists():
+                raise
+            found, note = {}, f"Note: {error}."
+        found[puzzle] = found.get(puzzle, Standing()).plus(more, puzzle)
+        _write(file, found)
+    return note
+
+
+def _write(file: Path, found: Mapping[str, Standing]) -> None:
+    standings = {puzzle: asdict(standing) for puzzle, standing in sorted(found.items())}
+    text = json.dumps({"format": FORMAT, "version": VERSION, "puzzles": standings}, indent=1)
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text + "\n")
+        os.replace(temporary, file)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _set_aside(file: Path) -> Path:
+    """Moves a damaged file to a name that nothing has yet."""
+    number, kept = 1, file.with_name(f"{file.name}.damaged")
+    while kept.exists():
+        number += 1
+        kept = file.with_name(f"{file.name}.damaged.{number}")
+    os.replace(file, kept)
+    return kept
+
+
+# -- one at a time ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _alone(file: Path) -> Generator[None]:
+    """Nobody else adds to a file meanwhile. OSError where another process does not let go of it.
+
+    The lock is on a file beside it, because the file itself is replaced. Where a system has no locks we go on: two
+    processes at the same moment may then lose a count, but never a whole file.
+    """
+    with file.with_name(f".{file.name}.lock").open("a+b") as lock:
+        deadline = time.monotonic() + PATIENCE
+        while not _locked(lock):
+            if time.monotonic() > deadline:
+                raise OSError(f"another process has kept {lock.name} locked for {PATIENCE:g} seconds")
+            time.sleep(0.01)
+        yield  # closing gives the lock back
+
+
+if sys.platform == "win32":
+
+    def _locked(lock: IO[bytes]) -> bool:
+        import msvcrt
+
+        try:
+            lock.seek(0)
+            msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+
+    def _locked(lock: IO[bytes]) -> bool:
+        """Whether the lock is ours now, or there are no locks here."""
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except (ImportError, OSError):
+            return True
+        return True
+
+
+# -- what a file may hold ---------------------------------------------------------------------------------------
+
+
+def _decode(data: Any, file: Path) -> dict[str, Standing]:
+    if not isinstance(data, dict):
+        _refuse("it is not an object")
+    content = cast("dict[str, Any]", data)
+    version = content.get("version")
+    if content.get("format") != FORMAT or type(version) is not int or version < 1:
+        _refuse(f"it does not say that it is {FORMAT!r}, version {VERSION}")
+    if version > VERSION:
+        raise ProgressError(f"{file} is of a newer version ({version}) than this package knows ({VERSION})")
+    puzzles = content.get("puzzles")
+    if set(content) != {"format", "version", "puzzles"} or not isinstance(puzzles, dict):
+        _refuse("it must have 'format', 'version' and 'puzzles', and nothing else")
+    found = cast("dict[str, Any]", puzzles)
+    if len(found) > MAX_PUZZLES:
+        _refuse(f"it has more than {MAX_PUZZLES} puzzles")
+    return {puzzle: _standing(puzzle, entry) for puzzle, entry in found.items()}
+
+
+def _standing(puzzle: str, entry: Any) -> Standing:
+    """One entry. Puzzles that this version does not know are kept: they may be another version's."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", puzzle):
+        _refuse(f"{puzzle[:70]!r} is no name of a puzzle")
+    names = {field.name for field in fields(Standing)}
+    if not isinstance(entry, dict) or set(cast("dict[str, Any]", entry)) != names:
+        _refuse(f"the entry of {puzzle} must have {', '.join(sorted(names))}, and nothing else")
+    found = cast("dict[str, Any]", entry)
+    for name in ("runs", "hints", "predictions", "right"):
+        if type(found[name]) is not int or not 0 <= found[name] <= MAX_COUNT:
+            _refuse(f"{name} of {puzzle} is no count: {str(found[name])[:40]}")
+    for name in ("time", "memory"):
+        number = found[name]
+        if number is not None and (type(number) not in (int, float) or not isfinite(number) or number < 0):
+            _refuse(f"{name} of {puzzle} is no figure: {str(number)[:40]}")
+    if type(found["passed"]) is not bool:
+        _refuse(f"passed of {puzzle} is neither true nor false: {str(found['passed'])[:40]}")
+    tier = found["tier"]
+    if tier is not None and (type(tier) is not str or not tier.isprintable() or len(tier) > 100):
+        _refuse(f"tier of {puzzle} is no name of a tier")
+    standing = Standing(**found)
+    _consistent(puzzle, standing)
+    return standing
+
+
+def _consistent(puzzle: str, standing: Standing) -> None:
+    """Refuses what no series of runs can have given."""
+    measured = standing.time is not None and standing.memory is not None
+    if (standing.time is None) != (standing.memory is None):
+        _refuse(f"{puzzle} has only one of time and memory")
+    if (standing.passed or standing.tier is not None) and not measured:
+        _refuse(f"{puzzle} is passed without a time and a memory")
+    if standing.hints > HINTS:
+        _refuse(f"hints of {puzzle} are more than {HINTS}")
+    if standing.right > standing.predictions:
+        _refuse(f"{puzzle} has more right predictions than predictions")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _Damaged(f"{name} is no number that it has")
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise _Damaged(reason)

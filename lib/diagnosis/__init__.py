@@ -1,0 +1,1 @@
+"""Why something went wrong: the likely cause, in words."""

@@ -1,0 +1,238 @@
+"""Why two members of a collective do not fit together: another order, another group, or values that overlap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lib.cluster.mesh import Mesh
+from lib.diagnosis.provenance import calls, home, line_of, maker, same_loop
+from lib.errors import listed, student_frame, these
+from lib.trace.event import COLLECTIVE, MESSAGES, Event, Program, place_of
+from lib.values.collectives import COLLECTIVES
+from lib.values.values import Value
+
+__all__ = ["meeting", "not_reached", "outside", "pipelined", "shard_call", "sum_axis", "twice"]
+
+ALONG_LAYERS = frozenset({"stage", "pipeline", "pp"})
+"""Axes of a mesh along which ranks have different layers, by their usual names."""
+
+
+def shard_call(program: Program | None, total: int | None = None, group: tuple[int, ...] = ()) -> str:
+    """How a rank loads its own shard: one of as many as the group has ranks, or as the axis of `total` ranks has."""
+    mesh = None if program is None else getattr(program.world, "mesh", None)
+    if program is None or mesh is None:
+        return f"model.load_weights(layer, model.rank, {len(group) or 'model.RANKS'})"
+    axes = [axis for axis in mesh.axes if group and mesh.group(program.rank, axis) == group]
+    axes = axes or sorted(mesh.axes, key=lambda axis: (mesh.axes[axis] != total, axis in ALONG_LAYERS))
+    axes = [axis for axis in axes if axis not in ALONG_LAYERS] or axes
+    return f'model.load_weights(layer, model.coord["{axes[0]}"], {mesh.axes[axes[0]]})'
+
+
+def sum_axis(program: Program) -> str | None:
+    """The axis along which ranks have the same layers, where a mesh has another one along which they do not."""
+    mesh = getattr(program.world, "mesh", None)
+    axes = [] if mesh is None else [axis for axis in mesh.axes if axis not in ALONG_LAYERS and mesh.axes[axis] > 1]
+    return axes[0] if mesh is not None and len(axes) == 1 and len(mesh.axes) > 1 else None
+
+
+def _pipeline(program: Program) -> list[Program]:
+    """The programs of the ranks that pass each other messages: all of them, or those along the stages of a mesh."""
+    mesh, models = getattr(program.world, "mesh", None), getattr(program.world, "models", {})
+    axis = None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
+    ranks = sorted(models) if mesh is None or axis is None else mesh.group(program.rank, axis)
+    return [models[rank].program for rank in ranks if rank in models]
+
+
+def _takes(program: Program) -> list[tuple[int, Event]]:
+    """Who took data for this rank: the rank itself, else the others of its pipeline."""
+    found = [(p.rank, event) for p in _pipeline(program) for event in p.events if event.op == "get_activation"]
+    return [item for item in found if item[0] == program.rank] or found
+
+
+def pipelined(program: Program, grad: Any) -> str | None:
+    """Why a gradient lacks batches where ranks pass activations on, and nothing is summed over ranks."""
+    programs = _pipeline(program)
+    ops = {event.op for p in programs for event in p.events}
+    if len(programs) < 2 or ops & COLLECTIVE or not ops & MESSAGES or sum_axis(program) is not None:
+        return None
+    takes = _takes(program)
+    taken = frozenset[int]().union(*(event.batches for _, event in takes))
+    done = [e.batches for e in program.events if e.op == "forward" and e.layer == grad.layer]
+    if frozenset[int]().union(*done) - grad.batches or _looping(takes):
+        return "update once, after the last batch; add the gradients of the batches up before"
+    if not takes:
+        return None
+    rank, event = takes[0]
+    if len(taken) < grad.total_batches:
+        return f"rank {rank} took only {these('batch', taken, 'batches')}{line_of(event)}: take all batches"
+    return (
+        f"rank {rank} took {these('batch', taken, 'batches')}{line_of(event)}, but on rank {program.rank} only "
+        f"{these('batch', grad.batches, 'batches')} came this far:\nreceive all of them, and add their gradients up"
+    )
+
+
+def _looping(takes: list[tuple[int, Event]]) -> bool:
+    """Whether the line that failed stands in the loop in which batches are taken."""
+    frame = student_frame()
+    if frame is None:
+        return False
+    found = calls(frame.f_code)
+    places = {place.line for _, event in takes if (place := place_of(event)) is not None}
+    return any(same_loop(found, frame.f_lineno, line) for line in places)
+
+
+def not_reached(program: Program, grad: Any) -> str | None:
+    """A sum over ranks that stands in the student's function, but that this rank did not come to."""
+    frame, ops = student_frame(), ("allreduce", "scatterreduce")
+    if frame is None or any(event.op in ops and event.layer == grad.layer for event in program.events):
+        return None
+    models: dict[int, Any] = getattr(program.world, "models", {})
+    for call in calls(frame.f_code):
+        if call.name not in ops:
+            continue
+        others = [
+            rank
+            for rank, model in models.items()
+            for event in model.program.events
+            if event.op == call.name and event.layer == grad.layer and program.rank in event.group
+        ]
+        title = COLLECTIVES[call.name].title
+        if call.line > frame.f_lineno:
+            return f"the {title} in line {call.line} comes only after this update: sum first, then update"
+        if others or call.optional:
+            who = f", which {these('rank', set(others))} called" if others else ""
+            return (
+                f"rank {program.rank} did not reach the {title} in line {call.line}{who}:\n"
+                "every rank of a group must call it; is it inside an `if`?"
+            )
+    return None
+
+
+def twice(_: Program | None, field: str, left: Value, right: Value) -> str | None:
+    """Two values that share batches or shards, to be put together."""
+    makers, mine = [maker(left), maker(right)], home(left)
+    if mine is None or None in makers:
+        return None
+    mesh = getattr(mine.world, "mesh", None)
+    if field == "shards" and not left.is_complete():
+        return f"each rank loads a shard of its own: {shard_call(mine, getattr(left, 'total', None))}"
+    if field == "batches" and home(right) is not mine:
+        if all(event is not None and event.op in COLLECTIVE for event in makers):
+            return f"both have been summed{line_of(makers[0])} already: sum a gradient over the ranks once"
+        own = 'model.coord["data"]' if mesh is not None and "data" in mesh.axes else "model.rank"
+        return f"each rank works on batches of its own: model.get_activation([{own}])"
+    if field != "batches":
+        return None
+    both: list[frozenset[int]] = [getattr(value, "batches", frozenset[int]()) for value in (left, right)]
+    return _taken_again(mine, both[0] & both[1])
+
+
+def _taken_again(program: Program, batches: frozenset[int]) -> str | None:
+    """Batches that were worked on several times, because they were taken or used several times."""
+    if any(event.op in COLLECTIVE for p in _pipeline(program) for event in p.events):
+        return None
+    takes = _takes(program)
+    batch = min(batches)
+    again = [(rank, event) for rank, event in takes if batch in event.batches]
+    if len(again) > 1:
+        rank, event = again[-1]
+        return (
+            f"rank {rank} took batch {batch} {len(again)} times{line_of(event)}: "
+            "take another batch each time, model.get_activation([b])"
+        )
+    passed = [] if program.world is None else program.world.unread()
+    unread = [source for source, target, _ in passed if target == program.rank]
+    if unread:
+        what = "1 message" if len(unread) == 1 else f"{len(unread)} messages"
+        return (
+            f"{what} from rank {unread[0]} to rank {program.rank} {'was' if len(unread) == 1 else 'were'} never "
+            f"received, so batch {batch} was used again:\nreceive once for each batch"
+        )
+    return None
+
+
+def outside(dist: Any, waits: dict[int, Any]) -> str | None:
+    """In a mesh with stages: somebody waits for a rank that is not in its pipeline, or for one at the other end."""
+    mesh: Mesh | None = dist.mesh
+    axis = None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
+    if mesh is None or axis is None:
+        return None
+    for rank, subject in waits.items():
+        peer = {"receive": "source", "pass": "peer"}.get(subject.kind, "")
+        peer = getattr(subject.event if peer == "peer" else subject, peer, None)
+        if peer is None:
+            continue
+        here, there = mesh.coordinates(rank), mesh.coordinates(peer)
+        stage = here[axis]
+        ops = {event.op for event in dist.models[rank].program.events}
+        back = (subject.kind == "receive" and "forward" not in ops) or (subject.kind == "pass" and "backward" in ops)
+        end = 0 if back else mesh.axes[axis] - 1
+        together = here | {axis: 0} == there | {axis: 0}
+        if together and (stage != end or abs(there[axis] - stage) == 1):
+            continue
+        if stage == end:
+            word, instead = ("before", "it takes data with get_activation") if back else ("after", "it calls loss")
+            if back and subject.kind == "pass":
+                instead = "it passes no gradient on"
+            return f"rank {rank} is at {axis} {stage}: it has nobody {word} it; {instead}"
+        group = listed(mesh.group(rank, axis))[1:-1]
+        return (
+            f"rank {rank} waits for rank {peer}, which is not in its group along {axis!r} "
+            f'({group}):\nwrite model.group("{axis}")[{axis} {"-" if back else "+"} 1]'
+        )
+    return None
+
+
+def meeting(_: Program | None, first: Any, other: Any) -> str | None:
+    """Two members of a collective that called different things: in another order, or in the wrong group?"""
+    mine, theirs = home(first.value), home(other.value)
+    if mine is None or theirs is None:
+        return None
+    for here, member, there, wanted in ((mine, first, theirs, other), (theirs, other, mine, first)):
+        number = _elsewhere(_calls(here, member), member, _calls(there, wanted), wanted)
+        if number is not None:
+            return (
+                f"rank {member.rank} makes the call of rank {wanted.rank} too, but as its collective #{number + 1}:\n"
+                "every rank must make the same collective calls in the same order"
+            )
+    return _other_group(mine, first, other) if first.op == other.op else None
+
+
+def _calls(program: Program, member: Any) -> list[Event]:
+    """The collectives of a rank in the group in which it is a member."""
+    calls = [event for event in program.events if event.op in COLLECTIVE]
+    mine = next((event for event in reversed(calls) if (event.op, event.layer) == (member.op, member.layer)), calls[-1])
+    return [event for event in calls if sorted(event.group) == sorted(mine.group)]
+
+
+def _elsewhere(mine: list[Event], member: Any, theirs: list[Event], wanted: Any) -> int | None:
+    """The number of the collective in which a rank makes the call that another one made in this one."""
+
+    def numbers(calls: list[Event], call: Any) -> list[int]:
+        return [i for i, event in enumerate(calls) if (event.op, event.layer) == (call.op, call.layer)]
+
+    now = max(numbers(mine, member), default=len(mine))
+    later = [i for i in numbers(mine, wanted) if i > now]
+    before = numbers(mine[:now], wanted)
+    if len(before) > len(numbers(theirs[:now], wanted)):
+        return before[-1]
+    return later[0] if later else None
+
+
+def _other_group(program: Program, first: Any, other: Any) -> str | None:
+    """In a mesh: the axis along which ranks do have the same layer, or what else is wrong."""
+    mesh, models = getattr(program.world, "mesh", None), getattr(program.world, "models", {})
+    if mesh is None:
+        return None
+    group = _calls(program, first)[-1].group
+    lines = {axis: mesh.group(first.rank, axis) for axis in mesh.axes}
+    own = next((axis for axis, line in lines.items() if line == group), None)
+    if own is None or own in ALONG_LAYERS:
+        for axis, line in lines.items():
+            last = [[e for e in models[r].program.events if e.op in COLLECTIVE][-1:] for r in line if r in models]
+            if axis != own and len(line) > 1 and {e.layer for calls in last for e in calls} == {first.layer}:
+                return (
+                    f'the ranks that share layer {first.layer} are those along the axis {axis!r}: write group="{axis}"'
+                )
+    where = "\n".join(f"rank {m.rank} is at {mesh.coordinates(m.rank)}" for m in (first, other))
+    return f"take the layer from model.coord, not from arithmetic with the rank:\n{where}"

@@ -1,0 +1,410 @@
+"""What to say when nobody can move: the state of every rank, the cycle of waiting, and the likely reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from copy import copy
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from lib.diagnosis.collectives import ALONG_LAYERS, outside
+from lib.errors import DeadlockError, MismatchError, Place, PuzzleError, RankFailed, resolve, these
+from lib.trace.event import COMMUNICATION, Event, Program, place_of
+
+if TYPE_CHECKING:
+    from lib.simulator.dist import Dist
+
+__all__ = ["on_failed", "on_spinning", "on_stuck", "rank_failed"]
+
+ONE_BY_ONE = 8
+"""Ranks that have a line each; of more, those in the same state have one together."""
+SHOWN = 16
+"""Lines about ranks; those without one are counted."""
+MOST_IN_RING = 16
+"""Ranks of a ring that a message names."""
+
+
+def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
+    """What makes the error each waiting rank gets, or None while some task may still move by itself."""
+    if dist.engine.tasks and _may_still_move(dist):
+        return None
+    waits = _Waits(dist)
+    raised = next(((r, e) for r in range(dist.ranks) if (e := _raised(dist, r)) is not None), None)
+    failure = dist.failure
+    made: list[PuzzleError] = []
+
+    def make() -> PuzzleError:
+        if made:  # each task has an error of its own, with its own traceback; what it says is made once
+            return copy(made[0])
+        if failure is not None or raised is not None:
+            rank, error = raised or (None, failure)
+            found: PuzzleError = rank_failed(dist, rank, error)
+        else:
+            found = _disagreement(waits) or _deadlock(dist, waits)
+        found.trace = dist.so_far(str(found))
+        dist.failure = found
+        made.append(found)
+        return found
+
+    return make
+
+
+def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> RankFailed:
+    """The error of a run in which one rank raised: for itself, and for those who wait for it."""
+    from lib.diagnosis.python_errors import failed  # here and not above: only a mistake needs it
+
+    if error is None or not isinstance(error, PuzzleError):
+        return failed(rank, error or RuntimeError("a rank stopped"))
+    who = "another rank" if error.rank is None else f"rank {error.rank}"
+    found = RankFailed(f"{who} failed, and nobody can go on: {error.what}", fix=error.fix, where=error.where)
+    found.expected, found.got = error.expected, error.got
+    return found
+
+
+def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
+    """A rank's asyncio task raised: whatever shows that error shows with it what it means."""
+    if isinstance(error, PuzzleError) or (dist.failure is not None and dist.failure.rank != rank):
+        return
+    if dist.failure is None:
+        dist.failure = rank_failed(dist, rank, error)
+        dist.failure.trace = dist.so_far(str(dist.failure))
+    error.add_note(str(dist.failure))
+    with suppress(AttributeError):  # an error with slots has no room for it
+        error.trace = dist.failure.trace  # type: ignore[attr-defined]  # for notebooks to draw
+
+
+def on_spinning(dist: Dist, rank: int, task: Any) -> PuzzleError | None:
+    """What ends an asyncio task that takes turns without end; None for one that is not the rank's alone, such as the
+    task in which a notebook runs its cells."""
+    model = dist.models.get(rank)
+    frame = getattr(task.get_coro(), "cr_frame", None)
+    if model is None or frame is None or not any(value is model for value in frame.f_locals.values()):
+        return None
+    from lib.diagnosis.python_errors import asleep, waiting_at  # here and not above: only a mistake needs it
+
+    error = asleep(rank, waiting_at(task.get_coro()))
+    error.trace = dist.so_far(str(error))
+    return error
+
+
+def _may_still_move(dist: Dist) -> bool:
+    """Whether a rank that is not parked has a task that is not over: it sleeps, or awaits something of its own."""
+    engine = dist.engine
+    parked = {rank for rank, _ in engine.parked()}
+    waiting = {engine.tasks[rank] for rank in parked if rank in engine.tasks}  # one task may step several ranks
+    holders: dict[int, Any] | None = None
+    moving = False
+    for rank, model in dist.models.items():
+        if rank in parked or rank in engine.finished:
+            continue
+        task = engine.tasks.get(rank)
+        if task is None:
+            if holders is None:
+                holders = _holders()
+            task = holders.get(id(model))
+            if task is not None:
+                engine.adopt(rank, task)
+        moving = moving or (task is not None and task not in waiting and not task.done())
+    return moving
+
+
+def _holders() -> dict[int, Any]:
+    """The tasks of the loop, by the id of each thing that their functions have under a name."""
+    import asyncio
+
+    found: dict[int, Any] = {}
+    for task in asyncio.all_tasks():
+        frame = getattr(task.get_coro(), "cr_frame", None)
+        if frame is not None:
+            found.update((id(value), task) for value in frame.f_locals.values())
+    return found
+
+
+def _raised(dist: Dist, rank: int) -> BaseException | None:
+    task = dist.engine.tasks.get(rank)
+    return task.exception() if task is not None and task.done() and not task.cancelled() else None
+
+
+class _Waits(dict[int, Any]):
+    """What each parked rank waits for, in the order of ranks.
+
+    Ten thousand ranks may wait in one meeting, or each for any rank: what concerns all of them is worked out once.
+    """
+
+    def __init__(self, dist: Dist) -> None:
+        super().__init__()
+        for rank, signal in dist.engine.parked():
+            self.setdefault(rank, signal.subject)  # a rank with several tasks may wait for several things
+        self._lists: dict[int, list[int]] = {}
+        self._first = list(islice(self, 2))
+        wild = [rank for rank, subject in self.items() if _is_wild(subject)]
+        others = [r for r in range(dist.ranks) if r not in self]
+        self.over: set[int] = set(others) if wild else set()
+        """Ranks that somebody waits for and that wait for nobody."""
+        for rank in {id(subject): rank for rank, subject in self.items() if not _is_wild(subject)}.values():
+            self.over.update(r for r in self.awaits(rank) if r not in self)
+        self._over_in: dict[int, bool] = {}
+        self._following: dict[int, int | None] = {}
+
+    def awaits(self, rank: int) -> list[int]:
+        """The ranks that a rank waits for."""
+        subject = self[rank]
+        if subject.kind != "collective":
+            return subject.awaits(rank)
+        if id(subject) not in self._lists:
+            self._lists[id(subject)] = subject.awaits(rank)
+        return self._lists[id(subject)]
+
+    def awaits_over(self, rank: int) -> bool:
+        """Whether a rank waits for one that waits for nobody."""
+        subject = self[rank]
+        if _is_wild(subject):
+            return bool(self.over)
+        if id(subject) not in self._over_in:
+            self._over_in[id(subject)] = any(r in self.over for r in self.awaits(rank))
+        return self._over_in[id(subject)]
+
+    def following(self, rank: int) -> int | None:
+        """The first of the ranks that a rank waits for that waits itself."""
+        if _is_wild(self[rank]):
+            return next((r for r in self._first if r != rank), None)
+        subject = id(self[rank])
+        if subject not in self._following:
+            self._following[subject] = next((r for r in self.awaits(rank) if r in self), None)
+        return self._following[subject]
+
+
+def _is_wild(subject: Any) -> bool:
+    """Whether it is a receive from any rank."""
+    return subject.kind == "receive" and subject.source is None
+
+
+class _States:
+    """What the ranks of a run are doing, in words: one line a rank, or of many ranks one line a state."""
+
+    def __init__(self, dist: Dist, waits: _Waits) -> None:
+        self.dist = dist
+        self.waits = waits
+        self.shown: list[int] = []
+        """The ranks that wait and have a line."""
+        self._places: dict[Any, Place | None] = {}
+        self._meetings: dict[int, str] = {}
+
+    def lines(self) -> list[str]:
+        """The lines, of those that wait first of all, since they say more than those that are through."""
+        ranks = range(self.dist.ranks)
+        if len(ranks) <= ONE_BY_ONE:
+            self.shown = list(self.waits)
+            return [f"rank {rank} {self.state(rank)}" for rank in ranks]
+        groups = self.groups()
+        first = sorted(groups, key=lambda item: (item[1][0] not in self.waits, item[1][0]))[:SHOWN]
+        first.sort(key=lambda item: item[1][0])
+        self.shown = sorted(rank for _, members in first for rank in members if rank in self.waits)
+        lines = [
+            f"{these('rank', members)} {state if len(members) == 1 else _plural(state)}" for state, members in first
+        ]
+        left = len(ranks) - sum(len(members) for _, members in first)
+        return [*lines, f"and {left} more ranks"] if left else lines
+
+    def groups(self) -> list[tuple[str, list[int]]]:
+        """Ranks by their state: those that wait for one and the same, and those that wait for their neighbour."""
+        alike: dict[str, list[int]] = {}
+        for rank in range(self.dist.ranks):
+            alike.setdefault(self.state(rank), []).append(rank)
+        single = {members[0]: state for state, members in alike.items() if len(members) == 1}
+        found = [(state, members) for state, members in alike.items() if len(members) > 1]
+        beside: dict[str, list[int]] = {}
+        for rank, state in single.items():
+            whom = self.neighbour(rank)
+            beside.setdefault(state if whom is None else self.state(rank, whom), []).append(rank)
+        for state, members in beside.items():
+            found.append((single[members[0]] if len(members) == 1 else state, members))
+        return found
+
+    def state(self, rank: int, whom: str | None = None) -> str:
+        """What one rank is doing. `whom` is what to call the rank that it waits for."""
+        if rank in self.waits:
+            subject = self.waits[rank]
+            if subject.kind == "collective":
+                if id(subject) not in self._meetings:
+                    self._meetings[id(subject)] = subject.describe(rank)
+                said = self._meetings[id(subject)]
+            else:
+                said = subject.describe(rank) if whom is None else subject.describe(rank, whom)
+            found = self.place(rank)
+            return said + ("" if found is None else f" (line {found.line})")
+        if rank not in self.dist.models:
+            return (
+                f"does not exist: nobody made Model(rank={rank}, dist=dist)"
+                if self.dist.ranks <= ONE_BY_ONE
+                else NOBODY
+            )
+        if rank in self.dist.engine.finished:
+            return "has finished"
+        program = self.dist.models[rank].program  # no task is known to step this rank any more
+        return "has finished" if program.events or program.moves else "has not begun, or is over"
+
+    def place(self, rank: int) -> Place | None:
+        """The line in which a rank waits."""
+        if self.waits[rank].kind == "elsewhere":
+            return self.waits[rank].where
+        source = _last(self.dist.models[rank].program).source
+        if source not in self._places:
+            self._places[source] = source if source is None or isinstance(source, Place) else resolve(*source)
+        return self._places[source]
+
+    def neighbour(self, rank: int) -> str | None:
+        """What a rank would call the rank that it waits for, where that stands beside it."""
+        subject = self.waits.get(rank)
+        if subject is None or subject.kind not in ("receive", "pass") or _is_wild(subject):
+            return None
+        (peer,) = subject.awaits(rank)
+        if self.dist.mesh is not None:
+            here, there = self.dist.mesh.coordinates(rank), self.dist.mesh.coordinates(peer)
+            axes = [axis for axis in here if here[axis] != there[axis]]
+            step = there[axes[0]] - here[axes[0]] if len(axes) == 1 else 0
+            if abs(step) == 1:
+                word = "stage" if axes[0] in ALONG_LAYERS else "rank"
+                along = "" if axes[0] in ALONG_LAYERS or len(here) == 1 else f" along {axes[0]!r}"
+                return f"the {word} {'before' if step < 0 else 'after'}{along}"
+        if abs(peer - rank) == 1:
+            return f"the rank {'before' if peer < rank else 'after'}"
+        return None
+
+
+NOBODY = "does not exist: nobody made its Model"
+
+
+def _plural(state: str) -> str:
+    """What several ranks are doing: "waits to receive" -> "wait to receive"."""
+    for one, many in (
+        ("waits ", "wait "),
+        ("has finished", "have finished"),
+        ("has not begun, or is over", "have not begun, or are over"),
+        (NOBODY, "do not exist: nobody made their Models"),
+    ):
+        if state.startswith(one):
+            return many + state.removeprefix(one)
+    return state
+
+
+def _disagreement(waits: _Waits) -> MismatchError | None:
+    """A collective whose members do not agree explains more than the deadlock that follows from it."""
+    for subject in {id(subject): subject for subject in waits.values()}.values():
+        if hasattr(subject, "disagreement") and (error := subject.disagreement()) is not None:
+            return error
+    return None
+
+
+def _cycle(waits: _Waits) -> list[int]:
+    """Ranks that wait for each other in a ring, starting from the lowest; empty where the wait ends elsewhere."""
+    seen: set[int] = set()
+    for first in waits:
+        path: dict[int, int] = {}
+        rank: int | None = first
+        while rank is not None and rank not in seen:
+            if rank in path:
+                return list(path)[path[rank] :]
+            path[rank] = len(path)
+            rank = waits.following(rank)
+        seen.update(path)  # from here the wait ends elsewhere
+    return []
+
+
+def _deadlock(dist: Dist, waits: _Waits) -> DeadlockError:
+    cycle = _cycle(waits)
+    if cycle:
+        ring = [str(rank) for rank in [*cycle, cycle[0]]]
+        if len(ring) > MOST_IN_RING:
+            ring[MOST_IN_RING // 2 : -2] = ["..."]
+        what = f"deadlock: these ranks wait for each other: {' -> '.join(ring)}"
+    else:
+        what = "deadlock: nobody can go on"
+    first = cycle[0] if cycle else next((rank for rank in waits if waits.awaits_over(rank)), next(iter(waits)))
+    states = _States(dist, waits)
+    error = DeadlockError(
+        what, expected=waits[first].wants(first), got="\n".join(states.lines()), fix=_advice(dist, waits, cycle)
+    )
+    for rank in states.shown:
+        if (found := states.place(rank)) is not None:
+            error.where.append((rank, found))
+    return error
+
+
+def _last(program: Program) -> Event:
+    """The communication that a parked rank is in: the first that has not happened, else its last one."""
+    communication = [e for e in program.events if e.op in COMMUNICATION]
+    return next((e for e in communication if e.start is None), communication[-1])
+
+
+def _advice(dist: Dist, waits: _Waits, cycle: list[int]) -> str:
+    absent = [r for r in sorted(waits.over) if r not in dist.models]
+    if absent:
+        return f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
+    return (
+        outside(dist, waits) or _astray(dist, waits) or _elsewhere(waits) or _left_alone(waits) or _ring(waits, cycle)
+    )
+
+
+def _astray(dist: Dist, waits: _Waits) -> str | None:
+    """A message that went to another rank than the one that waits for it."""
+    full = {rank for rank, subject in waits.items() if subject.kind == "pass"}
+    receivers = {subject.source: rank for rank, subject in waits.items() if subject.kind == "receive"}
+    unread = dist.unread()
+    pairs = {(source, target) for source, target, _ in unread}
+    for source, target, event in unread:
+        wanted = receivers.get(source)
+        if full & {source, target} or wanted in (None, target):
+            continue  # it is on its way to whom it is meant for, only too slowly
+        if (source, wanted) not in pairs:
+            found = place_of(event)
+            line = "" if found is None else f" in line {found.line}"
+            return (
+                f"rank {source} passed a message to rank {target}{line}, where nobody has received it,\n"
+                f"and rank {wanted} waits for one from rank {source}: pass_to and receive must name each other's rank"
+            )
+    return None
+
+
+def _elsewhere(waits: _Waits) -> str | None:
+    """Somebody waits for something of asyncio, which is over only when another rank ends it."""
+    rank = next((rank for rank, subject in waits.items() if subject.kind == "elsewhere"), None)
+    if rank is None:
+        return None
+    return (
+        f"rank {rank} waits for {waits[rank].thing}: let another task do so before it waits itself.\n"
+        "On real machines ranks share no memory, and wait for each other with pass_to and receive only"
+    )
+
+
+def _left_alone(waits: _Waits) -> str | None:
+    """Somebody waits for ranks that have finished."""
+    rank = next((rank for rank in waits if waits.awaits_over(rank)), None)
+    if rank is None:
+        return None
+    subject = waits[rank]
+    gone = these("rank", waits.over.intersection(waits.awaits(rank)))
+    if subject.kind == "collective":
+        return (
+            f"{gone} never called it: every rank of a group must call every collective of the group.\n"
+            f"Is the call inside an `if`, or in a loop that runs less often on {gone}?"
+        )
+    if subject.kind == "pass":
+        return f"{gone} has finished: receive there what rank {rank} passes, or do not pass it"
+    if subject.source is None:
+        return f"all others have finished: rank {rank} receives more messages than are passed to it"
+    return (
+        f"rank {subject.source} has finished without model.pass_to({rank}, ...): pass it there,\n"
+        f"or do not wait for it on rank {rank}"
+    )
+
+
+def _ring(waits: _Waits, cycle: list[int]) -> str:
+    """Ranks that wait for each other."""
+    kinds = {waits[rank].kind for rank in cycle}
+    if cycle and kinds == {"receive"}:
+        return f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
+    if cycle and kinds == {"pass"}:
+        return "there is room for one message on the way: receive the one before it has to be passed on"
+    return "follow the cycle: one of these calls has to come earlier, or is missing on one rank"

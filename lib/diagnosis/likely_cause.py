@@ -1,0 +1,268 @@
+"""The likely reason for a broken rule: what the rank did before says more than the values that it ended up with.
+
+A rule leaves a clue (a word, and the values it is about); here the programs of the ranks are searched for what a
+student probably meant. Nothing is decided here: an error is an error, whatever advice there is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+from lib.diagnosis.collectives import meeting, not_reached, pipelined, shard_call, sum_axis, twice
+from lib.diagnosis.provenance import alike, in_turn, is_held, line_of, maker, sent_in
+from lib.errors import PuzzleError, shown, these, with_article
+from lib.errors.forgotten_await import put_await
+from lib.trace.event import COLLECTIVE, STORES, Event, Program, place_of
+from lib.values.collectives import COLLECTIVES
+from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, subject
+
+__all__ = ["CALLS", "SIGNATURES", "advise"]
+
+SIGNATURES = {
+    "load_weights": "model.load_weights(layer, shard, total)",
+    "get_activation": "model.get_activation(batches)",
+    "forward": "model.forward(layer, activation, weight)",
+    "loss": "model.loss(activation)",
+    "backward": "model.backward(layer, activation, gradient, weight)",
+    "update": "model.update(layer, weight_gradient, weight, opt_state)",
+    "fake_grad": "model.fake_grad(layer, batches)",
+    "set_final_weight": "model.set_final_weight(layer, weight)",
+    "allreduce": "await model.allreduce(gradient, layer)",
+    "allgather": "await model.allgather(shard, layer)",
+    "scatterreduce": "await model.scatterreduce(gradient, layer)",
+    "alltoall": "await model.alltoall(values, layer)",
+    "broadcast": "await model.broadcast(value, layer, root)",
+    "pass_to": "await model.pass_to(rank, value)",
+    "receive": "await model.receive(rank)",
+}
+"""How each operation is called, in the names of a student."""
+CALLS = {name: call.removeprefix("await ") for name, call in SIGNATURES.items()}
+
+TAKES: dict[str, tuple[type[Value], ...]] = {
+    "forward": (Activation, Weight),
+    "backward": (Activation, ActivationGrad, Weight),
+    "update": (WeightGrad, Weight, OptState),
+}
+STORE = dict(zip(KINDS.values(), STORES, strict=True))
+
+
+def advise(error: PuzzleError, program: Program | None = None) -> None:
+    """Puts the likely reason into the fix of an error that left a clue, where anything tells it."""
+    if not error.clue:
+        return
+    (clue, *values), error.clue = error.clue, ()
+    found = CLUES[clue](program, *values)
+    if found is not None:
+        error.fix = found
+
+
+def _kept(event: Event, store: str) -> str:
+    """A call that only lacks a name for its result."""
+    found = place_of(event)
+    text = "" if found is None else found.text
+    if found is None or not re.match(r"(await )?\w+\.\w+\(", text):
+        return ""
+    call = text if text.startswith("await ") else f"await {text}"
+    return f":\n{store}[layer] = {call}"
+
+
+# -- one function for each clue -----------------------------------------------------------------------------------
+
+
+def _kind(program: Program | None, wanted: type[Value] | None, op: str, value: Any) -> str:
+    """Something else in the place of a value, or of a layer."""
+    order = f"write {SIGNATURES[op]}" if op in SIGNATURES else "check the order of the arguments"
+    if wanted is None:
+        return f"the {'rank' if op in ('pass_to', 'receive') else 'layer'} comes first: {order}"
+    if hasattr(value, "popitem") and wanted in STORE:  # a dict, or a store
+        return f"take one value out of the store: {STORE[wanted]}[layer]"
+    source = _came_from(program, wanted, value)
+    if source is not None:
+        return source
+    if wanted is ActivationGrad and isinstance(value, Activation):
+        return "loss gives it for the last layer: model.loss(activations[model.LAYERS]);\n" + (
+            "each backward gives it for the layer before"
+        )
+    if type(value) in TAKES.get(op, ()) or op in COLLECTIVES or wanted is Value:
+        return f"the order of the arguments is another one: {order}"
+    if value is None:
+        return "None is what a call gives that has no result: take the value from its store"
+    if wanted in STORE and not isinstance(value, Value):
+        return f"take {with_article(wanted.kind)} out of its store: {STORE[wanted]}[...]\n{order}"
+    return f"take it from the store {STORE[wanted]}: {order}" if wanted in STORE else order
+
+
+def _came_from(program: Program | None, wanted: type[Value], value: object) -> str | None:
+    """Where a value of another kind came from, if that is where it went wrong."""
+    made = maker(value)
+    if program is None or made is None or not isinstance(value, Value):
+        return None
+    if made.op == "receive" and made.peer is not None:
+        what, instead = with_article(value.kind), with_article(wanted.kind)
+        return f"rank {made.peer} passed {what}{sent_in(program, made)}: pass {instead} there"
+    kinds = [type(program.values[number]) for number in made.outputs]
+    if made.op in ("backward", "load_weights", "update") and wanted in kinds:
+        names = ", ".join(f"{STORE[kind]}[layer]" for kind in kinds if kind in STORE)
+        return f"{made.op}{line_of(made)} gives its two results in this order:\n{names} = model.{made.op}(...)"
+    return None
+
+
+def _stored(program: Program, wanted: type[Value], value: Any) -> str:
+    """What is no value at all, in a store."""
+    if isinstance(value, tuple):
+        return _tuple([type(item) for item in cast("tuple[Any, ...]", value)], program.events[-1:])
+    if value is None:
+        return "a call that gives nothing back stands on a line of its own, without a store before it"
+    if callable(value) and (name := getattr(value, "__name__", None)) is not None:
+        return f"call it: {CALLS.get(name, f'{name}(...)')}"
+    return f"a store holds one value under each key, here {with_article(wanted.kind)}"
+
+
+def _tuple(kinds: list[type], last: list[Event]) -> str:
+    """The results of an operation that gives two, or of a message that is a tuple."""
+    names = [STORE[kind] for kind in kinds if kind in STORE]
+    if names == ["weights", "opt_states"]:
+        return "load_weights and update give two results: weights[layer], opt_states[layer] = ..."
+    if names == ["grad_weights", "grad_activations"]:
+        return "backward gives two results: grad_weights[layer], grad_activations[layer] = model.backward(...)"
+    names = ", ".join("abcdef"[: len(kinds)])
+    call = f"await model.receive({last[0].peer})" if last and last[0].op == "receive" else "..."
+    return f"take the tuple apart first: {names} = {call}"
+
+
+def _incomplete(program: Program, weight: Weight) -> str | None:
+    """A shard where the whole weight is needed."""
+    made = maker(weight)
+    if made is not None and made.op == "allgather":
+        count = len(made.group)
+        return (
+            f"{count} ranks put {len(weight.shards)} shards together, but the weight is cut into {weight.total}:\n"
+            f"cut it into as many as there are ranks to gather from: {shard_call(program, count, made.group)}"
+        )
+    for number, whole in alike(program, weight):
+        if whole.is_complete() and whole.step == weight.step and whole.mark is not None:
+            if is_held(program, number):
+                return f"the whole weight is what the all-gather gave{line_of(maker(whole))}: use that, not the shard"
+            return f"the weight gathered{line_of(maker(whole))} is deleted by now: gather it again before this line"
+    return None
+
+
+def _unsummed(program: Program, grad: WeightGrad) -> str | None:
+    """A gradient that lacks batches, in an update."""
+    for number, other in alike(program, grad):
+        if len(other.batches) == other.total_batches and number != (grad.mark or (None, -1))[1]:
+            made = maker(other)
+            what = "+" if made is None or made.op == "add" else made.op
+            line = "" if made is None else _kept(made, "grad_weights")
+            return (
+                f"{what}{line_of(made)} gave the gradient of all batches: keep its result, and update with that{line}"
+            )
+    mine = -1 if grad.mark is None else grad.mark[1]
+    waits = {event.arg for event in program.events if event.op == "wait"}
+    for index, event in enumerate(program.events):
+        if event.op in COLLECTIVE and mine in event.inputs and not event.blocking and (index,) not in waits:
+            line = _kept(event, "grad_weights") or f": {put_await(event.op, place_of(event))}"
+            return f"the {COLLECTIVES[event.op].title}{line_of(event)} was started, but nobody awaited its result{line}"
+    return _sum_first(program, grad)
+
+
+def _sum_first(program: Program, grad: WeightGrad) -> str | None:
+    here = frozenset[int]().union(*(other.batches for _, other in alike(program, grad)))
+    if len(here) == grad.total_batches:
+        return (
+            f"this rank has had gradients of {these('batch', here, 'batches')}: add each one to the sum with `+`,\n"
+            "before the next takes its place"
+        )
+    if getattr(program.world, "ranks", 1) == 1:
+        return "update once, after the last batch, with the sum of all gradients"
+    if (found := not_reached(program, grad) or pipelined(program, grad)) is not None:
+        return found
+    axis = sum_axis(program)
+    whose, group = ("all ranks", "") if axis is None else (f"the ranks along the axis {axis!r}", f', group="{axis}"')
+    return (
+        f"sum the gradients of {whose} first:\n"
+        f"grad_weights[layer] = await model.allreduce(grad_weights[layer], layer{group})\n"
+        "or scatterreduce, where each rank updates a shard"
+    )
+
+
+def _batch(program: Program) -> str | None:
+    world = program.world
+    mesh = getattr(world, "mesh", None)
+    if mesh is not None and "data" in mesh.axes:
+        return 'with more ranks than batches a rank\'s number is not its batch: batch = model.coord["data"]'
+    return "batches are counted from 0; with more ranks than batches, a rank's number is not its batch"
+
+
+def _layer(program: Program, value: Value, layer: int) -> str | None:
+    """A value of another layer: one that came from another rank tells who disagrees with whom."""
+    made = maker(value)
+    if made is None or made.op != "receive" or made.peer is None:
+        if layer == value.layers and getattr(program.world, "ranks", 1) > 1:
+            return "only the ranks that have the last layer call loss: the others pass their activation on"
+        return None
+    wanted = subject(value.kind, layer)
+    return (
+        f"rank {made.peer} passed it{sent_in(program, made)}: pass the {wanted} there,\n"
+        "if both ranks agree on which layers each of them has"
+    )
+
+
+def _shard(program: Program | None, lead: str, total: object) -> str:
+    """A shard that is not there, or does not fit: the call that cuts a weight as its group needs it."""
+    return lead + shard_call(program, total if isinstance(total, int) else None)
+
+
+def _absent(program: Program, store: int, key: object, number: int, fix: str) -> str | None:
+    """A key that was deleted: one that several batches had shared, or a gathered weight."""
+    shared = _shared(program, store, key, number)
+    if shared is not None:
+        return shared
+    value = program.values[number]
+    made = maker(value)
+    if made is None or made.op != "allgather" or not isinstance(value, Weight):
+        return None
+    found = place_of(made)
+    text = "" if found is None else found.text
+    if not re.match(r"\w+\[.*\] = await model\.allgather\(", text):
+        text = 'weights[layer, "full"] = await model.allgather(weights[layer], layer)'
+    return f"{fix},\nor gather it again before backward: {text}"
+
+
+def _shared(program: Program, store: int, key: object, number: int) -> str | None:
+    """A key under which the values of several batches took each other's place."""
+    batches = [getattr(value, "batches", frozenset[int]()) for value in in_turn(program, store, number)]
+    if len(batches) < 2 or not all(batches) or sum(map(len, batches)) > len(frozenset[int]().union(*batches)):
+        return None
+    order = ", ".join(str(batch) for some in batches for batch in sorted(some))
+    name = STORES[store]
+    return f"{name}[{shown(key)}] held batches {order} one after the other:\nuse a key with two parts, {name}[layer, b]"
+
+
+def _other_batch(program: Program | None, *values: Value) -> str | None:
+    """An input and a gradient of different batches: does one of them have a key that all batches share?"""
+    for value in values:
+        store, mark = STORES.index(STORE[type(value)]), value.mark
+        if program is not None and mark is not None and is_held(program, mark[1]):
+            found = _shared(program, store, value.layer, mark[1])
+            if found is not None:
+                return found
+    return None
+
+
+CLUES: dict[str, Callable[..., str | None]] = {
+    "absent": _absent,
+    "kind": _kind,
+    "layer": _layer,
+    "other batch": _other_batch,
+    "shard": _shard,
+    "stored": _stored,
+    "incomplete": _incomplete,
+    "unsummed": _unsummed,
+    "twice": twice,
+    "batch": _batch,
+    "meeting": meeting,
+}
+"""Who knows about which clue."""

@@ -1,0 +1,117 @@
+"""What the programs of a run tell about a value: on which rank it is, what made it, and what else was like it."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+from lib.trace.event import Event, Program, place_of
+from lib.values.values import Value
+
+__all__ = ["Written", "alike", "calls", "home", "in_turn", "is_held", "line_of", "maker", "same_loop", "sent_in"]
+
+
+def home(value: object) -> Program | None:
+    """The program of the rank that a value is on."""
+    return value.mark[0] if isinstance(value, Value) and value.mark is not None else None
+
+
+def maker(value: object) -> Event | None:
+    """The event that made a value, or brought it to its rank."""
+    program = home(value)
+    if program is None or not isinstance(value, Value) or value.mark is None:
+        return None
+    return next((event for event in reversed(program.events) if value.mark[1] in event.outputs), None)
+
+
+def line_of(event: Event | None) -> str:
+    """ " in line 12", or nothing where that is not known."""
+    found = place_of(event)
+    return "" if found is None else f" in line {found.line}"
+
+
+def is_held(program: Program, number: int) -> bool:
+    """Whether a store holds a value now."""
+    return sum(change for _, _, value, change in program.moves if value == number) > 0
+
+
+def alike(program: Program, value: Value) -> list[tuple[int, Any]]:
+    """The values of a rank that are of the kind and layer of another one, with their ids, the last one first."""
+    mine = reversed(list(enumerate(program.values)))
+    return [
+        (n, other)
+        for n, other in mine
+        if other is not None and type(other) is type(value) and other.layer == value.layer
+    ]
+
+
+def sent_in(program: Program, received: Event) -> str:
+    """ " in line 12": where the other rank passed what this one received."""
+    models: dict[int, Any] = getattr(program.world, "models", {})
+    before = [e for e in program.events if e.op == "receive" and e.peer == received.peer and e.start is not None]
+    number = next((i for i, event in enumerate(before) if event is received), None)
+    if received.peer not in models or number is None:
+        return ""
+    sent = [e for e in models[received.peer].program.events if e.op == "pass_to" and e.peer == program.rank]
+    return line_of(sent[number]) if number < len(sent) else ""
+
+
+def in_turn(program: Program, store: int, number: int) -> list[Value]:
+    """The values that one key of a store held one after the other without a `del` between them, the given one last."""
+    found: list[Value] = []
+    wanted: int | None = number
+    moves = program.moves
+    for index in range(len(moves) - 1, -1, -1):
+        position, where, value, change = moves[index]
+        if (where, value, change) != (store, wanted, 1):
+            continue
+        if (held := program.values[value]) is not None:
+            found.append(held)
+        before = moves[index - 1] if index else None
+        wanted = before[2] if before is not None and before[:2] == (position, store) and before[3] == -1 else None
+        if wanted is None:
+            break
+    return found[::-1]
+
+
+# -- what the student wrote ---------------------------------------------------------------------------------------
+
+
+class Written:
+    """A call in the student's function: its line, the loops around it, and whether it depends on an `if`."""
+
+    __slots__ = ("line", "loops", "name", "optional")
+
+    def __init__(self, name: str, line: int, around: tuple[ast.AST, ...]) -> None:
+        self.name = name
+        self.line = line
+        self.loops = [node for node in around if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
+        self.optional = any(isinstance(node, ast.If | ast.IfExp) for node in around)
+
+
+def calls(code: CodeType) -> list[Written]:
+    """The calls of methods, such as model.update(...), in the function of this code; none where its text is unknown."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+    except (SyntaxError, ValueError):  # a cell with commands of the notebook's own
+        return []
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    inside = [node for node in ast.walk(tree) if isinstance(node, kinds) and node.name == code.co_name]
+    mine = [node for node in inside if node.lineno <= code.co_firstlineno <= (node.end_lineno or node.lineno)]
+    return [call for node in mine[:1] for call in _written(node, ())]
+
+
+def _written(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Written]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield Written(node.func.attr, node.lineno, around)
+    for child in ast.iter_child_nodes(node):
+        yield from _written(child, (*around, node))
+
+
+def same_loop(found: list[Written], first: int, other: int) -> bool:
+    """Whether the calls of two lines stand in one loop."""
+    here, there = ([call for call in found if call.line == line] for line in (first, other))
+    return any(loop in call.loops for mine in here for loop in mine.loops for call in there)

@@ -1,0 +1,259 @@
+"""Mistakes that are Python's rather than the model's: ordinary errors, a forgotten `await`, a useless function."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterable
+from types import CodeType, FrameType
+from typing import Any
+
+from lib.diagnosis.likely_cause import CALLS, SIGNATURES
+from lib.errors import (
+    BudgetError,
+    ForgottenAwait,
+    Place,
+    PuzzleError,
+    RankFailed,
+    innermost,
+    is_students,
+    place,
+    resolve,
+    student_place,
+    with_article,
+)
+from lib.errors.forgotten_await import put_await
+from lib.simulator.engine import TURNS
+from lib.values.values import describe
+
+__all__ = ["asleep", "failed", "never_awaited", "not_callable", "not_here", "not_ours", "waiting_at"]
+
+
+def failed(rank: int | None, error: BaseException) -> RankFailed:
+    """The error of a rank that raised an error of Python's: the same words, the line, and the likely fix."""
+    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", str(error).partition("\n")[0])  # no two runs have the same addresses
+    found = innermost(error)
+    frame = None if found is None else found[0]
+    failure = RankFailed(
+        f"{type(error).__name__}: {text}" if text else type(error).__name__,
+        fix=_fix(error, text, frame),
+        rank=rank,
+    )
+    if found is not None and (where := resolve(found[0].f_code, found[1])) is not None:
+        failure.where.append((None, where))
+    return failure
+
+
+def _fix(error: BaseException, text: str, frame: FrameType | None) -> str:
+    for kind, explain in (
+        (UnboundLocalError, _unbound),
+        (NameError, _name),
+        (AttributeError, _attribute),
+        (TypeError, _type),
+        (RuntimeError, _runtime),
+        (ValueError, _value),
+        (KeyError, _key),
+    ):
+        if isinstance(error, kind):
+            found = explain(error, text, frame)
+            return found if found is not None else PLAIN
+    if text.startswith("range object index"):
+        return "this range is empty, or shorter than you think: look at where it begins and ends, with print"
+    return next((fix for kind, fix in SIMPLE.items() if isinstance(error, kind)), PLAIN)
+
+
+PLAIN = "the line is ordinary Python: look at what each name in it is on this rank, with print"
+SIMPLE = {
+    IndexError: "an index goes from 0 to the length - 1: the last stage and the last layer have no next one",
+    ZeroDivisionError: "ranks, layers and batches are counted from 0: on this rank the divisor is 0",
+    AssertionError: "this `assert` is your own: on this rank what it claims is not so",
+}
+
+
+def _unbound(error: Any, text: str, frame: FrameType | None) -> str | None:
+    name = re.search(r"variable '(\w+)'", text)
+    if name is None:
+        return None
+    return f"give {name[1]} a value before this line: before the loop, and on every rank and in every branch"
+
+
+def _similar(name: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches  # here and not above: only a mistake needs it
+
+    found = get_close_matches(name, sorted(known), 1, 0.7)
+    return found[0] if found else None
+
+
+def _name(error: Any, text: str, frame: FrameType | None) -> str | None:
+    name = str(getattr(error, "name", None) or "")
+    if name in CALLS:
+        return f"it belongs to the model: {CALLS[name]}"
+    if name in getattr(sys.modules.get("lib"), "__all__", ()):
+        return f"import it first: from lib import {name}"
+    if name in sys.stdlib_module_names:
+        return f"import it first: import {name}"
+    known: set[str] = set() if frame is None else {*frame.f_locals, *frame.f_globals}
+    other = _similar(name, known)
+    if other is None:
+        return f"give {name} a value before this line; names that a function uses are made in it, or above it"
+    return f"did you mean {other}?"
+
+
+def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
+    thing, name = getattr(error, "obj", None), str(getattr(error, "name", None) or "")
+    if thing is None:
+        return "the thing before the dot is None: the call that made it gives nothing back"
+    if not hasattr(thing, "RANKS"):
+        other = _similar(name, [known for known in dir(thing) if not known.startswith("_")])
+        return None if other is None else f"did you mean .{other}?"
+    given: dict[str, object] = {**getattr(thing, "given", {}), **vars(thing)}
+    names: list[str] = [*CALLS, *(str(known) for known in given if known[0] != "_")]
+    plain = {known.replace("_", "").lower(): known for known in names} | ALSO
+    short = name.replace("_", "").lower()
+    other = plain.get(short) or plain.get(_similar(short, plain) or "")
+    if other is not None:
+        return f"did you mean {CALLS.get(other, f'model.{other}')}?"
+    return f"the operations are {', '.join(CALLS)}"
+
+
+ALSO = {"reducescatter": "scatterreduce", "send": "pass_to", "recv": "receive"}
+"""What other libraries call some operations."""
+
+
+def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
+    call = re.match(r"Model\.(\w+)\(\) ", text)
+    if call is not None and call[1] in SIGNATURES:
+        return f"write {SIGNATURES[call[1]]}"
+    if "can't be used in 'await' expression" in text or "can't be awaited" in text:
+        return (
+            "leave out this `await`: only communication is awaited, which is allreduce, allgather, scatterreduce,\n"
+            "alltoall, broadcast, pass_to and receive"
+        )
+    if re.match(r"a coroutine was expected, got <\w+, to be awaited>", text):
+        return (
+            "a communication is under way as soon as it is called, and needs no task: keep what the call returns,\n"
+            "and await it later: work = model.allreduce(...), then await work"
+        )
+    if text.startswith("cannot unpack non-iterable"):
+        return "this call gives one value: give it one name; load_weights, backward and update give two"
+    if re.match(r"unsupported operand type\(s\) for \+: 'int' and '(\w+)'", text):
+        return (
+            "sum() begins with the number 0: add the gradients with a loop, total = total + grad, from the first one on"
+        )
+    if text.endswith("object is not callable"):
+        return "round brackets call a function; what is in a store is taken out with square ones: weights[layer]"
+    if text.endswith("is not subscriptable"):
+        return "square brackets take something out of a store, list or tuple; this is neither"
+    return None
+
+
+def _value(error: Any, text: str, frame: FrameType | None) -> str | None:
+    if "values to unpack" in text:
+        return (
+            "give the result as many names as it has parts: storage gives five, load_weights, backward and update two"
+        )
+    if "has no mesh" in text:
+        return "this run has no mesh, so there are no coordinates and no axes: a rank is known by model.rank alone"
+    return None
+
+
+def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
+    model = None if frame is None else next((v for v in frame.f_locals.values() if hasattr(v, "RANKS")), None)
+    mesh = getattr(getattr(model, "dist", None), "mesh", None)
+    if mesh is not None and frame is not None and "coord" in frame.f_code.co_names:
+        return f"the axes of the mesh are {' and '.join(map(repr, mesh.axes))}: model.coord has a number for each"
+    return "nothing is stored under that key on this rank: is it stored on all ranks that come to this line?"
+
+
+def _runtime(error: Any, text: str, frame: FrameType | None) -> str | None:
+    if "cannot be called from a running event loop" in text:
+        return "a rank's function runs in a loop already: await the coroutine, without asyncio.run"
+    if "is bound to a different event loop" in text:
+        return "it was used in a run before this one: make it anew for each run, right before simulate(...)"
+    if "changed size during iteration" in text:
+        return "go through a copy of the keys, so that the store may change: for key in list(...):"
+    return None
+
+
+# -- what simulate alone can see ----------------------------------------------------------------------------------
+
+
+def never_awaited(name: str, rank: int | None) -> ForgottenAwait:
+    where = student_place()
+    return ForgottenAwait(
+        f"the async function {name} was called, but not awaited",
+        expected=f"`await` before the call of {name}",
+        got=f"a call without `await`: nothing of {name} has run",
+        fix=put_await(name, where),
+        rank=rank,
+        where=[] if where is None else [(None, where)],
+    )
+
+
+def not_ours(rank: int, thing: object, where: Place | None) -> PuzzleError:
+    """Something to await that neither we nor asyncio know what to do with."""
+    return PuzzleError(
+        "awaited something that is not an operation of the model",
+        expected="`await` on what model.allreduce, allgather, pass_to, receive, ... return",
+        got=with_article(type(thing).__name__),
+        fix="time is simulated, and there is nothing else to wait for: leave this `await` out",
+        rank=rank,
+        where=[] if where is None else [(None, where)],
+    )
+
+
+def not_here(thing: str, fix: str) -> PuzzleError:
+    """A part of asyncio that needs more than this one program."""
+    return PuzzleError(
+        f"{thing} cannot be simulated",
+        expected="tasks, timers, locks, events and queues of asyncio: whatever runs in this one program",
+        got="something that comes from outside, at a time that nobody can foresee",
+        fix=fix,
+    )
+
+
+def asleep(rank: int, where: Place | None) -> BudgetError:
+    """A rank that asks again and again, and lets all others run in between, without end."""
+    return BudgetError(
+        f"this rank takes turn after turn, more than {TURNS} times, and nobody moves",
+        expected="a loop that ends: what its condition asks for is done by a rank that can still move",
+        got="a loop around `await asyncio.sleep(...)`, while all others wait or have finished",
+        fix="wait for what another rank does with `await`, not with a loop: value = await model.receive(source)",
+        rank=rank,
+        where=[] if where is None else [(None, where)],
+    )
+
+
+def waiting_at(coroutine: Any) -> Place | None:
+    """The student's line in which a coroutine waits."""
+    found: Place | None = None
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        if is_students(frame.f_code):
+            found = resolve(frame.f_code, frame.f_lasti) or found
+        coroutine = coroutine.cr_await
+    return found
+
+
+def not_callable(function: Any) -> PuzzleError:
+    """Something that simulate cannot call with the model of a rank."""
+    code: CodeType | None = getattr(function, "__code__", None)
+    where: list[tuple[int | None, Place]] = [] if code is None else [(None, place(code, code.co_firstlineno))]
+    if not callable(function):
+        if inspect.iscoroutine(function):
+            function.close()
+        return PuzzleError(
+            "simulate was not given a function",
+            expected="the function itself, without brackets behind it: simulate(ddp, ...)",
+            got=describe(function),
+            fix="leave out the brackets after the function's name: simulate calls it, once for each rank",
+        )
+    name, takes = getattr(function, "__name__", "the function"), list(inspect.signature(function).parameters)
+    fix = "take from the model whatever else the function needs: model.rank, model.RANKS, model.LAYERS, ..."
+    return PuzzleError(
+        f"simulate cannot call {name}: it calls it once for each rank, with the model of that rank",
+        expected=f"one parameter: async def {name}(model)",
+        got=f"{name}({', '.join(takes)})",
+        fix=fix if takes else "give it the parameter model, on which all operations are called",
+        where=where,
+    )

@@ -1,0 +1,45 @@
+"""The error of a forgotten `await`: it shows the student's own line with the `await` put in."""
+
+from __future__ import annotations
+
+import re
+from types import CodeType
+from typing import Any, cast
+
+from lib.errors import ForgottenAwait, Place, resolve, student_frame
+
+__all__ = ["forgotten_await", "put_await"]
+
+CO_COROUTINE = 0x80
+"""The flag of the code of an async function: inspect.CO_COROUTINE, without the price of importing inspect."""
+
+
+def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
+    """The error of an awaitable in a value's place. It shows the call that made it, with the `await` put in.
+
+    A coroutine is closed, so that Python does not complain a second time, about its never having been awaited.
+    """
+    code: CodeType | None = getattr(thing, "cr_code", None)
+    frame = student_frame()
+    here = where = None if frame is None else resolve(frame.f_code, frame.f_lasti)
+    call, got = "", "something that is to be awaited"
+    if code is not None:
+        cast(Any, thing).close()
+        call, got = code.co_name, f"what the async function {code.co_name} returns until it is awaited"
+    elif (issued := getattr(type(thing), "issued", None)) is not None:
+        call, where = issued(thing)
+        got = f"what model.{call} returns until it is awaited"
+    fix = put_await(call, where)
+    if where is not None and here is not None and where.line != here.line:
+        fix += "\nor write `await` where it is used, if other work is to run in the meantime"
+    if frame is not None and frame.f_code.co_name[:1] != "<" and not frame.f_code.co_flags & CO_COROUTINE:
+        fix += f"\nand `async` before the function: async def {frame.f_code.co_name}(...)"
+    return ForgottenAwait(what, expected=expected, got=got, fix=fix)
+
+
+def put_await(call: str, where: Place | None) -> str:
+    """Advice that shows the line of a call with `await` before it."""
+    if where is None or not call:
+        return "put `await` before the call"
+    mended = re.sub(rf"(?<![\w.])(?<!await )((?:\w+\.)*{call}\()", r"await \1", where.text)
+    return f"put `await` before the call in line {where.line}" + (f": {mended}" if mended != where.text else "")

@@ -1,0 +1,160 @@
+"""The builder: solutions/NN_name.py, written by hand, to the notebooks in puzzles/ and in solutions/.
+
+A student's notebook has the gap where the answer was, and no outputs. The solved one has been run, each in a kernel
+of its own. Building twice gives the same bytes: ids come from the puzzle and the cell's number, and nothing of the
+machine, the clock or the order of events is kept. All is made in memory before anything is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from lib.notebooks.shared_cells import FRONT, expand
+from lib.puzzles.records import PUZZLES
+from lib.submissions.gap import Answer, BuildError, find, student, untouched
+from lib.submissions.load import code_cells
+
+try:
+    import jupytext  # pyright: ignore[reportMissingTypeStubs]
+    import nbformat
+
+    from lib.notebooks.kernels import Notebook, execute
+except ImportError as missing:
+    package = (missing.name or "more").partition(".")[0]
+    raise ImportError(f"notebooks need {package}: pip install 'llm-training-puzzles[notebook]'") from missing
+
+__all__ = ["Source", "build", "read_sources", "stale", "worked_on", "write"]
+
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+KEPT_METADATA = ("cellView", "jupyter", "tags")
+
+_read_percent = cast(Any, jupytext).reads  # neither package has types
+_node = cast(Any, nbformat).from_dict
+_write_json = cast(Any, nbformat).writes
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One solutions/NN_name.py, read and found whole."""
+
+    path: Path
+    text: str
+    answers: tuple[Answer, ...]
+
+    @property
+    def id(self) -> str:
+        """What its cells are named after: the file's name without the number."""
+        return self.path.stem.partition("_")[2]
+
+    def solved(self) -> Notebook:
+        """The notebook with the answers, not run yet."""
+        return self._notebook(self.text)
+
+    def student(self) -> Notebook:
+        """The notebook with the gaps."""
+        return self._notebook(student(self.text, list(self.answers), self.path.name))
+
+    def _notebook(self, text: str) -> Notebook:
+        return _notebook(expand(text, self.path.stem, self.path.parents[1]), self.id)
+
+
+def read_sources(folder: Path) -> list[Source]:
+    """Every numbered .py of a solutions folder. BuildError for one that is no puzzle, or a puzzle without a gap."""
+    sources: list[Source] = []
+    for path in sorted(folder.glob("[0-9]*.py")):
+        text = path.read_text("utf-8")
+        name = path.stem.partition("_")[2]
+        answers = find(text, path.name, name)
+        for answer in answers:
+            if answer.puzzle not in PUZZLES:
+                ids = ", ".join(PUZZLES)
+                where = f"{path.name}, line {answer.first}"
+                raise BuildError(f"{where}: no puzzle is {answer.puzzle!r}; there are {ids}")
+        if not answers and name not in FRONT:
+            raise BuildError(f"{path.name}: no `# --- your code (about N lines) ---`: students would get the answer")
+        sources.append(Source(path, text, tuple(answers)))
+    if not sources:
+        raise BuildError(f"{folder} holds no NN_name.py to build from")
+    return sources
+
+
+def build(root: Path) -> dict[str, str]:
+    """The text of every notebook by its path below `root`, of which only the folder solutions/ is read."""
+    sources = read_sources(root / "solutions")
+    ran = execute({source.path.with_suffix(".ipynb"): source.solved() for source in sources})
+    errors = [result for result in ran if isinstance(result, BuildError)]
+    if errors:
+        raise BuildError("\n".join(map(str, errors)))
+    run = [result for result in ran if not isinstance(result, BuildError)]
+    files: dict[str, str] = {}
+    for source, notebook in zip(sources, run, strict=True):
+        files[f"puzzles/{source.path.stem}.ipynb"] = _text(source.student())
+        files[f"solutions/{source.path.stem}.ipynb"] = _text(notebook)
+    return files
+
+
+def stale(files: Mapping[str, str], root: Path) -> list[str]:
+    """The notebooks that are missing, or differ from what `build` gave."""
+    return [name for name, text in files.items() if not _holds(root / name, text)]
+
+
+def worked_on(files: Iterable[str], root: Path) -> list[str]:
+    """The students' notebooks among them that somebody has run, or in which a gap holds more than its stub."""
+    return [name for name in files if name.startswith("puzzles/") and _is_worked_on(root / name)]
+
+
+def write(files: Mapping[str, str], root: Path) -> list[str]:
+    """Writes the notebooks that changed, each of them whole or not at all, and returns their names."""
+    changed = stale(files, root)
+    for name in changed:
+        path = root / name
+        path.parent.mkdir(exist_ok=True)
+        temporary = path.with_name(f".{path.name}.tmp")
+        try:
+            temporary.write_bytes(files[name].encode())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return changed
+
+
+def _notebook(text: str, name: str) -> Notebook:
+    """The notebook of a py:percent source, without outputs, with the ids and the metadata that we want."""
+    read: Any = _read_percent(text, fmt="py:percent")
+    cells: list[dict[str, Any]] = []
+    for number, cell in enumerate(read.cells):
+        kept = {key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata}
+        made = {"cell_type": cell.cell_type, "id": f"{name}-{number}", "metadata": kept, "source": cell.source}
+        if cell.cell_type == "code":
+            made |= {"execution_count": None, "outputs": []}
+        cells.append(made)
+    return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _text(notebook: Notebook) -> str:
+    """The file of a notebook, as Jupyter writes it; a kernel's version is not kept."""
+    return str(_write_json(_node({**notebook, "metadata": METADATA}))).rstrip("\n") + "\n"
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
+def _is_worked_on(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    text = path.read_text("utf-8")
+    code = "\n".join(code_cells(path, text))
+    gaps = re.findall(r'raise NotSolved\("(\w+)"\)', code)
+    if not all(untouched(code, puzzle) for puzzle in gaps) or not (gaps or path.stem.partition("_")[2] in FRONT):
+        return True
+    return any(cell.get("execution_count") or cell.get("outputs") for cell in json.loads(text)["cells"])

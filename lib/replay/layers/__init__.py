@@ -1,0 +1,1 @@
+"""Real layers, optimizers and tensors."""

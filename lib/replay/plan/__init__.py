@@ -1,0 +1,1 @@
+"""What each rank is going to do, worked out from a Trace."""

@@ -1,0 +1,133 @@
+"""How much memory a replay will need, known before anything is started; and how much there is."""
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib.analysis.figures import samples
+from lib.replay.errors import NotEnoughMemory
+from lib.replay.options import ReplayOptions
+from lib.replay.plan.plan import Plan
+from lib.trace.event import STORES
+
+__all__ = ["Need", "available", "predict", "refuse_if_too_large", "simulated_curve"]
+
+PROCESS = 60 * 2**20
+"""What a forked rank adds of its own before it holds a tensor: measured 13 MB, with room for workspaces."""
+CUDA_CONTEXT = 600 * 2**20
+"""What CUDA and its libraries take of a GPU for each process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Bytes that a replay needs: `peaks` of the values, a rank; `host` and `gpu` in all (on the fullest GPU)."""
+
+    peaks: tuple[int, ...]
+    host: int
+    gpu: int
+
+
+def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
+    """By event, the bytes that the simulator says are alive when it starts, at the sizes of the replay."""
+    return {sample.index: plan.sizes.simulated_bytes(sample.by_kind) for sample in samples(plan.trace, rank)}
+
+
+def predict(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = None) -> Need:
+    """What a replay will need of this machine, from the simulated memory. `here` are its ranks, where not all are."""
+    sizes, number = plan.sizes, options.number.bytes
+    ranks = range(plan.ranks) if here is None else [rank for rank in here if rank < plan.ranks]
+    peaks = tuple(round(max(simulated_curve(plan, rank).values(), default=0.0)) for rank in range(plan.ranks))
+    layers, batches = plan.trace.layers, plan.trace.batches
+    results = [desk.results * number for desk in plan.desks]
+    if here is None:  # the data and the first weights once, in memory that forked ranks share
+        host = (layers * sizes.weight * (1 + sizes.moments) + 2 * batches * sizes.batch) * number
+    else:  # every process its own; the first rank collects what all have kept
+        host = sum(peaks[rank] + results[rank] for rank in ranks)
+    host += sum(results) if 0 in ranks else 0
+    host += 0 if options.transport == "local" else PROCESS * len(ranks)
+    if options.verify and 0 in ranks:  # training in float64: weights, gradients, states, and what autograd keeps
+        host += 8 * (layers * sizes.weight * (3 + sizes.moments) + 3 * (layers + 1) * batches * sizes.batch)
+    if options.against:
+        host += len(ranks) * number * layers * (sizes.weight * (4 + sizes.moments) + 2 * batches * sizes.batch)
+    gpu = 0
+    if options.on_gpu:
+        devices = len(ranks) if options.transport == "nccl" else max(1, _gpus())
+        shares = [sum(peaks[rank] for rank in ranks[first::devices]) for first in range(min(devices, len(ranks)))]
+        gpu = max(shares, default=0) + CUDA_CONTEXT * -(-len(ranks) // devices)
+    else:
+        host += sum(peaks[rank] for rank in ranks)
+    return Need(peaks, host, gpu)
+
+
+def refuse_if_too_large(need: Need, options: ReplayOptions) -> None:
+    """NotEnoughMemory where the prediction is more than there is, or than the options allow."""
+    for name, needed, there in (("", need.host, available()), ("GPU ", need.gpu, _free_on_gpu(options))):
+        limit = there if options.memory_limit is None else options.memory_limit
+        if limit is not None and needed > limit:
+            fullest = max(range(len(need.peaks)), key=need.peaks.__getitem__)
+            raise NotEnoughMemory(
+                f"this replay needs about {_say(needed)} of {name}memory (rank {fullest} alone holds "
+                f"{_say(need.peaks[fullest])} of {', '.join(STORES)}), and {_say(limit)} may be used: "
+                "make hidden or length smaller, or use a smaller dtype",
+                rank=fullest,
+            )
+
+
+def available() -> int | None:
+    """Bytes of main memory that are free for us, where the system says so."""
+    found = [number for number in (_meminfo(), _cgroup()) if number is not None]
+    if found:
+        return min(found)
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _meminfo() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _cgroup() -> int | None:
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit = (folder / "memory.max").read_text("ascii").strip()
+        used = (folder / "memory.current").read_text("ascii").strip()
+    except OSError:
+        return None
+    return int(limit) - int(used) if limit.isdigit() and used.isdigit() else None
+
+
+def _gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _free_on_gpu(options: ReplayOptions) -> int | None:
+    """Free bytes of the fullest GPU. Asked of the driver, without starting CUDA in this process."""
+    if not options.on_gpu:
+        return None
+    try:
+        command = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+        return min(int(line) for line in said.split()) * 2**20
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
+def _say(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:,.1f} TB"

@@ -1,0 +1,99 @@
+"""How many real numbers each value of a Trace has, and which ones: the sizes of the tensors.
+
+Every value is a set of ranges over a line of elements: a weight, its gradient and its optimizer state lie on a line of
+hidden x hidden elements (row after row), an activation on a line of length x hidden a batch. Shard i of n is the range
+from i x N // n to (i + 1) x N // n: contiguous rows where n divides the rows, and never more than an element away from
+N / n. Shards of other totals nest as they do in the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lib.values.values import BATCH_ELEMENTS, WEIGHT_ELEMENTS, Activation, ActivationGrad, Elements, OptState, Value
+
+__all__ = ["Range", "Sizes", "cut_range", "length", "merged"]
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of one replay. `moments` numbers of optimizer state go with each weight, side by side."""
+
+    hidden: int
+    length: int
+    moments: int = 1
+    bytes: int = 8
+
+    @property
+    def weight(self) -> int:
+        """Elements of one weight."""
+        return self.hidden * self.hidden
+
+    @property
+    def batch(self) -> int:
+        """Elements of one batch of activations."""
+        return self.length * self.hidden
+
+    def ranges(self, value: Value) -> tuple[Range, ...]:
+        """Where a value lies on its line, in ascending order; neighbours are one range."""
+        if isinstance(value, Activation | ActivationGrad):
+            return merged([(b * self.batch, (b + 1) * self.batch) for b in sorted(value.batches)])
+        total, shards = _total(value), _shards(value)
+        if len(shards) == total:
+            return ((0, self.weight),)
+        return merged([cut_range(self.weight, shard, total) for shard in sorted(shards)])
+
+    def width(self, value: Value) -> int:
+        """Numbers kept for each element of the line."""
+        return self.moments if isinstance(value, OptState) else 1
+
+    def numel(self, value: Value) -> int:
+        """Numbers in a value's tensor."""
+        return length(self.ranges(value)) * self.width(value)
+
+    def simulated_bytes(self, by_kind: dict[str, Elements]) -> float:
+        """The bytes that elements counted by the simulator, kind by kind, would have at these sizes."""
+        found = 0.0
+        for kind, elements in by_kind.items():
+            batched = kind in (Activation.kind, ActivationGrad.kind)
+            scale = self.batch / BATCH_ELEMENTS if batched else self.weight / WEIGHT_ELEMENTS
+            found += float(elements) * scale * (self.moments if kind == OptState.kind else 1) * self.bytes
+        return found
+
+
+def cut_range(elements: int, shard: int, total: int) -> Range:
+    """Shard `shard` of `total` of a line of elements."""
+    return shard * elements // total, (shard + 1) * elements // total
+
+
+def merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
+    """Ascending ranges with neighbours made one, and without empty ones."""
+    found: list[Range] = []
+    for start, stop in ranges:
+        if start == stop:
+            continue
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], stop)
+        else:
+            found.append((start, stop))
+    return tuple(found)
+
+
+def length(ranges: Sequence[Range]) -> int:
+    """Elements in some ranges."""
+    return sum(stop - start for start, stop in ranges)
+
+
+def _total(value: Value) -> int:
+    total = getattr(value, "total", None)
+    assert isinstance(total, int), f"a {value.kind} has shards"
+    return total
+
+
+def _shards(value: Value) -> frozenset[int]:
+    shards = getattr(value, "shards", None)
+    assert isinstance(shards, frozenset), f"a {value.kind} has shards"
+    return shards  # pyright: ignore[reportUnknownVariableType]

@@ -1,0 +1,1 @@
+"""Processes: starting ranks and watching over them."""

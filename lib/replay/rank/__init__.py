@@ -1,0 +1,1 @@
+"""One rank that replays its part."""

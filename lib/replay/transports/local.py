@@ -1,0 +1,174 @@
+"""The transport `local`: all ranks in one process, taking turns. For tests and notebooks, on any machine.
+
+Ranks are generators that yield a handle when they have to wait for it; `drive` goes on with whoever can go on. Tensors
+are copied from rank to rank for real, so freeing, overwriting and order mean what they mean between processes.
+"""
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from lib.replay.transports.transport import Done, Handle
+
+__all__ = ["LocalTransport", "LocalWorld", "drive"]
+
+Group = tuple[int, ...]
+
+
+class LocalHandle:
+    """Done when the last one it needs has come."""
+
+    def __init__(self, *keep: Any) -> None:
+        self.keep = keep
+        self.over = False
+
+    def done(self) -> bool:
+        """Whether it is over."""
+        return self.over
+
+    def wait(self) -> None:
+        """Ranks that take turns cannot block: they yield the handle to `drive`, which comes back when it is over."""
+        assert self.over, "a local rank goes on only when what it waits for is over"
+
+    def finish(self) -> None:
+        """It is over; its tensors are no longer needed."""
+        self.over = True
+        self.keep = ()
+
+
+class LocalWorld:
+    """Where local ranks meet."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        self.open: dict[tuple[Group, int], dict[int, tuple[Any, LocalHandle]]] = defaultdict(dict)
+        self.mail: dict[tuple[int, int], deque[tuple[Tensor, LocalHandle]]] = defaultdict(deque)
+        self.wanted: dict[tuple[int, int], deque[tuple[Tensor, LocalHandle]]] = defaultdict(deque)
+
+    def match(self, source: int, target: int) -> None:
+        """Hands over messages that are both sent and asked for."""
+        sent, wanted = self.mail[source, target], self.wanted[source, target]
+        while sent and wanted:
+            (tensor, out), (buffer, coming) = sent.popleft(), wanted.popleft()
+            buffer.copy_(tensor)
+            out.finish()
+            coming.finish()
+
+
+class LocalTransport:
+    """One rank's way to the others of a LocalWorld."""
+
+    shared_clock = True
+
+    def __init__(self, rank: int, world: LocalWorld) -> None:
+        self.rank = rank
+        self.world = world
+        self.count: dict[Group, int] = defaultdict(int)
+
+    def _meet(self, group: Group, brought: Any, act: Callable[[list[Any]], None]) -> Handle:
+        number = self.count[group]
+        self.count[group] = number + 1
+        meeting = self.world.open[group, number]
+        handle = LocalHandle(brought)
+        meeting[self.rank] = (brought, handle)
+        if len(meeting) == len(group):
+            del self.world.open[group, number]
+            act([meeting[rank][0] for rank in group])
+            for _, other in meeting.values():
+                other.finish()
+        return handle
+
+    def all_reduce(self, group: Group, buffer: Tensor) -> Handle:
+        """Sums in the order of the group."""
+
+        def act(buffers: list[Tensor]) -> None:
+            total = buffers[0].clone()
+            for other in buffers[1:]:
+                total.add_(other)
+            for one in buffers:
+                one.copy_(total)
+
+        return self._meet(group, buffer, act)
+
+    def all_gather(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
+        """Copies everything to everybody."""
+
+        def act(brought: list[tuple[Tensor, Tensor]]) -> None:
+            for target, _ in brought:
+                for part, (_, one) in zip(target.split(list(sizes)), brought, strict=True):
+                    part.copy_(one)
+
+        return self._meet(group, (out, inp), act)
+
+    def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
+        """Sums each part in the order of the group."""
+
+        def act(brought: list[tuple[Tensor, Tensor]]) -> None:
+            parts = [one.split(list(sizes)) for _, one in brought]
+            for i, (target, _) in enumerate(brought):
+                target.copy_(parts[0][i])
+                for other in parts[1:]:
+                    target.add_(other[i])
+
+        return self._meet(group, (out, inp), act)
+
+    def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle:
+        """Copies part i of member j to part j of member i."""
+
+        def act(brought: list[tuple[tuple[Tensor, ...], Sequence[Tensor]]]) -> None:
+            for i, (targets, _) in enumerate(brought):
+                for j, (_, parts) in enumerate(brought):
+                    targets[j].copy_(parts[i])
+
+        return self._meet(group, (out.split(list(out_sizes)), parts), act)
+
+    def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:
+        """Copies the root's to the others."""
+
+        def act(buffers: list[Tensor]) -> None:
+            for i, one in enumerate(buffers):
+                if i != root:
+                    one.copy_(buffers[root])
+
+        return self._meet(group, buffer, act)
+
+    def send(self, target: int, buffer: Tensor) -> Handle:
+        """Done when it is received."""
+        handle = LocalHandle()
+        self.world.mail[self.rank, target].append((buffer, handle))
+        self.world.match(self.rank, target)
+        return handle
+
+    def receive(self, source: int, buffer: Tensor) -> Handle:
+        """Done when it is sent."""
+        handle = LocalHandle()
+        self.world.wanted[source, self.rank].append((buffer, handle))
+        self.world.match(source, self.rank)
+        return handle
+
+    def barrier(self) -> Handle:
+        """All ranks of the world."""
+        return self._meet(tuple(range(self.world.ranks)), None, lambda _: None)
+
+
+def drive(jobs: Sequence[Iterator[Handle]]) -> None:
+    """Runs all ranks to their ends, each until it has to wait for another."""
+    waiting: dict[int, Handle] = dict.fromkeys(range(len(jobs)), Done())
+    while waiting:
+        ready = [rank for rank, handle in waiting.items() if handle.done()]
+        if not ready:
+            raise AssertionError(f"ranks {sorted(waiting)} wait for each other, though the Trace does not")
+        for rank in ready:
+            handle = waiting.pop(rank)
+            while handle.done():
+                following = next(jobs[rank], None)
+                if following is None:
+                    break
+                handle = following
+            else:
+                waiting[rank] = handle

@@ -1,0 +1,165 @@
+"""The transports `gloo` and `nccl`: torch.distributed between processes.
+
+Groups of the same ranks are one process group, as in the simulator: one stream, one collective after the other. The
+first order in which they are named is its own; where another one names them, parts are put in order here. On nccl, each
+direction between two ranks that pass messages has a process group as well (one stream for both directions would
+deadlock when two ranks pass to each other). All messages are sent without blocking, as `dist.send` of gloo is a
+rendezvous. Sums are plain sums: gloo hangs after PREMUL_SUM. Parts of unequal size are padded, as neither backend
+gathers them. Gloo moves what is on a GPU by way of main memory. What a transport copies for that is in no figure.
+"""
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from lib.replay.plan.plan import Plan
+from lib.replay.transports.transport import Done, Handle
+
+__all__ = ["ProcessTransport"]
+
+Group = tuple[int, ...]
+
+# Torch 2.13 calls these by new names, and warns of the old ones.
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
+class WorkHandle:
+    """Some Works of torch, and what is to be done once they are over."""
+
+    def __init__(
+        self, works: Sequence[dist.Work | None], keep: object, after: Callable[[], object] | None = None
+    ) -> None:
+        self.works = [work for work in works if work is not None]
+        self.keep = keep
+        self.after = after
+
+    def done(self) -> bool:
+        """Whether all are over."""
+        return all(work.is_completed() for work in self.works)
+
+    def wait(self) -> None:
+        """Waits for all; a second time for nothing."""
+        for work in self.works:
+            work.wait()
+        if self.after is not None:
+            self.after()
+        self.works, self.keep, self.after = [], None, None
+
+
+class ProcessTransport:
+    """One rank's way to the others. torch.distributed is initialised already, with as many ranks as the Trace has."""
+
+    def __init__(self, rank: int, plan: Plan, device: torch.device, timeout: float, shared_clock: bool) -> None:
+        self.rank = rank
+        self.device = device
+        self.shared_clock = shared_clock
+        nccl = dist.get_backend() == "nccl"
+        self.staged = device.type == "cuda" and not nccl
+        everybody = tuple(range(plan.ranks))
+        wait = timedelta(seconds=timeout)
+        self.groups: dict[Group, Any] = {everybody: None}
+        self.orders: dict[Group, list[int]] = {}
+        first: dict[Group, Group] = {everybody: everybody}
+        for group in plan.groups:  # everybody makes all groups, in the same order
+            own = first.setdefault(tuple(sorted(group)), group)
+            if own not in self.groups:
+                self.groups[own] = dist.new_group(list(own), timeout=wait, sort_ranks=False)
+            if own != group:
+                self.groups[group] = self.groups[own]
+                self.orders[group] = [group.index(rank) for rank in own]
+        self.channels: dict[tuple[int, int], Any] = {
+            pair: dist.new_group(list(pair), timeout=wait, sort_ranks=False) if nccl else None for pair in plan.pairs
+        }
+        self.token = torch.zeros(1, device=device if nccl else "cpu")
+
+    def _stage(self, tensor: Tensor) -> Tensor:
+        """The tensor itself, or its copy in main memory."""
+        return tensor.to("cpu", copy=True) if self.staged else tensor
+
+    def _room(self, tensor: Tensor) -> Tensor:
+        """The tensor itself, or room in main memory for what it is to hold."""
+        return torch.empty(tensor.shape, dtype=tensor.dtype) if self.staged else tensor
+
+    def _handle(self, work: dist.Work | None, keep: Sequence[Tensor], room: Tensor, out: Tensor) -> Handle:
+        return WorkHandle([work], keep, None if room is out else lambda: out.copy_(room))
+
+    def all_reduce(self, group: Group, buffer: Tensor) -> Handle:
+        room = self._stage(buffer)
+        work = dist.all_reduce(room, group=self.groups[group], async_op=True)
+        return self._handle(work, [room], room, buffer)
+
+    def all_gather(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
+        inp = self._stage(inp)
+        largest, order = max(sizes), self.orders.get(group)
+        if min(sizes) == largest and order is None:
+            room = self._room(out)
+            work = _all_gather(room, inp, group=self.groups[group], async_op=True)
+            return self._handle(work, [room, inp], room, out)
+        padded = inp.new_empty(largest)
+        padded[: inp.numel()] = inp
+        room = inp.new_empty(largest * len(sizes))
+        work = _all_gather(room, padded, group=self.groups[group], async_op=True)
+
+        def unpad() -> None:
+            targets = out.split(list(sizes))
+            for place, part in zip(order or range(len(sizes)), room.split(largest), strict=True):
+                targets[place].copy_(part[: sizes[place]])
+
+        return WorkHandle([work], [room, padded], unpad)
+
+    def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
+        inp, room = self._stage(inp), self._room(out)
+        order = self.orders.get(group)
+        if order is not None:
+            parts = inp.split(list(sizes))
+            inp, sizes = torch.cat([parts[place] for place in order]), [sizes[place] for place in order]
+        if min(sizes) == max(sizes):
+            work = _reduce_scatter(room, inp, group=self.groups[group], async_op=True)
+        else:
+            work = dist.reduce_scatter(room, list(inp.split(list(sizes))), group=self.groups[group], async_op=True)
+        return self._handle(work, [room, inp], room, out)
+
+    def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle:
+        order = self.orders.get(group) or range(len(parts))
+        inp = self._stage(torch.cat([parts[place] for place in order]))
+        room = self._room(out) if group not in self.orders else inp.new_empty(out.numel())
+        in_sizes, sizes = [parts[place].numel() for place in order], [out_sizes[place] for place in order]
+        work = dist.all_to_all_single(room, inp, sizes, in_sizes, group=self.groups[group], async_op=True)
+
+        def ordered() -> None:
+            targets = out.split(list(out_sizes))
+            for place, part in zip(order, room.split(sizes), strict=True):
+                targets[place].copy_(part)
+
+        return WorkHandle([work], [room, inp], None if room is out else ordered)
+
+    def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:
+        room = self._stage(buffer)
+        work = dist.broadcast(room, group[root], group=self.groups[group], async_op=True)
+        return self._handle(work, [room], room, buffer)
+
+    def send(self, target: int, buffer: Tensor) -> Handle:
+        room = self._stage(buffer)
+        work = dist.isend(room, target, group=self.channels[self.rank, target])
+        return WorkHandle([work], [room])
+
+    def receive(self, source: int, buffer: Tensor) -> Handle:
+        room = self._room(buffer)
+        work = dist.irecv(room, source, group=self.channels[source, self.rank])
+        return self._handle(work, [room], room, buffer)
+
+    def barrier(self) -> Handle:
+        if len(self.groups) == 1 and dist.get_world_size() == 1:
+            return Done()
+        handle = WorkHandle([dist.all_reduce(self.token, async_op=True)], self.token)
+        if self.token.is_cuda:
+            handle.after = torch.cuda.synchronize
+        return handle

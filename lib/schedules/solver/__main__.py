@@ -1,0 +1,88 @@
+"""python -m lib.schedules.solver: solves a pipeline, or all of a grid, prints what it finds, stores it with --write."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lib.analysis.bounds.optima import AIMS, Optimum, Size, from_record, to_record
+from lib.schedules.solver.search import NotFound, Search, between, fastest, leanest
+
+STORE = Path(__file__).parents[2] / "analysis" / "bounds" / "optima.json"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Reads the command line. With lists of sizes, all their combinations are solved."""
+    parser = argparse.ArgumentParser(prog="python -m lib.schedules.solver", description=__doc__)
+    parser.add_argument("--stages", type=int, nargs="+", default=[4], help="ranks")
+    parser.add_argument("--layers", type=int, nargs="+", default=[8], help="a multiple of the stages; others are left")
+    parser.add_argument("--batches", type=int, nargs="+", default=[4], help="each travels on its own")
+    parser.add_argument("--overlap", action="store_true", help="messages may travel while their ranks compute")
+    parser.add_argument("--between", action="store_true", help="also what lies between the fastest and the leanest")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each question that the solver is asked")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--write", action="store_true", help="store what is new or better in lib/analysis/bounds/optima.json"
+    )
+    options = parser.parse_args(arguments)
+    search = Search(options.seconds, options.workers)
+    for stages in options.stages:
+        for layers in options.layers:
+            for batches in options.batches if layers % stages == 0 else ():
+                size = Size(stages, layers, batches, options.overlap)
+                found: list[Optimum] = []
+                try:
+                    for optimum in answers(size, search, options.between):
+                        print(line(optimum), flush=True)
+                        found.append(optimum)
+                except NotFound as error:
+                    print(f"{size}: {error}", flush=True)
+                if options.write:
+                    write(STORE, found)
+
+
+def answers(size: Size, search: Search, everything: bool = False) -> Iterator[Optimum]:
+    """The fastest and the leanest schedule of a size; with `everything`, also those between that nothing beats."""
+    quick, slow = fastest(size, search), leanest(size, search)
+    yield quick
+    if everything:
+        yield from between(size, search, quick, slow)
+    yield slow
+
+
+def line(optimum: Optimum) -> str:
+    """One optimum in one line."""
+    stages, layers, batches, overlap = optimum.size
+    how = "overlap" if overlap else "awaited"
+    figures = f"end {optimum.end:g}, peak {optimum.peak:,}"
+    return f"{stages} stages {layers} layers {batches} batches {how} {optimum.aim}: {figures}; {optimum.status}"
+
+
+def write(store: Path, found: list[Optimum]) -> None:
+    """Puts optima into the file, in place of those that are no better proved."""
+    old: list[dict[str, Any]] = json.loads(store.read_text("utf-8"))["optima"] if store.exists() else []
+    kept = {_key(optimum): optimum for optimum in map(from_record, old)}
+    for optimum in found:
+        before = kept.get(_key(optimum))
+        if before is None or _open(optimum) < _open(before):
+            kept[_key(optimum)] = optimum
+    lines = ",\n".join(json.dumps(to_record(kept[key])) for key in sorted(kept))
+    store.write_text(f'{{"optima": [\n{lines}\n]}}\n', "utf-8")
+
+
+def _key(optimum: Optimum) -> tuple[Size, int, int]:
+    """What there is one of: a size and an aim; between the extremes, also a peak."""
+    return optimum.size, AIMS.index(optimum.aim), optimum.peak if optimum.aim == "between" else 0
+
+
+def _open(optimum: Optimum) -> tuple[float, int, float, int]:
+    """How much is open, and how good it is: less is better."""
+    return (optimum.end - optimum.end_bound, optimum.peak - optimum.peak_bound, optimum.end, optimum.peak)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

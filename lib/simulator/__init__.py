@@ -1,0 +1,1 @@
+"""Runs a student's function on every rank."""

@@ -1,0 +1,1 @@
+"""asyncio in simulated time."""

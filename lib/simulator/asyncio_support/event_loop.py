@@ -1,0 +1,361 @@
+"""An asyncio event loop in which no time passes: simulate runs a function there that uses tasks, locks or timers.
+
+`asyncio.gather`, `TaskGroup`, `wait_for`, `Event`, `Queue` and the like are Python's own, and so is the loop's ready
+queue. What is ours is the clock: it stands still while anybody can run, and then jumps to the next timer, so a `sleep`
+costs nothing, nothing depends on the machine, and no socket or thread is needed (in a browser there is none).
+
+Since nothing comes from outside, the loop knows what asyncio elsewhere cannot: that no task can run and no timer is
+left. That is a deadlock, of ranks that wait for each other or for an Event that nobody sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.base_events
+import inspect
+import sys
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from math import isfinite, ulp
+from typing import Any, NoReturn, cast
+
+from lib.diagnosis.python_errors import asleep, not_here, waiting_at
+from lib.errors import Place, PuzzleError, is_students
+from lib.simulator.engine import Engine, Patience, Signal, is_ready
+
+__all__ = ["Stopped", "run"]
+
+RANK: ContextVar[int] = ContextVar("rank")
+"""The rank that a task belongs to; a task that it makes inherits it."""
+MOST_LEAPS = 20
+"""Times that the clock goes on to the next timer for tasks that ask again and again instead of waiting."""
+TIMER = 10
+"""Turns that a leap of the clock counts for: it costs about as much."""
+_THINGS = {
+    "Event.wait": "an asyncio.Event that nobody sets",
+    "Queue.get": "an asyncio.Queue into which nobody puts anything",
+    "Queue.put": "room in an asyncio.Queue from which nobody takes anything",
+    "Lock.acquire": "an asyncio.Lock that nobody releases",
+    "Semaphore.acquire": "an asyncio.Semaphore that nobody releases",
+    "Condition.wait": "an asyncio.Condition that nobody notifies",
+    "Barrier.wait": "an asyncio.Barrier at which not all arrive",
+    "Barrier._wait": "an asyncio.Barrier at which not all arrive",
+    "Barrier._block": "an asyncio.Barrier at which not all arrive",
+}
+
+
+class Stopped(Exception):
+    """A run that ended before its end: `rank` raised `__cause__`, or nobody can move, and `__cause__` tells why."""
+
+    def __init__(self, rank: int | None, cause: BaseException) -> None:
+        super().__init__(rank)
+        self.rank = rank
+        self.__cause__ = cause
+
+
+class Elsewhere:
+    """What a rank waits for that is not ours: for a deadlock to be told, as `meeting` has it."""
+
+    kind = "elsewhere"
+
+    def __init__(self, thing: str, where: Place | None) -> None:
+        self.thing = thing
+        self.where = where
+
+    def describe(self, rank: int) -> str:
+        """What the rank waits for."""
+        return f"waits for {self.thing}"
+
+    def wants(self, rank: int) -> str:
+        """What would let the rank go on."""
+        return f"somebody to end what rank {rank} waits for: {self.thing}"
+
+    def awaits(self, rank: int) -> list[int]:
+        """Nobody knows which rank would do it."""
+        return []
+
+
+class _Loop(asyncio.base_events.BaseEventLoop):
+    """The loop: BaseEventLoop's queue and timers, on a clock of its own. It selects from itself, as there is nothing
+    else to select from."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self.engine = engine
+        self.now = 0.0
+        self._selector = self
+        self.set_exception_handler(lambda _, context: self.went_wrong(context))
+        self.tasks: dict[int, dict[asyncio.Task[Any], None]] = {}
+        self.failed: list[tuple[int | None, Any]] = []
+        self.stopped: Stopped | None = None
+        self._patience = Patience(engine.progress)
+        self._leaps = 0
+
+    # -- what BaseEventLoop asks of a loop ----------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Seconds on the loop's own clock, which no operation of the model moves on."""
+        return self.now
+
+    def _process_events(self, event_list: object) -> None:
+        return
+
+    def _write_to_self(self) -> None:
+        return
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """Called before every pass of the loop: `timeout` is 0 where somebody is ready, None where nobody will be."""
+        try:
+            if timeout == 0:
+                self._turn(max(1, len(cast(Any, self)._ready)))
+            elif self.engine.wake() or self.engine.choose():
+                return []
+            elif timeout is not None and isfinite(self._next()):
+                self._turn(1, TIMER)
+                self._advance()
+            elif not self.is_over():
+                self._stop(None, self._deadlock())
+        except Exception as error:
+            self._stop(None, error)
+        return []
+
+    def _next(self) -> float:
+        """When the next timer is due."""
+        timers: Any = self
+        return timers._scheduled[0].when()
+
+    def _advance(self) -> None:
+        """Sets the clock to the next timer; adding what is left until then might just miss it."""
+        self.now = max(self.now, self._next())
+        # A timer is due when it is less than this ahead, which at a late hour is less than a float can tell apart.
+        self._clock_resolution = max(self._clock_resolution, 2 * ulp(self.now))
+
+    def _turn(self, ready: int, weight: int = 1) -> None:
+        """Notes a pass of the loop. Too many in which nobody moves are a loop of a student's that does not end."""
+        engine, timer = self.engine, weight == TIMER
+        if not self._patience.exhausted(engine.moves, ready, ready * weight) or self.is_over():
+            return
+        if engine.wake() or engine.choose():
+            return
+        if not timer and cast(Any, self)._scheduled and self._leaps < MOST_LEAPS:
+            self._leaps += 1  # somebody asks again and again for what another one does after a sleep
+            self._advance()
+            return
+        every = [(rank, task) for rank, tasks in sorted(self.tasks.items()) for task in tasks]
+        asking = [item for item in every if (_sleeps(item[1]) if timer else is_ready(item[1]))]
+        rank, task = (asking or every)[0]
+        raise asleep(rank, waiting_at(task.get_coro()))
+
+    # -- tasks --------------------------------------------------------------------------------------------------
+
+    def create_task(self, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
+        """A task of the rank whose task makes it."""
+        task = super().create_task(coro, **kwargs)
+        rank = RANK.get(-1)
+        self.tasks.setdefault(rank, {})[task] = None
+        task.add_done_callback(lambda task: self._ended(rank, task))
+        return task
+
+    def _ended(self, rank: int, task: asyncio.Task[Any]) -> None:
+        mine = self.tasks[rank]
+        del mine[task]
+        # Whether somebody has asked for its error, or will, shows when the run is over.
+        if not task.cancelled() and cast(Any, task)._exception is not None:
+            self.failed.append((rank, task))
+        if not mine:
+            del self.tasks[rank]
+            self.engine.over(rank)
+            if self.is_over():
+                self.stop()
+
+    def is_over(self) -> bool:
+        """Whether all tasks of all ranks have ended."""
+        return not self.tasks
+
+    def began(self, rank: int, task: asyncio.Task[Any]) -> None:
+        """Ends the run when the task that runs the function of a rank has failed."""
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            if task.cancelled():
+                self._stop(rank, asyncio.CancelledError("this rank was cancelled"))
+            elif (error := task.exception()) is not None:
+                self._stop(rank, error)
+
+        task.add_done_callback(ended)
+
+    def unheard(self) -> Stopped | None:
+        """The first task that failed without anybody's having awaited it."""
+        for rank, task in self.failed:
+            if task._log_traceback:
+                return Stopped(rank, task.exception())
+        return None
+
+    def went_wrong(self, context: dict[str, Any]) -> None:
+        """What asyncio would only print: a callback that raised. Tasks are looked after by themselves."""
+        error = context.get("exception")
+        if isinstance(error, Exception) and (handle := context.get("handle")) is not None:
+            where = getattr(handle, "_context", None)
+            self._stop(None if where is None else where.get(RANK), error)
+
+    def _stop(self, rank: int | None, error: BaseException) -> None:
+        if self.stopped is None:
+            self.stopped = Stopped(rank, error)
+        self.stop()
+
+    def _deadlock(self) -> BaseException:
+        if (unheard := self.unheard()) is not None:  # it explains why the others wait
+            self._stop(unheard.rank, cast(BaseException, unheard.__cause__))
+        engine = self.engine
+        parked = {rank for rank, _ in engine.parked()}
+        engine.elsewhere = [
+            (rank, Signal(_elsewhere(tasks))) for rank, tasks in sorted(self.tasks.items()) if rank not in parked
+        ]
+        make = engine.on_stuck()
+        assert make is not None, "here nobody can move by himself"
+        return make()
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Ends whatever has not ended, without a word: what went wrong first is what counts."""
+        for task in [task for tasks in list(self.tasks.values()) for task in tasks]:
+            cast(Any, task)._log_destroy_pending = False
+            with suppress(Exception):
+                cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
+        for _, task in self.failed:
+            _close_unstarted(task.exception())  # and now that it was asked for, asyncio does not print it
+        self.tasks.clear()
+        self.close()
+
+    # -- what cannot be simulated -------------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:
+        """Refused: a thread has no simulated time."""
+        _refuse(
+            "a thread (to_thread, run_in_executor)", "call the function itself: what is not of the model takes no time"
+        )
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        """As call_soon: asyncio itself calls it for generators that nobody finished. There are no threads."""
+        return self.call_soon(callback, *args, context=context)
+
+    def _outside(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse(
+            "the world outside (sockets, files, other processes, signals)",
+            "read what you need before simulate, and hand it to the function",
+        )
+
+    create_connection = create_datagram_endpoint = create_server = create_unix_connection = _outside  # type: ignore[assignment]
+    create_unix_server = connect_accepted_socket = sendfile = start_tls = _outside  # type: ignore[assignment]
+    connect_read_pipe = connect_write_pipe = subprocess_exec = subprocess_shell = _outside  # type: ignore[assignment]
+    getaddrinfo = getnameinfo = add_reader = remove_reader = add_writer = remove_writer = _outside  # type: ignore[assignment]
+    sock_recv = sock_recv_into = sock_recvfrom = sock_sendall = sock_sendto = sock_connect = _outside  # type: ignore[assignment]
+    sock_accept = sock_sendfile = add_signal_handler = remove_signal_handler = _outside  # type: ignore[assignment]
+
+
+def _refuse(thing: str, fix: str) -> NoReturn:
+    error = not_here(thing, fix)
+    rank = RANK.get(-1)
+    raise error if rank < 0 else error.at(rank)
+
+
+def _sleeps(task: asyncio.Task[Any]) -> bool:
+    """Whether a task waits for a timer."""
+    coroutine: Any = task.get_coro()
+    while (inner := getattr(coroutine, "cr_await", None)) is not None and hasattr(inner, "cr_code"):
+        coroutine = inner
+    return getattr(coroutine, "__qualname__", "") == "sleep"
+
+
+def _elsewhere(tasks: dict[asyncio.Task[Any], None]) -> Elsewhere:
+    """What a rank waits for, none of whose tasks is parked at an operation of the model."""
+    waiting = [task for task in tasks if not isinstance(cast(Any, task)._fut_waiter, asyncio.Task)]
+    found = [_elsewhere_of(task) for task in waiting or tasks]
+    named = [one for one in found if one.thing != "something of asyncio that never happens"]
+    return (named or found)[0]
+
+
+def _elsewhere_of(task: asyncio.Task[Any]) -> Elsewhere:
+    thing = "something of asyncio that never happens"
+    coroutine: Any = task.get_coro()
+    while (code := getattr(coroutine, "cr_code", None)) is not None:
+        thing = _THINGS.get(code.co_qualname, thing)
+        coroutine = coroutine.cr_await
+    return Elsewhere(thing, waiting_at(task.get_coro()))
+
+
+@contextmanager
+def alone() -> Generator[None]:
+    """Hides the loop that is running, such as a notebook's: what runs inside sees no loop but ours."""
+    outer = asyncio._get_running_loop()
+    # From Python 3.14 on the task that runs is known by thread, not by loop: it has to step aside too.
+    swap: Callable[[Any, Any], Any] | None = getattr(asyncio.tasks, "_swap_current_task", None) if outer else None
+    task = None if swap is None else swap(outer, None)
+    asyncio._set_running_loop(None)
+    # Where none is running, gather takes the loop that is set for the thread, or makes one: there is to be none.
+    events: Any = asyncio.events
+    policy = getattr(events, "_get_event_loop_policy", events.get_event_loop_policy)()
+    local = getattr(policy, "_local", None)
+    known = {name: getattr(local, name) for name in ("_loop", "_set_called") if hasattr(local, name)}
+    for name in known:
+        setattr(local, name, name == "_set_called" or None)
+    try:
+        yield
+    finally:
+        for name, value in known.items():
+            setattr(local, name, value)
+        asyncio._set_running_loop(outer)
+        if swap is not None:
+            swap(outer, task)
+
+
+def run(
+    engine: Engine,
+    coroutines: Sequence[Coroutine[Any, Any, Any]],
+    order: Callable[[list[int]], Sequence[int]] | None = None,
+) -> None:
+    """Runs all coroutines to their end, as tasks of a loop of their own. Stopped where one raised, or nobody can move.
+
+    `order` may permute the ranks: it says in which order they begin.
+    """
+    loop = _Loop(engine)
+    engine.hosted = True
+    engine.who = lambda: RANK.get(None)
+    hooks = sys.get_asyncgen_hooks()
+    try:
+        names = list(range(len(coroutines)))
+        for rank in names if order is None else order(names):
+            token = RANK.set(rank)
+            try:
+                loop.began(rank, loop.create_task(coroutines[rank]))
+            finally:
+                RANK.reset(token)
+        if not loop.is_over():
+            loop.run_forever()
+        stopped = loop.stopped or loop.unheard()
+        if stopped is not None:
+            raise stopped
+    finally:
+        loop.leave()
+        sys.set_asyncgen_hooks(*hooks)
+        engine.who = None
+
+
+def _close_unstarted(error: BaseException | None) -> None:
+    """Closes the coroutines that asyncio refused to run: Python need not complain of them too."""
+    trace = None if error is None else error.__traceback__
+    while trace is not None:
+        if not is_students(trace.tb_frame.f_code):
+            for thing in trace.tb_frame.f_locals.values():
+                if inspect.iscoroutine(thing) and inspect.getcoroutinestate(thing) == inspect.CORO_CREATED:
+                    thing.close()
+        trace = trace.tb_next
+
+
+def leaf(error: BaseException) -> BaseException:
+    """The error that a group of them is about: the first one of ours, else the first."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    every = [leaf(one) for one in cast("tuple[BaseException, ...]", cast(Any, error).exceptions)]
+    return next((one for one in every if isinstance(one, PuzzleError)), every[0])

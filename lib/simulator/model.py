@@ -1,0 +1,499 @@
+"""Model: one rank's desk. What a student's function holds, and every operation that it may call."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+
+from lib.checker.checker import check
+from lib.checker.verdict import Verdict
+from lib.cluster.clock import steps
+from lib.cluster.mesh import Mesh
+from lib.errors import CheckError, PuzzleError, RuleError, shown
+from lib.errors.arguments import Given, plain, written
+from lib.simulator.dist import Dist
+from lib.simulator.matching import Group
+from lib.simulator.stores import Store
+from lib.simulator.work import Work, copy_message
+from lib.trace.event import NO_BATCHES, STORES, TIMED, Event, Program
+from lib.trace.trace import Trace, absent, trace_of
+from lib.values import rules
+from lib.values.collectives import COLLECTIVES
+from lib.values.regions import MOST
+from lib.values.values import (
+    KINDS,
+    Activation,
+    ActivationGrad,
+    OptState,
+    Value,
+    Weight,
+    WeightGrad,
+    clean,
+    describe,
+    renew,
+    total_elements,
+)
+
+__all__ = ["LogEvent", "Model"]
+
+T = TypeVar("T", bound=Value)
+_frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
+
+
+class LogEvent(NamedTuple):
+    """An entry of `model.log`, under the original's names. Times in steps, memory in elements."""
+
+    typ: str
+    layer: int | None
+    rank: int
+    time: float
+    length: float
+    memory: float
+    batches: frozenset[int] = frozenset()
+
+
+_GIVEN = {
+    "rank": ("which rank this is", "the Models of the other ranks are theirs: simulate runs the function once on each"),
+    "RANKS": ("the number of ranks of the world", "make another world: simulate(..., ranks=...)"),
+    "LAYERS": ("the number of layers to train", "make another world: simulate(..., layers=...)"),
+    "BATCHES": ("the number of batches of the step", "make another world: simulate(..., batches=...)"),
+    "dist": ("the world of this rank", "make another Model: Model(rank=..., dist=...)"),
+    "program": ("the record of what this rank did", "call operations: they are recorded"),
+    "shape": ("the size of the training step", "make another world: simulate(..., layers=..., batches=...)"),
+    "sandbox": (
+        "whether made-up gradients will do",
+        "leave the dist out for a sandbox: Model(layers=..., batches=...)",
+    ),
+    "final_weights": (
+        "what this rank has handed in",
+        "hand in a weight: model.set_final_weight(layer, weights[layer])",
+    ),
+    **{
+        name: (f"the store of this rank's {kind}s", f"store a value: model.{name}[layer] = ...")
+        for name, kind in zip(STORES, KINDS, strict=True)
+    },
+    "time": ("this rank's clock", "operations move it on"),
+    "mesh": ("how the ranks are arranged", "make another world: simulate(..., mesh=...)"),
+    "coord": ("the place of this rank in the mesh", "make another world: simulate(..., mesh=...)"),
+    "log": ("what this rank did", "call operations: they are recorded"),
+    "trace": ("what all ranks did", "call operations: they are recorded"),
+}
+"""What a Model knows of the world, in words, and what to do instead of setting it."""
+_SLOTS = tuple(name for name in _GIVEN if name not in ("time", "mesh", "coord", "log", "trace"))
+
+
+class Model(Given):
+    """One rank of a training step of `layers` layers on `batches` batches.
+
+    Without a `dist` it is a sandbox for trying operations: its check accepts made-up gradients. Every operation
+    raises a PuzzleError that says what was wrong; one that failed leaves the clock where it was.
+    """
+
+    given = _GIVEN
+    rank: int
+    RANKS: int
+    LAYERS: int
+    BATCHES: int
+    dist: Dist
+    program: Program
+    shape: rules.Shape
+    sandbox: bool
+    final_weights: dict[int, Weight]
+    weights: Store[Weight]
+    opt_states: Store[OptState]
+    activations: Store[Activation]
+    grad_activations: Store[ActivationGrad]
+    grad_weights: Store[WeightGrad]
+    __slots__ = ("__dict__", "__weakref__", "_costs", *_SLOTS)
+
+    def __init__(self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1) -> None:
+        rank, layers, batches = plain(rank), plain(layers), plain(batches)
+        whole = type(rank) is int
+        sandbox = dist is None
+        dist = Dist(max(rank, 0) + 1 if whole else 1) if dist is None else dist
+        for name, value in (("layers", layers), ("batches", batches)):
+            if type(value) is not int or value < 1:
+                raise ValueError(f"a model has at least one of its {name}; got {name}={written(value)}")
+            if value > MOST:
+                raise ValueError(f"a model has at most {MOST} of its {name}; got {name}={written(value)}")
+        if not whole or not 0 <= rank < dist.ranks:
+            raise ValueError(f"Dist({dist.ranks}) has ranks 0 to {dist.ranks - 1}; got rank={written(rank)}")
+        if dist.failure is not None:
+            raise ValueError("this Dist has seen a run that failed; make a new one: dist = Dist(...)")
+        program = Program(rank, dist, dist.budget)
+        self._give(
+            rank=rank,
+            RANKS=dist.ranks,
+            LAYERS=layers,
+            BATCHES=batches,
+            dist=dist,
+            program=program,
+            shape=dist.enter(self, rank, layers, batches, sandbox=sandbox),
+            sandbox=dist.sandbox,
+            final_weights={},
+            **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
+        )
+        self._costs = dist.costs
+
+    # -- where am I, what do I hold -----------------------------------------------------------------------------
+
+    @property
+    def time(self) -> float:
+        """This rank's compute clock, in steps."""
+        return steps(self.program.clock)
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh of the world. ValueError where it has none."""
+        if self.dist.mesh is None:
+            raise ValueError("this world has no mesh; give Dist(mesh=...) or simulate(..., mesh=...) one")
+        return self.dist.mesh
+
+    @property
+    def coord(self) -> dict[str, int]:
+        """This rank's place on each axis of the mesh."""
+        return self.mesh.coordinates(self.rank)
+
+    def group(self, name: str | Sequence[str] | Sequence[int] | None = None) -> tuple[int, ...]:
+        """The ranks of this rank's group along a mesh axis (None: all), in the order of the group."""
+        return self._members(name).ranks
+
+    def storage(
+        self,
+    ) -> tuple[Store[Weight], Store[OptState], Store[Activation], Store[ActivationGrad], Store[WeightGrad]]:
+        """The five stores: weights, opt_states, activations, grad_activations, grad_weights."""
+        return self.weights, self.opt_states, self.activations, self.grad_activations, self.grad_weights
+
+    def memory(self) -> float:
+        """Elements in the five stores now."""
+        return float(sum(v.elements() for store in self.storage() for v in store.values()))
+
+    def status(self) -> None:
+        """Prints everything in the stores, a line each: its store and key, and what it is."""
+        for name, store in zip(STORES, self.storage(), strict=True):
+            for key, value in store.items():
+                print(f"{name}[{shown(key)}]: {value}")
+        if not any(self.storage()):
+            print("all stores are empty")
+
+    @property
+    def log(self) -> list[LogEvent]:
+        """The timed operations so far, as the original logs them, with the memory of the stores at their start."""
+        found: list[LogEvent] = []
+        moves, at, total = self.program.moves, 0, 0
+        values = self.program.values
+        names = {"pass_to": "pass", "receive": "pass"}
+        for index, event in enumerate(self.program.events):
+            while at < len(moves) and moves[at][0] <= index:
+                value = values[moves[at][2]]
+                total += moves[at][3] * (0 if value is None else value.elements())
+                at += 1
+            if event.op in TIMED and event.start is not None:
+                typ = names.get(event.op, event.op)
+                layer = None if typ in ("pass", "update") else event.layer
+                batches = event.batches if typ in ("forward", "backward") else NO_BATCHES
+                when, length = steps(event.start), steps(event.length)
+                found.append(LogEvent(typ, layer, self.rank, when, length, float(total), batches))
+        return found
+
+    # -- operations on this rank --------------------------------------------------------------------------------
+
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]:
+        """The initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time."""
+        if type(shard) is not int or type(total) is not int:
+            shard, total = plain(shard), plain(total)
+        try:
+            pair = rules.load_weights(self.shape, layer, shard, total)
+        except PuzzleError as error:
+            self._blame(error)
+        self.dist.begin(self.rank)
+        program, frame = self.program, _frame(1)
+        outputs = (program.new(pair[0]), program.new(pair[1]))
+        program.record(
+            "load_weights", pair[0].layer, NO_BATCHES, (), outputs, (frame.f_code, frame.f_lasti), arg=(shard, total)
+        )
+        return pair
+
+    def get_activation(self, batches: Iterable[int]) -> Activation:
+        """The input data of the batches: the activation of layer 0. Takes no time."""
+        try:
+            out = rules.get_activation(self.shape, batches)
+        except PuzzleError as error:
+            self._blame(error)
+        self.dist.begin(self.rank)
+        program, frame = self.program, _frame(1)
+        program.record("get_activation", 0, out.batches, (), (program.new(out),), (frame.f_code, frame.f_lasti))
+        return out
+
+    def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
+        """Layer `layer` on activation `layer` with the complete weight: activation layer + 1. One step a batch."""
+        try:
+            out = rules.forward(self.shape, layer, inp, weight)
+            if inp.mark is None or weight.mark is None:  # made by hand: once more, with what they are
+                out = rules.forward(self.shape, layer, clean(inp), clean(weight))
+            program, frame = self.program, _frame(1)
+            source = (frame.f_code, frame.f_lasti)
+            inputs = (program.id(inp, source), program.id(weight, source))
+        except PuzzleError as error:
+            self._blame(error)
+        batches = out.batches
+        length = self._costs.compute("forward", len(batches))
+        program.record("forward", out.layer - 1, batches, inputs, (program.new(out),), source, length)
+        return out
+
+    def loss(self, inp: Activation) -> ActivationGrad:
+        """The gradient of the loss, from the activation of layer LAYERS. Takes no time."""
+        try:
+            out = rules.loss(self.shape, inp)
+            if inp.mark is None:
+                out = rules.loss(self.shape, clean(inp))
+            program, frame = self.program, _frame(1)
+            source = (frame.f_code, frame.f_lasti)
+            inputs = (program.id(inp, source),)
+        except PuzzleError as error:
+            self._blame(error)
+        length = self._costs.compute("loss", len(out.batches))
+        program.record("loss", self.LAYERS, out.batches, inputs, (program.new(out),), source, length)
+        return out
+
+    def backward(
+        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
+    ) -> tuple[WeightGrad, ActivationGrad]:
+        """Layer `layer` backwards: the gradients of its weight and of its input. One step a batch."""
+        try:
+            out = rules.backward(self.shape, layer, inp, grad, weight)
+            if inp.mark is None or grad.mark is None or weight.mark is None:
+                out = rules.backward(self.shape, layer, clean(inp), clean(grad), clean(weight))
+            program, frame = self.program, _frame(1)
+            source = (frame.f_code, frame.f_lasti)
+            inputs = (program.id(inp, source), program.id(grad, source), program.id(weight, source))
+        except PuzzleError as error:
+            self._blame(error)
+        batches = out[0].batches
+        length = self._costs.compute("backward", len(batches))
+        program.record(
+            "backward", out[0].layer, batches, inputs, (program.new(out[0]), program.new(out[1])), source, length
+        )
+        return out
+
+    def update(
+        self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: int = 0
+    ) -> tuple[Weight, OptState]:
+        """The optimizer's step on a layer: weight and state, one step on. Half a step. `shard` is not used.
+
+        The gradient must have every batch, and cover the shards of the weight.
+        """
+        try:
+            out = rules.update(self.shape, layer, weight_grad, weight, opt_state)
+            if weight_grad.mark is None or weight.mark is None or opt_state.mark is None:
+                out = rules.update(self.shape, layer, clean(weight_grad), clean(weight), clean(opt_state))
+            program, frame = self.program, _frame(1)
+            source = (frame.f_code, frame.f_lasti)
+            inputs = (program.id(weight_grad, source), program.id(weight, source), program.id(opt_state, source))
+        except PuzzleError as error:
+            self._blame(error)
+        length = self._costs.compute("update", 1)
+        program.record(
+            "update", out[0].layer, NO_BATCHES, inputs, (program.new(out[0]), program.new(out[1])), source, length
+        )
+        return out
+
+    def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
+        """A made-up gradient. Without batches a zero contribution; with batches for the sandbox only."""
+        try:
+            out = rules.fake_grad(self.shape, layer, batches)
+        except PuzzleError as error:
+            self._blame(error)
+        self.dist.begin(self.rank)
+        program, frame = self.program, _frame(1)
+        program.record("fake_grad", out.layer, out.batches, (), (program.new(out),), (frame.f_code, frame.f_lasti))
+        return out
+
+    def set_final_weight(self, layer: int, weight: Weight) -> None:
+        """Hands in the updated weight (or shards) of a layer as this rank's result."""
+        try:
+            rules.final(self.shape, layer, weight)
+            layer = rules.final(self.shape, layer, clean(weight)).layer
+            frame = _frame(1)
+            source = (frame.f_code, frame.f_lasti)
+            inputs = (self.program.id(weight, source),)
+        except PuzzleError as error:
+            self._blame(error)
+        self.program.record("set_final_weight", layer, NO_BATCHES, inputs, (), source)
+        self.final_weights[layer] = weight
+
+    # -- communication: calling issues it, awaiting waits for it --------------------------------------------------
+
+    def allreduce(self, v: T, layer: int, group: Any = None) -> Work[T]:
+        """All-reduce: everybody gets the sum of what the members bring."""
+        return self._collective("allreduce", v, layer, group)
+
+    def allgather(self, v: T, layer: int, group: Any = None) -> Work[T]:
+        """All-gather: everybody gets the shards of all members put together."""
+        return self._collective("allgather", v, layer, group)
+
+    def scatterreduce(self, v: T, layer: int, group: Any = None) -> Work[T]:
+        """Reduce-scatter: member i gets shard i of the sum of what the members bring."""
+        return self._collective("scatterreduce", v, layer, group)
+
+    def alltoall(self, values: Sequence[T], layer: int, group: Any = None) -> Work[list[T]]:
+        """All-to-all: member i gets the values number i of all members, in the order of the group."""
+        return self._collective("alltoall", values, layer, group)
+
+    def broadcast(self, v: T, layer: int, root: int = 0, group: Any = None) -> Work[T]:
+        """Broadcast: everybody gets what the member with rank `root` brings; the others bring a value to overwrite."""
+        members = self.group(group)
+        root = plain(root)
+        if type(root) is not int or root not in members:
+            error = RuleError(
+                f"rank {written(root)} cannot be the root of this broadcast: it is not in the group",
+                expected=f"the root is one of ranks {list(members)}",
+                got=f"root={written(root)}",
+                fix="the root is the rank, by its own number, that has what all others get",
+            )
+            self._blame(error)
+        return self._collective("broadcast", v, layer, group, members.index(root))
+
+    def pass_to(self, rank: int, v: Any) -> Work[None]:
+        """Sends any object to a rank. There is room for one message that is not received yet."""
+        frame = _frame(1)
+        program = self.program
+        source = (frame.f_code, frame.f_lasti)
+        if type(rank) is not int or not 0 <= rank < self.RANKS or rank == self.rank:
+            rank = self._peer(rank, "pass_to")
+        try:
+            if isinstance(v, Value):
+                load = renew(v) if v.mark is not None else clean(v)
+                first, elements = load, load.elements()
+                inputs = (program.id(v, source),)
+            else:
+                load, values = copy_message(v)
+                inputs = tuple([program.id(value, source) for value in values])
+                values = [clean(value) for value in values]
+                first, elements = values[0] if values else None, total_elements(values)
+        except PuzzleError as error:
+            self._blame(error)
+        layer = None if first is None else first.layer
+        batches = getattr(first, "batches", NO_BATCHES)
+        event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank)
+        program.append(event)
+        signal = self.dist.send(self.rank, rank, event, load, elements)
+        return Work(self, event, signal)
+
+    def receive(self, source: int | None = None) -> Work[Any]:
+        """The next message of rank `source`; without one, the message that is first in simulated time."""
+        frame = _frame(1)
+        if source is not None and (type(source) is not int or not 0 <= source < self.RANKS or source == self.rank):
+            source = self._peer(source, "receive")
+        program = self.program
+        place = (frame.f_code, frame.f_lasti)
+        event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source)
+        program.append(event)
+        signal = self.dist.receive(self.rank, source, event)
+        return Work(self, event, signal)
+
+    def _collective(self, op: str, v: Any, layer: int, group: Any, root: int = 0) -> Work[Any]:
+        frame = _frame(2)
+        program, dist = self.program, self.dist
+        source = (frame.f_code, frame.f_lasti)
+        members = self._members(group)
+        row = COLLECTIVES[op]
+        try:
+            if type(layer) is not int:
+                layer = plain(layer)
+            if row.law == "exchange":
+                brought: Any = v
+                if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
+                    # Of a class of the student's own, which may say anything of its length.
+                    brought = list(islice(cast("Iterable[Any]", brought), len(members.ranks) + 1))
+                rules.bring(row, brought, layer, len(members.ranks))
+                values = list(cast("Sequence[Value]", brought))
+                inputs = tuple([program.id(value, source) for value in values])
+                v = [clean(value) for value in values]
+                first = v[0]
+            else:
+                rules.bring(row, v, layer, len(members.ranks))
+                inputs = (program.id(v, source),)
+                if v.mark is None:
+                    v = clean(v)
+                    rules.bring(row, v, layer, len(members.ranks))
+                first = v
+            if type(layer) is not int or not -1 <= layer <= self.LAYERS:
+                rules.named_layer(self.shape, layer, op)
+            batches = getattr(first, "batches", NO_BATCHES)
+            arg = (root,) if row.law == "copy" else ()
+            event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
+            program.append(event)
+            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, root, members.ranks), event)
+        except PuzzleError as error:
+            self._blame(error)
+        return Work(self, event, signal, position)
+
+    # -- what became of it --------------------------------------------------------------------------------------
+
+    @property
+    def trace(self) -> Trace:
+        """The Trace of the whole run so far: of all ranks of this rank's world."""
+        return Trace.of(list(self.dist.models.values()))
+
+    @staticmethod
+    def check(
+        models: Sequence[Model] | Model,
+        *,
+        puzzle: str | None = None,
+        time: float | None = None,
+        memory: float | None = None,
+    ) -> Verdict | None:
+        """Prints whether the run is one correct training step, and how it does against a puzzle's or your targets.
+
+        Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
+        a puzzle that is not solved yet is no error.
+        """
+        if (why := absent(models)) is not None:
+            print(why)
+            return None
+        trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
+        verdict = check(models, puzzle, time=time, memory=memory)
+        if puzzle is not None:
+            from lib.course.progress import checked  # here and not above: `import lib` should be quick
+
+            checked(trace, verdict)
+        if not verdict.correct:
+            error = CheckError("this is not one correct training step", got="\n            ".join(verdict.faults))
+            error.trace = trace
+            raise error
+        print(verdict.text())
+        return verdict
+
+    def _members(self, group: Any) -> Group:
+        try:
+            return self.dist.group(self.rank, group)
+        except PuzzleError as error:
+            self._blame(error)
+
+    def _peer(self, rank: Any, call: str) -> int:
+        """Another rank as a plain int. A bool is none: who writes True has compared where a rank belongs."""
+        found = rank if isinstance(rank, bool) else plain(rank)
+        if type(found) is int and 0 <= found < self.RANKS and found != self.rank:
+            return found
+        self._no_peer(found, call)
+
+    def _no_peer(self, rank: Any, call: str) -> NoReturn:
+        error = RuleError(
+            f"{call}({written(rank)}{', ...' if call == 'pass_to' else ''}) does not name another rank"
+            if type(rank) is int
+            else f"{call} was given no rank",
+            expected=f"a rank from 0 to {self.RANKS - 1} other than {self.rank}",
+            got="this rank itself" if rank == self.rank else describe(rank),
+            fix="name the other rank of the pair, such as model.rank - 1 or model.rank + 1"
+            if rank == self.rank
+            else "the first stage has nobody before it and the last nobody after it: treat both ends apart",
+        )
+        if type(rank) is not int:
+            error.clue = ("kind", None, call, rank)
+        self._blame(error)
+
+    def _blame(self, error: PuzzleError) -> NoReturn:
+        raise self.program.blame(error)

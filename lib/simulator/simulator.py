@@ -1,0 +1,265 @@
+"""simulate: runs a student's function on every rank, and gives back the Models."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import re
+import sys
+import warnings
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from lib.cluster.clock import MAX_TICKS, TICKS
+from lib.cluster.costs import UNIT, Costs
+from lib.cluster.mesh import Mesh
+from lib.errors import ForgottenAwait, NotSolved, PuzzleError
+from lib.puzzles.records import PUZZLES
+from lib.simulator.dist import Dist
+from lib.simulator.engine import Failed, Foreign, Spinning
+from lib.simulator.model import Model
+from lib.trace.event import BUDGET, TIMED
+
+__all__ = ["Unsolved", "simulate"]
+
+
+class Unsolved(list[Model]):
+    """What simulate gives for a puzzle that still holds its stub: no Models, and the name of the puzzle."""
+
+    def __init__(self, puzzle: str) -> None:
+        super().__init__()
+        self.puzzle = puzzle
+
+
+def simulate(
+    function: Callable[[Model], Any],
+    *,
+    puzzle: str | None = None,
+    layers: int | None = None,
+    batches: int | None = None,
+    ranks: int | None = None,
+    mesh: Mesh | None = None,
+    costs: Costs | None = None,
+    budget: int = BUDGET,
+    order: Callable[[list[int]], Sequence[int]] | None = None,
+) -> list[Model]:
+    """Runs `function(model)` (async or plain) on every rank and returns the Models, rank 0 first.
+
+    Sizes come from the record of `puzzle`, from the arguments (which win), or are 2 layers, 1 batch and 1 rank, or
+    as many ranks as the mesh has. A function that still raises NotSolved prints what to do and gives an empty list.
+    `order` permutes the ranks that can run: it must not change anything, and tests show that it does not.
+
+    Raises PuzzleError for a mistake of the function's, with the Trace up to there in `error.trace`.
+    """
+    if not _can_be_called(function):
+        from lib.diagnosis.python_errors import not_callable  # here and not above: only a mistake needs it
+
+        raise not_callable(function)
+    for name, size in (("layers", layers), ("batches", batches), ("ranks", ranks)):
+        if isinstance(size, bool):  # the rest is for Dist and Model to refuse
+            raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
+    if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
+    record = None if puzzle is None else PUZZLES[puzzle]
+    if mesh is None and record is not None and ranks in (None, record.ranks):
+        mesh = record.mesh
+    if layers is None:
+        layers = 2 if record is None else record.layers
+    if batches is None:
+        batches = 1 if record is None else record.batches
+    if ranks is None:
+        ranks = record.ranks if record is not None else 1 if mesh is None else len(mesh)
+    if costs is None:
+        costs = UNIT if record is None else record.costs
+    sizes = ranks, layers, batches
+
+    def world() -> tuple[Dist, list[Model]]:
+        dist = Dist(sizes[0], mesh=mesh, costs=costs, budget=budget)
+        return dist, [Model(rank, dist, *sizes[1:]) for rank in range(sizes[0])]
+
+    collecting = gc.isenabled()
+    gc.disable()  # a run makes millions of objects and no garbage worth looking for: 2.8 times at 10^5 ranks
+    try:
+        models = _run(function, world, order)
+        # Here and not below: the first allocation after gc.enable() pays for all that the run has made.
+        if any(model.program.clock > MAX_TICKS for model in models):
+            most = MAX_TICKS // TICKS
+            raise ValueError(f"this run takes more than {most} steps, which no Trace can hold: lower the costs")
+    except NotSolved as error:
+        print(error)
+        return Unsolved(error.puzzle)
+    finally:
+        if collecting:
+            gc.enable()
+    return models
+
+
+World = Callable[[], tuple[Dist, list[Model]]]
+Order = Callable[[list[int]], Sequence[int]] | None
+
+
+def _run(function: Callable[[Model], Any], world: World, order: Order) -> list[Model]:
+    """Runs a function on all ranks of a world by our own driver, or by asyncio where that is what it needs."""
+    from lib.simulator.asyncio_support.uses import uses_asyncio  # here and not above: only a run needs it
+
+    needed = uses_asyncio(function)
+    if not inspect.iscoroutinefunction(function):
+        function = _asynchronous(function)
+    with _alone(needed):
+        dist, models = world()
+        failure = None if needed else _attempt(function, models, dist, order, _step)
+        if needed or failure is NEEDED:
+            # The loop of `eventloop` can do all that our driver does and more, but takes several times as long.
+            dist, models = world() if failure is NEEDED else (dist, models)
+            failure = _attempt(function, models, dist, order, _host)
+    if failure is None:
+        return models
+    if not isinstance(failure, NotSolved):
+        dist.failure = failure
+        failure.trace = dist.so_far(str(failure))
+    raise failure from failure.__cause__
+
+
+NEEDED: Final = PuzzleError("this function needs an event loop of asyncio")
+"""What became of an attempt without a loop, where that is so: the attempt counts for nothing."""
+
+
+def _attempt(
+    function: Callable[[Model], Any], models: list[Model], dist: Dist, order: Order, drive: Callable[..., None]
+) -> PuzzleError | None:
+    """Runs the ranks to their end. What a student did wrong, if anything; what made it is its cause."""
+    failure: PuzzleError | None = None
+    with _dropped(dist) as dropped:
+        coroutines = [function(model) for model in models]
+        try:
+            failure = _outcome(dist, coroutines, order, drive)
+        finally:
+            for coroutine in coroutines:
+                # A `finally` that communicates cannot be finished now: what went wrong first is what counts.
+                with suppress(Exception):
+                    coroutine.close()
+            if failure is NEEDED:
+                dropped.clear()
+    if dropped and not isinstance(failure, NotSolved):  # it explains whatever came of it
+        return dropped[0]
+    return failure
+
+
+def _outcome(
+    dist: Dist, coroutines: list[Coroutine[Any, Any, Any]], order: Order, drive: Callable[..., None]
+) -> PuzzleError | None:
+    try:
+        drive(dist, coroutines, order)
+    except Failed as failed:
+        if drive is _step and _asked(failed.__cause__):
+            return NEEDED
+        return _failure(dist, failed.name, failed.__cause__)
+    except Spinning as spinning:
+        from lib.diagnosis.python_errors import asleep, waiting_at  # here and not above: only a mistake needs it
+
+        return asleep(spinning.name, waiting_at(coroutines[spinning.name]))
+    except Foreign as foreign:
+        from lib.diagnosis.python_errors import not_ours, waiting_at
+
+        rank, thing = foreign.args
+        if hasattr(thing, "_asyncio_future_blocking"):
+            return NEEDED
+        return not_ours(rank, thing, waiting_at(coroutines[rank]))
+    except PuzzleError as error:
+        return error
+    return None
+
+
+def _step(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Order) -> None:
+    dist.engine.run(coroutines, order)
+
+
+def _host(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Order) -> None:
+    from lib.simulator.asyncio_support import (
+        event_loop as eventloop,  # here and not above: `import lib` should be quick, and asyncio is not
+    )
+
+    try:
+        eventloop.run(dist.engine, coroutines, order)
+    except eventloop.Stopped as stopped:
+        cause = eventloop.leaf(stopped.__cause__ or stopped)
+        if stopped.rank is None:
+            raise cause from None
+        raise Failed(stopped.rank) from cause
+
+
+def _asked(error: BaseException | None) -> bool:
+    from lib.simulator.asyncio_support.uses import asked_for_a_loop
+
+    return error is not None and asked_for_a_loop(error)
+
+
+@contextmanager
+def _alone(needed: bool) -> Generator[None]:
+    """Hides a loop that is running, such as a notebook's: tasks that a rank makes are not for that loop to run."""
+    if not needed and "asyncio" not in sys.modules:
+        yield
+        return
+    from lib.simulator.asyncio_support.event_loop import alone
+
+    with alone():
+        yield
+
+
+def _failure(dist: Dist, rank: int, cause: BaseException | None) -> PuzzleError:
+    """What a rank that raised tells the student."""
+    if isinstance(cause, NotSolved) and any(e.op in TIMED for m in dist.models.values() for e in m.program.events):
+        cause.left_over()
+    if isinstance(cause, PuzzleError):
+        return cause
+    from lib.diagnosis.deadlock import rank_failed  # here and not above: only a mistake needs it
+
+    failure = rank_failed(dist, rank, cause)
+    failure.__cause__ = cause
+    return failure
+
+
+# -- what simulate alone can see ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
+    """Finds calls of async functions that nobody awaited: Python only warns of them, and they have never run."""
+    found: list[ForgottenAwait] = []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", r"coroutine '.*' was never awaited", RuntimeWarning)
+        show = warnings.showwarning
+
+        def note(message: Warning | str, category: type[Warning], filename: str, line: int, *rest: Any) -> None:
+            name = re.match(r"coroutine '(.*)' was never awaited", str(message))
+            if name is None:
+                show(message, category, filename, line, *rest)
+            else:
+                from lib.diagnosis.python_errors import never_awaited
+
+                found.append(never_awaited(name[1].rpartition(".")[2], dist.engine.running()))
+
+        warnings.showwarning = note
+        yield found
+
+
+def _asynchronous(function: Callable[[Model], Any]) -> Callable[[Model], Any]:
+    async def run(model: Model) -> Any:
+        result = function(model)
+        if inspect.isawaitable(result):
+            result = await result
+        return result
+
+    return run
+
+
+def _can_be_called(function: Any) -> bool:
+    """Whether simulate can call the function, with the model as its only argument."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that does not tell its parameters
+        return True
+    return True

@@ -1,0 +1,163 @@
+"""The five stores of a rank: dictionaries under the student's own keys that know what enters and leaves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import CodeType
+from typing import Any, TypeVar, cast
+
+from lib.errors import AbsentKey, PuzzleError, RuleError, is_awaitable, resolve, shown, with_article
+from lib.trace.event import STORES, Program
+from lib.values.values import KINDS, Value, describe
+
+__all__ = ["Store"]
+
+T = TypeVar("T", bound=Value)
+_MISSING: Any = object()
+_set = cast("Callable[[Any, Any, Any], None]", dict.__setitem__)  # pyright: ignore[reportUnknownMemberType]
+_delete = cast("Callable[[Any, Any], None]", dict.__delitem__)  # pyright: ignore[reportUnknownMemberType]
+_frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
+_HERE = globals()
+_KINDS = tuple(KINDS.values())
+"""The kind of value that each store is for, in the order of the stores."""
+
+
+class Store(dict[Any, T]):
+    """A dictionary of values. Whatever puts a value in or takes one out is told to the rank's program.
+
+    `_gone` remembers in which instruction a key was deleted last, and of which value: the first question when it is
+    missing later.
+    """
+
+    __slots__ = ("_gone", "_index", "_kind", "_program")
+
+    def __init__(self, program: Program, index: int) -> None:
+        super().__init__()
+        self._program = program
+        self._index = index
+        self._kind = _KINDS[index]
+        self._gone: dict[Any, tuple[CodeType, int, int]] = {}
+
+    @property
+    def name(self) -> str:
+        """What the store is called: weights, opt_states, ..."""
+        return STORES[self._index]
+
+    def __setitem__(self, key: Any, value: T) -> None:
+        program = self._program
+        try:
+            mark = value.mark
+        except AttributeError:
+            raise self._refuse(key, value) from None
+        number = mark[1] if mark is not None and mark[0] is program else self._adopt(key, value)
+        moves, position = program.moves, len(program.events)
+        if key in self:
+            moves.append((position, self._index, self._id(self[key]), -1))
+        moves.append((position, self._index, number, 1))
+        if len(moves) > 4 * program.budget:
+            raise program.too_many_moves()
+        _set(self, key, value)
+
+    def _adopt(self, key: Any, value: T) -> int:
+        """The id of a value that was not made on this rank."""
+        if not isinstance(value, Value):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self._refuse(key, value)
+        try:
+            return self._program.id(value)
+        except PuzzleError as error:
+            raise self._program.blame(error) from None
+
+    def _id(self, value: T) -> int:
+        """The id of a value that is in the store, so that this rank knows it."""
+        program, mark = self._program, value.mark
+        return mark[1] if mark is not None and mark[0] is program else program.id(value)
+
+    def __delitem__(self, key: Any) -> None:
+        program = self._program
+        if key not in self:
+            raise self._absent(key, deleting=True)
+        number = self._id(self[key])
+        program.moves.append((len(program.events), self._index, number, -1))
+        _delete(self, key)
+        frame = _frame(1)
+        while frame.f_globals is _HERE and frame.f_back is not None:  # pop and clear come this way too
+            frame = frame.f_back
+        self._gone[key] = (frame.f_code, frame.f_lasti, number)
+
+    def __missing__(self, key: Any) -> T:
+        raise self._absent(key)
+
+    def pop(self, key: Any, default: Any = _MISSING) -> Any:
+        if key not in self and default is not _MISSING:
+            return default
+        value = self[key]
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[Any, T]:
+        key = next(reversed(self), None)  # a missing last key is refused by pop, as a KeyError
+        return key, self.pop(key)
+
+    def clear(self) -> None:
+        for key in list(self):
+            del self[key]
+
+    def setdefault(self, key: Any, default: Any = None) -> T:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, other: Any = (), /, **more: T) -> None:
+        pairs = (
+            cast("Mapping[Any, T]", other).items()
+            if isinstance(other, Mapping)
+            else cast("Iterable[tuple[Any, T]]", other)
+        )
+        for key, value in pairs:
+            self[key] = value
+        for key, value in more.items():
+            self[key] = value
+
+    def __ior__(self, other: Any) -> Store[T]:  # type: ignore[override]
+        self.update(other)
+        return self
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+    def _absent(self, key: Any, deleting: bool = False) -> AbsentKey:
+        name, gone, other = f"{self.name}[{shown(key)}]", self._gone.get(key), _similar(key, self)
+        fix = f"store a value under this key first: {name} = ..."
+        if gone is not None and (found := resolve(*gone[:2])) is not None:
+            fix = f"it was deleted in line {found.line} ({found.text}): "
+            fix += "leave one of the two out" if deleting else "delete it after its last use"
+        elif other is not None:
+            fix = f"did you mean {self.name}[{shown(other)}]?"
+        elif self:
+            fix += "\nor use the key under which it was stored"
+        wanted = f"{with_article(self._kind.kind)} under this key"
+        rank = self._program.rank
+        error = AbsentKey(f"{name} is empty", expected=wanted, held=list(self), rank=rank, fix=fix)
+        if gone is not None and not deleting:
+            error.clue = ("absent", self._index, key, gone[2], fix)
+        return self._program.blame(error)
+
+    def _refuse(self, key: Any, value: Any) -> PuzzleError:
+        name, wanted = f"{self.name}[{shown(key)}]", with_article(self._kind.kind)
+        if is_awaitable(value):
+            from lib.errors.forgotten_await import forgotten_await  # here and not above: only a mistake needs it
+
+            return self._program.blame(forgotten_await(f"{name} was given what was not awaited", wanted, value))
+        error = RuleError(f"{name} was given something that is not a value", expected=wanted, got=describe(value))
+        error.clue = ("stored", self._kind, value)
+        return self._program.blame(error)
+
+
+def _similar(key: Any, held: Iterable[Any]) -> Any:
+    """A key that is there and is nearly the one that is not: the same parts in another order."""
+
+    def parts(one: Any) -> list[str] | None:
+        return sorted(map(repr, cast("tuple[Any, ...]", one))) if isinstance(one, tuple) else None
+
+    return None if parts(key) is None else next((other for other in held if parts(other) == parts(key)), None)

@@ -1,0 +1,142 @@
+"""Work: a communication under way, from the call that issued it to the await that brings its result."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from lib.errors import ForgottenAwait, Place, resolve, student_place
+from lib.simulator.engine import Signal
+from lib.trace.event import NO_BATCHES, Event, Program
+from lib.values.rules import need
+from lib.values.values import Value, clean, renew
+
+if TYPE_CHECKING:
+    from lib.simulator.model import Model
+
+__all__ = ["Work", "copy_message"]
+
+T = TypeVar("T")
+
+
+class Work(Generic[T]):
+    """A communication under way. Calling issued it; `await` waits for it and brings its result.
+
+    Awaiting again brings the same result again. Everything else that one might do with the result fails with a
+    reminder of the missing `await`.
+    """
+
+    __slots__ = ("_event", "_index", "_model", "_moves", "_place", "_result", "_signal")
+
+    def __init__(self, model: Model, event: Event, signal: Signal, place: int | None = None) -> None:
+        program = model.program
+        self._model: Model | None = model
+        self._event = event
+        self._signal = signal
+        self._place = place  # in the group, for a collective: its signal brings one result for each member
+        self._index = len(program.events)
+        self._moves = len(program.moves)
+        self._result: Any = None
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Waits until it has happened: the one place that yields to whoever drives the coroutines."""
+        model = self._model
+        if model is not None:
+            signal = self._signal
+            engine = model.dist.engine
+            if engine.hosted:
+                yield from engine.wait_hosted(signal, model.rank, self._event, self._index)
+            elif not signal.fired:
+                if engine.driving:
+                    yield engine.park(signal)
+                else:
+                    yield from engine.wait_in_loop(signal, model.rank)
+            if self._model is not None:  # else somebody else awaited it while this one waited
+                self._model = None
+                value, place = signal.value, self._place
+                self._result = self._finish(model.program, value if place is None else value[place])
+        return self._result
+
+    def _finish(self, program: Program, result: Any) -> Any:
+        event = self._event
+        if isinstance(result, Value):
+            event.outputs = (program.new(result),)
+        elif result is not None:
+            event.outputs = tuple(_settle(program, result))
+        end = cast(int, event.start) + event.length  # it has happened, so it has a start
+        if len(program.events) == self._index and len(program.moves) == self._moves:
+            event.blocking = True
+        else:
+            wait = program.record("wait", event.layer, NO_BATCHES, (), (), event.source, arg=(self._index - 1,))
+            wait.length = max(0, end - program.clock)
+        if end > program.clock:
+            program.clock = end
+        return result
+
+    def issued(self) -> tuple[str, Place | None]:
+        """The operation whose call made it, and where that stands."""
+        source = self._event.source
+        return self._event.op, source if source is None or isinstance(source, Place) else resolve(*source)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        from lib.errors.forgotten_await import put_await  # here and not above: only a mistake needs it
+
+        call, where = self.issued()
+        here = student_place()
+        fix = f"await it first, on a line of its own: result = await model.{call}(...)"
+        if where is not None and here is not None and where.line != here.line:
+            fix = f"{put_await(call, where)}\nor await it first, where it is used: result = await work"
+        error = ForgottenAwait(
+            f"{'a value' if name == 'a value' else f'`.{name}`'} was asked of what was not awaited",
+            expected=f"the result of model.{call}",
+            got=f"what model.{call} returns until it is awaited",
+            fix=fix,
+        )
+        model = self._model
+        error.at(model.rank) if model is not None else None
+        raise error
+
+    def _forgotten(self, *_: object) -> Any:
+        return self.__getattr__("a value")
+
+    # What one does with a result, at once refused: unpacking it, adding it, asking for its parts.
+    __iter__ = __len__ = __getitem__ = __add__ = __radd__ = _forgotten
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<{self._event.op}, to be awaited>"
+
+
+def _settle(program: Program, result: Any) -> list[int]:
+    """Gives the values inside a result their ids on this rank: those in lists, tuples and dicts too."""
+    if isinstance(result, Value):
+        return [program.new(result)]
+    parts: Iterable[Any] = ()
+    if type(result) in (list, tuple):
+        parts = cast("Sequence[Any]", result)
+    elif type(result) is dict:
+        parts = cast("dict[Any, Any]", result).values()
+    return [number for part in parts for number in _settle(program, part)]
+
+
+def copy_message(item: Any) -> tuple[Any, list[Value]]:
+    """What arrives when an object is sent: its values anew, in lists, tuples and dicts too; anything else as it is."""
+    found: list[Value] = []
+
+    def visit(part: Any) -> Any:
+        if isinstance(part, Value):
+            found.append(part)
+            return clean(part) if part.mark is None else renew(part)
+        if type(part) is tuple:
+            return tuple(visit(p) for p in cast("tuple[Any, ...]", part))
+        if type(part) is list:
+            return [visit(p) for p in cast("list[Any]", part)]
+        if type(part) is dict:
+            return {key: visit(p) for key, p in cast("dict[Any, Any]", part).items()}
+        return need(Value, part, "value given to pass_to", "pass_to") if isinstance(part, Work) else part
+
+    return visit(item), found

@@ -1,0 +1,1 @@
+"""A student's file: finding and loading one function."""

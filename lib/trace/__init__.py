@@ -1,0 +1,1 @@
+"""The Trace: one run as plain data, and what follows from it alone."""

@@ -1,0 +1,178 @@
+"""A Trace as JSON: what `save` writes and `load` reads.
+
+A file comes from outside: it may be damaged, truncated, huge, or made to do harm. It is read as data only, checked
+field by field, and either gives a whole run or a TraceError that says where it is wrong. Version 1:
+
+    {"format": "llm-training-puzzles trace", "version": 1, "layers", "batches", "sandbox", "puzzle", "error",
+     "costs": {...}, "mesh": {"axes": [[name, size]...], "ranks": [...], "host_size"} or null,
+     "places": [[file, line, function, text]...], "groups": [[rank...]...],
+     "programs": [{"values": [[kind, field...] or null...], "events": [[...]...],
+                   "moves": [[event, store, value, +1 or -1]...]}]}
+
+An event is [op, layer, batches, inputs, outputs, issued, start, length, place, arg, group, peer, blocking], with times
+in ticks of 1e-9 step and -1 for no place or group. Sets of numbers are text: "0-3,7".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from lib.cluster.clock import MAX_TICKS, TICKS
+from lib.cluster.mesh import Mesh
+from lib.errors import NoTraceFile, Place, TraceError, resolve
+from lib.trace.event import Program, Run
+from lib.trace.validation import FORMAT, VERSION, decode
+from lib.values.values import Value, fields_of
+
+__all__ = ["encode", "once", "read", "set_text", "write"]
+
+MAX_BYTES = 512 * 2**20
+
+
+def set_text(items: Iterable[int]) -> str:
+    """{0, 1, 2, 3, 7} -> "0-3,7"."""
+    parts: list[str] = []
+    first = last = -2
+    for number in [*sorted(items), None]:
+        if number is not None and number == last + 1:
+            last = number
+            continue
+        if last >= 0:
+            parts.append(f"{first}-{last}" if last > first else f"{first}")
+        if number is not None:
+            first = last = number
+    return ",".join(parts)
+
+
+# -- out --------------------------------------------------------------------------------------------------------
+
+
+def encode(run: Run) -> dict[str, Any]:
+    """The run as JSON data. Equal runs give equal data, whatever order they were stepped in."""
+    places: dict[Place, int] = {}
+    groups: dict[tuple[int, ...], int] = {}
+    programs = [_encode_program(program, places, groups) for program in run.programs]
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "layers": run.layers,
+        "batches": run.batches,
+        "sandbox": run.sandbox,
+        "puzzle": run.puzzle,
+        "error": run.error,
+        "costs": run.costs.to_json(),
+        "mesh": None if run.mesh is None else _encode_mesh(run.mesh),
+        "places": [list(place) for place in places],
+        "groups": [list(group) for group in groups],
+        "programs": programs,
+    }
+
+
+def _encode_mesh(mesh: Mesh) -> dict[str, Any]:
+    return {"axes": [[*axis] for axis in mesh.axes.items()], "ranks": [*mesh.ranks], "host_size": mesh.host_size}
+
+
+def _encode_program(program: Program, places: dict[Place, int], groups: dict[tuple[int, ...], int]) -> dict[str, Any]:
+    events: list[list[Any]] = []
+    for e in program.events:
+        source = e.source
+        place = source if source is None or isinstance(source, Place) else resolve(*source)
+        events.append(
+            [
+                e.op,
+                e.layer,
+                set_text(e.batches),
+                [*e.inputs],
+                [*e.outputs],
+                e.issued,
+                e.start,
+                e.length,
+                -1 if place is None else places.setdefault(place, len(places)),
+                [*e.arg],
+                groups.setdefault(e.group, len(groups)) if e.group else -1,
+                e.peer,
+                e.blocking,
+            ]
+        )
+    values = [None if value is None else _encode_value(value) for value in program.values]
+    return {"values": values, "events": events, "moves": [list(move) for move in program.moves]}
+
+
+def _encode_value(value: Value) -> list[Any]:
+    items = [
+        set_text(cast("frozenset[int]", item)) if isinstance(item, frozenset) else item for item in fields_of(value)
+    ]
+    return [value.kind, *items]
+
+
+def write(run: Run, path: str | Path) -> None:
+    """Writes a run as JSON. A file of that name is replaced at once, or left as it was."""
+    import tempfile  # here and not above: it takes longer to import than the rest of this file
+
+    path = _path(path, "save")
+    if any((event.end or 0) > MAX_TICKS for _, event in run.events()):
+        raise TraceError(f"a Trace holds times up to {MAX_TICKS // TICKS} steps; this run takes longer")
+    text = json.dumps(encode(run), separators=(",", ":"), ensure_ascii=False)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+# -- in ---------------------------------------------------------------------------------------------------------
+
+
+def read(path: str | Path) -> Run:
+    """The run in a file. TraceError where it is damaged; NoTraceFile, an OSError too, where it cannot be opened."""
+    path = _path(path, "load")
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # a name with a null character is a ValueError
+        raise NoTraceFile(_unreadable(path, error)) from None
+    if len(data) > MAX_BYTES:
+        raise TraceError(f"{path.name} is larger than {MAX_BYTES // 2**20} MiB: that is no Trace of ours")
+    try:
+        return decode(json.loads(data.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=once))
+    except TraceError as error:
+        raise TraceError(f"{path.name}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise TraceError(f"{path.name} is not a whole JSON file: {reason}") from None
+
+
+def _path(path: object, call: str) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{call} takes the path of a file, such as 'run.json'; got {type(path).__name__}")
+    return Path(cast("str | os.PathLike[str]", path))
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> str:
+    if path.is_dir():
+        return f"{path} is a directory, and a Trace is a file: name the .json file in it"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no file {path}: models[0].trace.save('run.json') writes one"
+    return f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are there once each: of a key that is there twice, readers would take either."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TraceError(f"the key {twice[:40]!r} is there twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise TraceError(f"{name} is no number that a Trace has")

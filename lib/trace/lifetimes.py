@@ -1,0 +1,283 @@
+"""What is alive on a rank, when, and why: the one place that says how long a value lives.
+
+A value is alive from its birth until it has left the stores *and* been used for the last time. Besides:
+
+- *At rest.* A step begins and ends at rest. What a rank loads was on it before the step, so a weight or an optimizer
+  state that is used is alive from the first moment on, in whatever line it is loaded. What it hands in as final
+  weight, and the updated state of what it updates, are alive to the end.
+- *In flight.* A communication that is waited for later needs its input, and owns the memory of its output, until the
+  wait; one that nobody waits for, to the end. One that works in place has no output of its own, unless something else
+  needs its input. A message that has been sent belongs to its sender until its receive is issued, and to the receiver
+  from then on.
+
+Moments are numbers of events: memory is sampled when a timed operation starts, before its outputs exist, as the
+original does. Where everything is kept in the stores, the figures are the original's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from operator import attrgetter
+
+from lib.errors import PuzzleError
+from lib.trace.event import COLLECTIVE, COMMUNICATION, Event, Program, Run
+from lib.trace.order import Passage, meetings, member, messages
+from lib.values import rules
+from lib.values.collectives import COLLECTIVES
+from lib.values.values import Value, renew
+
+__all__ = [
+    "FOREVER",
+    "Lifetimes",
+    "given_up",
+    "held_at",
+    "in_flight",
+    "lifetimes",
+    "never_awaited",
+    "own_lifetimes",
+    "uses",
+]
+
+FOREVER = 1 << 60
+"""The number of an event that never comes."""
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """How long each value of a rank lives: it is alive when event k starts if born < k <= last, or if a store holds it.
+
+    `values` are those of the program, and then those that arrived without anybody ever waiting for them, which have no
+    id there. `maker` is the event that made a value, or loaded it; -1 where there is none. One that is at rest before
+    the step has born = -1; one that is alive to the end has the number of events as its last.
+    """
+
+    values: Sequence[Value | None]
+    born: list[int]
+    last: list[int]
+    maker: list[int]
+
+    def alive(self, index: int, held: Sequence[int]) -> Iterator[int]:
+        """The values alive when event number `index` starts, in order of their ids; `held` is `held_at` of it."""
+        for number, value in enumerate(self.values):
+            if value is not None and (
+                (number < len(held) and held[number] > 0) or self.born[number] < index <= self.last[number]
+            ):
+                yield number
+
+
+def lifetimes(run: Run) -> list[Lifetimes]:
+    """How long the values of all ranks live, in the order of the ranks."""
+    found = [own_lifetimes(program) for program in run.programs]
+    for program, lives in zip(run.programs, found, strict=True):
+        _rest(program, lives)
+        for position, _, value, change in program.moves:  # until it is stored, it lives in a variable
+            if change > 0 and position - 1 > lives.born[value]:
+                lives.last[value] = max(lives.last[value], position - 1)
+    passages = messages(run)
+    for passage in passages:
+        last, until = found[passage.source].last, in_flight(run, passage)
+        for value in run.programs[passage.source].events[passage.sent].inputs:
+            last[value] = max(last[value], until)
+    copied = _copied(run, passages)
+    for rank, number in copied:
+        for value in run.programs[rank].events[number].outputs:
+            found[rank].born[value] = number
+    for rank, landed in _landed(run, passages, copied).items():
+        found[rank] = _extended(found[rank], landed, len(run.programs[rank].events))
+    return found
+
+
+def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
+    """The lives of values by what their own rank does with them, from the line that makes them to their last use.
+
+    Without `buffers` a communication under way needs nothing: what it brings is born when it is waited for.
+    """
+    count, over = len(program.values), len(program.events)
+    born, last, maker = [-1] * count, [-1] * count, [-1] * count
+    under_way: dict[int, Event] = {}
+    for index, event in enumerate(program.events):
+        for value in event.inputs:
+            last[value] = max(last[value], index)
+        if event.op == "wait":
+            issued = event.arg[0]
+            work = program.events[issued]
+            under_way.pop(issued, None)
+            early = buffers and _has_buffer(work)
+            for value in work.outputs:
+                maker[value], born[value] = issued, issued if early else index
+                last[value] = max(last[value], index)
+            if buffers:
+                for value in work.inputs:
+                    last[value] = max(last[value], index)
+        elif event.blocking or event.op not in COMMUNICATION:
+            for value in event.outputs:
+                born[value] = maker[value] = index
+        elif buffers:
+            under_way[index] = event
+        for value in _results(event):
+            last[value] = over
+    for event in under_way.values():  # nobody waited, so nobody knows when its input may go
+        for value in event.inputs:
+            last[value] = over
+    return Lifetimes(program.values, born, last, maker)
+
+
+def _results(event: Event) -> Sequence[int]:
+    """What an event gives that the next training step begins with: a final weight, an updated optimizer state."""
+    if event.op == "set_final_weight":
+        return event.inputs
+    return event.outputs[1:] if event.op == "update" else ()
+
+
+def _has_buffer(work: Event) -> bool:
+    """Whether what a communication brings has memory of its own, from the call on."""
+    return work.op == "receive" or (work.op in COLLECTIVE and not _in_place(work))
+
+
+def _rest(program: Program, lives: Lifetimes) -> None:
+    """What was loaded, and is used, was there before the step."""
+    used = {value for event in program.events for value in event.inputs}
+    for event in program.events:
+        if event.op == "load_weights":
+            for value in used.intersection(event.outputs):
+                lives.born[value] = -1
+
+
+def in_flight(run: Run, passage: Passage) -> int:
+    """The last event of its sender at whose start a message is the sender's: the last that begins before the receive is
+    issued. That of the send itself, where the receive was there before; past the end, where nobody receives it."""
+    events = run.programs[passage.source].events
+    if passage.received is None:
+        return len(events)
+    issued = run.programs[passage.target].events[passage.received].issued
+    return max(passage.sent, bisect_left(events, issued, key=attrgetter("issued")) - 1)
+
+
+def given_up(run: Run, passage: Passage) -> int:
+    """The last event of its sender that is issued when a message is still the sender's, or at the very moment at which
+    it is no more: from the next one on, what was sent is gone for certain."""
+    if passage.received is None:
+        return FOREVER
+    issued = run.programs[passage.target].events[passage.received].issued
+    return max(passage.sent, bisect_right(run.programs[passage.source].events, issued, key=attrgetter("issued")) - 1)
+
+
+def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
+    """By value, the events that use it as an input, and until which event each does. `gone` is `given_up` of sends."""
+    waited = {event.arg[0]: number for number, event in enumerate(program.events) if event.op == "wait"}
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for index, event in enumerate(program.events):
+        until = index
+        if event.op == "pass_to":
+            until = gone.get(index, FOREVER)
+        elif event.op in COMMUNICATION and not event.blocking:
+            until = waited.get(index, FOREVER)
+        elif event.op == "set_final_weight":
+            until = FOREVER
+        for value in event.inputs:
+            found[value].append((index, until))
+    return found
+
+
+def _copied(run: Run, passages: Sequence[Passage]) -> set[tuple[int, int]]:
+    """The collectives in the background, by rank and event, that cannot work in place, as something else needs what
+    they bring: they have a buffer of their own, as those have that never work in place."""
+    found: set[tuple[int, int]] = set()
+    gone: dict[int, dict[int, int]] | None = None
+    for program in run.programs:
+        calls = [number for number, event in enumerate(program.events) if not event.blocking and _in_place(event)]
+        if not calls:
+            continue
+        if gone is None:
+            gone = defaultdict(dict)
+            for passage in passages:
+                gone[passage.source][passage.sent] = given_up(run, passage)
+        used, stored = uses(program, gone[program.rank]), _stored(program)
+        for number in calls:
+            value = program.events[number].inputs[0]
+            until = next(end for index, end in used[value] if index == number)
+            others = any(end >= number for index, end in used[value] if index != number)
+            if others or stored.get(value, 0) > until + 1:
+                found.add((program.rank, number))
+    return found
+
+
+def _in_place(event: Event) -> bool:
+    return event.op in COLLECTIVE and COLLECTIVES[event.op].in_place
+
+
+def _stored(program: Program) -> dict[int, int]:
+    """Before which event each value leaves the stores for the last time."""
+    held: dict[int, int] = defaultdict(int)
+    left: dict[int, int] = {}
+    for position, _, value, change in program.moves:
+        held[value] += change
+        left[value] = FOREVER if held[value] > 0 else position
+    return left
+
+
+def _landed(run: Run, passages: Sequence[Passage], copied: Set[tuple[int, int]]) -> dict[int, list[tuple[int, Value]]]:
+    """What arrived on each rank in a communication that nobody ever waits for: the event, and each value."""
+    dropped = {program.rank: set(never_awaited(program)) for program in run.programs}
+    found: dict[int, list[tuple[int, Value]]] = defaultdict(list)
+    if not any(dropped.values()):
+        return found
+    for passage in passages:
+        if passage.received is not None and passage.received in dropped[passage.target]:
+            program = run.programs[passage.source]
+            for value in program.values_of(program.events[passage.sent].inputs):
+                found[passage.target].append((passage.received, renew(value)))
+    for members in meetings(run):
+        if any(number in dropped[rank] for rank, number in members):
+            for (rank, number), result in zip(members, _outcome(run, members), strict=False):
+                own = (rank, number) in copied or _has_buffer(run.programs[rank].events[number])
+                if own and number in dropped[rank]:
+                    found[rank].extend((number, value) for value in result)
+    return {rank: sorted(landed, key=lambda item: item[0]) for rank, landed in sorted(found.items())}
+
+
+def never_awaited(program: Program) -> Iterator[int]:
+    """The communications of a rank that took place without anybody ever waiting for them."""
+    waited = {event.arg[0] for event in program.events if event.op == "wait"}
+    for number, event in enumerate(program.events):
+        happened = event.op in COMMUNICATION and event.start is not None
+        if happened and not event.blocking and number not in waited:
+            yield number
+
+
+def _outcome(run: Run, members: Sequence[tuple[int, int]]) -> list[list[Value]]:
+    """What each member of a collective gets. Nothing where it breaks a rule, which is for the check to say."""
+    brought: list[rules.Member] = []
+    try:
+        for rank, number in members:
+            program = run.programs[rank]
+            event = program.events[number]
+            brought.append(member(rank, event, program.values_of(event.inputs), len(members)))
+        row = COLLECTIVES[brought[0].op]
+        results = rules.collective(row, brought)
+    except PuzzleError:
+        return []
+    return results if row.law == "exchange" else [[result] for result in results]
+
+
+def _extended(lives: Lifetimes, landed: Sequence[tuple[int, Value]], over: int) -> Lifetimes:
+    """The lives of a rank with those of values that nobody waited for: from the call to the end."""
+    calls = [number for number, _ in landed]
+    return Lifetimes(
+        [*lives.values, *(value for _, value in landed)],
+        lives.born + calls,
+        lives.last + [over] * len(landed),
+        lives.maker + calls,
+    )
+
+
+def held_at(program: Program, index: int) -> list[int]:
+    """In how many stores each value is when event number `index` starts."""
+    held = [0] * len(program.values)
+    for position, _, number, change in program.moves:
+        if position <= index:
+            held[number] += change
+    return held

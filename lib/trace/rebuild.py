@@ -1,0 +1,301 @@
+"""rebuild: makes every value of a Trace anew, from nothing but its operations and the rules.
+
+What a Trace says of its values is not believed: they are computed again, and each carries the first thing that was
+not honest in its history (a `Flaw`), if anything was. Whether a flaw matters depends on what became of the value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from lib.errors import PuzzleError, TraceError
+from lib.trace.event import NO_BATCHES, Event, Program, Run, located, place_of
+from lib.trace.order import member
+from lib.trace.walk import Do, Issue, Meet, Pass, walk
+from lib.values import rules
+from lib.values.collectives import COLLECTIVES
+from lib.values.regions import Owners
+from lib.values.values import Value, Weight, cut, extent, gather, reduce, subject
+
+__all__ = ["Flaw", "Rebuilt", "rebuild"]
+
+R = TypeVar("R", bound=Run)
+
+
+SMALL_SET = 16
+"""Numbers in a set that cost nothing: a file has to spell out an event for each."""
+MAX_MADE = 2 * 10**7
+"""The most numbers in all other sets that a rebuild makes: a short file may ask for any number of unions of 10^6."""
+
+
+class Flaw(NamedTuple):
+    """Something dishonest in a value's history: what, on which rank, in which event, what would be right, and how to
+    mend it. `pretended`: fine in a sandbox."""
+
+    what: str
+    rank: int
+    event: Event
+    instead: str
+    fix: str
+    pretended: bool = False
+
+
+_Load = tuple[int, Event]
+
+
+def _order(load: _Load) -> int:
+    return load[0]
+
+
+class Rebuilt(NamedTuple):
+    """A run with its values made anew, the flaw of each value by (rank, id), and the final weights by (rank, layer)."""
+
+    run: Run
+    flaws: dict[tuple[int, int], Flaw]
+    finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]]
+
+
+class _Rebuild:
+    def __init__(self, run: Run) -> None:
+        self.shape = rules.Shape(run.layers, run.batches)
+        self.programs = [_empty(program) for program in run.programs]
+        self.run = replace(run, programs=self.programs)
+        self.recorded = run.programs
+        self.flaws: dict[tuple[int, int], Flaw] = {}
+        self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
+        # A loaded value that nobody has used yet has its load here, with the number of loads before it.
+        self.loaded: dict[tuple[int, int], _Load] = {}
+        self.loads = 0
+        self.used: dict[tuple[int, str, int], Owners[_Load]] = {}
+        self.results: dict[tuple[int, int], tuple[list[Value], list[Flaw | None]]] = {}
+        self.sets: dict[int, frozenset[int]] = {}
+        self.left = MAX_MADE
+
+    def value(self, rank: int, number: int) -> Value:
+        found = self.programs[rank].values[number]
+        if found is None:
+            raise TraceError(f"rank {rank} uses value {number} before it exists")
+        return found
+
+    def inputs(self, rank: int, event: Event) -> list[Value]:
+        for number in event.inputs:
+            self.use(rank, number)
+        return [self.value(rank, number) for number in event.inputs]
+
+    def use(self, rank: int, number: int) -> None:
+        """Notes that a loaded value is really used: only that counts as loading it."""
+        load = self.loaded.pop((rank, number), None)
+        if load is None:
+            return
+        value = self.value(rank, number)
+        owners = self.used.setdefault((rank, value.kind, value.layer), Owners())
+        before = owners.add(extent(value), load)
+        if before is not None:
+            self.flaws[rank, number] = self.reloaded(rank, value, before, load)
+
+    def reloaded(self, rank: int, value: Value, one: _Load, other: _Load) -> Flaw:
+        """Two loads of one thing are used: the second one, in the order of the program, is too many."""
+        (_, first), (_, second) = sorted((one, other), key=_order)
+        place = place_of(first)
+        before = "" if place is None else f" (before in line {place.line})"
+        return Flaw(
+            f"the {subject(value.kind, value.layer)} was loaded a second time{before}",
+            rank,
+            second,
+            "one load of each weight, or of each of its shards, on a rank",
+            "load once, keep it, and gather shards where the whole weight is needed",
+        )
+
+    def flaw(self, rank: int, event: Event) -> Flaw | None:
+        """The first flaw among the inputs of an event."""
+        found = (self.flaws.get((rank, number)) for number in event.inputs)
+        return next((flaw for flaw in found if flaw is not None), None)
+
+    def give(self, rank: int, event: Event, values: list[Value], flaws: list[Flaw | None]) -> None:
+        """Gives the outputs of an event their values and flaws."""
+        if len(values) != len(event.outputs):
+            raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(event.outputs)}")
+        for number, value, flaw in zip(event.outputs, values, flaws, strict=True):
+            self.count(rank, event, value)
+            self.programs[rank].values[number] = value
+            if flaw is not None:
+                self.flaws[rank, number] = flaw
+
+    def count(self, rank: int, event: Event, value: Value) -> None:
+        """Counts the numbers in the sets of a value that no value before it has. Members of a group share theirs."""
+        for name in ("batches", "shards"):
+            items: frozenset[int] = getattr(value, name, NO_BATCHES)
+            if len(items) <= SMALL_SET or id(items) in self.sets:
+                continue
+            self.sets[id(items)] = items  # kept, so that no other set gets its id
+            self.left -= len(items)
+            if self.left < 0:
+                raise TraceError(f"rank {rank}: {event.op} makes sets of more than {MAX_MADE} numbers in all")
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def do(self, rank: int, event: Event) -> None:
+        values = self.inputs(rank, event)
+        flaw = self.flaw(rank, event) or self.own_flaw(rank, event, values)
+        made = self.make(rank, event, values)
+        self.give(rank, event, made, [flaw] * len(made))
+        self.describe(event, made)
+        if event.op in ("load_weights", "get_activation"):
+            self.loads += 1
+            self.loaded.update({(rank, number): (self.loads, event) for number in event.outputs})
+
+    def describe(self, event: Event, about: list[Value]) -> None:
+        """Says anew which layer and batches an event is about, by what it makes, or sends: times depend on them, so
+        they are not believed."""
+        op = event.op
+        event.batches = getattr(about[0], "batches", NO_BATCHES) if about else NO_BATCHES
+        if op == "loss":
+            event.layer = self.shape.layers
+        elif op == "get_activation":
+            event.layer = 0
+        elif op in ("add", "combine", "shard", "foreign"):
+            event.layer = about[0].layer
+        elif op == "pass_to":
+            event.layer = about[0].layer if about else None
+
+    def own_flaw(self, rank: int, event: Event, values: list[Value]) -> Flaw | None:
+        if event.op == "foreign":
+            return Flaw(
+                "a value was made by hand",
+                rank,
+                event,
+                "values that come from the operations of the model",
+                "take it from an operation: load_weights, forward, backward, update or a collective",
+                pretended=True,
+            )
+        if event.op == "fake_grad" and event.batches:
+            return Flaw(
+                "a gradient was made up with fake_grad",
+                rank,
+                event,
+                "gradients that backward gives",
+                "sum what backward gives, over the batches or over the ranks; fake_grad is for the sandbox",
+                pretended=True,
+            )
+        if event.op in ("forward", "backward"):
+            weight = values[-1]
+            if isinstance(weight, Weight) and weight.step != 0:
+                return Flaw(
+                    f"{event.op} of layer {event.layer} used a weight that was updated before",
+                    rank,
+                    event,
+                    "every forward and backward of this step with the weights as loaded",
+                    "update a layer when all its forward and backward passes are done",
+                )
+        return None
+
+    def make(self, rank: int, event: Event, values: list[Value]) -> list[Value]:
+        """The outputs of a local operation, by its rule."""
+        op, layer, shape = event.op, event.layer, self.shape
+        made: Any
+        if op == "load_weights":
+            made = rules.load_weights(shape, _layer(layer), *event.arg)
+        elif op == "get_activation":
+            made = rules.get_activation(shape, event.batches)
+        elif op == "forward":
+            made = rules.forward(shape, _layer(layer), *values)
+        elif op == "loss":
+            made = rules.loss(shape, *values)
+        elif op == "backward":
+            made = rules.backward(shape, _layer(layer), *values)
+        elif op == "update":
+            made = rules.update(shape, _layer(layer), *values)
+        elif op == "fake_grad":
+            made = rules.fake_grad(shape, _layer(layer), event.batches)
+        elif op == "set_final_weight":
+            weight = rules.final(shape, _layer(layer), *values)
+            self.finals[rank, weight.layer] = (event, weight, self.flaw(rank, event))
+            made = ()
+        elif op in ("add", "combine"):
+            made = (reduce if op == "add" else gather)(*values)
+        elif op == "shard":
+            made = cut(values[0], *event.arg)
+        else:  # foreign: nothing makes it, so what the Trace says is all there is; its flaw goes with it
+            made = self.recorded[rank].values[event.outputs[0]]
+        return [made] if isinstance(made, Value) else list(made)
+
+    def meet(self, members: list[tuple[int, Event]]) -> None:
+        brought: list[rules.Member] = []
+        flaws: list[Flaw | None] = []
+        for rank, event in members:
+            brought.append(member(rank, event, self.inputs(rank, event), len(members)))
+            flaws.append(self.flaw(rank, event))
+        row = COLLECTIVES[brought[0].op]
+        results = rules.collective(row, brought)
+        root = brought[0].root
+        flaw = flaws[root] if row.law == "copy" else next((f for f in flaws if f is not None), None)
+        for (rank, event), result in zip(members, results, strict=True):
+            made: list[Value] = result if row.law == "exchange" else [result]
+            self.results[rank, id(event)] = (made, [flaw] * len(made))
+
+    def message(self, step: Pass) -> None:
+        values = self.inputs(step.source, step.sent)
+        step.received.layer, step.received.batches = step.sent.layer, step.sent.batches
+        flaws = [self.flaws.get((step.source, number)) for number in step.sent.inputs]
+        self.results[step.target, id(step.received)] = (values, flaws)
+
+    def done(self, rank: int, event: Event) -> None:
+        if event.op != "pass_to":
+            found = self.results.pop((rank, id(event)), None)
+            if found is None:
+                raise TraceError(f"rank {rank} waits twice for one {event.op}")
+            self.give(rank, event, *found)
+
+    def waited(self, event: Event, wait: Event | None) -> None:
+        if wait is not None:
+            wait.layer, wait.batches = event.layer, NO_BATCHES
+
+
+def _empty(program: Program) -> Program:
+    """The same operations and moves, with all values still to be made."""
+    copy = Program(program.rank)
+    copy.events, copy.moves = [event.copy() for event in program.events], program.moves
+    copy.values = [None] * len(program.values)
+    return copy
+
+
+def _layer(layer: int | None) -> int:
+    if layer is None:
+        raise TraceError("an operation that needs a layer has none")
+    return layer
+
+
+def rebuild(run: Run) -> Rebuilt:
+    """Makes all values anew. PuzzleError (with rank and source line) where a rule is broken, TraceError where the
+    Trace is not a program at all. A run that failed is rebuilt as far as it went."""
+    state = _Rebuild(run)
+    now: tuple[int, Event] | None = None
+    try:
+        for step in walk(state.run):
+            if isinstance(step, Do):
+                now = (step.rank, step.event)
+                state.do(step.rank, step.event)
+            elif isinstance(step, Issue):
+                now = (step.rank, step.event)
+                if step.event.op != "receive":
+                    state.describe(step.event, state.inputs(step.rank, step.event))
+            elif isinstance(step, Meet):
+                now = step.members[0]
+                state.meet(step.members)
+            elif isinstance(step, Pass):
+                now = (step.target, step.received)
+                state.message(step)
+            else:
+                now = (step.rank, step.event)
+                state.done(step.rank, step.event)
+                state.waited(step.event, step.wait)
+    except PuzzleError as error:
+        assert now is not None, "a rule is broken by an event"
+        error.rank = now[0] if error.rank is None else error.rank
+        error.where = []
+        raise located(error, None, now[1].source) from None
+    except TraceError:
+        if run.error is None:
+            raise
+    return Rebuilt(state.run, state.flaws, state.finals)

@@ -1,0 +1,106 @@
+"""retime: the same schedule under other costs. Order, values and partners stay; only the times are worked out anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar, cast
+
+from lib.cluster.clock import Streams
+from lib.cluster.costs import Costs
+from lib.errors import TraceError
+from lib.trace.event import COMPUTE, Event, Program, Run
+from lib.trace.order import Communicators
+from lib.trace.walk import Do, Done, Issue, Meet, Pass, walk
+from lib.values.collectives import COLLECTIVES
+from lib.values.values import Value, total_elements
+
+__all__ = ["retime"]
+
+R = TypeVar("R", bound=Run)
+
+
+def retime(run: R, costs: Costs) -> R:
+    """A copy of a run with the times that `costs` gives. A run that failed is timed as far as it went.
+
+    A bare `receive()` keeps the message that it got, even if under other costs another would have been first.
+    """
+    copied = replace(run, programs=[_copy(program) for program in run.programs], costs=costs)
+    clocks = [0] * run.ranks
+    streams, communicator = Streams(), Communicators()
+    try:
+        for step in walk(copied):
+            if isinstance(step, Do):
+                _local(copied, clocks, step)
+            elif isinstance(step, Issue):
+                step.event.issued = clocks[step.rank]
+                if step.event.op == "pass_to":
+                    _send(copied, streams, step)
+            elif isinstance(step, Meet):
+                _meet(copied, streams, communicator, step)
+            elif isinstance(step, Pass):
+                _receive(streams, step)
+            else:
+                _done(clocks, step)
+    except TraceError:
+        if run.error is None:
+            raise
+    return copied
+
+
+def _copy(program: Program) -> Program:
+    copy = Program(program.rank)
+    copy.events = [event.copy() for event in program.events]
+    for event in copy.events:
+        event.start = None
+    copy.values = program.values
+    copy.moves = program.moves
+    return copy
+
+
+def _local(run: Run, clocks: list[int], step: Do) -> None:
+    event = step.event
+    event.issued = event.start = clocks[step.rank]
+    # An update costs the same for every batch; forward and backward are priced by the batches that they work on.
+    event.length = run.costs.compute(event.op, len(event.batches)) if event.op in COMPUTE else 0
+    clocks[step.rank] += event.length
+
+
+def _values(run: Run, rank: int, event: Event) -> list[Value]:
+    found = run.programs[rank].values_of(event.inputs)
+    if len(found) < len(event.inputs):  # in a run that failed before it was made
+        raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
+    return found
+
+
+def _send(run: Run, streams: Streams, step: Issue) -> None:
+    event = step.event
+    target = cast(int, event.peer)
+    event.length = run.costs.message(total_elements(_values(run, step.rank, event)), step.rank, target)
+    event.start = streams.start((step.rank, target, "send"), event.issued, event.length)
+
+
+def _receive(streams: Streams, step: Pass) -> None:
+    event = step.received
+    event.length = step.sent.length
+    stream = (step.source, step.target, "receive")
+    event.start = streams.start(stream, max(event.issued, cast(int, step.sent.end)), event.length)
+
+
+def _meet(run: Run, streams: Streams, communicator: Communicators, step: Meet) -> None:
+    _, first = step.members[0]
+    row = COLLECTIVES[first.op]
+    brought = row.brought([_values(run, rank, event) for rank, event in step.members])
+    whole = row.size(brought, first.arg[0] if row.law == "copy" else 0)
+    length = run.costs.communicate(row, whole, first.group)
+    start = streams.start(communicator(first.group), max(event.issued for _, event in step.members), length)
+    for _, event in step.members:
+        event.start, event.length = start, length
+
+
+def _done(clocks: list[int], step: Done) -> None:
+    now = clocks[step.rank]
+    after = max(now, cast(int, step.event.end))
+    if step.wait is not None:
+        step.wait.issued = step.wait.start = now
+        step.wait.length = after - now
+    clocks[step.rank] = after

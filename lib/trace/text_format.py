@@ -1,0 +1,254 @@
+"""A schedule as text: one line a rank, one word an operation, and back again.
+
+    llm-training-puzzles 1 layers=2 batches=4 ranks=1
+    costs {"model":"unit","forward":1.0,...}
+    0| W0@0.1>0,1 +w0 +o1 I:0-3>2 +a2 F0:0-3/2,0>3 +a3 ... B0:0-3/2,8,0>9,10 U0/9,0,1>11,12 E0/11
+
+A word is `operation layer :batches @arguments %group /inputs >outputs`, and has only what it needs of that:
+
+    W load_weights @shard.total    I get_activation    F forward    X loss    B backward    U update
+    E set_final_weight             P add `+`           C combine    K shard   Z fake_grad   Q a value from elsewhere
+    AR all-reduce   AG all-gather   RS reduce-scatter   AA all-to-all   BC broadcast @root
+    S3 pass to rank 3              R3 receive from rank 3              =7 wait for event number 7 of the line
+
+`~` behind a communication says that it was not awaited at once; `%0.2.4` names its group where that is not all ranks.
+`+w0` and `-w0` say that value 0 enters or leaves the weights (o optimizer states, a activations, g activation
+gradients, d weight gradients). Times are not in it: reading works them out from the costs, and values from the rules.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, cast
+
+from lib.errors import PuzzleError, TraceError
+from lib.trace.event import COLLECTIVE, COMMUNICATION, Event, Program, Run
+from lib.trace.json_format import encode, once, set_text
+from lib.trace.rebuild import rebuild
+from lib.trace.retiming import retime
+from lib.trace.validation import decode
+from lib.values.collectives import COLLECTIVES
+from lib.values.values import KINDS, fields_of
+
+__all__ = ["from_text", "to_text"]
+
+_WORDS = {
+    "load_weights": "W",
+    "get_activation": "I",
+    "forward": "F",
+    "loss": "X",
+    "backward": "B",
+    "update": "U",
+    "fake_grad": "Z",
+    "set_final_weight": "E",
+    "add": "P",
+    "combine": "C",
+    "shard": "K",
+    "foreign": "Q",
+    "wait": "=",
+    **{row.name: row.word for row in COLLECTIVES.values()},
+    "pass_to": "S",
+    "receive": "R",
+}
+_OPS = {word: op for op, word in _WORDS.items()}
+_STORES = "woagd"
+_WORD = re.compile(
+    rf"(?P<op>{'|'.join(row.word for row in COLLECTIVES.values())}|[WIFXBUEPCKZSR=])"
+    r"(?P<number>-?\d+)?(?::(?P<batches>[\d,-]*))?(?:@(?P<arg>[\d.]+))?"
+    r"(?:%(?P<group>[\d.]+))?(?P<later>~)?(?:/(?P<inputs>[\d,]+))?(?:>(?P<outputs>[\d,]+))?",
+    re.ASCII,
+)
+_ELSEWHERE = re.compile(r"Q(?P<fields>[\d,;-]+)>(?P<output>\d+)", re.ASCII)
+_MOVE = re.compile(r"(?P<sign>[+-])(?P<store>[woagd])(?P<value>\d+)", re.ASCII)
+_HEAD = re.compile(r"llm-training-puzzles 1 layers=(\d{1,7}) batches=(\d{1,7}) ranks=(\d{1,7})( sandbox)?", re.ASCII)
+_SHOWS_BATCHES = ("get_activation", "fake_grad", "forward", "backward")
+_LAYERLESS = ("get_activation", "loss", "add", "combine", "shard")
+
+
+def to_text(run: Run) -> str:
+    """The text of a run: a heading, its costs, its mesh if it has one, and a line a rank."""
+    data = encode(Run(run.layers, run.batches, [], run.costs, run.mesh, error=run.error))
+    sandbox = " sandbox" if run.sandbox else ""
+    lines = [f"llm-training-puzzles 1 layers={run.layers} batches={run.batches} ranks={run.ranks}{sandbox}"]
+    headers = [name for name in ("costs", "mesh", "puzzle", "error") if data[name] is not None]
+    lines.extend(f"{name} {json.dumps(data[name], separators=(',', ':'))}" for name in headers)
+    everybody = tuple(range(run.ranks))
+    lines.extend(f"{program.rank}| {' '.join(_words(program, everybody))}".rstrip() for program in run.programs)
+    return "\n".join(lines) + "\n"
+
+
+def _words(program: Program, everybody: tuple[int, ...]) -> list[str]:
+    words: list[str] = []
+    at, moves = 0, program.moves
+    for index in range(len(program.events) + 1):
+        while at < len(moves) and moves[at][0] <= index:
+            _, store, value, change = moves[at]
+            words.append(f"{'+' if change > 0 else '-'}{_STORES[store]}{value}")
+            at += 1
+        if index < len(program.events):
+            words.append(_word(program, program.events[index], everybody))
+    return words
+
+
+def _word(program: Program, event: Event, everybody: tuple[int, ...]) -> str:
+    op = event.op
+    if op == "foreign":
+        value = program.values[event.outputs[0]]
+        assert value is not None, "a value from elsewhere is stated"
+        fields = [set_text(cast("frozenset[int]", f)) if isinstance(f, frozenset) else str(f) for f in fields_of(value)]
+        return f"Q{list(KINDS).index(value.kind)};{';'.join(fields)}>{event.outputs[0]}"
+    word = _WORDS[op]
+    if op in ("pass_to", "receive"):
+        word += "" if event.peer is None else str(event.peer)
+    elif op == "wait":
+        word += str(event.arg[0])
+    elif op not in _LAYERLESS:
+        word += str(event.layer)
+    if op in _SHOWS_BATCHES:
+        word += f":{set_text(event.batches)}"
+    if event.arg and op != "wait":
+        word += "@" + ".".join(map(str, event.arg))
+    if event.group and event.group != everybody:
+        word += "%" + ".".join(map(str, event.group))
+    if op in COMMUNICATION and not event.blocking:
+        word += "~"
+    for sign, ids in (("/", event.inputs), (">", event.outputs)):
+        if ids:
+            word += sign + ",".join(map(str, ids))
+    return word
+
+
+def from_text(source: str) -> Run:
+    """The run that a text describes, its values by the rules and its times by its costs. TraceError where it is wrong.
+
+    The text becomes the JSON form first, so that one reader checks everything that comes from outside.
+    """
+    lines = [line for line in source.splitlines() if line.strip()]
+    head = _HEAD.fullmatch(lines[0].strip()) if lines else None
+    if head is None:
+        raise TraceError("a schedule begins with a line like: llm-training-puzzles 1 layers=2 batches=4 ranks=4")
+    layers, batches, ranks = (int(head[i]) for i in (1, 2, 3))
+    data = encode(Run(max(layers, 1), max(batches, 1), []))
+    data["sandbox"] = head[4] is not None
+    rest = lines[1:]
+    while rest and (name := rest[0].split(" ", 1)[0]) in ("costs", "mesh", "puzzle", "error"):
+        data[name] = _header(name, rest.pop(0))
+    if len(rest) != ranks:
+        raise TraceError(f"the heading promises {ranks} ranks, the text has {len(rest)} lines of them")
+    state = _Reader(data, layers, ranks)
+    data["programs"] = [state.program(rank, line) for rank, line in enumerate(rest)]
+    run = decode(data, whole=False)
+    try:
+        rebuilt = rebuild(run).run
+    except PuzzleError as error:
+        raise TraceError(f"the schedule breaks a rule: {error}") from None
+    _agree(run, rebuilt)
+    return retime(rebuilt, rebuilt.costs)
+
+
+def _header(name: str, line: str) -> Any:
+    try:
+        return json.loads(line[len(name) :], object_pairs_hook=once)
+    except TraceError as error:
+        raise TraceError(f"the line of {name}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"the line of {name} is not JSON: {error}") from None
+
+
+class _Reader:
+    """Turns words into the JSON form of events. Errors show the line up to the word, as `<-- here`."""
+
+    def __init__(self, data: dict[str, Any], layers: int, ranks: int) -> None:
+        self.layers = layers
+        self.everybody = list(range(min(ranks, 10**6)))
+        self.groups: list[list[int]] = data["groups"]
+        self.known: dict[tuple[int, ...], int] = {}
+
+    def program(self, rank: int, line: str) -> dict[str, Any]:
+        label, bar, body = line.partition("|")
+        if not bar or label.strip() != str(rank):
+            raise TraceError(f"expected the line of rank {rank}, beginning with '{rank}|'; got {line[:40]!r}")
+        events: list[list[Any]] = []
+        moves: list[list[int]] = []
+        values: dict[int, list[Any] | None] = {}
+        words = body.split()
+        for at, word in enumerate(words):
+            if move := _MOVE.fullmatch(word):
+                change = 1 if move["sign"] == "+" else -1
+                moves.append([len(events), _STORES.index(move["store"]), int(move["value"]), change])
+                continue
+            event = self.elsewhere(word, values) or self.event(word)
+            if event is None:
+                raise TraceError(f"rank {rank}: {' '.join(words[max(0, at - 3) : at + 1])} <-- here: no such word")
+            for number in event[4]:
+                values.setdefault(number, None)
+            events.append(event)
+        if sorted(values) != list(range(len(values))):
+            raise TraceError(f"rank {rank}: values are numbered 0, 1, 2, ... and each is made once")
+        return {"values": [values[i] for i in range(len(values))], "events": events, "moves": moves}
+
+    def elsewhere(self, word: str, values: dict[int, list[Any] | None]) -> list[Any] | None:
+        match = _ELSEWHERE.fullmatch(word)
+        if match is None:
+            return None
+        kind, *fields = match["fields"].split(";")
+        if not kind.isdigit() or len(kind) > 1 or int(kind) >= len(KINDS):
+            return None
+        cls = list(KINDS.values())[int(kind)]
+        made = [
+            field if name in ("batches", "shards") else _integer(field)
+            for name, field in zip(cls.__match_args__, fields, strict=False)
+        ]
+        number = int(match["output"])
+        values[number] = [cls.kind, *made]
+        return ["foreign", None, "", [], [number], 0, 0, 0, -1, [], -1, None, False]
+
+    def event(self, word: str) -> list[Any] | None:
+        match = _WORD.fullmatch(word)
+        if match is None:
+            return None
+        op = _OPS[match["op"]]
+        number = None if match["number"] is None else _integer(match["number"])
+        arg = [_integer(n) for n in match["arg"].split(".")] if match["arg"] else []
+        layer: int | None = number
+        peer = None
+        if op in ("pass_to", "receive"):
+            peer, layer = number, None
+        elif op == "wait":
+            arg, layer = ([] if number is None else [number]), None
+        inputs = [_integer(n) for n in (match["inputs"] or "").split(",") if n]
+        outputs = [_integer(n) for n in (match["outputs"] or "").split(",") if n]
+        talks = op in COMMUNICATION
+        group = -1
+        if op in COLLECTIVE:
+            group = self.group([_integer(n) for n in match["group"].split(".")] if match["group"] else self.everybody)
+        elif match["group"] or (match["later"] and not talks):
+            return None
+        blocking = talks and match["later"] is None
+        start = None if talks else 0
+        return [op, layer, match["batches"] or "", inputs, outputs, 0, start, 0, -1, arg, group, peer, blocking]
+
+    def group(self, ranks: list[int]) -> int:
+        key = tuple(ranks)
+        if key not in self.known:
+            self.known[key] = len(self.groups)
+            self.groups.append(ranks)
+        return self.known[key]
+
+
+def _integer(text: str) -> int:
+    if not text.lstrip("-").isdigit() or len(text) > 8:
+        raise TraceError(f"{text[:20]!r} is not a number that a schedule has")
+    return int(text)
+
+
+def _agree(said: Run, made: Run) -> None:
+    """The batches that a word shows are those of its values, or the text contradicts itself."""
+    for one, other in zip(said.programs, made.programs, strict=True):
+        for before, after in zip(one.events, other.events, strict=True):
+            if before.op in _SHOWS_BATCHES and before.batches != after.batches:
+                raise TraceError(
+                    f"rank {one.rank}: {before.op} says batches {set_text(before.batches)!r}, its values have "
+                    f"{set_text(after.batches)!r}"
+                )

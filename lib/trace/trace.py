@@ -1,0 +1,171 @@
+"""The Trace: one run as plain data, and all that anything else reads. Save it, load it, print it, parse it back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from lib.cluster.costs import Costs
+from lib.cluster.mesh import Mesh
+from lib.errors import Place, is_awaitable, resolve
+from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, STORES, TIMED, Event, Move, Program, Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lib.trace.lifetimes import Lifetimes
+
+# Files and text are read and written by modules that a run does not need: they are imported when somebody asks, so
+# that `import lib` stays quick.
+
+__all__ = [
+    "COLLECTIVE",
+    "COMMUNICATION",
+    "COMPUTE",
+    "STORES",
+    "TIMED",
+    "Event",
+    "Move",
+    "Program",
+    "Trace",
+    "absent",
+    "trace_of",
+]
+
+
+def absent(models: object) -> str | None:
+    """Why there is no run in what simulate was to return: it is not solved, or it failed. None where there is one."""
+    if not isinstance(models, list) or models:
+        return None
+    stub: str | None = getattr(cast("object", models), "puzzle", None)
+    return "No run: simulate(...) has not come to its end" if stub is None else f"Not solved yet: {stub}"
+
+
+def trace_of(run: object, who: str) -> Trace:
+    """The Trace of a Trace, a Model, or the Models of a run. TypeError says what else it is, for `who` was given it."""
+    if isinstance(run, Trace):
+        return run
+    models = list(cast("Sequence[object]", run)) if isinstance(run, list | tuple) else [run]
+    for model in models:
+        if not (hasattr(type(model), "program") or hasattr(model, "program")):
+            raise TypeError(f"{who}; got {type(model).__name__}{_hint(model)}")
+    return Trace.of(cast("list[Desk]", models))
+
+
+def _hint(thing: object) -> str:
+    """The likely reason why a thing is no run."""
+    if thing is None:
+        return "; does your function end with `return model`?"
+    if is_awaitable(thing):
+        # Python would complain a second time, of a coroutine that was never awaited.
+        if (code := getattr(thing, "cr_code", None)) is not None:
+            cast("Coroutine[Any, Any, Any]", thing).close()
+            return f"; did you forget `await`? models = simulate({code.co_name}, ...) runs it on every rank"
+        return "; did you forget `await`?"
+    if callable(thing) and (name := getattr(thing, "__name__", None)) is not None:
+        return f"; run it first: models = simulate({name}, ...)"
+    if isinstance(thing, str | os.PathLike):
+        return "; Trace.load(...) reads a saved run"
+    return ""
+
+
+class _World(Protocol):
+    costs: Costs
+    mesh: Mesh | None
+    ranks: int
+    sandbox: bool
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+
+class Desk(Protocol):
+    """What a Trace wants to know of a Model."""
+
+    rank: int
+    program: Program
+
+    @property
+    def dist(self) -> _World: ...
+
+
+@dataclass
+class Trace(Run):
+    """One run: its size, its costs, and a program for each rank. `error` is the message of a run that failed."""
+
+    _places: dict[tuple[CodeType, int], Place | None] = field(
+        default_factory=dict[tuple[CodeType, int], Place | None], repr=False, compare=False
+    )
+    _lives: tuple[list[tuple[int, int]], list[Lifetimes]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+
+    @classmethod
+    def of(cls, models: Sequence[Desk], error: str | None = None) -> Trace:
+        """The Trace of a run's Models, in any order; a rank without a Model has an empty program.
+
+        ValueError where there are none, or two of one rank, or they are not of one world.
+        """
+        if not models:
+            raise ValueError("a Trace needs at least one Model; got none")
+        # Sizes are those of the world: a Model is a student's, who may have written another class of it.
+        world = models[0].dist
+        programs = {model.rank: model.program for model in models}
+        if len(programs) != len(models) or any(model.dist is not world for model in models):
+            raise ValueError("the Models of one run have one Dist and different ranks; these do not")
+        every = [programs.get(rank) or Program(rank) for rank in range(world.ranks)]
+        return cls(*world.shape, every, world.costs, world.mesh, world.sandbox, error=error)
+
+    def place(self, event: Event) -> Place | None:
+        """The student's source line of an event, where it is known."""
+        source = event.source
+        if source is None or isinstance(source, Place):
+            return source
+        if source not in self._places:
+            self._places[source] = resolve(*source)
+        return self._places[source]
+
+    def lifetimes(self) -> list[Lifetimes]:
+        """How long the values of each rank live (see `lib.trace.lifetimes`): worked out once, or anew if it went on."""
+        size = [(len(program.events), len(program.moves)) for program in self.programs]
+        if self._lives is None or self._lives[0] != size:
+            from lib.trace.lifetimes import lifetimes
+
+            self._lives = size, lifetimes(self)
+        return self._lives[1]
+
+    def save(self, path: str | Path) -> None:
+        """Writes the Trace as JSON, all of it or nothing."""
+        from lib.trace import json_format as serial
+
+        serial.write(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """Reads what `save` wrote. TraceError where the file is anything else, damaged or too large."""
+        from lib.trace import json_format as serial
+
+        return cls._from(serial.read(path))
+
+    def text(self) -> str:
+        """The schedule as text, one line a rank: see `lib.trace.text_format`. Source lines are left out."""
+        from lib.trace.text_format import to_text
+
+        return to_text(self)
+
+    @classmethod
+    def parse(cls, source: str) -> Trace:
+        """The Trace that `text` printed, with the times that its costs give. TraceError says where it is wrong."""
+        from lib.trace.text_format import from_text
+
+        return cls._from(from_text(source))
+
+    @classmethod
+    def _from(cls, run: Run) -> Trace:
+        return cls(run.layers, run.batches, run.programs, run.costs, run.mesh, run.sandbox, run.puzzle, run.error)
+
+    def __repr__(self) -> str:
+        return f"<Trace of {self.ranks} ranks, {self.layers} layers, {self.batches} batches>"

@@ -1,0 +1,341 @@
+"""Reads a Trace from JSON data that anybody may have written: a whole run, or a TraceError that says where it is wrong.
+
+The form is that of `serial`. Nothing is evaluated or looked up by name; every number has bounds; and what an operation
+must have (the members of its group, its inputs, the event that it waits for) is checked here once, so that no reader
+of a Trace stumbles over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from lib.cluster.clock import MAX_TICKS
+from lib.cluster.costs import costs_from
+from lib.cluster.mesh import Mesh
+from lib.errors import Place, TraceError
+from lib.trace.event import COLLECTIVE, COMMUNICATION, FREE, TIMED, Event, Program, Run
+from lib.values.collectives import COLLECTIVES
+from lib.values.values import KINDS, Value
+
+__all__ = ["FIELDS", "FORMAT", "VERSION", "decode"]
+
+FORMAT = "llm-training-puzzles trace"
+VERSION = 1
+FIELDS = (
+    "format",
+    "version",
+    "layers",
+    "batches",
+    "sandbox",
+    "puzzle",
+    "error",
+    "costs",
+    "mesh",
+    "places",
+    "groups",
+    "programs",
+)
+MAX_COUNT = 10**6
+"""The most ranks, layers or batches, and the highest rank, layer or batch number."""
+MAX_SET_ITEMS = 3 * 10**6
+"""The most numbers that all sets of a file may hold, so that a short file cannot fill the memory."""
+MAX_TOTALS = 1000
+"""The most different numbers of shards in one file: sizes are exact fractions, and their sums have all denominators."""
+
+
+class Sets:
+    """Reads sets of numbers, each text once, and no more numbers than a sensible file has."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, frozenset[int]] = {"": frozenset()}
+        self._left = MAX_SET_ITEMS
+
+    def __call__(self, text: str) -> frozenset[int]:
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = self._read(text)
+        return found
+
+    def _read(self, text: str) -> frozenset[int]:
+        items: set[int] = set()
+        for part in text.split(","):
+            first, dash, last = part.partition("-")
+            if not (_digits(first) and (_digits(last) if dash else True)):
+                raise TraceError(f"{text[:40]!r} is not a set of numbers like 0-3,7")
+            low, high = int(first), int(last) if dash else int(first)
+            self._left -= max(0, high - low + 1)
+            if high < low or high >= MAX_COUNT or self._left < 0:
+                raise TraceError(f"the set {text[:40]!r} is out of bounds")
+            items.update(range(low, high + 1))
+        return frozenset(items)
+
+
+def _digits(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 7
+
+
+def decode(data: Any, *, whole: bool = True) -> Run:
+    """The run in JSON data. TraceError names the first thing that is wrong.
+
+    Where it is not `whole`, values may be null: a text leaves them out, and the rules make them.
+    """
+    if not isinstance(data, dict) or cast("dict[str, Any]", data).get("format") != FORMAT:
+        raise TraceError("this is not a Trace: its format is not 'llm-training-puzzles trace'")
+    top = cast("dict[str, Any]", data)
+    if top.get("version") != VERSION:
+        raise TraceError(f"this Trace has version {top.get('version')!r}, and this library reads version {VERSION}")
+    if set(top) != set(FIELDS):
+        raise TraceError(f"a Trace has exactly the fields {sorted(FIELDS)}; got {sorted(map(str, top))}")
+    return _Reader(top, whole).run()
+
+
+class _Reader:
+    """Checks and takes apart the data of one file. Every error names the place in the data."""
+
+    def __init__(self, top: dict[str, Any], whole: bool) -> None:
+        self.top = top
+        self.whole = whole
+        self.sets = Sets()
+        self.totals: set[int] = set()
+        self.layers = self.number("layers", top["layers"], 1)
+        self.batches = self.number("batches", top["batches"], 1)
+        self.ranks = len(self.list("programs", top["programs"]))
+        if not 1 <= self.ranks <= MAX_COUNT:
+            raise TraceError(f"a Trace has from 1 to {MAX_COUNT} programs; got {self.ranks}")
+        self.places = [self.place(f"places[{i}]", p) for i, p in enumerate(self.list("places", top["places"]))]
+        self.groups = [self.group(f"groups[{i}]", g) for i, g in enumerate(self.list("groups", top["groups"]))]
+
+    # -- small pieces -------------------------------------------------------------------------------------------
+
+    def list(self, where: str, item: Any, length: int | None = None) -> list[Any]:
+        if not isinstance(item, list) or (length is not None and len(cast("list[Any]", item)) != length):
+            raise TraceError(f"{where}: expected a list{'' if length is None else f' of {length}'}")
+        return cast("list[Any]", item)
+
+    def number(self, where: str, item: Any, low: int = 0, high: int = MAX_COUNT) -> int:
+        if type(item) is not int or not low <= item <= high:
+            raise TraceError(f"{where}: expected a whole number from {low} to {high}; got {str(item)[:40]}")
+        return item
+
+    def numbers(self, where: str, item: Any, low: int, high: int) -> tuple[int, ...]:
+        return tuple([self.number(where, one, low, high) for one in self.list(where, item)])
+
+    def text(self, where: str, item: Any) -> str:
+        if not isinstance(item, str):
+            raise TraceError(f"{where}: expected text; got {str(item)[:40]}")
+        return item
+
+    def maybe(self, read: Callable[..., Any], where: str, item: Any, *rest: int) -> Any:
+        return None if item is None else read(where, item, *rest)
+
+    def truth(self, where: str, item: Any) -> bool:
+        if not isinstance(item, bool):
+            raise TraceError(f"{where}: expected true or false; got {str(item)[:40]}")
+        return item
+
+    def place(self, where: str, item: Any) -> Place:
+        file, line, function, text = self.list(where, item, 4)
+        return Place(
+            self.text(where, file), self.number(where, line), self.text(where, function), self.text(where, text)
+        )
+
+    def group(self, where: str, item: Any) -> tuple[int, ...]:
+        ranks = self.numbers(where, item, 0, self.ranks - 1)
+        if not ranks or len(set(ranks)) != len(ranks):
+            raise TraceError(f"{where}: a group lists each of its ranks once")
+        self.shards(where, len(ranks))  # a reduce-scatter cuts its value into as many
+        return ranks
+
+    def shards(self, where: str, total: int) -> None:
+        """Notes a number of shards, of which a file may have only so many different ones."""
+        self.totals.add(total)
+        if len(self.totals) > MAX_TOTALS:
+            raise TraceError(f"{where}: values cut into more than {MAX_TOTALS} different numbers of shards")
+
+    # -- the whole ----------------------------------------------------------------------------------------------
+
+    def run(self) -> Run:
+        top = self.top
+        costs, mesh = top["costs"], top["mesh"]
+        try:
+            found = costs_from(cast("dict[str, Any]", costs) if isinstance(costs, dict) else {})
+            arranged = None if mesh is None else self.mesh(mesh)
+        except TraceError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise TraceError(f"costs or mesh: {error}") from None
+        programs = [self.program(rank, item) for rank, item in enumerate(top["programs"])]
+        return Run(
+            self.layers,
+            self.batches,
+            programs,
+            found,
+            arranged,
+            self.truth("sandbox", top["sandbox"]),
+            self.maybe(self.text, "puzzle", top["puzzle"]),
+            self.maybe(self.text, "error", top["error"]),
+        )
+
+    def mesh(self, item: Any) -> Mesh:
+        if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) != {"axes", "ranks", "host_size"}:
+            raise TraceError("mesh: expected axes, ranks and host_size")
+        data = cast("dict[str, Any]", item)
+        ranks = self.numbers("mesh ranks", data["ranks"], 0, self.ranks - 1)
+        axes: dict[str, int] = {}
+        for i, pair in enumerate(self.list("mesh axes", data["axes"])):
+            name, size = self.list(f"mesh axes[{i}]", pair, 2)
+            axes[self.text("mesh axis", name)] = self.number(f"size of axis {i}", size, 1)
+        host_size = self.maybe(self.number, "mesh host_size", data["host_size"], 1)
+        if len(ranks) != self.ranks:
+            raise TraceError(f"mesh: it has {len(ranks)} ranks, the Trace has {self.ranks}")
+        return Mesh(axes, ranks=ranks, host_size=host_size)
+
+    def program(self, rank: int, item: Any) -> Program:
+        where = f"programs[{rank}]"
+        if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) != {"values", "events", "moves"}:
+            raise TraceError(f"{where}: expected values, events and moves")
+        data = cast("dict[str, Any]", item)
+        program = Program(rank)
+        values = self.list(f"{where}.values", data["values"])
+        program.values = [
+            None if value is None and not self.whole else self.value(f"{where}.values[{i}]", value)
+            for i, value in enumerate(values)
+        ]
+        for i, event in enumerate(self.list(f"{where}.events", data["events"])):
+            program.events.append(self.event(f"{where}.events[{i}]", event, program, rank))
+        self.single_assignment(where, program)
+        self.awaited_once(where, program)
+        count = len(program.events)
+        before = 0
+        held: dict[tuple[int, int], int] = {}
+        for i, move in enumerate(self.list(f"{where}.moves", data["moves"])):
+            at = f"{where}.moves[{i}]"
+            position, store, value, change = self.list(at, move, 4)
+            before = self.number(at, position, before, count)
+            if change not in (1, -1) or type(change) is not int:
+                raise TraceError(f"{at}: a value enters (1) or leaves (-1); got {str(change)[:40]}")
+            where_held = (self.number(at, store, 0, 4), self.id(at, value, program))
+            held[where_held] = held.get(where_held, 0) + change
+            if held[where_held] < 0:
+                raise TraceError(f"{at}: value {value} leaves a store that it is not in")
+            program.moves.append((before, *where_held, change))
+        return program
+
+    def id(self, where: str, item: Any, program: Program) -> int:
+        return self.number(where, item, 0, len(program.values) - 1)
+
+    def value(self, where: str, item: Any) -> Value:
+        kind, *fields = self.list(where, item) or [None]
+        cls = KINDS.get(kind) if isinstance(kind, str) else None
+        if cls is None or len(fields) != len(cls.__match_args__):
+            raise TraceError(f"{where}: expected a kind of value and its fields; got {str(item)[:60]}")
+        made: list[Any] = []
+        for name, field in zip(cls.__match_args__, fields, strict=True):
+            if name in ("batches", "shards"):
+                made.append(self.sets(self.text(f"{where} {name}", field)))
+            else:
+                made.append(self.number(f"{where} {name}", field, -1 if name == "layer" else 0))
+        value = cls(*made)
+        total = getattr(value, "total", None)
+        if total is not None and not (total >= 1 and max(cast(Any, value).shards, default=0) < total):
+            raise TraceError(f"{where}: its shards are not some of {total}")
+        if total is not None:
+            self.shards(where, total)
+        batches, all_batches = getattr(value, "batches", ()), getattr(value, "total_batches", 1)
+        if max(batches, default=0) >= all_batches:
+            raise TraceError(f"{where}: its batches are not some of {all_batches}")
+        return value
+
+    def event(self, where: str, item: Any, program: Program, rank: int) -> Event:
+        op, layer, batches, inputs, outputs, issued, start, length, place, arg, group, peer, blocking = self.list(
+            where, item, 13
+        )
+        if not isinstance(op, str) or (op not in TIMED and op not in FREE):
+            raise TraceError(f"{where}: there is no operation {str(op)[:40]!r}")
+        last = len(program.values) - 1
+        event = Event(
+            op,
+            self.maybe(self.number, where, layer, -1, MAX_COUNT),
+            self.sets(self.text(where, batches)),
+            self.numbers(where, inputs, 0, last),
+            self.numbers(where, outputs, 0, last),
+            self.number(where, issued, 0, MAX_TICKS),
+            self.maybe(self.number, where, start, 0, MAX_TICKS),
+            self.number(where, length, 0, MAX_TICKS),
+            None if place == -1 else self.places[self.number(where, place, 0, len(self.places) - 1)],
+            self.numbers(where, arg, 0, MAX_COUNT),
+            () if group == -1 else self.groups[self.number(where, group, 0, len(self.groups) - 1)],
+            self.maybe(self.number, where, peer, 0, self.ranks - 1),
+            self.truth(where, blocking),
+        )
+        self.fits(where, event, program, rank)
+        if op in ("load_weights", "shard"):
+            self.shards(where, event.arg[1])
+        return event
+
+    def fits(self, where: str, event: Event, program: Program, rank: int) -> None:
+        """What an operation must have, so that no reader stumbles over it."""
+        op = event.op
+        wrong = None
+        if (op in COLLECTIVE) != bool(event.group) or (event.group and rank not in event.group):
+            wrong = "a collective names a group that its rank belongs to"
+        elif op == "broadcast" and not (len(event.arg) == 1 and event.arg[0] < len(event.group)):
+            wrong = "a broadcast names the place of its root in the group"
+        elif op in COLLECTIVE and not event.inputs:
+            wrong = "a collective brings a value"
+        elif op in COLLECTIVE and COLLECTIVES[op].law != "exchange" and len(event.inputs) > 1:
+            wrong = f"{op} brings one value"
+        elif op == "pass_to" and event.peer in (None, rank):
+            wrong = "a pass goes to another rank"
+        elif op == "wait" and not (len(event.arg) == 1 and event.arg[0] < len(program.events)):
+            wrong = "a wait names an earlier event"
+        elif op == "wait" and program.events[event.arg[0]].op not in COMMUNICATION:
+            wrong = "a wait is for a communication"
+        elif op == "wait" and program.events[event.arg[0]].blocking:
+            wrong = f"event {event.arg[0]} was awaited at once, so nothing waits for it again"
+        elif event.blocking and op not in COMMUNICATION:
+            wrong = "only a communication is awaited"
+        elif op in ("load_weights", "shard") and len(event.arg) != 2:
+            wrong = f"{op} names a shard and their number"
+        elif op in _INPUTS and len(event.inputs) != _INPUTS[op]:
+            wrong = f"{op} has {_INPUTS[op]} inputs"
+        elif op == "foreign" and not (len(event.outputs) == 1 and program.values[event.outputs[0]] is not None):
+            wrong = "a value from elsewhere is stated"
+        elif op not in COMMUNICATION and event.start is None:
+            wrong = "only a communication may not have begun"
+        if wrong is not None:
+            raise TraceError(f"{where}: {wrong}")
+
+    def single_assignment(self, where: str, program: Program) -> None:
+        made = [number for event in program.events for number in event.outputs]
+        if len(set(made)) != len(made):
+            raise TraceError(f"{where}: a value is made twice")
+
+    def awaited_once(self, where: str, program: Program) -> None:
+        """An await brings the outputs: a second one finds nothing left to bring, and without one there are none."""
+        awaited: set[int] = set()
+        for i, event in enumerate(program.events):
+            if event.op == "wait":
+                if event.arg[0] in awaited:
+                    raise TraceError(f"{where}.events[{i}]: a second wait for event {event.arg[0]}")
+                awaited.add(event.arg[0])
+        for i, event in enumerate(program.events):
+            if event.op in COMMUNICATION and event.outputs and not event.blocking and i not in awaited:
+                raise TraceError(f"{where}.events[{i}]: {event.op} has results, and nobody waits for it")
+
+
+_INPUTS = {
+    "load_weights": 0,
+    "get_activation": 0,
+    "fake_grad": 0,
+    "foreign": 0,
+    "forward": 2,
+    "loss": 1,
+    "backward": 3,
+    "update": 3,
+    "set_final_weight": 1,
+    "add": 2,
+    "combine": 2,
+    "shard": 1,
+}

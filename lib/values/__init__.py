@@ -1,0 +1,1 @@
+"""What a rank can hold, and what can be done to it."""

@@ -1,0 +1,395 @@
+"""What a run is told when a bound does not speak of it. Every run here is correct, unless it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import pytest
+
+from lib import Mesh, Model, Trace, Weight, check, simulate
+from lib.analysis.bounds.family import Family, excuse
+from lib.analysis.bounds.puzzle_bounds import bound_of, lower_bound
+from lib.analysis.figures import peak
+from lib.submissions.load import load_function, reference
+from tests.support.schedules import fsdp, fully_sharded, one_f_one_b_order, pipelined, star, zero1
+
+Function = Callable[[Model], Any]
+
+
+def _trace(function: Function, family: Family, mesh: Mesh | None = None) -> Trace:
+    return Trace.of(simulate(function, ranks=family.ranks, layers=family.layers, batches=family.batches, mesh=mesh))
+
+
+def _excuse(function: Function, family: Family, mesh: Mesh | None = None) -> str | None:
+    trace = _trace(function, family, mesh)
+    verdict = check(trace)
+    assert verdict.correct, verdict.faults
+    return excuse(trace, family)
+
+
+def _train(model: Model, batches: Iterable[int], weights: dict[int, Weight]) -> dict[int, Any]:
+    """Forward and backward of some batches together; gives the gradients of the weights."""
+    acts = [model.get_activation(batches)]
+    for layer in range(model.LAYERS):
+        acts.append(model.forward(layer, acts[-1], weights[layer]))
+    grad = model.loss(acts.pop())
+    made: dict[int, Any] = {}
+    for layer in reversed(range(model.LAYERS)):
+        made[layer], grad = model.backward(layer, acts.pop(), grad, weights[layer])
+    return made
+
+
+ONE = Family(1, 2, 2)
+DDP = Family(2, 2, 2)
+FSDP = Family(2, 2, 2, sharded=True)
+PIPE = Family(2, 4, 3, stages=2, grouping="one")
+
+
+# -- who computes what ----------------------------------------------------------------------------------------------
+
+
+def test_fsdp_in_the_puzzle_of_the_pipeline() -> None:
+    trace = Trace.of(simulate(fsdp, puzzle="gpipe"))
+    assert check(trace, "gpipe").correct
+    assert lower_bound("gpipe").excuse(trace) == "rank 0 computes layers of several stages"
+    assert lower_bound("fsdp").excuse(trace) == "it has 4 ranks, 8 layers and 4 batches"
+
+
+def test_an_interleaved_pipeline_has_layers_of_several_stages() -> None:
+    def _two_chunks(rank: int) -> list[int]:
+        return [rank, rank + 2]
+
+    async def interleaved(model: Model) -> None:
+        held = {layer: model.load_weights(layer) for layer in _two_chunks(model.rank)}
+        other = 1 - model.rank
+        acts: dict[int, Any] = {}
+        out: Any = None
+        for layer in range(4):
+            if layer in held:
+                acts[layer] = model.get_activation([0]) if layer == 0 else await model.receive(other)
+                out = model.forward(layer, acts[layer], held[layer][0])
+                if layer < 3:
+                    await model.pass_to(other, out)
+        grad: Any = None
+        for layer in reversed(range(4)):
+            if layer in held:
+                grad = model.loss(out) if layer == 3 else await model.receive(other)
+                made, grad = model.backward(layer, acts[layer], grad, held[layer][0])
+                if layer > 0:
+                    await model.pass_to(other, grad)
+                model.set_final_weight(layer, model.update(layer, made, *held[layer])[0])
+
+    assert _excuse(interleaved, Family(2, 4, 1, stages=2)) == "rank 0 computes layers of several stages"
+
+
+def _computing(model: Model, *, again: bool = False, turns: list[list[int]] | None = None) -> None:
+    weights, states = {}, {}
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.load_weights(layer)
+    total: dict[int, Any] = {}
+    for batches in turns or [list(range(model.BATCHES))]:
+        made = _train(model, batches, weights)
+        total = {layer: total[layer] + made[layer] if total else made[layer] for layer in made}
+    if again:
+        model.forward(0, model.get_activation([0]), weights[0])
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, model.update(layer, total.pop(layer), weights[layer], states[layer])[0])
+
+
+def test_computing_something_again() -> None:
+    said = _excuse(lambda model: _computing(model, again=True), ONE)
+    assert said == "forward of layer 0 on batch 0 is computed more than once, the last time on rank 0"
+    assert _excuse(_computing, ONE) is None
+
+
+def test_batches_apart_or_together() -> None:
+    def apart(model: Model) -> None:
+        _computing(model, turns=[[0], [1]])
+
+    assert _excuse(apart, ONE) is None
+    assert _excuse(apart, Family(1, 2, 2, grouping="one")) is None
+    said = _excuse(apart, Family(1, 2, 2, grouping="all"))
+    assert said == "rank 0 runs forward of layer 0 on the batches {0} alone"
+    said = _excuse(_computing, Family(1, 2, 2, grouping="one"))
+    assert said == "rank 0 runs forward of layer 0 on the batches {0, 1} together"
+
+
+def _ddp(share: Callable[[int], list[int]]) -> Function:
+    async def run(model: Model) -> None:
+        held = {layer: model.load_weights(layer) for layer in range(model.LAYERS)}
+        mine = share(model.rank)
+        weights = {layer: held[layer][0] for layer in held}
+        made = _train(model, mine, weights) if mine else {layer: model.fake_grad(layer) for layer in held}
+        for layer in held:
+            grad = await model.allreduce(made.pop(layer), layer)
+            model.set_final_weight(layer, model.update(layer, grad, *held[layer])[0])
+
+    return run
+
+
+def test_ranks_with_more_and_with_fewer_batches() -> None:
+    assert _excuse(_ddp(lambda rank: [rank]), DDP) is None
+    assert _excuse(_ddp(lambda rank: [1 - rank]), DDP) is None
+    said = _excuse(_ddp(lambda rank: [0, 1] if rank == 1 else []), DDP)
+    assert said == "rank 0 computes 0 batches, and not 1"
+
+
+# -- what was given ---------------------------------------------------------------------------------------------------
+
+
+def test_updates_that_are_shared() -> None:
+    assert _excuse(zero1, DDP) == "rank 0 does not itself update all of layer 0"
+
+
+def test_what_is_loaded_late_was_there_before() -> None:
+    def late(model: Model) -> None:
+        weights: dict[int, Weight] = {}
+        acts = [model.get_activation(range(model.BATCHES))]
+        for layer in range(model.LAYERS):
+            weights[layer], _ = model.load_weights(layer)
+            acts.append(model.forward(layer, acts[-1], weights[layer]))
+        grad = model.loss(acts.pop())
+        made: dict[int, Any] = {}
+        for layer in reversed(range(model.LAYERS)):
+            made[layer], grad = model.backward(layer, acts.pop(), grad, weights[layer])
+        for layer in range(model.LAYERS):
+            _, state = model.load_weights(layer)
+            model.set_final_weight(layer, model.update(layer, made.pop(layer), weights[layer], state)[0])
+
+    trace = _trace(late, ONE)
+    assert check(trace).correct
+    assert excuse(trace, ONE) is None
+    assert peak(trace).elements >= bound_of(ONE).memory.value
+
+
+def test_an_optimizer_state_that_is_lent_to_another_rank() -> None:
+    async def lent(model: Model) -> None:
+        weights, states, *_ = model.storage()
+        for layer in range(model.LAYERS):
+            weights[layer], states[layer] = model.load_weights(layer)
+        if model.rank == 0:
+            await model.pass_to(1, states.pop(0))
+        kept = await model.receive(0) if model.rank == 1 else None
+        made = _train(model, [model.rank], dict(weights))
+        if model.rank == 0:
+            states[0] = await model.receive(1)
+        else:
+            await model.pass_to(0, kept)
+        for layer in range(model.LAYERS):
+            grad = await model.allreduce(made.pop(layer), layer)
+            weights[layer], states[layer] = model.update(layer, grad, weights[layer], states[layer])
+            model.set_final_weight(layer, weights[layer])
+
+    said = _excuse(lent, DDP)
+    assert said == "rank 0 does not hold all of the optimizer state of layer 0 from its first forward to the update"
+
+
+def test_more_than_a_shard_to_begin_with() -> None:
+    assert _excuse(fsdp, FSDP) is None
+    said = _excuse(_ddp(lambda rank: [rank]), FSDP)
+    assert said == "rank 0 loads more of layer 0 than its shard"
+    assert _excuse(fsdp, DDP) == "rank 0 does not itself update all of layer 0"
+
+
+def test_shards_over_only_some_of_the_ranks_are_more_than_shards_over_all() -> None:
+    mesh = Mesh({"replica": 2, "shard": 2})
+    hybrid = fully_sharded("shard", "replica")
+    assert _excuse(hybrid, Family(4, 2, 4, sharded=True), mesh) == "rank 0 loads more of layer 0 than its shard"
+
+
+def test_a_weight_that_takes_the_place_of_its_shard_is_held_all_the_time() -> None:
+    async def swap(model: Model) -> None:
+        weights, states = model.weights, model.opt_states
+        for layer in range(model.LAYERS):
+            weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+        for layer in range(model.LAYERS):
+            weights[layer] = await model.allgather(weights[layer], layer)
+        made = _train(model, [model.rank], dict(weights))
+        for layer in range(model.LAYERS):
+            weights[layer] = weights[layer].shard(model.rank, model.RANKS)
+            grad = await model.scatterreduce(made.pop(layer), layer)
+            weights[layer], states[layer] = model.update(layer, grad, weights[layer], states[layer])
+            model.set_final_weight(layer, weights[layer])
+
+    assert _excuse(swap, FSDP) is None
+
+
+def test_loading_what_another_stage_has() -> None:
+    function = load_function(reference("gpipe"), "gpipe")
+
+    async def lent(model: Model) -> None:
+        if model.rank == 1:
+            weight, _ = model.load_weights(0)
+            work = model.pass_to(0, weight)
+            await work
+        if model.rank == 0:
+            await model.receive(1)
+        await function(model)
+
+    assert _excuse(function, PIPE) is None
+    assert _excuse(lent, PIPE) == "rank 1 loads layer 0, which is not of its stage"
+
+
+# -- what travels -----------------------------------------------------------------------------------------------------
+
+
+def test_a_broadcast() -> None:
+    family = Family(2, 1, 2)
+    assert _excuse(star, family) == "rank 1 does not itself update all of layer 0"
+
+    async def told(model: Model) -> None:
+        await _ddp(lambda rank: [rank])(model)
+        await model.broadcast(model.final_weights[0], 0)
+
+    assert _excuse(told, family) == "rank 0 uses broadcast"
+
+
+def test_activations_that_travel_without_a_pipeline() -> None:
+    async def parked(model: Model) -> None:
+        other = 1 - model.rank
+        await _ddp(lambda rank: [rank])(model)
+        await model.pass_to(other, model.get_activation([model.rank]))
+        await model.receive(other)
+
+    said = _excuse(parked, DDP)
+    assert said == (
+        "rank 0 sends the activation of layer 0, batches {0} to rank 1, which is not where it is needed next"
+    )
+
+    async def gathered(model: Model) -> None:
+        await _ddp(lambda rank: [rank])(model)
+        await model.allgather(model.get_activation([model.rank]), 0)
+
+    assert _excuse(gathered, DDP) == "rank 0 brings an activation to allgather"
+
+
+def _passing(send: Callable[[Model, Any], Awaitable[Any]], receive: Callable[[Model], Awaitable[Any]]) -> Function:
+    """Two stages of one layer, one batch; how the activation gets from the first to the second is up to the caller."""
+
+    async def run(model: Model) -> None:
+        weight, state = model.load_weights(model.rank)
+        if model.rank == 0:
+            act = model.get_activation([0])
+            await send(model, model.forward(0, act, weight))
+            grad = await model.receive(1)
+            made, _ = model.backward(0, act, grad, weight)
+        else:
+            act = await receive(model)
+            made, grad = model.backward(1, act, model.loss(model.forward(1, act, weight)), weight)
+            await model.pass_to(0, grad)
+        model.set_final_weight(model.rank, model.update(model.rank, made, weight, state)[0])
+
+    return run
+
+
+async def _send(model: Model, value: Any) -> None:
+    await model.pass_to(1, value)
+
+
+async def _take(model: Model) -> Any:
+    return await model.receive(0)
+
+
+def test_messages_that_carry_more_or_come_twice() -> None:
+    family = Family(2, 2, 1, stages=2)
+    assert _excuse(_passing(_send, _take), family) is None
+
+    async def send_tuple(model: Model, value: Any) -> None:
+        await model.pass_to(1, (value, model.fake_grad(0)))
+
+    async def take_tuple(model: Model) -> Any:
+        return (await model.receive(0))[0]
+
+    said = _excuse(_passing(send_tuple, take_tuple), family)
+    assert said == "rank 0 sends the activation of layer 1, batches {0} and more in one message"
+
+    async def send_twice(model: Model, value: Any) -> None:
+        first, second = model.pass_to(1, value), model.pass_to(1, value)
+        await first
+        await second
+
+    async def take_second(model: Model) -> Any:
+        await model.receive(0)
+        return await model.receive(0)
+
+    said = _excuse(_passing(send_twice, take_second), family)
+    assert said == "the activation of layer 1, batches {0} is sent more than once"
+
+
+def test_a_gradient_of_a_weight_that_leaves_its_stage() -> None:
+    async def send(model: Model, value: Any) -> None:
+        await _send(model, value)
+        await model.pass_to(1, model.fake_grad(0))
+
+    async def take(model: Model) -> Any:
+        value = await _take(model)
+        await model.receive(0)
+        return value
+
+    said = _excuse(_passing(send, take), Family(2, 2, 1, stages=2))
+    assert said is not None
+    assert said.startswith("rank 0 sends the weight gradient of layer 0")
+    assert said.endswith("to rank 1, which is not of the same stage")
+
+
+def test_a_collective_over_several_stages() -> None:
+    async def sharded_over_all(model: Model) -> None:
+        function = load_function(reference("pipeline_fsdp"), "pipeline_fsdp")
+        await function(model)
+        layer = 0
+        grad = model.fake_grad(layer)
+        await model.allreduce(grad, layer)
+
+    mesh = Mesh({"data": 2, "stage": 2})
+    said = _excuse(sharded_over_all, Family(4, 2, 2, stages=2, sharded=True), mesh)
+    assert said == "allreduce of layer 0 has members that are not of its stage"
+
+
+def test_stages_may_lie_on_the_ranks_in_any_order() -> None:
+    async def reversed_(model: Model) -> None:
+        stage = 1 - model.rank
+        weight, state = model.load_weights(stage)
+        if stage == 0:
+            act = model.get_activation([0])
+            await model.pass_to(0, model.forward(0, act, weight))
+            made, _ = model.backward(0, act, await model.receive(0), weight)
+        else:
+            act = await model.receive(1)
+            made, grad = model.backward(1, act, model.loss(model.forward(1, act, weight)), weight)
+            await model.pass_to(1, grad)
+        model.set_final_weight(stage, model.update(stage, made, weight, state)[0])
+
+    assert _excuse(reversed_, Family(2, 2, 1, stages=2)) is None
+
+
+def test_one_forward_one_backward_is_of_the_family_whatever_the_number_of_batches() -> None:
+    for batches in (1, 2, 5):
+        family = Family(4, 8, batches, stages=4, grouping="one")
+        assert _excuse(pipelined(one_f_one_b_order), family) is None
+
+
+# -- runs that no bound speaks of -------------------------------------------------------------------------------------
+
+
+def test_runs_that_are_not_correct() -> None:
+    def lazy(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        model.forward(0, model.get_activation([0]), weight)
+
+    assert excuse(_trace(lazy, Family(1, 1, 2)), Family(1, 1, 2)) == "it leaves out batches"
+    trace = _trace(_computing, ONE)
+    trace.error = "deadlock"
+    assert excuse(trace, ONE) == "it did not end"
+
+
+@pytest.mark.parametrize("what", ["a layer that is not there", "a message that nobody gets"])
+def test_a_trace_that_is_no_program(what: str) -> None:
+    trace = _trace(load_function(reference("gpipe"), "gpipe"), PIPE)
+    wanted = "forward" if "layer" in what else "pass_to"
+    event = next(event for event in trace.programs[0].events if event.op == wanted)
+    if wanted == "forward":
+        event.layer = 99
+    else:
+        event.peer = 0
+    assert excuse(trace, PIPE) == "it is not one correct training step"

@@ -1,0 +1,166 @@
+"""The lower bounds: nothing of the family is below them, and the schedules that reach them do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from lib import Model, Trace, check, simulate
+from lib.analysis.bounds.family import Family
+from lib.analysis.bounds.puzzle_bounds import Bound, bound_of, has_bound, lower_bound
+from lib.analysis.figures import end, peak, traffic
+from lib.puzzles.records import PUZZLES
+from lib.submissions.load import home, load_function, reference
+from tests.replay.schedules import CASES
+from tests.support.schedules import EVERYTHING
+from tests.support.witnesses import TOGETHER, sharded, together, witness
+
+BOUNDED = [name for name in PUZZLES if has_bound(name)]
+FIGURES = ("time", "memory", "sent")
+DUST = 1e-9
+
+
+class Run(NamedTuple):
+    name: str
+    puzzle: str
+    function: Callable[[Model], Any]
+
+
+def _runs() -> Iterator[Run]:
+    """Every schedule that we have, in every puzzle whose size it fits."""
+    for puzzle in BOUNDED:
+        yield Run("reference", puzzle, load_function(reference(puzzle), puzzle))
+    for path in sorted((home() / "solutions" / "alternatives").glob("*.py")):
+        puzzle = max((name for name in BOUNDED if path.stem.startswith(name)), key=len)
+        yield Run(path.stem, puzzle, load_function(path, puzzle))
+    others: list[tuple[str, Any]] = [(case.name, case) for case in EVERYTHING] + list(CASES.items())
+    for name, case in others:
+        for puzzle in BOUNDED:
+            record = PUZZLES[puzzle]
+            if (case.ranks, case.layers, case.batches) == (record.ranks, record.layers, record.batches):
+                yield Run(name, puzzle, case.function)
+
+
+RUNS = list(_runs())
+
+
+def _figures(trace: Trace) -> tuple[float, float, float]:
+    return end(trace), float(peak(trace).elements), float(max(sent for sent, _ in traffic(trace)))
+
+
+def _limits(bound: Bound) -> tuple[float, float, float]:
+    return bound.time.value, bound.memory.value, bound.sent.value
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.name} in {run.puzzle}")
+def test_no_schedule_of_the_family_is_below(run: Run) -> None:
+    trace = Trace.of(simulate(run.function, puzzle=run.puzzle))
+    assert check(trace, run.puzzle).correct
+    bound = lower_bound(run.puzzle)
+    if bound.excuse(trace) is None:
+        for figure, limit in zip(_figures(trace), _limits(bound), strict=True):
+            assert figure >= limit - DUST
+
+
+def test_most_of_them_are_of_the_family_and_the_references_all() -> None:
+    excused = {
+        (run.name, run.puzzle)
+        for run in RUNS
+        if lower_bound(run.puzzle).excuse(Trace.of(simulate(run.function, puzzle=run.puzzle))) is not None
+    }
+    assert not any(name == "reference" for name, _ in excused)
+    assert len(excused) < len(RUNS) / 2
+    assert ("ddp_sharded_update", "ddp") in excused
+    assert ("gpipe_interleaved", "gpipe") in excused
+    assert ("gpipe_one_f_one_b", "gpipe") not in excused
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("puzzle", BOUNDED)
+def test_every_bound_that_claims_it_is_reached(puzzle: str, figure: str) -> None:
+    bound = lower_bound(puzzle)
+    trace = Trace.of(simulate(witness(puzzle, figure), puzzle=puzzle))
+    verdict = check(trace, puzzle)
+    assert verdict.correct, verdict.faults
+    assert bound.excuse(trace) is None
+    assert getattr(bound, figure).optimal
+    assert _figures(trace)[FIGURES.index(figure)] == pytest.approx(getattr(bound, figure).value, abs=DUST)
+
+
+@pytest.mark.parametrize("puzzle", BOUNDED)
+def test_the_best_that_is_known_of_one_run(puzzle: str) -> None:
+    trace = Trace.of(simulate(together(puzzle), puzzle=puzzle))
+    verdict = check(trace, puzzle)
+    assert verdict.correct
+    assert lower_bound(puzzle).excuse(trace) is None
+    assert (verdict.time, verdict.memory) == TOGETHER[puzzle]
+
+
+@pytest.mark.parametrize("collective", ["scatterreduce", "allreduce"])
+def test_the_least_memory_does_not_depend_on_how_gradients_are_summed(collective: str) -> None:
+    trace = Trace.of(simulate(sharded(sum_up=collective), puzzle="wsdp"))
+    assert check(trace, "wsdp").correct
+    assert peak(trace).elements == lower_bound("wsdp").memory.value
+
+
+@pytest.mark.parametrize("puzzle", BOUNDED)
+def test_the_parts_are_the_whole(puzzle: str) -> None:
+    bound = lower_bound(puzzle)
+    for limit in (bound.time, bound.memory, bound.sent):
+        assert sum(part.amount for part in limit.parts) == pytest.approx(limit.value, abs=DUST)
+        assert all(part.amount > 0 and part.what for part in limit.parts)
+        assert limit.kind in ("critical path", "work", "memory that must live", "bytes that must move")
+        assert limit.proof.endswith(".")
+    assert bound.premise.endswith(".")
+    assert bound.puzzle == puzzle
+
+
+def test_targets_are_not_below_what_is_possible() -> None:
+    for puzzle in BOUNDED:
+        bound = lower_bound(puzzle)
+        for tier in PUZZLES[puzzle].tiers:
+            assert tier.time >= bound.time.value - DUST
+            assert tier.memory >= bound.memory.value
+
+
+def test_the_figures_of_the_classic_eight() -> None:
+    assert {name: _limits(lower_bound(name)) for name in BOUNDED} == {
+        "basic": (17.0, 2_621_440, 0),
+        "grad_accum": (17.0, 1_966_080, 0),
+        "ddp": (5.0, 1_572_864, 786_432),
+        "wsdp": (15.3, 1_900_544, 2_359_296),
+        "fsdp": (15.3, 1_900_544, 2_359_296),
+        "pipeline": (67.4, 2_621_440, 1_048_576),
+        "gpipe": (31.4, 1_966_080, 1_048_576),
+        "pipeline_fsdp": (11.5, 589_824, 655_360),
+    }
+
+
+def test_the_proof_for_gpipe_names_the_solver_and_what_one_schedule_cannot_have() -> None:
+    bound = lower_bound("gpipe")
+    assert "CP-SAT" in bound.time.proof
+    assert "32.6" in bound.time.proof
+    assert "CP-SAT" in bound.memory.proof
+    assert "So no schedule has the least time and the least memory" in bound.memory.proof
+
+
+def test_an_unknown_puzzle_has_no_bound() -> None:
+    assert not has_bound("nothing")
+    with pytest.raises(ValueError, match=r"no lower bound is known for 'nothing'; there are those of basic, .*gpipe"):
+        lower_bound("nothing")
+
+
+def test_a_bound_of_another_size_claims_no_witness() -> None:
+    bound = bound_of(Family(2, 4, 3, stages=2, grouping="one"))
+    assert not bound.time.optimal
+    assert bound.time.value == pytest.approx(2 + 0.4 + 12 + 2 + 0.4 + 1)
+
+
+def test_reading_bounds_costs_no_solver() -> None:
+    modules = sorted((Path(__file__).parents[3] / "lib" / "analysis" / "bounds").glob("*.py"))
+    assert len(modules) > 3
+    for module in modules:
+        assert "ortools" not in module.read_text("utf-8").replace("OR-tools", "")

@@ -1,0 +1,91 @@
+"""The critical path: a chain without holes from the beginning to the end, and what makes the run longer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import Costs, Model, Trace, retime, simulate
+from lib.analysis.gaps import Path, critical_path
+from lib.cluster.clock import ticks
+from lib.trace.event import COLLECTIVE, MESSAGES
+from tests.analysis.test_gaps import compute, end
+from tests.support.random_programs import Schedule, run, schedules
+from tests.support.schedules import EVERYTHING, Case
+
+
+def check_path(trace: Trace) -> Path:
+    path = critical_path(trace)
+    now = 0
+    for rank, number, event in path.steps:
+        assert trace.programs[rank].events[number] is event
+        assert event.start == now
+        now += event.length
+    assert now == end(trace)
+    assert sum(length for _, length in path.parts()) == now
+    return path
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_lengths_along_it_sum_to_the_end(case: Case) -> None:
+    check_path(Trace.of(case.run(simulate)))
+
+
+@given(schedules())
+@settings(max_examples=200)
+def test_they_do_for_any_schedule(schedule: Schedule) -> None:
+    check_path(Trace.of(run(schedule)))
+
+
+@given(st.sampled_from(EVERYTHING), st.sampled_from(["forward", "backward", "update", "collective", "p2p"]))
+@settings(max_examples=60)
+def test_whatever_makes_an_operation_on_it_slower_makes_the_run_longer(case: Case, field: str) -> None:
+    """The path stays a chain of what depends on what, so the run is at least as long as it is under other costs."""
+    costs = Costs()
+    trace = retime(Trace.of(case.run(simulate)), costs)
+    slower = replace(costs, **{field: getattr(costs, field) + 0.01})
+    more = ticks(0.01)
+    count: Counter[str] = Counter()
+    for _, _, event in critical_path(trace).steps:
+        kind = "collective" if event.op in COLLECTIVE else "p2p" if event.op in MESSAGES else event.op
+        count[kind] += len(event.batches) if event.op in ("forward", "backward") else 1
+    assert end(retime(trace, slower)) >= end(trace) + count[field] * more
+
+
+def test_in_words() -> None:
+    trace = Trace.of(simulate(pair, ranks=2, batches=2))
+    path = check_path(trace)
+    assert path.text() == "4 forward, 0.4 messages"
+    assert path.ranks() == (0, 1)
+
+
+async def pair(model: Model) -> None:
+    if model.rank == 0:
+        compute(model, 2)
+        await model.pass_to(1, "go")
+    else:
+        compute(model, 1)
+        await model.receive(0)
+        compute(model, 2)
+
+
+def test_of_equal_causes_the_own_rank_is_taken() -> None:
+    async def together(model: Model) -> None:
+        compute(model, 1)
+        await model.allreduce(model.fake_grad(0, []), 0)
+
+    assert check_path(Trace.of(simulate(together, ranks=4))).ranks() == (0,)
+
+
+def test_a_run_of_nothing_and_one_that_waits_for_itself() -> None:
+    trace = Trace.of(simulate(lambda model: None, ranks=2))
+    assert critical_path(trace).steps == ()
+    trace = Trace.of(simulate(pair, ranks=2, batches=2))
+    for program in trace.programs:  # as a file might say
+        for event in program.events:
+            event.issued = event.start = 7
+    assert critical_path(trace).steps

@@ -1,0 +1,422 @@
+"""The figures of a Trace: when it ends, what memory holds and why, bubbles, and what is sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from lib import HIDDEN, LENGTH, Costs, Mesh, Model, Trace, simulate
+from lib.analysis import figures
+from lib.trace.event import COLLECTIVE, COMMUNICATION, TIMED, Program
+from lib.values.values import Value
+from tests.support.random_programs import Schedule, run, schedules
+from tests.support.schedules import CLASSIC, EVERYTHING, Case, compute, gpipe_order, load, pipelined, step
+
+WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
+
+
+# -- memory, worked out the slow way ------------------------------------------------------------------------------
+
+
+def alive(trace: Trace, rank: int, index: int) -> list[int]:
+    """The ids of the values alive when an event starts, straight from the definition.
+
+    From its birth until it left the stores and was used for the last time; what was loaded and is used, from the first
+    moment; what was handed in, and the state after an update, to the end. While a communication is under way it keeps
+    its inputs, and the output of a receive or of a collective that is not in place. What was sent is there until the
+    other side has issued its receive. A value that is stored later than it is made waits in a variable. A collective
+    that works in place, and is waited for later, has a buffer of its own where anything else needs its input.
+    """
+    program = trace.programs[rank]
+    count = len(program.values)
+    born, needed, held = [len(program.events)] * count, [-1] * count, [0] * count
+    used = {value for event in program.events for value in event.inputs}
+    for number, event in enumerate(program.events):
+        if event.op == "wait":
+            work = program.events[event.arg[0]]
+            early = work.op == "receive" or (work.op in COLLECTIVE and work.op not in ("allreduce", "broadcast"))
+            early = early or (work.op in COLLECTIVE and needed_besides(trace, rank, event.arg[0], number))
+            for value in work.outputs:
+                born[value] = event.arg[0] if early else number
+                needed[value] = max(needed[value], number)
+            for value in work.inputs:
+                needed[value] = max(needed[value], number)
+        elif event.op not in COMMUNICATION or event.blocking:
+            for value in event.outputs:
+                born[value] = -1 if event.op == "load_weights" and value in used else number
+        if event.op == "update":
+            needed[event.outputs[1]] = len(program.events)
+        for value in event.inputs:
+            needed[value] = max(needed[value], number)
+            if event.op == "pass_to" and number < index and program.events[index].issued < taken(trace, rank, number):
+                needed[value] = max(needed[value], index)
+            if event.op == "set_final_weight":
+                needed[value] = len(program.events)
+    for position, _, value, change in program.moves:
+        if position <= index:
+            held[value] += change
+        if change > 0 and position - 1 > born[value]:
+            needed[value] = max(needed[value], position - 1)
+    return [v for v in range(count) if born[v] < index and (held[v] > 0 or index <= needed[v])]
+
+
+def needed_besides(trace: Trace, rank: int, call: int, wait: int) -> bool:
+    """Whether anything else needs what a collective would write over, once it is called."""
+    program = trace.programs[rank]
+    (value,) = program.events[call].inputs
+    waits = {event.arg[0]: number for number, event in enumerate(program.events) if event.op == "wait"}
+    for number, event in enumerate(program.events):
+        if value not in event.inputs or number == call:
+            continue
+        until: float = number
+        if event.op == "pass_to":
+            until = max([number, *(i for i, e in enumerate(program.events) if e.issued <= taken(trace, rank, number))])
+        elif event.op == "set_final_weight":
+            until = inf
+        elif event.op in COMMUNICATION and not event.blocking:
+            until = waits.get(number, inf)
+        if until >= call:
+            return True
+    count, left = 0, -1.0
+    for position, _, moved, change in program.moves:
+        if moved == value:
+            count += change
+            left = inf if count > 0 else position
+    return left > wait + 1
+
+
+def taken(trace: Trace, rank: int, number: int) -> float:
+    """When the receive of a message was issued."""
+    sent = trace.programs[rank].events
+    target = sent[number].peer
+    assert target is not None
+    place = sum(event.op == "pass_to" and event.peer == target for event in sent[:number])
+    other = trace.programs[target].events
+    receives = [e.issued for e in other if e.op == "receive" and e.peer == rank and e.start is not None]
+    return receives[place] if place < len(receives) else inf
+
+
+def check_memory(trace: Trace) -> None:
+    for program in trace.programs:
+        timed = [i for i, event in enumerate(program.events) if event.op in TIMED and event.start is not None]
+        samples = figures.samples(trace, program.rank)
+        assert [sample.index for sample in samples] == timed
+        for sample in samples:
+            ids = alive(trace, program.rank, sample.index)
+            values = [value for number in ids if (value := program.values[number]) is not None]
+            by_kind: Counter[str] = Counter()
+            for value in values:
+                by_kind[value.kind] += value.elements()  # type: ignore[assignment]
+            assert {kind: size for kind, size in sample.by_kind.items() if size} == {
+                k: v for k, v in by_kind.items() if v
+            }
+            assert sample.total == sum(sample.by_kind.values())
+            assert sample.time == program.events[sample.index].start
+            assert [one.value for one in figures.alive_at(trace, program.rank, sample.index)] == values
+
+
+@pytest.mark.parametrize("case", [case for case in EVERYTHING if case.ranks <= 8], ids=lambda case: case.name)
+def test_memory_is_what_the_definition_says(case: Case) -> None:
+    check_memory(Trace.of(case.run(simulate)))
+
+
+@settings(max_examples=40)
+@given(schedules())
+def test_memory_is_what_the_definition_says_in_random_schedules(schedule: Schedule) -> None:
+    check_memory(Trace.of(run(schedule)))
+
+
+@pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)
+def test_whoever_keeps_everything_in_the_stores_has_the_originals_memory(case: Case) -> None:
+    """All that is counted is in the stores, or an input of what starts just then."""
+    for model in case.run(simulate):
+        for sample, logged in zip(figures.samples(model.trace, model.rank), model.log, strict=True):
+            event = model.program.events[sample.index]
+            values = model.program.values
+            loose = sum(values[number].elements() for number in event.inputs)  # type: ignore[union-attr]
+            assert logged.memory <= sample.total <= logged.memory + loose
+
+
+@settings(max_examples=40)
+@given(schedules())
+def test_the_peak_is_the_largest_sample(schedule: Schedule) -> None:
+    trace = Trace.of(run(schedule))
+    top = figures.peak(trace)
+    every = [(s.total, p.rank, s) for p in trace.programs for s in figures.samples(trace, p.rank)]
+    assert top.elements == max((total for total, _, _ in every), default=0)
+    if every:
+        first = next((rank, s) for total, rank, s in every if total == top.elements)
+        assert (top.rank, top.index, top.time) == (first[0], first[1].index, first[1].time)
+        assert sum(one.value.elements() for one in top.alive) == top.elements
+
+
+# -- the peak says why --------------------------------------------------------------------------------------------
+
+
+def test_the_peak_names_kinds_and_lines() -> None:
+    def train(model: Model) -> None:
+        model.weights[0], model.opt_states[0] = model.load_weights(0)
+        inp = model.get_activation([0, 1])
+        model.activations[1] = model.forward(0, inp, model.weights[0])
+        grad = model.loss(model.activations[1])
+        model.backward(0, inp, grad, model.weights[0])
+
+    trace = simulate(train, layers=1, batches=2)[0].trace
+    top = figures.peak(trace)
+    assert (top.rank, top.time, top.elements) == (0, 2 * 10**9, 2 * WEIGHT + 6 * BATCH)
+    lines = {}
+    for one in top.alive:
+        assert one.born is not None
+        place = trace.place(one.born)
+        assert place is not None
+        lines[one.value.kind, one.value.layer, one.hidden] = (place.line - train.__code__.co_firstlineno, place.text)
+    assert lines == {
+        ("weight", 0, False): (1, "model.weights[0], model.opt_states[0] = model.load_weights(0)"),
+        ("optimizer state", 0, False): (1, "model.weights[0], model.opt_states[0] = model.load_weights(0)"),
+        ("activation", 0, True): (2, "inp = model.get_activation([0, 1])"),
+        ("activation", 1, False): (3, "model.activations[1] = model.forward(0, inp, model.weights[0])"),
+        ("activation gradient", 0, True): (4, "grad = model.loss(model.activations[1])"),
+    }
+
+
+def test_a_local_counts_as_much_as_a_store() -> None:
+    def in_stores(model: Model) -> None:
+        load(model)
+        compute(model, range(model.BATCHES))
+        for layer in range(model.LAYERS):
+            step(model, layer)
+
+    def in_locals(model: Model) -> None:
+        loaded = {layer: model.load_weights(layer) for layer in range(model.LAYERS)}
+        acts = [model.get_activation(range(model.BATCHES))]
+        for layer in range(model.LAYERS):
+            acts.append(model.forward(layer, acts[-1], loaded[layer][0]))
+        grad, made = model.loss(acts.pop()), {}
+        for layer in reversed(range(model.LAYERS)):
+            made[layer], grad = model.backward(layer, acts.pop(), grad, loaded[layer][0])
+        for layer in range(model.LAYERS):
+            model.set_final_weight(layer, model.update(layer, made[layer], *loaded[layer])[0])
+
+    one, other = (figures.peak(Trace.of(simulate(f, layers=3, batches=2))) for f in (in_stores, in_locals))
+    assert one.elements == other.elements
+
+
+def test_a_value_that_is_not_used_again_is_gone() -> None:
+    def waste(model: Model) -> None:
+        kept = [model.load_weights(0) for _ in range(5)]
+        model.forward(0, model.get_activation([0]), kept[0][0])
+        model.forward(0, model.get_activation([0]), kept[0][0])
+        del kept
+
+    top = figures.peak(Trace.of(simulate(waste)))
+    assert top.elements == WEIGHT + BATCH
+
+
+def test_final_weights_stay_to_the_end() -> None:
+    def hand_in(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        weight, state = model.update(0, model.fake_grad(0, [0]), weight, state)
+        model.set_final_weight(0, weight)
+        other, _ = model.load_weights(1)
+        model.forward(1, model.forward(0, model.get_activation([0]), weight), other)
+
+    model = Model()
+    hand_in(model)
+    # The weight that was handed in and its updated state; the weight that is used, at rest from the beginning.
+    assert [int(s.total) for s in figures.samples(model.trace, model.rank)][-1] == 3 * WEIGHT + BATCH
+
+
+def test_a_value_under_two_keys_is_there_once() -> None:
+    model = Model()
+    weight, _ = model.load_weights(0)
+    model.weights[0] = model.weights["again"] = weight
+    model.forward(0, model.get_activation([0]), weight)
+    assert model.memory() == 2 * WEIGHT
+    assert figures.peak(model.trace).elements == WEIGHT + BATCH
+
+
+def test_sizes_that_do_not_divide_stay_exact() -> None:
+    model = Model()
+    for shard in range(3):
+        model.weights[shard], _ = model.load_weights(0, shard, 3)
+    model.loss(
+        model.forward(
+            1, model.forward(0, model.get_activation([0]), model.load_weights(0)[0]), model.load_weights(1)[0]
+        )
+    )
+    assert figures.samples(model.trace, model.rank)[0].by_kind["weight"] == 3 * WEIGHT
+    assert isinstance(figures.samples(model.trace, model.rank)[0].by_kind["weight"], int | Fraction)
+
+
+# -- time ---------------------------------------------------------------------------------------------------------
+
+
+def test_printed_is_a_start_and_end_is_an_end() -> None:
+    async def step(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0), 0)
+        weight, _ = model.load_weights(0)
+        model.forward(0, model.get_activation([0]), weight)
+        model.set_final_weight(0, weight)
+
+    trace = simulate(step, ranks=2)[0].trace
+    assert (figures.printed(trace), figures.end(trace)) == (0.3, 1.3)
+
+
+def test_a_run_that_does_nothing() -> None:
+    trace = Trace.of(simulate(lambda model: None, ranks=3))
+    assert (figures.printed(trace), figures.end(trace)) == (0.0, 0.0)
+    assert figures.peak(trace) == figures.Peak(0, 0, 0, 0, ())
+    assert figures.bubbles(trace) == figures.Bubbles(0.0, 0.0)
+    assert figures.traffic(trace) == [(0, 0)] * 3
+
+
+def test_a_message_on_its_way_may_be_the_end() -> None:
+    async def send(model: Model) -> None:
+        if model.rank == 0:
+            model.pass_to(1, "bye")
+        else:
+            model.receive(0)
+
+    assert figures.end(Trace.of(simulate(send, ranks=2))) == 0.4
+
+
+# -- bubbles and traffic ------------------------------------------------------------------------------------------
+
+
+def test_both_bubble_rates() -> None:
+    """Rank 0 computes 3 of 10 steps, in a span of 6; rank 1 computes 2, in a span of 2."""
+
+    async def step(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        inp = model.get_activation([0])
+        if model.rank == 0:
+            model.forward(0, inp, weight)
+            await model.allreduce(model.fake_grad(0), 0)
+            model.forward(0, inp, weight)
+            model.forward(0, inp, weight)
+            await model.pass_to(1, "done")
+        else:
+            model.forward(0, inp, weight)
+            model.forward(0, inp, weight)
+            await model.allreduce(model.fake_grad(0), 0)
+            await model.receive(0)
+
+    trace = Trace.of(simulate(step, ranks=2, costs=Costs(collective=2, p2p=2)))
+    assert figures.end(trace) == 10
+    assert figures.bubbles(trace).makespan == pytest.approx(1 - 5 / 20)
+    assert figures.bubbles(trace).span == pytest.approx(1 - 5 / 12)
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_bubbles_are_rates(case: Case) -> None:
+    rates = figures.bubbles(Trace.of(case.run(simulate)))
+    assert 0 <= rates.makespan < 1
+    assert 0 <= rates.span < 1
+
+
+def test_one_rank_that_only_computes_has_no_bubble() -> None:
+    trace = Trace.of(simulate(pipelined(gpipe_order), layers=2, batches=3))
+    assert figures.bubbles(trace) == figures.Bubbles(0.0, 0.0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 5])
+def test_elements_sent_by_rings(n: int) -> None:
+    async def everything(model: Model) -> None:
+        shard, _ = model.load_weights(0, model.rank, model.RANKS)
+        await model.allgather(shard, 0)
+        zero = model.fake_grad(0, [])
+        await model.allreduce(zero, 0)
+        await model.scatterreduce(zero, 0)
+        await model.alltoall([zero.shard(i, model.RANKS) for i in range(model.RANKS)], 0)
+        await model.broadcast(zero, 0)
+
+    sent = figures.traffic(Trace.of(simulate(everything, ranks=n)))
+    assert sent == [(6 * Fraction(n - 1, n) * WEIGHT, 6 * (n - 1))] * n
+
+
+def test_groups_send_among_themselves() -> None:
+    async def rows(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, []), 0, "row")
+
+    sent = figures.traffic(Trace.of(simulate(rows, mesh=Mesh({"row": 2, "column": 3}))))
+    assert sent == [(Fraction(WEIGHT), 2)] * 6
+
+
+@settings(max_examples=40)
+@given(schedules())
+def test_a_sender_sends_what_is_in_its_messages(schedule: Schedule) -> None:
+    trace = Trace.of(run(schedule))
+    for program, (elements, messages) in zip(trace.programs, figures.traffic(trace), strict=True):
+        passes = [event for event in program.events if event.op == "pass_to"]
+        size: Any = sum(_value(program, number).elements() for event in passes for number in event.inputs)
+        collectives = [event for event in program.events if event.op in COLLECTIVE]
+        assert messages >= len(passes)
+        assert (elements == size) == (not any(len(e.group) > 1 and _size(program, e.inputs) for e in collectives))
+
+
+def _value(program: Program, number: int) -> Value:
+    value = program.values[number]
+    assert value is not None
+    return value
+
+
+def _size(program: Program, ids: tuple[int, ...]) -> Any:
+    return sum(_value(program, number).elements() for number in ids)
+
+
+# -- values outside the stores ------------------------------------------------------------------------------------
+
+
+def hidden(function: Any, **sizes: Any) -> list[list[str]]:
+    return [[str(one.value) for one in figures.hidden(model.program)] for model in simulate(function, **sizes)]
+
+
+def test_a_value_that_outlives_an_operation_in_a_local_is_hidden() -> None:
+    def hide(model: Model) -> None:
+        model.weights[0], _ = model.load_weights(0)
+        secret = model.get_activation([0])
+        model.activations["other"] = model.get_activation([1])
+        model.activations["other"] = model.forward(0, model.activations["other"], model.weights[0])
+        model.forward(0, secret, model.weights[0])
+
+    assert hidden(hide, batches=2) == [["activation of layer 0, batches {0}"]]
+
+
+def test_a_value_that_goes_straight_from_one_operation_to_the_next_is_not() -> None:
+    def pass_on(model: Model) -> None:
+        model.weights[0], _ = model.load_weights(0)
+        model.weights[1], _ = model.load_weights(1)
+        out = model.forward(0, model.get_activation([0]), model.weights[0])
+        out = model.forward(1, out, model.weights[1])
+        model.loss(out)
+
+    assert hidden(pass_on) == [[]]
+
+
+def test_a_value_that_was_stored_for_a_while_and_then_hidden() -> None:
+    def hide(model: Model) -> None:
+        model.weights[0], _ = model.load_weights(0)
+        model.activations[0] = model.get_activation([0])
+        secret = model.activations.pop(0)
+        model.forward(0, model.get_activation([1]), model.weights[0])
+        model.forward(0, secret, model.weights[0])
+
+    assert hidden(hide, batches=2) == [["activation of layer 0, batches {0}"]]
+
+
+def test_what_was_handed_in_is_not_hidden() -> None:
+    def hand_in(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        weight, state = model.update(0, model.fake_grad(0, [0]), weight, state)
+        model.set_final_weight(0, weight)
+        model.weights[1], _ = model.load_weights(1)
+        model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
+
+    model = Model()
+    hand_in(model)
+    assert figures.hidden(model.program) == []

@@ -1,0 +1,963 @@
+"""What is not one honest training step is found out, and says what it was. Each way round the rules is a test."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import (
+    Activation,
+    ActivationGrad,
+    Costs,
+    DeadlockError,
+    Dist,
+    MismatchError,
+    Model,
+    OptState,
+    RuleError,
+    Trace,
+    TraceError,
+    Verdict,
+    Weight,
+    WeightGrad,
+    check,
+    simulate,
+)
+from lib.analysis import figures
+from lib.trace import json_format as serial
+from tests.support.damage import DATA
+from tests.support.drivers import DRIVERS
+from tests.support.schedules import basic, compute, ddp_lean, load, mine, step
+
+
+def judge(function: Callable[[Model], Any], **sizes: Any) -> Verdict:
+    wanted: dict[str, Any] = {"layers": 1, "batches": 2} | sizes
+    return check(Trace.of(simulate(function, **wanted)))
+
+
+def faults(function: Callable[[Model], Any], **sizes: Any) -> list[str]:
+    """The first line of each fault: what is wrong."""
+    return [fault.partition("\n")[0] for fault in judge(function, **sizes).faults]
+
+
+def train(model: Model, layer: int = 0, batches: Any = None, weight: Weight | None = None) -> WeightGrad:
+    """The honest gradient of a model of one layer."""
+    weight = weight or model.weights[layer]
+    model.activations["in"] = model.get_activation(range(model.BATCHES) if batches is None else batches)
+    output = model.forward(layer, model.activations["in"], weight)
+    grad = model.loss(output)
+    return model.backward(layer, model.activations.pop("in"), grad, weight)[0]
+
+
+# -- gradients that nobody computed -------------------------------------------------------------------------------
+
+
+def fake(model: Model) -> None:
+    weight, state = model.load_weights(0)
+    weight, state = model.update(0, model.fake_grad(0, range(model.BATCHES)), weight, state)
+    model.set_final_weight(0, weight)
+
+
+def test_a_made_up_gradient() -> None:
+    verdict = judge(fake)
+    line = fake.__code__.co_firstlineno + 2
+    assert verdict.faults == (
+        "rank 0: the final weight of layer 0 is not honest: a gradient was made up with fake_grad\n"
+        "    expected: gradients that backward gives\n"
+        f"    where:    test_cheats.py, line {line}, in fake: "
+        "weight, state = model.update(0, model.fake_grad(0, range(model.BATCHES)), weight, state)\n"
+        "    fix:      sum what backward gives, over the batches or over the ranks; fake_grad is for the sandbox",
+    )
+    assert not verdict.correct
+
+
+def test_a_sandbox_accepts_it_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    model = Model(layers=1, batches=2)
+    fake(model)
+    verdict = Model.check(model)
+    assert verdict is not None
+    assert verdict.notes == (
+        "this Model is a sandbox, so pretended gradients were accepted; with a Dist they are not.",
+    )
+    assert capsys.readouterr().out.splitlines()[:2] == ["Correct!", f"Note: {verdict.notes[0]}"]
+
+
+def test_a_dist_of_one_rank_is_no_sandbox() -> None:
+    model = Model(layers=1, batches=2, dist=Dist(1))
+    fake(model)
+    assert not check(Trace.of([model])).correct
+
+
+def test_an_honest_sandbox_gets_no_such_note() -> None:
+    model = Model(layers=2, batches=2)
+    basic(model)
+    verdict = check(model.trace)
+    assert (verdict.correct, verdict.notes) == (True, ())
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_made_up_gradient_that_came_a_long_way(driver: str) -> None:
+    """By messages, sums, all-reduces, shards and gathers."""
+
+    async def launder(model: Model) -> None:
+        load(model)
+        if model.rank == 0:
+            await model.pass_to(1, [model.fake_grad(0, [0])])
+            grad = train(model, batches=[1])
+        else:
+            (grad,) = await model.receive()
+        grad = await model.allreduce(grad + model.fake_grad(0, []), 0)
+        grad = await model.allgather(grad.shard(model.rank, 2), 0)
+        model.grad_weights[0] = grad.shard(0, 2).combine(grad.shard(1, 2))
+        step(model, 0)
+
+    verdict = check(Trace.of(DRIVERS[driver](launder, ranks=2, layers=1, batches=2)))
+    assert [fault.partition("\n")[0] for fault in verdict.faults] == [
+        "rank 0: the final weight of layer 0 is not honest: a gradient was made up with fake_grad"
+    ]
+
+
+def test_a_zero_contribution_is_honest() -> None:
+    def add_nothing(model: Model) -> None:
+        load(model)
+        model.grad_weights[0] = model.fake_grad(0, []) + train(model) + model.fake_grad(0)
+        step(model, 0)
+
+    assert judge(add_nothing).correct
+
+
+# -- values made by hand ------------------------------------------------------------------------------------------
+
+
+def test_a_final_weight_made_by_hand() -> None:
+    def by_hand(model: Model) -> None:
+        model.set_final_weight(0, Weight(0, 1, 1))
+
+    verdict = judge(by_hand)
+    assert verdict.faults == (
+        "rank 0: the final weight of layer 0 is not honest: a value was made by hand\n"
+        "    expected: values that come from the operations of the model\n"
+        f"    where:    test_cheats.py, line {by_hand.__code__.co_firstlineno + 1}, in by_hand: "
+        "model.set_final_weight(0, Weight(0, 1, 1))\n"
+        "    fix:      take it from an operation: load_weights, forward, backward, update or a collective",
+    )
+
+
+FORGED: dict[str, Callable[[Model], Any]] = {
+    "gradient": lambda m: m.update(0, WeightGrad(0, 1, [0, 1], 2), *m.load_weights(0)),
+    "weight": lambda m: m.update(0, train_new(m), Weight(0, 1, 0), m.load_weights(0)[1]),
+    "optimizer state": lambda m: forge_state(m, m.load_weights(0)[0]),
+    "activation": lambda m: update_new(m, lambda w: m.backward(0, Activation(0, 1, [0, 1], 2), loss_new(m, w), w)[0]),
+    "output": lambda m: update_new(
+        m, lambda w: m.backward(0, m.get_activation([0, 1]), m.loss(Activation(1, 1, [0, 1], 2)), w)[0]
+    ),
+    "activation gradient": lambda m: update_new(
+        m, lambda w: m.backward(0, m.get_activation([0, 1]), ActivationGrad(0, 1, [0, 1], 2), w)[0]
+    ),
+    "weight of forward": lambda m: update_new(m, lambda w: train(m, weight=Weight(0, 1, 0))),
+    "by pickle": lambda m: update_new(m, lambda w: pickle.loads(pickle.dumps(train(m, weight=w)))),
+    "by its class": lambda m: update_new(m, lambda w: type(train_new(m))(0, 1, [0, 1], 2)),
+}
+
+
+def train_new(model: Model) -> WeightGrad:
+    return train(model, weight=model.load_weights(0)[0])
+
+
+def forge_state(model: Model, weight: Weight) -> tuple[Weight, OptState]:
+    return model.update(0, train(model, weight=weight), weight, OptState(0, 1, 0))
+
+
+def loss_new(model: Model, weight: Weight) -> ActivationGrad:
+    return model.loss(model.forward(0, model.get_activation([0, 1]), weight))
+
+
+def update_new(model: Model, make: Callable[[Weight], WeightGrad]) -> tuple[Weight, OptState]:
+    weight, state = model.load_weights(0)
+    return model.update(0, make(weight), weight, state)
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_value_anywhere(what: str) -> None:
+    def forge(model: Model) -> None:
+        model.set_final_weight(0, FORGED[what](model)[0])
+
+    (fault,) = faults(forge)
+    assert fault == "rank 0: the final weight of layer 0 is not honest: a value was made by hand"
+
+
+def test_a_copy_is_the_value_itself() -> None:
+    def copies(model: Model) -> None:
+        load(model)
+        model.grad_weights[0] = copy.deepcopy(copy.copy(train(model)))
+        step(model, 0)
+
+    assert judge(copies).correct
+
+
+def test_a_value_changed_behind_pythons_back() -> None:
+    """What was recorded are operations; values are worked out again."""
+
+    def tamper(model: Model) -> None:
+        load(model)
+        grad = train(model, batches=[0])
+        object.__setattr__(grad, "batches", frozenset([0, 1]))
+        model.grad_weights[0] = grad
+        step(model, 0)
+
+    verdict = judge(tamper)
+    assert not verdict.correct
+    assert verdict.faults[0].startswith("rank 0: the gradient of layer 0 does not have all batches yet\n")
+
+
+def test_a_clock_that_was_put_back() -> None:
+    def rewind(model: Model) -> None:
+        load(model)
+        model.grad_weights[0] = train(model)
+        model.program.clock = 0
+        step(model, 0)
+
+    (model,) = simulate(rewind, layers=1, batches=2)
+    assert model.time == 0.5
+    assert check(model.trace).time == 4.5
+
+
+def test_costs_of_ones_own_do_not_count_in_a_puzzle() -> None:
+    models = simulate(basic, puzzle="basic", costs=Costs(forward=0, backward=0))
+    assert check(Trace.of(models)).time == 1.0
+    assert check(Trace.of(models), "basic").time == 17.0
+
+
+# -- the same thing twice, or half of it --------------------------------------------------------------------------
+
+
+def test_a_batch_added_twice() -> None:
+    def twice(model: Model) -> None:
+        load(model)
+        grad = train(model, batches=[0])
+        model.grad_weights[0] = grad + grad
+
+    with pytest.raises(RuleError, match=r"batches \{0\} would be counted twice"):
+        simulate(twice, layers=1, batches=2)
+
+
+def test_a_batch_reduced_twice() -> None:
+    async def twice(model: Model) -> None:
+        load(model)
+        await model.allreduce(train(model, batches=[0]), 0)
+
+    with pytest.raises(MismatchError, match=r"batches \{0\} would be counted twice"):
+        simulate(twice, ranks=2, layers=1, batches=2)
+
+
+def test_a_gather_of_two_layers() -> None:
+    async def mix(model: Model) -> None:
+        shard, _ = model.load_weights(model.rank, model.rank, 2)
+        await model.allgather(shard, model.rank)
+
+    with pytest.raises(MismatchError) as raised:
+        simulate(mix, ranks=2, layers=2)
+    assert raised.value.ranks == (0, 1)
+
+
+def test_a_gather_of_two_layers_under_one_name() -> None:
+    async def mix(model: Model) -> None:
+        shard, _ = model.load_weights(model.rank, model.rank, 2)
+        await model.allgather(shard, 0)
+
+    with pytest.raises(RuleError, match="was told layer 0, but the value is of another layer"):
+        simulate(mix, ranks=2, layers=2)
+
+
+def test_too_few_batches() -> None:
+    def few(model: Model) -> None:
+        load(model)
+        model.grad_weights[0] = train(model, batches=[1])
+        step(model, 0)
+
+    with pytest.raises(RuleError, match="does not have all batches yet"):
+        simulate(few, layers=1, batches=2)
+
+
+RELOADS: dict[str, tuple[Callable[[Model, Weight], Weight], str]] = {
+    "again": (lambda m, w: m.load_weights(0)[0], "weight of layer 0"),
+    "as a shard": (lambda m, w: m.load_weights(0, 1, 4)[0], "weight of layer 0, shards {1} of 4"),
+}
+
+
+def test_weights_loaded_again() -> None:
+    """Instead of being kept from forward to backward."""
+
+    def reload(model: Model) -> None:
+        inp = model.get_activation([0, 1])
+        weight, _ = model.load_weights(0)
+        grad = model.loss(model.forward(0, inp, weight))
+        again, state = model.load_weights(0)
+        made, _ = model.backward(0, inp, grad, again)
+        model.set_final_weight(0, model.update(0, made, again, state)[0])
+
+    first = reload.__code__.co_firstlineno + 2
+    assert judge(reload).faults == (
+        "rank 0: the final weight of layer 0 is not honest: the weight of layer 0 was loaded a second time "
+        f"(before in line {first})\n"
+        "    expected: one load of each weight, or of each of its shards, on a rank\n"
+        f"    where:    test_cheats.py, line {first + 2}, in reload: again, state = model.load_weights(0)\n"
+        "    fix:      load once, keep it, and gather shards where the whole weight is needed",
+    )
+
+
+def test_a_text_has_no_lines_to_name() -> None:
+    def reload(model: Model) -> None:
+        load(model)
+        grad = train(model)
+        model.set_final_weight(0, model.update(0, grad, *model.load_weights(0))[0])
+
+    trace = simulate(reload, layers=1, batches=2)[0].trace
+    assert check(Trace.parse(trace.text())).faults == (
+        "rank 0: the final weight of layer 0 is not honest: the weight of layer 0 was loaded a second time\n"
+        "    expected: one load of each weight, or of each of its shards, on a rank\n"
+        "    fix:      load once, keep it, and gather shards where the whole weight is needed",
+    )
+
+
+def test_shards_loaded_again() -> None:
+    async def reload(model: Model) -> None:
+        load(model, shard=model.rank, total=model.RANKS)
+        whole = await model.allgather(model.weights[0], 0)
+        grad = await model.scatterreduce(train(model, batches=[model.rank], weight=whole), 0)
+        shard, _ = model.load_weights(0, model.rank, model.RANKS)
+        model.set_final_weight(0, model.update(0, grad, shard, model.opt_states[0])[0])
+
+    (fault,) = faults(reload, ranks=2)
+    assert fault.startswith(
+        "rank 0: the final weight of layer 0 is not honest: the weight of layer 0 was loaded a second time "
+    )
+
+
+def test_a_whole_weight_and_a_shard_of_it() -> None:
+    """Loading the shard for the update is as much a second time as loading it all."""
+
+    def reload(model: Model) -> None:
+        grad = train(model, weight=model.load_weights(0)[0])
+        shards = [model.load_weights(0, i, 2) for i in range(2)]
+        parts = [model.update(0, grad, *pair)[0] for pair in shards]
+        model.set_final_weight(0, parts[0].combine(parts[1]))
+
+    (fault,) = faults(reload)
+    assert "the weight of layer 0 was loaded a second time" in fault
+
+
+def test_an_optimizer_state_loaded_again() -> None:
+    """Three quarters of it, cut another way."""
+
+    def reload(model: Model) -> None:
+        load(model)
+        grad = train(model)
+        weight = model.weights[0]
+        halves = [weight.shard(0, 2), weight.shard(1, 2)]
+        parts = [model.update(0, grad, half, model.load_weights(0)[1])[0] for half in halves]
+        model.set_final_weight(0, parts[0].combine(parts[1]))
+
+    (fault,) = faults(reload)
+    assert "the optimizer state of layer 0 was loaded a second time" in fault
+
+
+def test_the_data_loaded_again() -> None:
+    """Instead of being kept from forward to backward."""
+
+    def reload(model: Model) -> None:
+        load(model)
+        weight = model.weights[0]
+        grad = model.loss(model.forward(0, model.get_activation([0, 1]), weight))
+        model.grad_weights[0], _ = model.backward(0, model.get_activation([0, 1]), grad, weight)
+        step(model, 0)
+
+    (fault,) = faults(reload)
+    assert "the activation of layer 0 was loaded a second time" in fault
+
+
+def test_what_is_loaded_and_not_used_does_not_matter() -> None:
+    def idle(model: Model) -> None:
+        for _ in range(3):
+            load(model)
+            model.get_activation([0, 1])
+            model.load_weights(0, 1, 7)
+        model.grad_weights[0] = train(model)
+        step(model, 0)
+
+    assert judge(idle).correct
+
+
+# -- updates too early, too often, not at all ---------------------------------------------------------------------
+
+
+def test_a_weight_that_was_already_updated() -> None:
+    async def early(model: Model) -> None:
+        load(model)
+        if model.rank == 0:
+            model.grad_weights[0] = train(model)
+            step(model, 0)
+            await model.pass_to(1, model.weights[0])
+        else:
+            newer = await model.receive(0)
+            model.grad_weights[0] = train(model, weight=newer)
+            step(model, 0)
+
+    verdict = judge(early, ranks=2)
+    line = train.__code__.co_firstlineno + 4
+    text = 'output = model.forward(layer, model.activations["in"], weight)'
+    assert verdict.faults == (
+        "rank 1: the final weight of layer 0 is not honest: forward of layer 0 used a weight that was updated before\n"
+        "    expected: every forward and backward of this step with the weights as loaded\n"
+        f"    where:    test_cheats.py, line {line}, in train: {text}\n"
+        "    fix:      update a layer when all its forward and backward passes are done",
+    )
+
+
+def test_backward_with_a_weight_that_was_already_updated() -> None:
+    async def early(model: Model) -> None:
+        load(model)
+        if model.rank == 0:
+            model.grad_weights[0] = train(model)
+            step(model, 0)
+            await model.pass_to(1, model.weights[0])
+        else:
+            inp = model.get_activation([0, 1])
+            grad = model.loss(model.forward(0, inp, model.weights[0]))
+            model.grad_weights[0], _ = model.backward(0, inp, grad, await model.receive(0))
+            step(model, 0)
+
+    (fault,) = faults(early, ranks=2)
+    assert "backward of layer 0 used a weight that was updated before" in fault
+
+
+def test_a_layer_below_that_was_updated_before_the_last_microbatch() -> None:
+    """Layer 1 is updated from gradients of another rank before this rank's own microbatch goes through it."""
+
+    async def early(model: Model) -> None:
+        load(model)
+        if model.rank == 0:
+            compute(model, [0, 1])
+            await model.pass_to(1, [model.grad_weights[0], model.grad_weights[1]])
+            for layer in range(2):
+                step(model, layer)
+        else:
+            model.grad_weights[0], model.grad_weights[1] = await model.receive(0)
+            step(model, 0)
+            model.grad_weights.clear()
+            compute(model, [0, 1])
+            step(model, 1)
+
+    found = faults(early, ranks=2, layers=2)
+    assert len(found) == 1
+    assert "the final weight of layer 1 is not honest: " in found[0]
+    assert "of layer 0 used a weight that was updated before" in found[0]
+
+
+def test_a_final_weight_that_was_never_updated() -> None:
+    def lazy(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        model.set_final_weight(0, weight)
+
+    assert judge(lazy).faults == (
+        "rank 0: the final weight of layer 0 was never updated\n"
+        "    expected: exactly one update\n"
+        "    got:      the weight as it was loaded\n"
+        f"    where:    test_cheats.py, line {lazy.__code__.co_firstlineno + 2}, in lazy: "
+        "model.set_final_weight(0, weight)\n"
+        "    fix:      update it first: weights[layer], opt_states[layer] = model.update(...)",
+    )
+
+
+def test_a_final_weight_that_was_updated_twice() -> None:
+    def eager(model: Model) -> None:
+        load(model)
+        grad = train(model)
+        weight, state = model.update(0, grad, model.weights[0], model.opt_states[0])
+        weight, state = model.update(0, grad, weight, state)
+        model.set_final_weight(0, weight)
+
+    assert faults(eager) == ["rank 0: the final weight of layer 0 was updated 2 times"]
+
+
+def test_a_layer_that_nobody_handed_in() -> None:
+    def forget(model: Model) -> None:
+        load(model)
+        compute(model, [0, 1])
+        step(model, 1)
+
+    assert judge(forget, layers=2).faults == (
+        "no update and no final weight of layer 0\n"
+        "    expected: every layer updated once, and handed in with model.set_final_weight\n"
+        "    got:      rank 0 ended after set_final_weight\n"
+        f"    where:    schedules.py, line {step.__code__.co_firstlineno + 3}, in step: "
+        "model.set_final_weight(layer, model.weights[layer])\n"
+        "    fix:      look for a `return` that comes too early, or a loop that leaves layers out",
+    )
+
+
+def test_shards_that_nobody_handed_in() -> None:
+    async def forget(model: Model) -> None:
+        load(model)
+        grad = await model.allreduce(train(model, batches=mine(model)), 0)
+        weight, state = model.weights[0].shard(model.rank, 4), model.opt_states[0].shard(model.rank, 4)
+        weight, _ = model.update(0, grad, weight, state)
+        if model.rank % 2:
+            model.set_final_weight(0, weight)
+
+    assert judge(forget, ranks=4, batches=4).faults == (
+        "the final weights of layer 0 are not complete: shards 0 and 2 of 4 are on no rank\n"
+        "    expected: all 4 shards, each handed in by a rank that has updated it\n"
+        "    got:      final weights from ranks 1 and 3 only\n"
+        f"    where:    test_cheats.py, line {forget.__code__.co_firstlineno + 6}, in forget: "
+        "model.set_final_weight(0, weight)\n"
+        "    fix:      call model.set_final_weight on every rank, with the shard that it has updated",
+    )
+
+
+def test_finals_of_different_cuts_that_miss_a_part() -> None:
+    async def forget(model: Model) -> None:
+        load(model)
+        grad = await model.allreduce(train(model, batches=mine(model)), 0)
+        total = 2 + model.rank
+        weight, state = model.weights[0].shard(0, total), model.opt_states[0].shard(0, total)
+        model.set_final_weight(0, model.update(0, grad, weight, state)[0])
+
+    assert faults(forget, ranks=2) == [
+        "the final weights of layer 0 are not complete: shards 3-5 of 6 are on no rank",
+    ]
+
+
+def test_every_fault_is_named() -> None:
+    def many(model: Model) -> None:
+        model.set_final_weight(0, Weight(0, 4, 1))
+        model.set_final_weight(1, model.load_weights(1)[0])
+        model.set_final_weight(2, model.load_weights(2, 0, 2)[0])
+
+    found = faults(many, layers=4)
+    assert len(found) == 5
+    assert [
+        word in fault for word, fault in zip(["honest", "never", "never", "complete", "no final"], found, strict=True)
+    ] == ([True] * 5)
+
+
+# -- ranks that share more than messages --------------------------------------------------------------------------
+
+
+def shared_by(use: Callable[[Model, dict[str, Any]], Any]) -> Callable[[Model], Any]:
+    """Rank 0 puts its gradient into a variable that rank 1 uses."""
+    shared: dict[str, Any] = {}
+
+    async def run(model: Model) -> None:
+        load(model)
+        if model.rank == 0:
+            shared["grad"] = train(model)
+            shared["weight"] = model.weights[0]
+            shared["work"] = model.allreduce(model.fake_grad(0), 0, (0,))
+            await model.pass_to(1, "look there")
+        else:
+            await model.receive(0)
+            result = use(model, shared)
+            if hasattr(type(result), "__await__"):
+                await result
+
+    return run
+
+
+SHARED: dict[str, Callable[[Model, dict[str, Any]], Any]] = {
+    "update": lambda m, s: m.update(0, s["grad"], m.weights[0], m.opt_states[0]),
+    "store": lambda m, s: m.grad_weights.update({0: s["grad"]}),
+    "final": lambda m, s: m.set_final_weight(0, s["weight"]),
+    "forward": lambda m, s: m.forward(0, m.get_activation([0]), s["weight"]),
+    "sum from the left": lambda m, s: m.grad_weights.update({0: s["grad"] + m.fake_grad(0)}),
+    "sum from the right": lambda m, s: m.grad_weights.update({0: m.fake_grad(0) + s["grad"]}),
+    "shard": lambda m, s: m.grad_weights.update({0: s["grad"].shard(0, 2)}),
+    "message": lambda m, s: m.pass_to(0, s["grad"]),
+    "message in a list": lambda m, s: m.pass_to(0, [s["grad"]]),
+    "collective": lambda m, s: m.allreduce(s["grad"], 0),
+}
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("what", SHARED)
+def test_a_value_of_another_rank(what: str, driver: str) -> None:
+    with pytest.raises(RuleError, match="lives on rank") as raised:
+        DRIVERS[driver](shared_by(SHARED[what]), ranks=2, layers=1, batches=2)
+    assert "ranks share no memory: send it with pass_to and receive, or use a collective" in str(raised.value)
+    assert "  where:    test_cheats.py, line " in str(raised.value)
+
+
+def test_somebody_elses_communication() -> None:
+    async def steal(model: Model, shared: dict[str, Any]) -> None:
+        model.grad_weights[0] = await shared["work"]
+
+    with pytest.raises(RuleError, match="lives on rank 0"):
+        simulate(shared_by(steal), ranks=2, layers=1, batches=2)
+
+
+def test_a_value_taken_through_pickle_is_made_by_hand() -> None:
+    def take(model: Model, shared: dict[str, Any]) -> None:
+        model.grad_weights[0] = pickle.loads(pickle.dumps(shared["grad"]))
+        step(model, 0)
+
+    (fault,) = faults(shared_by(take), ranks=2)
+    assert fault.startswith("rank 1: the final weight of layer 0 is not honest: a value was made by hand")
+
+
+def test_a_value_of_another_world() -> None:
+    other = Model(layers=1, batches=2)
+    load(other)
+    made = train(other)
+
+    def smuggle(model: Model) -> None:
+        load(model)
+        model.grad_weights[0] = made
+        step(model, 0)
+
+    (fault,) = faults(smuggle)
+    assert "a value was made by hand" in fault
+
+
+# -- memory that is not in the stores -----------------------------------------------------------------------------
+
+
+def test_what_is_hidden_in_locals_is_counted_and_named() -> None:
+    def hide(model: Model) -> None:
+        load(model)
+        first = model.get_activation([0])
+        second = model.get_activation([1])
+        grad = model.loss(model.forward(0, first, model.weights[0]))
+        made, _ = model.backward(0, first, grad, model.weights[0])
+        model.activations[0] = second
+        grad = model.loss(model.forward(0, second, model.weights[0]))
+        more, _ = model.backward(0, model.activations.pop(0), grad, model.weights[0])
+        model.grad_weights[0] = made + more
+        step(model, 0)
+
+    verdict = judge(hide)
+    first = hide.__code__.co_firstlineno
+    assert verdict.correct
+    assert verdict.memory == 3 * 262144 + 2 * 131072
+    assert verdict.notes == (
+        "values kept outside of the five stores count as memory too\n"
+        "  got:      2 activations, 1 weight gradient\n"
+        f"  rank 0:   test_cheats.py, line {first + 2}, in hide: first = model.get_activation([0])\n"
+        f"  rank 0:   test_cheats.py, line {first + 3}, in hide: second = model.get_activation([1])\n"
+        f"  rank 0:   test_cheats.py, line {first + 5}, in hide: "
+        "made, _ = model.backward(0, first, grad, model.weights[0])\n"
+        "  fix:      keep them in a store, where you see them and can delete them",
+    )
+
+
+def test_very_many_hidden_values_are_counted() -> None:
+    def hide(model: Model) -> None:
+        load(model)
+        data = [model.get_activation([batch]) for batch in range(model.BATCHES)]
+        for inp in data:
+            made = model.backward(0, inp, model.loss(model.forward(0, inp, model.weights[0])), model.weights[0])[0]
+            model.grad_weights[0] = made + model.grad_weights[0] if 0 in model.grad_weights else made
+        step(model, 0)
+
+    (note,) = judge(hide, batches=12).notes
+    assert "\n  got:      12 activations\n" in note
+    assert note.count("test_cheats.py") == 1
+
+
+def test_a_final_weight_counts_even_if_it_is_used_again() -> None:
+    """Handing in is no way to get rid of it, and neither is using it once more."""
+
+    def last(touch: bool) -> Callable[[Model], None]:
+        def run(model: Model) -> None:
+            load(model)
+            compute(model, [0, 1])
+            step(model, 1)
+            del model.weights[1], model.opt_states[1]
+            if touch:
+                model.final_weights[1].shard(0, 1)
+            step(model, 0)
+
+        return run
+
+    runs = [Trace.of(simulate(last(touch), layers=2, batches=2)) for touch in (False, True)]
+    peaks = [figures.samples(run, 0)[-1] for run in runs]
+    assert [peak.by_kind["weight"] for peak in peaks] == [2 * 262144, 2 * 262144]
+
+
+def test_memory_is_not_hidden_in_the_mail() -> None:
+    """Who does not wait for a send still holds what is being sent."""
+
+    def keep(in_the_mail: bool) -> Callable[[Model], Any]:
+        async def run(model: Model) -> None:
+            load(model)
+            for batch in range(model.BATCHES):
+                if model.rank == 0 and in_the_mail:
+                    model.pass_to(1, model.get_activation([batch]))
+                elif model.rank == 0:
+                    model.activations[batch] = model.get_activation([batch])
+            model.forward(0, model.get_activation([0]), model.weights[0])
+            for batch in range(model.BATCHES):
+                if model.rank == 1 and in_the_mail:
+                    model.forward(0, await model.receive(0), model.weights[0])
+                elif model.rank == 1:
+                    model.forward(0, model.get_activation([batch]), model.weights[0])
+
+        return run
+
+    stored, mailed = (judge(keep(in_the_mail), ranks=2, batches=8).memory for in_the_mail in (False, True))
+    assert mailed == stored == 2 * 262144 + 9 * 131072
+
+
+@pytest.mark.parametrize("root", range(3))
+@pytest.mark.parametrize("liar", range(3))
+def test_of_a_broadcast_only_what_its_root_brings_has_to_be_honest(root: int, liar: int) -> None:
+    """What the others bring is overwritten."""
+
+    async def cast(model: Model) -> None:
+        load(model)
+        model.grad_weights[0] = model.fake_grad(0, [0, 1]) if model.rank == liar else train(model)
+        model.grad_weights[0] = await model.broadcast(model.grad_weights[0], 0, root)
+        step(model, 0)
+
+    told = [fault.partition(" is not honest: ")[2] for fault in faults(cast, ranks=3)]
+    where = f" on rank {liar}" if liar else ""
+    assert told == ([f"a gradient was made up with fake_grad{where}"] if root == liar else [])
+
+
+def test_the_order_of_a_group_is_one_thing_that_its_members_agree_on() -> None:
+    """A file may say otherwise."""
+    trace = Trace.of(simulate(ddp_lean, ranks=2, layers=1, batches=2))
+    for event in trace.programs[1].events:
+        event.group = event.group[::-1]
+    (fault,) = check(trace).faults
+    assert "meet in a collective, but name its group in different orders" in fault
+
+
+def test_a_message_in_the_mail_is_noted() -> None:
+    async def post(model: Model) -> None:
+        load(model)
+        model.grad_weights[0] = train(model)
+        step(model, 0)
+        if model.rank == 0:
+            await model.pass_to(1, "nobody reads this")
+
+    verdict = judge(post, ranks=2)
+    assert verdict.correct
+    assert verdict.notes == (
+        "nobody received what rank 0 passed to rank 1\n"
+        f"  rank 0:   test_cheats.py, line {post.__code__.co_firstlineno + 5}, in post: "
+        'await model.pass_to(1, "nobody reads this")\n'
+        "  fix:      receive it on rank 1: await model.receive(0), or do not pass it",
+    )
+
+
+# -- a Trace that lies --------------------------------------------------------------------------------------------
+
+
+def loaded(data: Any, folder: Path) -> Trace:
+    path = folder / "trace.json"
+    path.write_text(json.dumps(data))
+    return Trace.load(path)
+
+
+def true_figures(name: str) -> tuple[bool, float, float, float]:
+    verdict = check(Trace._from(serial.decode(DATA[name])))
+    assert verdict.correct
+    return verdict.correct, verdict.time, verdict.printed, verdict.memory
+
+
+LIES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "everything starts at once": lambda data: for_events(data, lambda e: e.__setitem__(slice(5, 8), [0, 0, 0])),
+    "nothing takes time": lambda data: for_events(data, lambda e: e.__setitem__(7, 0)),
+    "everything takes long": lambda data: for_events(data, lambda e: e.__setitem__(7, 10**12)),
+    "no batches anywhere": lambda data: for_events(data, lambda e: e[0] in SOURCES or e.__setitem__(2, "")),
+    "one batch everywhere": lambda data: for_events(data, lambda e: e[0] in SOURCES or e.__setitem__(2, "0")),
+    "smaller values": lambda data: [p.__setitem__("values", [tiny(v) for v in p["values"]]) for p in data["programs"]],
+    "no values": lambda data: [p.__setitem__("values", [None] * len(p["values"])) for p in data["programs"]],
+    "all values alike": lambda data: [
+        p.__setitem__("values", p["values"][:1] * len(p["values"])) for p in data["programs"]
+    ],
+    "other places": lambda data: data.__setitem__("places", [["other.py", 1, "f", "x"]] * len(data["places"])),
+}
+SOURCES = ("get_activation", "fake_grad")
+
+
+def for_events(data: dict[str, Any], change: Callable[[list[Any]], Any]) -> None:
+    for program in data["programs"]:
+        for event in program["events"]:
+            change(event)
+
+
+def tiny(value: list[Any]) -> list[Any]:
+    """The same kind of value, as small as can be."""
+    kind, *fields = value
+    if kind in ("weight", "optimizer state"):
+        return [kind, *fields[:3], "0", 1000]
+    if kind == "weight gradient":
+        return [kind, *fields[:4], "0", 1000]
+    return [kind, *fields[:2], "", fields[3]]
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_changes_no_figure(name: str, lie: str, tmp_path: Path) -> None:
+    data = copy.deepcopy(DATA[name])
+    LIES[lie](data)
+    try:
+        verdict = check(loaded(data, tmp_path))
+    except TraceError:
+        assert lie == "no values", "all others are at least well formed"
+        return
+    if verdict.correct:
+        assert (True, verdict.time, verdict.printed, verdict.memory) == true_figures(name)
+    else:
+        assert lie in ("no batches anywhere", "one batch everywhere"), verdict.faults
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(sorted(DATA)), st.data())
+def test_random_lies_change_no_figure(name: str, data: st.DataObject) -> None:
+    """In what follows from the operations: times, batches of results, values."""
+    lies = copy.deepcopy(DATA[name])
+    for _ in range(data.draw(st.integers(1, 3))):
+        program = lies["programs"][data.draw(st.integers(0, len(lies["programs"]) - 1))]
+        event = program["events"][data.draw(st.integers(0, len(program["events"]) - 1))]
+        match data.draw(st.integers(0, 2)):
+            case 0:
+                event[data.draw(st.sampled_from([5, 6, 7]))] = data.draw(st.integers(0, 10**11))
+            case 1 if event[0] not in SOURCES:
+                event[2] = data.draw(st.sampled_from(["", "0", "1", "0-1"]))
+            case _:
+                one, other = (data.draw(st.integers(0, len(program["values"]) - 1)) for _ in range(2))
+                program["values"][one] = program["values"][other]
+    try:
+        verdict = check(Trace._from(serial.decode(lies)))
+    except TraceError:
+        return
+    if verdict.correct:
+        assert (True, verdict.time, verdict.printed, verdict.memory) == true_figures(name)
+
+
+def test_a_value_that_claims_to_be_smaller_after_it_came_from_elsewhere() -> None:
+    """What nobody made is taken at its word, and is a fault of its own."""
+    data = copy.deepcopy(DATA["grad_accum"])
+    event = next(e for e in data["programs"][0]["events"] if e[0] == "load_weights")
+    event[0], event[9], event[4] = "foreign", [], event[4][:1]
+    verdict = check(Trace._from(serial.decode(data)))
+    assert not verdict.correct
+
+
+def test_a_made_up_gradient_is_no_less_made_up_in_a_file() -> None:
+    """Calling a fake_grad a backward, or a run a sandbox's, helps nobody who is graded by a Dist's rules."""
+    trace = Trace.of(simulate(fake, layers=1, batches=2))
+    data = serial.encode(trace)
+    assert not check(Trace._from(serial.decode(data))).correct
+    for event in data["programs"][0]["events"]:
+        if event[0] == "fake_grad":
+            event[0] = "backward"
+    with pytest.raises(TraceError):
+        serial.decode(data)
+
+
+def test_a_gather_of_two_layers_in_a_file() -> None:
+    async def gather(model: Model) -> None:
+        shard, _ = model.load_weights(0, model.rank, 2)
+        model.set_final_weight(0, await model.allgather(shard, 0))
+
+    data = serial.encode(Trace.of(simulate(gather, ranks=2, layers=2)))
+    for event in data["programs"][1]["events"]:
+        event[1] = 1
+    verdict = check(Trace._from(serial.decode(data)))
+    assert not verdict.correct
+    assert "ranks 0 and 1 meet in a collective, but for different layers" in verdict.faults[0]
+
+
+def test_a_run_that_failed_is_never_correct() -> None:
+    async def fail(model: Model) -> None:
+        await ddp_lean(model)
+        if model.rank == 1:
+            raise KeyError("at the very end")
+
+    with pytest.raises(AssertionError) as raised:
+        simulate(fail, puzzle="ddp")
+    verdict = check(raised.value.trace, "ddp")  # type: ignore[attr-defined]
+    assert not verdict.correct
+    assert verdict.faults[0].startswith("the run did not end: rank 1: KeyError")
+
+
+# -- what is sent, and room on the way ----------------------------------------------------------------------------
+
+
+def test_a_broadcast_into_a_tiny_buffer_is_no_way_to_send_for_nothing() -> None:
+    """Nor to have a weight before its memory is there: what is overwritten is as large as what comes."""
+
+    async def tiny(model: Model) -> None:
+        weight, _ = model.load_weights(0) if model.rank == 0 else model.load_weights(0, 0, 10**6)
+        await model.broadcast(weight, 0)
+
+    with pytest.raises(MismatchError, match="not as large as what the root brings"):
+        simulate(tiny, ranks=4, layers=1)
+
+
+@pytest.mark.parametrize("root", range(3))
+def test_everybody_is_charged_for_what_the_root_broadcasts(root: int) -> None:
+    async def spread(model: Model) -> None:
+        model.weights[0], _ = model.load_weights(0)
+        model.weights[0] = await model.broadcast(model.weights[0], 0, root)
+
+    trace = Trace.of(simulate(spread, ranks=3, layers=1))
+    assert figures.traffic(trace) == [(Fraction(2, 3) * 512 * 512, 2)] * 3
+
+
+def test_parts_of_a_weight_count_as_the_whole_that_is_gathered() -> None:
+    """A rank that brings nearly nothing passes on what the others bring."""
+
+    async def gather(model: Model) -> None:
+        shards = [model.load_weights(0, i, 8)[0] for i in ([0], range(1, 8))[model.rank]]
+        mine = shards[0]
+        for shard in shards[1:]:
+            mine = mine.combine(shard)
+        await model.allgather(mine, 0)
+
+    trace = Trace.of(simulate(gather, ranks=2, layers=1))
+    assert figures.traffic(trace) == [(512 * 512 // 2, 1)] * 2
+
+
+CROSSED = """llm-training-puzzles 1 layers=1 batches=2 ranks=2
+costs {"model":"unit","forward":1.0,"backward":1.0,"update":0.5,"loss":0.0,"collective":0.3,"p2p":0.2}
+0| I:0>0 S1/0 S1/0 R1>1 R1>2
+1| I:1>0 S0/0 S0/0 R0>1 R0>2
+"""
+
+
+def test_a_file_has_no_more_room_on_the_way_than_the_simulator() -> None:
+    """Two ranks that each send twice before they receive: the second message waits for room, for ever."""
+
+    async def crossed(model: Model) -> None:
+        other, own = 1 - model.rank, model.get_activation([model.rank])
+        for _ in range(2):
+            await model.pass_to(other, own)
+        for _ in range(2):
+            await model.receive(other)
+
+    with pytest.raises(DeadlockError):
+        simulate(crossed, ranks=2, layers=1, batches=2)
+    with pytest.raises(TraceError, match=r"rank 0 cannot get past its event 2 \(pass_to\)"):
+        Trace.parse(CROSSED)
+    # With one message each, or who does not wait for the second one, it can be done.
+    Trace.parse(CROSSED.replace("S1/0 S1/0 R1>1 R1>2", "S1/0 R1>1 S1/0 R1>2"))
+    Trace.parse(CROSSED.replace("S1/0 S1/0", "S1/0 S1~/0"))
+
+
+def test_a_message_finds_room_when_the_one_before_is_received() -> None:
+    text = CROSSED.replace("0| I:0>0 S1/0 S1/0 R1>1 R1>2", "0| I:0>0 S1/0 S1/0 S1/0 R1>1")
+    text = text.replace("1| I:1>0 S0/0 S0/0 R0>1 R0>2", "1| I:1>0 R0>1 R0>2 S0/0 R0>3")
+    assert Trace.parse(text).text() == text

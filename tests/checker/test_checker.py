@@ -1,0 +1,614 @@
+"""check: every correct training step passes, however it is written; its verdict is measured against the targets."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import (
+    PUZZLES,
+    UNIT,
+    Costs,
+    Dist,
+    Links,
+    Mesh,
+    Model,
+    Trace,
+    Verdict,
+    Weight,
+    WeightGrad,
+    check,
+    goal,
+    simulate,
+)
+from lib.analysis import figures
+from lib.checker.verdict import Reached
+from lib.puzzles import records as puzzles
+from lib.puzzles.records import Tier
+from tests.support.drivers import python
+from tests.support.schedules import (
+    CLASSIC,
+    EVERYTHING,
+    Case,
+    accumulate,
+    backward,
+    basic,
+    compute,
+    ddp,
+    ddp_lean,
+    fsdp,
+    load,
+    loss,
+    mine,
+    step,
+)
+
+WEIGHT, BATCH = 262_144, 131_072
+
+
+def judge(function: Callable[[Model], Any], **sizes: Any) -> Verdict:
+    wanted: dict[str, Any] = {"layers": 2, "batches": 4} | sizes
+    return check(Trace.of(simulate(function, **wanted)))
+
+
+# -- other correct solutions --------------------------------------------------------------------------------------
+
+
+def other_keys(model: Model) -> None:
+    """Strings and tuples instead of numbers."""
+    for layer in range(model.LAYERS):
+        model.weights["w", layer], model.opt_states[f"state of {layer}"] = model.load_weights(layer)
+    model.activations["in", 0] = model.get_activation(list(range(model.BATCHES)))
+    for layer in range(model.LAYERS):
+        model.activations["in", layer + 1] = model.forward(
+            layer, model.activations["in", layer], model.weights["w", layer]
+        )
+    model.grad_activations["g"] = model.loss(model.activations["in", model.LAYERS])
+    del model.activations["in", model.LAYERS]
+    for layer in range(model.LAYERS - 1, -1, -1):
+        model.grad_weights[layer, None], model.grad_activations["g"] = model.backward(
+            layer, model.activations["in", layer], model.grad_activations["g"], model.weights["w", layer]
+        )
+        del model.activations["in", layer]
+    for layer in range(model.LAYERS):
+        model.weights["w", layer], model.opt_states[f"state of {layer}"] = model.update(
+            layer, model.grad_weights[layer, None], model.weights["w", layer], model.opt_states[f"state of {layer}"]
+        )
+    for layer in reversed(range(model.LAYERS)):
+        model.set_final_weight(layer, model.weights["w", layer])
+
+
+def fused(model: Model) -> None:
+    """Each layer is updated right after its backward."""
+    load(model)
+    model.activations[0] = model.get_activation(range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        model.activations[layer + 1] = model.forward(layer, model.activations[layer], model.weights[layer])
+    grad = model.loss(model.activations.pop(model.LAYERS))
+    for layer in reversed(range(model.LAYERS)):
+        model.grad_weights[layer], grad = model.backward(
+            layer, model.activations.pop(layer), grad, model.weights[layer]
+        )
+        step(model, layer)
+
+
+def locals_only(model: Model) -> None:
+    """Nothing in any store. Correct, though it all counts."""
+    loaded = [model.load_weights(layer) for layer in range(model.LAYERS)]
+    acts = [model.get_activation(range(model.BATCHES))]
+    for layer, (weight, _) in enumerate(loaded):
+        acts.append(model.forward(layer, acts[layer], weight))
+    grad = model.loss(acts[-1])
+    for layer in reversed(range(model.LAYERS)):
+        weight, state = loaded[layer]
+        made, grad = model.backward(layer, acts[layer], grad, weight)
+        model.set_final_weight(layer, model.update(layer, made, weight, state)[0])
+
+
+def batch_by_batch_backwards(model: Model) -> None:
+    """The last batch first, summed from the right."""
+    load(model)
+    sums: dict[int, WeightGrad] = {}
+    for batch in reversed(range(model.BATCHES)):
+        compute(model, [batch])
+        for layer in range(model.LAYERS):
+            made = model.grad_weights.pop(layer)
+            sums[layer] = made + sums[layer] if layer in sums else made
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = sums[layer]
+        step(model, layer)
+
+
+async def redundant(model: Model) -> None:
+    """Every rank does everything by itself."""
+    basic(model)
+
+
+async def one_for_all(model: Model) -> None:
+    """Rank 0 does everything, the others only look on."""
+    if model.rank == 0:
+        basic(model)
+
+
+async def layer_by_layer(model: Model) -> None:
+    """Each layer is handed in by another rank."""
+    load(model)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+        if layer % model.RANKS == model.rank:
+            step(model, layer)
+
+
+async def shards_of_different_sizes(model: Model) -> None:
+    """Rank 0 hands in one half, ranks 1 and 2 a quarter each, rank 3 nothing."""
+    load(model)
+    compute(model, mine(model))
+    cuts = {0: (0, 2), 1: (2, 4), 2: (3, 4)}
+    for layer in range(model.LAYERS):
+        grad = await model.allreduce(model.grad_weights.pop(layer), layer)
+        if model.rank in cuts:
+            weight = model.weights[layer].shard(*cuts[model.rank])
+            state = model.opt_states[layer].shard(*cuts[model.rank])
+            model.set_final_weight(layer, model.update(layer, grad, weight, state)[0])
+
+
+async def pairs(model: Model) -> None:
+    """A butterfly: sums by messages, first with the neighbour, then with the one across."""
+    load(model)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        for distance in (1, 2):
+            other = model.rank ^ distance
+            await model.pass_to(other, model.grad_weights[layer])
+            accumulate(model, layer, await model.receive(other))
+        step(model, layer)
+
+
+async def reduce_scatter_then_gather_gradients(model: Model) -> None:
+    load(model)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        shard = await model.scatterreduce(model.grad_weights.pop(layer), layer)
+        model.grad_weights[layer] = await model.allgather(shard, layer)
+        step(model, layer)
+
+
+async def handed_in_twice(model: Model) -> None:
+    """The last one counts."""
+    load(model)
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, model.weights[layer])
+    compute(model, range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+async def detours(model: Model) -> None:
+    """Work that leads nowhere is a waste and no fault."""
+    load(model)
+    model.activations[0] = model.get_activation(range(model.BATCHES))
+    for _ in range(2):
+        model.forward(0, model.activations[0], model.weights[0])
+    model.fake_grad(0, [1])
+    await model.allreduce(model.fake_grad(0, []), 0)
+    for layer in range(model.LAYERS):
+        model.activations[layer + 1] = model.forward(layer, model.activations[layer], model.weights[layer])
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        model.grad_weights[layer] = backward(model, layer)
+        step(model, layer)
+    model.activations["late"] = model.get_activation([0])
+
+
+async def columns(model: Model) -> None:
+    """Activations of several batches put together, and of one batch taken from afar."""
+    load(model)
+    if model.rank == 0:
+        model.activations[0] = model.get_activation([0]).combine(model.get_activation([1, 2, 3]))
+        await model.pass_to(1, model.activations[0])
+    else:
+        model.activations[0] = await model.receive()
+    for layer in range(model.LAYERS):
+        model.activations[layer + 1] = model.forward(layer, model.activations[layer], model.weights[layer])
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        made = model.backward(
+            layer, model.activations.pop(layer), model.grad_activations.pop(layer), model.weights[layer]
+        )
+        model.grad_weights[layer], model.grad_activations[layer - 1] = made
+        step(model, layer)
+
+
+CORRECT: dict[str, tuple[Any, int]] = {
+    "other keys": (other_keys, 1),
+    "fused updates": (fused, 1),
+    "locals only": (locals_only, 1),
+    "last batch first": (batch_by_batch_backwards, 1),
+    "redundant": (redundant, 3),
+    "one for all": (one_for_all, 3),
+    "layer by layer": (layer_by_layer, 4),
+    "different shards": (shards_of_different_sizes, 4),
+    "butterfly": (pairs, 4),
+    "both halves": (reduce_scatter_then_gather_gradients, 4),
+    "handed in twice": (handed_in_twice, 2),
+    "detours": (detours, 1),
+    "columns": (columns, 2),
+}
+
+
+@pytest.mark.parametrize("name", CORRECT)
+def test_a_correct_solution_passes_however_it_is_written(name: str) -> None:
+    function, ranks = CORRECT[name]
+    verdict = judge(function, ranks=ranks)
+    assert verdict.faults == ()
+    assert verdict.correct
+    assert verdict.passed
+
+
+def test_locals_are_as_correct_as_stores_but_counted_and_noted() -> None:
+    verdict = judge(locals_only)
+    assert verdict.correct
+    assert verdict.memory == judge(fused).memory == 2_621_440
+    assert len(verdict.notes) == 1
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_the_order_of_sums_does_not_matter(data: st.DataObject) -> None:
+    batches = data.draw(st.integers(1, 5))
+    order = data.draw(st.permutations(range(batches)))
+
+    def tree(model: Model) -> None:
+        load(model)
+        made: list[WeightGrad] = []
+        for batch in order:
+            compute(model, [batch])
+            made.append(model.grad_weights.pop(0))
+        while len(made) > 1:
+            one = made.pop(data.draw(st.integers(0, len(made) - 1)))
+            made[0] = made[0] + one if data.draw(st.booleans()) else one + made[0]
+        model.grad_weights[0] = made[0]
+        step(model, 0)
+
+    assert judge(tree, layers=1, batches=batches).correct
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 8), st.integers(1, 3), st.sampled_from([ddp, ddp_lean, fsdp]))
+def test_data_parallel_is_correct_at_every_size(ranks: int, layers: int, function: Any) -> None:
+    assert judge(function, ranks=ranks, layers=layers, batches=ranks + 1).correct
+
+
+# -- the verdict --------------------------------------------------------------------------------------------------
+
+
+def test_the_figures_of_a_verdict_are_those_of_the_trace() -> None:
+    trace = Trace.of(simulate(fsdp, puzzle="fsdp"))
+    verdict = check(trace)
+    assert verdict.time == figures.end(trace)
+    assert verdict.printed == figures.printed(trace)
+    assert verdict.memory == float(figures.peak(trace).elements)
+    assert verdict.rank == figures.peak(trace).rank
+    assert (verdict.tiers, verdict.puzzle, verdict.best, verdict.passed) == ((), None, None, True)
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_a_check_does_not_change_the_trace(case: Case) -> None:
+    trace = Trace.of(case.run(simulate))
+    before = trace.text()
+    assert check(trace) == check(trace)
+    assert trace.text() == before
+
+
+def test_tiers_are_reached_where_both_figures_are_within_them() -> None:
+    verdict = check(Trace.of(simulate(ddp, puzzle="ddp")), "ddp")
+    assert verdict.puzzle == "ddp"
+    assert [tier.name for tier in verdict.tiers] == [tier.name for tier in PUZZLES["ddp"].tiers]
+    for tier in verdict.tiers:
+        assert tier.reached == (verdict.time <= tier.time and verdict.memory <= tier.memory)
+
+
+@pytest.mark.parametrize(
+    ("time", "memory", "passed"),
+    [
+        (17, 2_621_440, True),
+        (16.9, 2_621_440, False),
+        (17, 2_621_439, False),
+        (17, None, True),
+        (None, 2_621_440, True),
+        (1, None, False),
+    ],
+)
+def test_a_target_is_reached_exactly(time: float | None, memory: float | None, passed: bool) -> None:
+    verdict = check(Trace.of(simulate(basic, puzzle="basic")), time=time, memory=memory)
+    assert verdict.correct
+    assert verdict.passed == passed
+    assert verdict.best == ("your target" if passed else None)
+
+
+@pytest.mark.parametrize(("more", "reached"), [(0, True), (1, True), (-1, False)])
+def test_a_rank_may_send_so_much_and_not_an_element_more(
+    monkeypatch: pytest.MonkeyPatch, more: int, reached: bool
+) -> None:
+    trace = Trace.of(simulate(fsdp, puzzle="fsdp"))
+    sent = float(max(figures.traffic(trace))[0])
+    record = dataclasses.replace(PUZZLES["fsdp"], id="own", sent=sent + more)
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
+    verdict = check(trace, "own")
+    assert verdict.correct
+    assert [tier.reached for tier in verdict.tiers][:1] == [reached]
+    assert [note.partition("\n")[0] for note in verdict.notes if "send" in note] == (
+        [] if reached else [f"no target counts, because a rank sends {sent:,.0f} elements and may send {sent - 1:,.0f}"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("time", "memory", "notes"),
+    [
+        (17, 2_621_440, []),
+        (None, None, []),
+        (16.5, 2_621_440, ['for "your target" the run is 0.5 time steps too long']),
+        (17, 2_621_439, ['for "your target" memory is 1 elements too high']),
+        (None, 2_621_439, ['for "your target" memory is 1 elements too high']),
+        (
+            16,
+            1,
+            [
+                'for "your target" the run is 1 time steps too long',
+                'for "your target" memory is 2,621,439 elements too high',
+            ],
+        ),
+    ],
+)
+def test_what_keeps_a_run_from_its_target_is_said(time: float | None, memory: float | None, notes: list[str]) -> None:
+    verdict = check(Trace.of(simulate(basic, puzzle="basic")), time=time, memory=memory)
+    assert [note.splitlines()[0] for note in verdict.notes] == notes
+
+
+def test_only_the_first_target_that_a_run_misses_is_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiers = (Tier("easy", 17, 10**7), Tier("hard", 16, 10**7), Tier("best", 15, 10**6))
+    record = dataclasses.replace(PUZZLES["basic"], id="own", tiers=tiers, sent=None)
+    trace = Trace.of(simulate(basic, puzzle="basic"))
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
+    verdict = check(trace, "own")
+    assert [tier.reached for tier in verdict.tiers] == [True, False, False]
+    assert [note.splitlines()[0] for note in verdict.notes] == ['for "hard" the run is 1 time steps too long']
+
+
+OUTSIDE = "values kept outside of the five stores count as memory too"
+
+
+@pytest.mark.parametrize(("targets", "reached"), [(1, [True]), (2, [True, False]), (3, [True, False, False])])
+def test_who_keeps_values_outside_of_the_stores_reaches_the_first_target_only(
+    monkeypatch: pytest.MonkeyPatch, targets: int, reached: list[bool]
+) -> None:
+    tiers = tuple(Tier(name, 100, 10**8) for name in ("easy", "hard", "best")[:targets])
+    record = dataclasses.replace(PUZZLES["basic"], id="own", tiers=tiers, sent=None)
+    runs = [Trace.of(simulate(function, puzzle="basic")) for function in (basic, locals_only)]
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
+    stored, local = (check(run, "own") for run in runs)
+    assert [tier.reached for tier in stored.tiers] == [True] * targets
+    assert stored.notes == ()
+    assert [tier.reached for tier in local.tiers] == reached
+    tail = ", and only the first target counts for such a run" if targets > 1 else ""
+    assert [note.splitlines()[0] for note in local.notes] == [OUTSIDE + tail]
+    assert check(runs[1], time=100).passed
+    assert [note.splitlines()[0] for note in check(runs[1], time=100).notes] == [OUTSIDE]
+
+
+def test_a_run_with_faults_is_not_told_more_than_those() -> None:
+    """Neither what it is not ready with, nor which targets would count."""
+
+    def unfinished(model: Model) -> None:
+        loaded = [model.load_weights(layer)[0] for layer in range(model.LAYERS)]
+        acts = [model.get_activation(range(model.BATCHES))]
+        for layer, weight in enumerate(loaded):
+            acts.append(model.forward(layer, acts[layer], weight))
+        grad = model.loss(acts[-1])
+        for layer in reversed(range(model.LAYERS)):
+            _, grad = model.backward(layer, acts[layer], grad, loaded[layer])
+
+    verdict = check(Trace.of(simulate(unfinished, puzzle="basic")), "basic")
+    assert [fault.splitlines()[0] for fault in verdict.faults] == ["no update and no final weight of layers 0 and 1"]
+    assert [note.splitlines()[0] for note in verdict.notes] == [OUTSIDE]
+
+
+def test_a_run_with_faults_may_send_what_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sends(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, []), 0)
+
+    trace = Trace.of(simulate(sends, puzzle="fsdp"))
+    record = dataclasses.replace(PUZZLES["fsdp"], id="own", sent=1)
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
+    verdict = check(trace, "own")
+    assert len(verdict.faults) == 1
+    assert verdict.notes == ()
+
+
+def test_of_a_run_that_failed_nobody_knows_what_would_have_been_received() -> None:
+    async def posts(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, "nobody reads this")
+
+    trace = Trace.of(simulate(posts, ranks=2, layers=1, batches=1))
+    assert [note.splitlines()[0] for note in check(trace).notes] == ["nobody received what rank 0 passed to rank 1"]
+    trace.error = "rank 1: no"
+    assert check(trace).notes == ()
+
+
+def test_that_a_run_did_not_end_is_the_first_of_its_faults() -> None:
+    trace = Trace.of(simulate(basic, layers=1, batches=1))
+    trace.programs[0].events[2].layer = 7
+    trace.error = "rank 0: one\n  fix: two"
+    first, second = check(trace).faults
+    assert first == "the run did not end: rank 0: one\n    fix: two"
+    assert second.startswith("rank 0: there is no layer 7\n    expected: a layer from 0 to 0\n")
+    assert "    where:    schedules.py, line " in second
+
+
+def test_only_a_sandbox_that_pretended_is_told_so() -> None:
+    def honest(model: Model) -> None:
+        basic(model)
+
+    def pretends(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        weight, state = model.update(0, model.fake_grad(0, range(model.BATCHES)), weight, state)
+        model.set_final_weight(0, weight)
+
+    def by_hand(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        grad = WeightGrad(0, 1, range(model.BATCHES), model.BATCHES)
+        model.set_final_weight(0, model.update(0, grad, weight, state)[0])
+
+    told: list[tuple[bool, int]] = []
+    for function in (honest, pretends, by_hand):
+        for models in ([Model(layers=1, batches=2)], [Model(layers=1, batches=2, dist=Dist(1))]):
+            function(models[0])
+            verdict = check(models)
+            told.append((verdict.correct, len([note for note in verdict.notes if "sandbox" in note])))
+    assert told == [(True, 0), (True, 0), (True, 1), (False, 0), (True, 1), (False, 0)]
+
+
+def test_a_puzzle_prices_a_run_by_its_own_costs() -> None:
+    slow = Trace.of(simulate(ddp, puzzle="ddp", costs=Costs(forward=100, collective=7)))
+    assert check(slow, "ddp").time == 5.6
+    assert check(slow).time == 2 * 100 + 2 + 2 * 7 + 1
+
+
+def test_a_record_may_have_costs_and_a_mesh_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = dataclasses.replace(
+        PUZZLES["ddp"], id="own", ranks=8, batches=8, mesh=Mesh({"replica": 2, "shard": 4}), costs=Links(host_size=4)
+    )
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
+    models = simulate(ddp, puzzle="own")
+    assert (models[0].mesh, models[0].dist.costs) == (record.mesh, record.costs)
+    assert figures.end(Trace.of(models)) == 2 + 2 + 2 * 7 + 1
+    assert check(Trace.of(models), "own").time == 2 + 2 + 2 * 7 + 1
+    assert check(Trace.of(simulate(ddp, puzzle="own", costs=UNIT)), "own").time == 2 + 2 + 2 * 7 + 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "faults"),
+    [
+        ({"ranks": 2}, ("the puzzle ddp has 4 ranks, this run has 2",)),
+        ({"layers": 1}, ("the puzzle ddp has 2 layers, this run has 1",)),
+        (
+            {"ranks": 3, "batches": 3},
+            ("the puzzle ddp has 4 ranks, this run has 3", "the puzzle ddp has 4 batches, this run has 3"),
+        ),
+    ],
+)
+def test_a_run_of_another_size_is_none_of_the_puzzle(sizes: dict[str, Any], faults: tuple[str, ...]) -> None:
+    verdict = check(Trace.of(simulate(ddp, puzzle="ddp", **sizes)), "ddp")
+    assert verdict.faults == tuple(
+        f'{fault}\n    fix:      run it at its own size: simulate(ddp, puzzle="ddp")' for fault in faults
+    )
+    assert not verdict.passed
+
+
+def test_a_puzzle_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="there is no puzzle 'dpd'"):
+        check(Trace.of(simulate(ddp, puzzle="ddp")), "dpd")
+
+
+def test_the_words_of_a_verdict() -> None:
+    verdict = Verdict(
+        correct=True,
+        time=20.4,
+        printed=19.9,
+        memory=2359296.0,
+        rank=2,
+        notes=("mind the gap.",),
+        tiers=(Reached("passes", 21.0, 2_500_000, True), Reached("best known", 20.4, 1_966_080, False)),
+        puzzle="fsdp",
+    )
+    assert verdict.text() == (
+        "Correct!\n"
+        "Note: mind the gap.\n"
+        "Time 20.4 steps, memory 2,359,296 elements (rank 2).\n"
+        "  passes - reached\n"
+        "    time   [#######################.]        20.4 of 21\n"
+        "    memory [#######################.]   2,359,296 of 2,500,000\n"
+        "  best known - missed\n"
+        "    time   [########################]        20.4 of 20.4\n"
+        "    memory [########################]   2,359,296 of 1,966,080 over"
+    )
+    assert verdict.best == "passes"
+    wrong = dataclasses.replace(
+        verdict, correct=False, faults=("no layer 0", "no layer 1"), notes=(), tiers=verdict.tiers[:1]
+    )
+    assert wrong.text() == (
+        "Not one correct training step.\n"
+        "  no layer 0\n"
+        "  no layer 1\n"
+        "  passes - missed\n"
+        "    time   [#######################.]        20.4 of 21\n"
+        "    memory [#######################.]   2,359,296 of 2,500,000"
+    )
+    assert not wrong.passed
+
+
+# -- the records --------------------------------------------------------------------------------------------------
+
+
+def test_the_records_stand_in_order_and_get_harder() -> None:
+    assert [record.number for record in PUZZLES.values()] == list(range(len(PUZZLES)))
+    for name, record in PUZZLES.items():
+        assert record.id == name
+        assert record.stem == f"{record.number + 1:02d}_{name}"
+        assert record.costs == UNIT or isinstance(record.costs, Links)
+        assert record.mesh is None or len(record.mesh) == record.ranks
+        assert record.tiers
+        for easy, hard in pairwise(record.tiers):
+            assert hard.time <= easy.time
+            assert hard.memory <= easy.memory
+    assert list(PUZZLES)[:8] == [case.name for case in CLASSIC]
+    assert "fsdp" in PUZZLES
+    assert "nothing" not in PUZZLES
+
+
+def test_a_goal_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    goal("pipeline_fsdp")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Pipeline and FSDP together: 16 ranks, 4 layers, 4 batches; mesh of data 4 x stage 4"
+    assert lines[2] == "  as good as the classic:   at most 16 time steps and 966,656 elements on any rank"
+    goal("basic")
+    assert capsys.readouterr().out.splitlines()[0] == "One device: 1 rank, 2 layers, 4 batches"
+    with pytest.raises(ValueError, match="there is no puzzle"):
+        goal("nothing")
+
+
+def test_the_records_are_not_read_before_they_are_asked_for() -> None:
+    assert python(
+        "import sys, lib; print('tomllib' in sys.modules and lib.puzzles._records.cache_info().currsize)"
+    ) in (
+        "0\n",
+        "False\n",
+    )
+
+
+# -- memory, at the edge ------------------------------------------------------------------------------------------
+
+
+def test_what_is_held_at_the_end_is_held() -> None:
+    """Shards of all ranks, sizes that do not divide: sums are exact."""
+
+    async def thirds(model: Model) -> None:
+        load(model, shard=model.rank, total=3)
+        whole: Weight = await model.allgather(model.weights[0], 0)
+        model.activations[0] = model.get_activation([model.rank])
+        grad = model.loss(model.forward(0, model.activations[0], whole))
+        made, _ = model.backward(0, model.activations.pop(0), grad, whole)
+        model.grad_weights[0] = await model.scatterreduce(made, 0)
+        step(model, 0)
+
+    verdict = judge(thirds, ranks=3, layers=1, batches=3)
+    assert verdict.correct
+    assert verdict.memory == pytest.approx(2 * WEIGHT / 3 + WEIGHT + 2 * BATCH)

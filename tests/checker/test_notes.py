@@ -1,0 +1,143 @@
+"""What a verdict remarks: where time and memory go when a target is missed. The corpus shows whole texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lib import PUZZLES, Model, Trace, check, simulate
+from lib.checker.notes import LESS
+from lib.course.target import run
+from tests.support.schedules import backward, basic, compute, forward, load, loss, step
+
+SIZES: dict[str, Any] = {"layers": 2, "batches": 2}
+
+
+def notes(function: Any, **target: Any) -> list[str]:
+    """The remarks on a run that is correct."""
+    verdict = check(Trace.of(simulate(function, **SIZES)), **target)
+    assert verdict.correct
+    return list(verdict.notes)
+
+
+@pytest.mark.parametrize("puzzle", [key for key, record in PUZZLES.items() if record.number < 8])
+def test_a_reference_gets_none(puzzle: str) -> None:
+    reference = run(puzzle)
+    assert reference is not None
+    assert check(reference.trace, puzzle).notes == ()
+
+
+def test_a_run_within_its_target_gets_none() -> None:
+    assert notes(basic, time=9, memory=10**7) == []
+    assert notes(basic) == []
+
+
+def test_a_wrong_run_has_other_worries() -> None:
+    verdict = check(Trace.of(simulate(lambda model: load(model), **SIZES)), time=-1.0, memory=0)
+    assert not verdict.correct
+    assert verdict.notes == ()
+
+
+def test_time_and_memory_are_told_apart() -> None:
+    late, large = notes(basic, time=8.5, memory=10**6)
+    assert late.startswith('for "your target" the run is 0.5 time steps too long\n')
+    assert large.startswith('for "your target" memory is ')
+    assert [note.partition(" elements")[0] for note in notes(basic, memory=10**6)] == [large.partition(" elements")[0]]
+
+
+def test_a_rank_alone_never_waits() -> None:
+    (late,) = notes(basic, time=8)
+    assert late == (
+        'for "your target" the run is 1 time steps too long\n'
+        "  got:      no rank ever waits\n"
+        "  fix:      shorten what the ranks compute, or share it out more evenly"
+    )
+
+
+def test_work_done_twice_is_named_before_waiting() -> None:
+    def twice(model: Model) -> None:
+        load(model)
+        model.activations[0] = model.get_activation(range(model.BATCHES))
+        model.forward(0, model.activations[0], model.weights[0])
+        for layer in range(model.LAYERS):
+            forward(model, layer)
+        loss(model)
+        for layer in reversed(range(model.LAYERS)):
+            model.grad_weights[layer] = backward(model, layer)
+            step(model, layer)
+
+    (late,) = notes(twice, time=9)
+    assert "forward of layer 0 for batch 0 was computed 2 times, on rank 0; and 1 more computation like it\n" in late
+
+
+def test_a_long_wait_is_named_with_its_line() -> None:
+    async def lopsided(model: Model) -> None:
+        load(model)
+        compute(model, [0] if model.rank else [1, 2, 3])
+        for layer in range(model.LAYERS):
+            model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+            step(model, layer)
+
+    trace = Trace.of(simulate(lopsided, layers=2, batches=4, ranks=2))
+    (late,) = check(trace, time=10).notes
+    line = lopsided.__code__.co_firstlineno + 4
+    assert late.startswith(
+        'for "your target" the run is 3.6 time steps too long\n'
+        "  got:      rank 1 waits 8 time steps in all, 8 of them here\n"
+        f"  rank 1:   test_notes.py, line {line}, in lopsided: "
+    )
+
+
+def test_what_nobody_needs_comes_first_and_the_biggest_first() -> None:
+    def hoard(model: Model) -> None:
+        load(model)
+        model.grad_weights["spare"] = model.fake_grad(0)
+        for batch in range(model.BATCHES):
+            model.activations["kept", batch] = model.get_activation([batch])
+        compute(model, range(model.BATCHES))
+        for layer in range(model.LAYERS):
+            step(model, layer)
+
+    (large,) = notes(hoard, memory=10**6)
+    kept = [line.strip() for line in large.splitlines() if "last needed by" in line]
+    first = hoard.__code__.co_firstlineno
+    assert kept == [
+        f"weight gradient of layer 0, batches {{}}, last needed by fake_grad in line {first + 2}",
+        f"activation of layer 0, batches {{0}}, last needed by get_activation in line {first + 4}",
+        f"activation of layer 0, batches {{1}}, last needed by get_activation in line {first + 4}",
+    ]
+    assert "\n  fix:      delete each of them right after its last use, as in: del grad_weights[...]" in large
+
+
+def test_of_what_there_is_most_one_should_hold_fewer() -> None:
+    def gradients(model: Model) -> None:
+        """Updates only at the end: all gradients at once."""
+        load(model)
+        compute(model, range(model.BATCHES))
+        for layer in range(model.LAYERS):
+            step(model, layer)
+
+    sizes: dict[str, Any] = {"layers": 8, "batches": 1}
+    trace = Trace.of(simulate(gradients, **sizes))
+    (large,) = check(trace, memory=10**6).notes
+    assert large.endswith(f"\n  fix:      {LESS['weight gradient']}")
+    assert "7 weight gradients: 1,835,008 elements\n" in large
+
+
+def test_a_result_of_training_is_nothing_to_delete() -> None:
+    """The optimizer state of a layer that is done is not used again, and yet it has to stay."""
+
+    def one_by_one(model: Model) -> None:
+        load(model)
+        model.activations[0] = model.get_activation(range(model.BATCHES))
+        for layer in range(model.LAYERS):
+            forward(model, layer)
+        loss(model)
+        for layer in reversed(range(model.LAYERS)):
+            model.grad_weights[layer] = backward(model, layer)
+            step(model, layer)
+
+    trace = Trace.of(simulate(one_by_one, layers=3, batches=1))
+    (large,) = check(trace, memory=10).notes
+    assert "last needed by" not in large

@@ -1,0 +1,371 @@
+"""At rest before a step and after it: what was loaded counts from the beginning, and is there afterwards, updated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from lib import HIDDEN, PUZZLES, Mesh, Model, Trace, check, simulate
+from lib.analysis import figures
+from lib.checker.readiness import unready
+from lib.trace import json_format as serial
+from lib.trace.rebuild import rebuild
+from tests.support.schedules import (
+    EVERYTHING,
+    Case,
+    backward,
+    compute,
+    ddp_lean,
+    forward,
+    load,
+    loss,
+    mine,
+    step,
+    update,
+)
+
+WEIGHT = HIDDEN * HIDDEN
+
+
+def strictly(monkeypatch: pytest.MonkeyPatch, function: Callable[[Model], Any], **sizes: Any) -> tuple[str, ...]:
+    """The faults of a run that is judged as a puzzle's of its own size: what a bare check only remarks is one there."""
+    trace = Trace.of(simulate(function, **sizes))
+    size = {"ranks": trace.ranks, "layers": trace.layers, "batches": trace.batches, "mesh": trace.mesh}
+    record = replace(PUZZLES["ddp"], id="made_up", costs=trace.costs, sent=None, **size)
+    with monkeypatch.context() as patch:
+        patch.setattr(import_module("lib.checker.checker"), "PUZZLES", {"made_up": record})
+        strict = check(trace, "made_up")
+    bare = check(trace)
+    assert bare.correct
+    assert [note for note in bare.notes if "not ready" in note] == [*strict.faults]
+    assert strict.correct == (not strict.faults)
+    return strict.faults
+
+
+def fix_of(fault: str) -> str:
+    """The advice of a fault, as one line."""
+    return " ".join(fault.partition("fix: ")[2].split())
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_after_every_known_schedule_all_ranks_are_ready(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {key: value for key, value in case._asdict().items() if key not in ("name", "function")}
+    assert strictly(monkeypatch, case.function, **sizes) == ()
+
+
+# -- not ready ----------------------------------------------------------------------------------------------------
+
+
+async def one_updates(model: Model) -> None:
+    load(model)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+        if model.rank == 1:
+            step(model, layer)
+
+
+def test_ranks_that_are_left_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault, *others = strictly(monkeypatch, one_updates, ranks=4, layers=2, batches=4)
+    line = load.__code__.co_firstlineno + 2
+    assert fault == (
+        "ranks 0, 2, 3 are not ready for the next training step: the weight of layers 0 and 1 is not up to date "
+        "there\n"
+        "    expected: what a rank has before the step, it has afterwards, one update on: rank 0 began with the weight "
+        "of layer 0\n"
+        "    got:      rank 0 ends with the same as before, not updated\n"
+        f"    where:    schedules.py, line {line}, in load: model.weights[layer], model.opt_states[layer] = "
+        "model.load_weights(layer, shard, total)\n"
+        "    fix:      update the weight on this rank too, or get the updated one from the rank that has it (a "
+        "broadcast, an\n"
+        "              all-gather of the updated shards, a message) and keep it in weights; or do not load it here"
+    )
+    assert others == []
+
+
+async def broadcasts(model: Model) -> None:
+    """Rank 1 alone has the optimizer state; everybody gets the new weight from it."""
+    for layer in range(model.LAYERS):
+        model.weights[layer], state = model.load_weights(layer)
+        if model.rank == 1:
+            model.opt_states[layer] = state
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+        if model.rank == 1:
+            step(model, layer)
+        model.weights[layer] = await model.broadcast(model.weights[layer], layer, root=1)
+
+
+def test_an_updated_weight_may_come_from_another_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert strictly(monkeypatch, broadcasts, ranks=3, layers=2, batches=3) == ()
+
+
+def test_and_has_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def drops(model: Model) -> None:
+        await broadcasts(model)
+        if model.rank == 2:
+            del model.weights[1]
+
+    (fault,) = strictly(monkeypatch, drops, ranks=3, layers=2, batches=3)
+    assert fault.startswith(
+        "rank 2 is not ready for the next training step: the weight of layer 1 is not up to date there"
+    )
+    assert "rank 2 ends with none of it" in fault
+    assert fix_of(fault) == (
+        "update the weight on this rank too, or get the updated one from the rank that has it (a broadcast, an "
+        "all-gather of the updated shards, a message) and keep it in weights; or do not load it here"
+    )
+
+
+def test_only_the_shard_that_a_rank_updated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZeRO-1 whose last all-gather was forgotten."""
+
+    async def zero1(model: Model) -> None:
+        for layer in range(model.LAYERS):
+            model.weights[layer], _ = model.load_weights(layer)
+            _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+        compute(model, mine(model))
+        for layer in range(model.LAYERS):
+            model.grad_weights[layer] = await model.scatterreduce(model.grad_weights[layer], layer)
+            model.weights[layer] = model.weights[layer].shard(model.rank, model.RANKS)
+            step(model, layer)
+
+    (fault,) = strictly(monkeypatch, zero1, ranks=2, layers=2, batches=2)
+    assert "rank 0 ends with only a part of it updated" in fault
+    assert fix_of(fault) == (
+        "gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer); "
+        "or begin with no more than the shard that this rank updates"
+    )
+
+
+def test_a_state_that_moved_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 sends its optimizer state to rank 1, which updates with it."""
+
+    async def moves(model: Model) -> None:
+        if model.rank == 0:
+            _, state = model.load_weights(0)
+            await model.pass_to(1, state)
+        else:
+            model.weights[0], _ = model.load_weights(0)
+            compute(model, range(model.BATCHES))
+            model.opt_states[0] = await model.receive(0)
+            step(model, 0)
+
+    (fault,) = strictly(monkeypatch, moves, ranks=2, layers=1, batches=1)
+    assert fault.startswith("rank 0 is not ready for the next training step: the optimizer state of layer 0")
+    assert "rank 0 ends with none of it" in fault
+    assert fix_of(fault) == (
+        "update a layer where its optimizer state is, and keep both results of update; or load the state only on "
+        "the rank that updates with it"
+    )
+
+
+def test_a_state_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lends(model: Model) -> None:
+        if model.rank == 0:
+            _, state = model.load_weights(0)
+            await model.pass_to(1, state)
+            model.opt_states[0] = await model.receive(1)
+        else:
+            model.weights[0], _ = model.load_weights(0)
+            compute(model, range(model.BATCHES))
+            model.opt_states[0] = await model.receive(0)
+            step(model, 0)
+            await model.pass_to(0, model.opt_states[0])
+
+    assert strictly(monkeypatch, lends, ranks=2, layers=1, batches=1) == ()
+
+
+def test_a_dishonest_weight_makes_nobody_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 1 keeps a weight that was updated with a made-up gradient, and rank 0 an honest one."""
+
+    async def half(model: Model) -> None:
+        load(model)
+        if model.rank == 0:
+            compute(model, range(model.BATCHES))
+            step(model, 0)
+        else:
+            model.grad_weights[0] = model.fake_grad(0, range(model.BATCHES))
+            update(model, 0)
+
+    faults = strictly(monkeypatch, half, ranks=2, layers=1, batches=2)
+    assert [fault.partition(":")[0] for fault in faults] == [
+        "rank 1 is not ready for the next training step",
+        "rank 1 is not ready for the next training step",
+    ]
+
+
+def test_twice_updated_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def twice(model: Model) -> None:
+        load(model)
+        compute(model, range(model.BATCHES))
+        if model.rank == 0:
+            step(model, 0)
+        else:
+            grad = model.grad_weights[0]
+            update(model, 0)
+            model.grad_weights[0] = grad
+            update(model, 0)
+
+    faults = strictly(monkeypatch, twice, ranks=2, layers=1, batches=2)
+    assert "rank 1 ends with one that was updated more than once" in faults[0]
+    assert fix_of(faults[0]) == "keep what update gives: weights[layer], opt_states[layer] = model.update(...)"
+
+
+def test_an_update_of_one_layer_is_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The advice is about the layer that is stale, and a text has no line to show."""
+
+    async def half(model: Model) -> None:
+        load(model)
+        compute(model, range(model.BATCHES))
+        for layer in range(model.LAYERS):
+            if layer == model.rank:
+                step(model, layer)
+
+    (fault,) = strictly(monkeypatch, half, ranks=2, layers=2, batches=1)
+    assert fix_of(fault).startswith("update the weight on this rank too")
+    trace = Trace.parse(Trace.of(simulate(half, ranks=2, layers=2, batches=1)).text())
+    assert [note.count("where:") for note in check(trace).notes if "not ready" in note] == [0]
+
+
+def test_it_takes_a_sandbox_to_pretend() -> None:
+    models = simulate(pretend, layers=1, batches=1)
+    assert unready(rebuild(Trace.of(models)), pretend=True) == []
+    assert len(unready(rebuild(Trace.of(models)))) == 2
+
+
+def test_who_only_passes_by_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 1 is idle, and loads what it never uses."""
+
+    async def alone(model: Model) -> None:
+        if model.rank == 1:
+            model.load_weights(0)
+            return
+        load(model)
+        compute(model, range(model.BATCHES))
+        step(model, 0)
+
+    assert strictly(monkeypatch, alone, ranks=2, layers=1, batches=2) == ()
+
+
+# -- what is at rest counts ---------------------------------------------------------------------------------------
+
+
+def peak(function: Callable[[Model], Any], **sizes: Any) -> int:
+    return int(figures.peak(Trace.of(simulate(function, **sizes))).elements)
+
+
+def test_loading_late_and_dropping_early_save_nothing() -> None:
+    """The optimizer state loaded only for its update, and forgotten after it: as large as kept all the time."""
+
+    def kept(model: Model) -> None:
+        load(model)
+        compute(model, range(model.BATCHES))
+        for layer in range(model.LAYERS):
+            step(model, layer)
+
+    def late(model: Model) -> None:
+        for layer in range(model.LAYERS):
+            model.weights[layer], _ = model.load_weights(layer)
+        compute(model, range(model.BATCHES))
+        for layer in range(model.LAYERS):
+            _, model.opt_states[layer] = model.load_weights(layer)
+            step(model, layer)
+            del model.opt_states[layer]
+
+    assert peak(late, layers=3, batches=4) == peak(kept, layers=3, batches=4)
+
+
+def test_the_shard_of_another_rank_in_backward_is_at_rest_too() -> None:
+    """FSDP that gathers shard r in forward and shard r + 1 in backward, so that it holds nothing between."""
+
+    async def shifted(model: Model, by: int) -> None:
+        ranks = model.RANKS
+        for layer in range(model.LAYERS):
+            model.activations[0] = model.activations.get(0) or model.get_activation(mine(model))
+            shard, _ = model.load_weights(layer, model.rank, ranks)
+            forward(model, layer, await model.allgather(shard, layer))
+        loss(model)
+        for layer in reversed(range(model.LAYERS)):
+            own = (model.rank + by) % ranks
+            shard, state = model.load_weights(layer, own, ranks)
+            if not by:
+                shard, state = model.load_weights(layer, own, ranks)
+            grad = backward(model, layer, await model.allgather(shard, layer))
+            group = [(rank - by) % ranks for rank in range(ranks)]
+            grad = await model.scatterreduce(grad, layer, group)
+            weight, state = model.update(layer, grad, shard, state)
+            model.set_final_weight(layer, weight)
+
+    sizes: dict[str, Any] = {"ranks": 4, "layers": 6, "batches": 4}
+    trace = Trace.of(simulate(lambda model: shifted(model, 1), **sizes))
+    verdict = check(trace)
+    assert verdict.correct
+    at_rest = 6 * 2 * WEIGHT // 4  # two shards of each weight, and the states of one of them besides
+    first = figures.samples(trace, 0)[0]
+    assert first.by_kind["weight"] == at_rest
+    assert first.by_kind["optimizer state"] == at_rest // 2
+    assert any("not ready" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize("puzzle", ["basic", "fsdp", "gpipe", "pipeline_fsdp"])
+def test_at_every_moment_there_is_at_least_what_is_at_rest(puzzle: str) -> None:
+    """Weights and states before, and afterwards: never less than one of each part on the rank that it rests on."""
+    from lib.submissions.load import load_function, reference
+
+    trace = Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+    for rank in range(trace.ranks):
+        curve = figures.samples(trace, rank)
+        for kind in ("weight", "optimizer state"):
+            assert min(sample.by_kind[kind] for sample in curve) >= curve[0].by_kind[kind]
+
+
+# -- a made-up gradient is one ------------------------------------------------------------------------------------
+
+
+def pretend(model: Model) -> None:
+    for layer in range(model.LAYERS):
+        weight, state = model.load_weights(layer)
+        weight, state = model.update(layer, model.fake_grad(layer, range(model.BATCHES)), weight, state)
+        model.set_final_weight(layer, weight)
+
+
+def test_only_a_live_sandbox_may_pretend() -> None:
+    sandbox = Model(layers=2, batches=4)
+    pretend(sandbox)
+    assert check([sandbox]).correct
+    assert not check([sandbox], "basic").correct
+    assert not check(sandbox.trace).correct
+    assert not check(replace(sandbox.trace, sandbox=True)).correct
+    data = serial.encode(sandbox.trace)
+    assert data["sandbox"] is True
+    assert not check(Trace._from(serial.decode(data))).correct
+    assert not check(Trace.parse(sandbox.trace.text())).correct
+
+
+def test_a_sandbox_has_one_rank() -> None:
+    second = Model(rank=1, layers=1, batches=1)
+    pretend(second)
+    assert not check([second]).correct
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES)
+def test_what_a_file_says_of_itself_makes_no_check_milder(puzzle: str) -> None:
+    record = PUZZLES[puzzle]
+    trace = Trace.of(simulate(pretend, puzzle=puzzle))
+    data = serial.encode(trace)
+    data["sandbox"], data["puzzle"] = True, puzzle
+    again = Trace._from(serial.decode(data))
+    for verdict in (check(again), check(again, puzzle), check(trace, puzzle)):
+        assert not verdict.correct
+        assert "a gradient was made up with fake_grad" in verdict.faults[0]
+    assert (again.ranks, again.layers, again.batches) == (record.ranks, record.layers, record.batches)
+
+
+def test_one_rank_may_be_anybody_of_a_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert strictly(monkeypatch, ddp_lean, mesh=Mesh({"a": 2, "b": 2}, ranks=[3, 1, 0, 2]), layers=2, batches=4) == ()

@@ -1,0 +1,245 @@
+"""The commands for students: how far am I, a hint, the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lib import PUZZLES, hint
+from lib.cli import app as cli
+from lib.cli import console as terminal
+from lib.course import progress
+from lib.course.progress import Standing, load, record
+from lib.submissions.load import reference
+
+UNSOLVED = 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n'
+
+
+def puzzles(*arguments: str | Path) -> Result:
+    """Runs the command."""
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+def flat(result: Result) -> str:
+    """What it printed, however the lines were broken."""
+    return " ".join(result.output.split())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, a progress file of its own, and a solution that passes."""
+    monkeypatch.setenv("PUZZLES_PROGRESS", str(tmp_path / "state" / "progress.json"))
+    monkeypatch.setattr(progress, "_said", set[str]())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(reference("basic").read_text("utf-8"), "utf-8")
+    (tmp_path / "unsolved.py").write_text(UNSOLVED, "utf-8")
+    return tmp_path
+
+
+# -- puzzles ----------------------------------------------------------------------------------------------------
+
+
+def test_alone_it_says_how_far_you_are(folder: Path) -> None:
+    result = puzzles()
+    assert result.exit_code == 0
+    for puzzle in PUZZLES:
+        assert f" {puzzle} " in result.output
+    assert f"0 of {len(PUZZLES)} solved. Next: basic (One device), " in flat(result)
+    assert "01_basic.ipynb" in result.output
+    assert not (folder / "state").exists()
+
+
+def test_what_was_reached_is_in_the_table(folder: Path) -> None:
+    puzzles("run", "mine.py")
+    record("grad_accum", Standing(3, False, None, 20.0, 3_000_000.0, 2))
+    result = puzzles()
+    rows = {
+        line.split("│")[2].strip(): [cell.strip() for cell in line.split("│")[3:-1]]
+        for line in result.output.splitlines()
+        if line.startswith("│")
+    }
+    assert rows["basic"] == ["solved", "as good as the classic", "17", "2,621,440", ""]
+    assert rows["grad_accum"] == ["tried", "", "20", "3,000,000", "2 of 3"]
+    assert rows["ddp"] == ["", "", "", "", ""]
+    assert f"1 of {len(PUZZLES)} solved. Next: grad_accum" in flat(result)
+    assert max(map(len, result.output.splitlines())) <= terminal.WIDTH
+
+
+def test_when_everything_is_solved(folder: Path) -> None:
+    for puzzle in PUZZLES:
+        record(puzzle, Standing(1, True, None, 1.0, 1.0))
+    count = len(PUZZLES)
+    assert f"{count} of {count} solved. There is nothing left to solve." in flat(puzzles())
+
+
+def test_when_recording_is_off_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUZZLES_PROGRESS", "off")
+    assert "Progress is not recorded: PUZZLES_PROGRESS is off." in puzzles().output
+
+
+def test_a_damaged_file_is_named_and_the_table_is_empty(folder: Path) -> None:
+    file = folder / "state" / "progress.json"
+    file.parent.mkdir()
+    file.write_text("{")
+    result = puzzles()
+    assert result.exit_code == 0
+    assert "Note: " in result.output
+    assert "was damaged" in flat(result)
+    assert (file.parent / "progress.json.damaged").read_text() == "{"
+
+
+# -- run --------------------------------------------------------------------------------------------------------
+
+
+def test_run_and_check_record_your_own_function_only(folder: Path) -> None:
+    puzzles("run", "mine.py", "--save", "mine.json")
+    puzzles("check", "mine.py")
+    assert load()["basic"].runs == 2
+    others = ["run basic", "run mine.json", "run unsolved.py", "run mine.py --layers 3", "draw mine.py", "demo -o out"]
+    for other in [*others, f"run {reference('basic')}", "compare mine.py basic"]:
+        puzzles(*other.split())
+    assert {puzzle: standing.runs for puzzle, standing in load().items()} == {"basic": 2}
+
+
+# -- hint -------------------------------------------------------------------------------------------------------
+
+
+def test_each_call_opens_one_more_hint(folder: Path) -> None:
+    for opened, trailer in (
+        (1, "The next hint is an idea: puzzles hint ddp"),
+        (2, "The next hint is nearly the code: puzzles hint ddp"),
+        (3, "These were all the hints."),
+        (3, "These were all the hints."),
+    ):
+        result = puzzles("hint", "ddp")
+        assert result.exit_code == 0
+        assert result.output.splitlines()[-1] == trailer
+        assert result.output.count("Hint ") == opened
+        assert load()["ddp"].hints == opened
+    assert "grad_weights[layer] = await model.allreduce(..., layer)" in result.output
+
+
+def test_a_hint_by_number_and_all_of_them(folder: Path) -> None:
+    assert puzzles("hint", "ddp", "2").output.count("Hint ") == 2
+    assert load()["ddp"].hints == 2
+    assert puzzles("hint", "fsdp", "--all").output.count("Hint ") == 3
+    assert load()["fsdp"].hints == 3
+
+
+def test_the_command_and_the_notebook_count_together(folder: Path) -> None:
+    hint("ddp", 1)
+    assert puzzles("hint", "ddp").output.count("Hint ") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("hint", "ddq"), "there is no puzzle 'ddq'; there are basic, "),
+        (("hint", "ddp", "4"), "ddp has hints 1 to 3; got 4"),
+        (("hint", "ddp", "0"), "ddp has hints 1 to 3; got 0"),
+        (("reveal", "ddq"), "there is no puzzle 'ddq'; there are basic, "),
+        (("reveal", "ddp", "--file", "absent.py"), "absent.py"),
+    ],
+)
+def test_what_cannot_be_asked(folder: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = puzzles(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split())
+    assert load() == {}
+
+
+# -- reveal -----------------------------------------------------------------------------------------------------
+
+
+def test_before_it_passes_the_answer_is_not_shown(folder: Path) -> None:
+    for standing, missing in (
+        (Standing(), "basic has not been checked yet."),
+        (Standing(runs=2), "basic has been checked (2 so far), but no run was one correct training step yet."),
+        (Standing(1, False, None, 18.0, 9.0), "basic is correct, with 18 steps and 9 elements at best"),
+    ):
+        record("basic", standing)
+        result = puzzles("reveal", "basic")
+        assert result.exit_code == 1
+        assert missing in flat(result)
+        assert "puzzles hint basic" in flat(result)
+        assert "in the repository under solutions/" in flat(result)
+        assert "model.backward(" not in result.output
+
+
+def test_after_it_passed_the_answer_is_shown(folder: Path) -> None:
+    puzzles("run", "mine.py")
+    result = puzzles("reveal", "basic")
+    assert result.exit_code == 0
+    assert "for layer in reversed(range(model.LAYERS)):" in result.output
+    assert "your code" not in result.output
+    assert "│ official    │    17 │ 2,621,440 │ as good as the classic │" in result.output
+    assert "│ update_last │" in result.output
+    assert "It costs memory: " in flat(result)
+    assert "puzzles reveal basic update_last" in flat(result)
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES)
+def test_every_puzzle_can_be_revealed(folder: Path, puzzle: str) -> None:
+    record(puzzle, Standing(1, True, None, 1.0, 1.0))
+    result = puzzles("reveal", puzzle)
+    assert result.exit_code == 0
+    assert "│ official" in result.output
+
+
+def test_the_code_of_an_alternative(folder: Path) -> None:
+    puzzles("run", "mine.py")
+    result = puzzles("reveal", "basic", "update_last")
+    assert result.exit_code == 0
+    assert "def basic(model: Model) -> None:" in result.output
+    assert "basic_update_last.py" in result.output
+    result = puzzles("reveal", "basic", "nothing")
+    assert result.exit_code == 1
+    assert "basic has no solution called 'nothing'; there are official, update_last" in flat(result)
+
+
+def test_a_file_that_passes_now(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUZZLES_PROGRESS", "off")
+    assert puzzles("reveal", "basic").exit_code == 1
+    assert puzzles("reveal", "basic", "--file", "mine.py").exit_code == 0
+    result = puzzles("reveal", "basic", "--file", "unsolved.py")
+    assert result.exit_code == 1
+    assert "basic is not solved yet" in result.output
+    result = puzzles("reveal", "ddp", "--file", "mine.py")
+    assert result.exit_code == 1
+    assert "mine.py defines no function 'ddp'" in flat(result)
+
+
+# -- review -----------------------------------------------------------------------------------------------------
+
+
+def test_review_says_it_and_draws_it(folder: Path) -> None:
+    result = puzzles("review", "mine.py", "-o", "review.svg")
+    assert result.exit_code == 0
+    assert result.output.startswith("Correct!\n")
+    assert "2,621,440 elements" in flat(result)
+    assert result.output.endswith("Drew review.svg\n")
+    assert (folder / "review.svg").read_text("utf-8").startswith("<svg")
+    assert load() == {}
+
+
+def test_a_saved_trace_is_reviewed_as_its_run(folder: Path) -> None:
+    direct = puzzles("review", "mine.py")
+    puzzles("run", "mine.py", "--save", "mine.json")
+    assert puzzles("review", "mine.json").output == direct.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("review", "unsolved.py"), "basic is not solved yet"),
+        (("review", "small.json"), "small.json is no run of a puzzle at its own size; name the puzzle with --puzzle"),
+        (("review", "small.json", "--puzzle", "basic"), "the puzzle basic has "),
+    ],
+)
+def test_what_cannot_be_reviewed(folder: Path, arguments: tuple[str, ...], message: str) -> None:
+    puzzles("run", "mine.py", "--layers", "1", "--save", "small.json")
+    result = puzzles(*arguments)
+    assert result.exit_code == 1
+    assert message in " ".join(result.output.replace("│", " ").split())

@@ -1,0 +1,201 @@
+"""What operations cost: the classic constants, and the ring formulas of Links."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links
+from lib.cluster.clock import TICKS, Streams, steps, ticks
+from lib.cluster.costs import costs_from
+from lib.values.collectives import COLLECTIVES
+
+WEIGHT = HIDDEN * HIDDEN
+BATCH = HIDDEN * LENGTH
+BETA = Fraction(2, 10) / BATCH
+ROUNDS = {"allreduce": 2, "allgather": 1, "scatterreduce": 1, "alltoall": 1, "broadcast": 1}
+
+
+def price(costs: Costs, op: str, elements: int | Fraction, members: Any) -> float:
+    return steps(costs.communicate(COLLECTIVES[op], elements, tuple(members)))
+
+
+# -- unit costs ---------------------------------------------------------------------------------------------------
+
+
+def test_the_classic_constants() -> None:
+    assert [steps(UNIT.compute(op, 4)) for op in ("forward", "backward", "update", "loss")] == [4.0, 4.0, 0.5, 0.0]
+    assert {price(UNIT, op, n, range(n)) for op in COLLECTIVES for n in (1, 2, 16)} == {0.3}
+    assert steps(UNIT.message(10**9, 0, 7)) == 0.2
+
+
+# -- links --------------------------------------------------------------------------------------------------------
+
+
+def test_the_classic_constants_are_one_bandwidth() -> None:
+    host = Links()
+    assert price(host, "allgather", WEIGHT, range(4)) == 0.3
+    assert price(host, "scatterreduce", WEIGHT, range(4)) == 0.3
+    assert price(host, "allreduce", WEIGHT, range(4)) == 0.6
+    assert price(host, "alltoall", WEIGHT, range(4)) == 0.3
+    assert steps(host.message(BATCH, 0, 1)) == 0.2
+    assert steps(host.message(WEIGHT, 0, 1)) == 0.4
+
+
+def test_between_hosts_everything_is_ten_times_slower() -> None:
+    for op in COLLECTIVES:
+        assert price(LINKS, op, WEIGHT, range(2, 6)) == pytest.approx(10 * price(LINKS, op, WEIGHT, range(4)))
+    assert price(LINKS, "allgather", WEIGHT, range(4, 8)) == 0.3
+    assert price(LINKS, "allgather", WEIGHT, range(1, 5)) == 3.0
+    assert price(LINKS, "allgather", WEIGHT, range(8)) == 3.5
+    assert price(LINKS, "allreduce", WEIGHT, range(8)) == 7.0
+    assert price(LINKS, "allreduce", WEIGHT // 4, (0, 4)) == 1.0
+    assert steps(LINKS.message(BATCH, 3, 4)) == 2.0
+    assert steps(LINKS.message(BATCH, 4, 3)) == 2.0
+    assert steps(LINKS.message(BATCH, 4, 7)) == 0.2
+
+
+def test_latency_is_paid_once_a_message() -> None:
+    links = Links(latency=0.25)
+    slow = {op: price(links, op, WEIGHT, range(4)) - price(Links(), op, WEIGHT, range(4)) for op in ROUNDS}
+    assert slow == pytest.approx({op: 0.75 * rounds for op, rounds in ROUNDS.items()})
+    assert steps(links.message(BATCH, 0, 1)) == 0.45
+
+
+@given(
+    st.sampled_from(sorted(ROUNDS)),
+    st.integers(1, 64),
+    st.integers(0, 10**7),
+    st.sampled_from([None, 1, 3, 4]),
+    st.sampled_from([1.0, 2.5, 10.0]),
+    st.sampled_from([0.0, 0.02, 0.5]),
+)
+def test_ring_formulas(op: str, n: int, size: int, host: int | None, ratio: float, alpha: float) -> None:
+    links = Links(host_size=host, ratio=ratio, latency=alpha)
+    beta = BETA * (1 if host is None or n <= host else Fraction(str(ratio)))
+    busiest = Fraction(n - 1, n) if op != "broadcast" else int(n > 1)  # its last element goes all the way
+    exact = ROUNDS[op] * (busiest * size * beta + (n - 1) * Fraction(str(alpha)))
+    assert abs(links.communicate(COLLECTIVES[op], size, range(n)) - exact * TICKS) <= 1
+
+
+@given(st.integers(1, 64), st.fractions(0, 10**7), st.sampled_from([None, 1, 3, 8]), st.sampled_from([0.0, 0.07]))
+def test_all_reduce_is_reduce_scatter_and_all_gather_to_the_tick(
+    n: int, size: Fraction, host: int | None, alpha: float
+) -> None:
+    links = Links(host_size=host, latency=alpha)
+    costs = {op: links.communicate(row, size, range(n)) for op, row in COLLECTIVES.items()}
+    assert costs["allreduce"] == costs["scatterreduce"] + costs["allgather"]
+
+
+@given(st.sampled_from(sorted(COLLECTIVES)), st.integers(0, 10**6))
+def test_a_group_of_one_moves_nothing(op: str, size: int) -> None:
+    assert LINKS.communicate(COLLECTIVES[op], size, (5,)) == 0
+
+
+@given(st.lists(st.integers(0, 15), min_size=2, max_size=6, unique=True), st.sampled_from(sorted(COLLECTIVES)))
+def test_the_order_of_a_group_does_not_change_the_price(members: list[int], op: str) -> None:
+    assert price(LINKS, op, WEIGHT, members) == price(LINKS, op, WEIGHT, sorted(members))
+
+
+# -- misuse and JSON ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Costs(forward=-1), "costs are times, so at least 0, and a host has a rank; got forward=-1"),
+        (lambda: Costs(p2p=float("nan")), "costs are times, so at least 0, and a host has a rank; got p2p=nan"),
+        (lambda: Links(host_size=0), "costs are times, so at least 0, and a host has a rank; got host_size=0"),
+        (lambda: Links(latency=-0.1), "costs are times, so at least 0, and a host has a rank; got latency=-0.1"),
+    ],
+)
+def test_a_negative_cost_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match="costs are times") as raised:
+        make()
+    assert str(raised.value) == message
+
+
+def test_an_infinite_cost_is_refused() -> None:
+    with pytest.raises(ValueError, match="forward=inf"):
+        Costs(forward=float("inf"))
+
+
+numbers = st.floats(0, 1000, allow_nan=False)
+
+
+@given(st.builds(Costs, numbers, numbers, numbers, numbers, numbers, numbers))
+def test_costs_survive_json(costs: Costs) -> None:
+    again = costs_from(costs.to_json())
+    assert again == costs
+    assert type(again) is Costs
+
+
+@given(st.builds(Links, p2p=numbers, host_size=st.none() | st.integers(1, 64), ratio=numbers, latency=numbers))
+def test_links_survive_json(links: Links) -> None:
+    again = costs_from(links.to_json())
+    assert again == links
+    assert type(again) is Links
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "wires"}, "unknown cost model 'wires'"),
+        ({"model": ["unit"]}, "unknown cost model ['unit']"),
+        ({"model": None}, "unknown cost model None"),
+        ({"forward": 1e9}, "cost forward must be a number from 0 up; got 1000000000.0"),
+        ({"forward": "1"}, "cost forward must be a number from 0 up; got '1'"),
+        ({"forward": True}, "cost forward must be a number from 0 up; got True"),
+        ({"forward": None}, "cost forward must be a number from 0 up; got None"),
+        ({"forward": -1}, "cost forward must be a number from 0 up; got -1"),
+        ({"forward": float("inf")}, "cost forward must be a number from 0 up; got inf"),
+        (
+            {"ratio": 1},
+            "the unit costs have the fields ['backward', 'collective', 'forward', 'loss', 'p2p', 'update']; got "
+            "['backward', 'collective', 'forward', 'loss', 'p2p', 'ratio', 'update']",
+        ),
+    ],
+)
+def test_costs_that_nobody_wrote_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="cost") as raised:
+        costs_from(UNIT.to_json() | change)
+    assert str(raised.value) == message
+
+
+def test_costs_of_no_model_are_refused() -> None:
+    data = UNIT.to_json()
+    del data["model"]
+    with pytest.raises(ValueError, match="unknown cost model None"):
+        costs_from(data)
+
+
+def test_a_host_of_no_ranks_is_refused() -> None:
+    with pytest.raises(ValueError, match="host_size=0"):
+        costs_from(LINKS.to_json() | {"host_size": 0})
+
+
+# -- the clock ----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, 1.0, 0.07]), max_size=30))
+def test_sums_of_times_are_exact(times: list[float]) -> None:
+    assert steps(sum(map(ticks, times))) == float(sum((Fraction(str(t)) for t in times), Fraction(0)))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 50), min_size=1, max_size=3), st.integers(0, 9)),
+        max_size=20,
+    )
+)
+def test_a_stream_does_one_thing_at_a_time_as_early_as_it_can(jobs: list[tuple[str, list[int], int]]) -> None:
+    streams = Streams()
+    over: dict[str, int] = {}
+    for stream, ready, length in jobs:
+        start = streams.start(stream, max(ready), length)
+        assert start == max(over.get(stream, 0), *ready)
+        over[stream] = start + length

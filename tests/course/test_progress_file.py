@@ -1,0 +1,257 @@
+"""The progress file: what it may hold, that adding is the same in any order, and that nothing is ever lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import PUZZLES
+from lib.course import progress_file as ledger
+from lib.course.progress_file import ProgressError, Standing
+
+TIERS = [tier.name for tier in PUZZLES["ddp"].tiers]
+FIGURES = st.floats(0, 1e12, allow_nan=False)
+
+
+@st.composite
+def standings(draw: st.DrawFn) -> Standing:
+    measured = draw(st.booleans())
+    predictions = draw(st.integers(0, 50))
+    return Standing(
+        runs=draw(st.integers(0, 50)),
+        passed=measured and draw(st.booleans()),
+        tier=draw(st.sampled_from([None, *TIERS, "a tier of another version"])) if measured else None,
+        time=draw(FIGURES) if measured else None,
+        memory=draw(FIGURES) if measured else None,
+        hints=draw(st.integers(0, 3)),
+        predictions=predictions,
+        right=draw(st.integers(0, predictions)),
+    )
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    """The entry of a puzzle in a file."""
+    return asdict(Standing(3, True, TIERS[0], 5.6, 1835008.0, 1, 3, 2)) | changes
+
+
+def put(file: Path, **entries: Any) -> None:
+    """Writes a progress file by hand."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({"format": ledger.FORMAT, "version": 1, "puzzles": entries}), "utf-8")
+
+
+# -- adding -----------------------------------------------------------------------------------------------------
+
+
+@given(standings(), standings(), standings())
+def test_adding_is_the_same_in_any_order(a: Standing, b: Standing, c: Standing) -> None:
+    assert a.plus(b, "ddp") == b.plus(a, "ddp")
+    assert a.plus(b, "ddp").plus(c, "ddp") == a.plus(b.plus(c, "ddp"), "ddp")
+    assert a.plus(Standing(), "ddp") == a
+
+
+@given(standings(), standings())
+def test_nothing_gets_worse(a: Standing, b: Standing) -> None:
+    both = a.plus(b, "ddp")
+    for name in ("runs", "hints", "predictions", "right", "passed"):
+        assert getattr(both, name) >= getattr(a, name)
+    if a.tier in TIERS:
+        assert both.tier in TIERS[TIERS.index(a.tier) :]
+    assert (both.tier, both.time, both.memory) in [(one.tier, one.time, one.memory) for one in (a, b)]
+
+
+def test_the_harder_tier_wins_then_time_then_memory() -> None:
+    slow, quick = Standing(1, True, TIERS[1], 5.6, 9.0), Standing(1, True, TIERS[0], 5.0, 1.0)
+    assert slow.plus(quick, "ddp").time == 5.6
+    assert quick.plus(Standing(1, True, TIERS[0], 4.9, 2.0), "ddp").time == 4.9
+    assert quick.plus(Standing(1, True, TIERS[0], 5.0, 0.5), "ddp").memory == 0.5
+
+
+@given(st.lists(st.tuples(st.sampled_from(["ddp", "fsdp", "of_another_version"]), standings()), max_size=6))
+def test_what_is_added_is_read_again(tmp_path_factory: pytest.TempPathFactory, added: Any) -> None:
+    file = tmp_path_factory.mktemp("state") / "progress.json"
+    for puzzle, standing in added:
+        assert ledger.add(file, puzzle, standing) == ""
+    expected = {
+        puzzle: reduce(lambda a, b: a.plus(b, puzzle), [s for p, s in added if p == puzzle])
+        for puzzle in {puzzle for puzzle, _ in added}
+    }
+    assert ledger.read(file) == expected
+
+
+def test_processes_at_the_same_time_lose_nothing(file: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from lib.course.progress_file import Standing, add\n"
+        "for n in range(40): add(Path(sys.argv[1]), 'ddp', Standing(runs=1, time=float(sys.argv[2]), memory=1.0))"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, str(file), str(n)]) for n in range(5, 9)]
+    assert [process.wait(60) for process in running] == [0] * 4
+    assert ledger.read(file)["ddp"] == Standing(runs=160, time=5.0, memory=1.0)
+    assert sorted(path.name for path in file.parent.iterdir()) == [".progress.json.lock", "progress.json"]
+
+
+def test_a_lock_that_nobody_gives_back_is_said(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "PATIENCE", 0.05)
+    ledger.add(file, "ddp", Standing(runs=1))
+    with ledger._alone(file), pytest.raises(OSError, match=r"another process has kept .* locked"):  # pyright: ignore[reportPrivateUsage]
+        ledger.add(file, "ddp", Standing(runs=1))
+    assert ledger.read(file)["ddp"].runs == 1
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.add(file, "ddp", Standing(runs=1))
+    before = file.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        ledger.add(file, "ddp", Standing(runs=1))
+    assert file.read_bytes() == before
+    assert sorted(path.name for path in file.parent.iterdir()) == [".progress.json.lock", "progress.json"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "mine.json"
+    real.parent.mkdir()
+    file.parent.mkdir()
+    file.symlink_to(real)
+    ledger.add(file, "ddp", Standing(runs=1))
+    assert file.is_symlink()
+    assert ledger.read(real)["ddp"].runs == 1
+
+
+def test_it_holds_no_time_of_the_day(file: Path) -> None:
+    ledger.add(file, "ddp", Standing(runs=1))
+    first = file.read_bytes()
+    file.unlink()
+    ledger.add(file, "ddp", Standing(runs=1))
+    assert file.read_bytes() == first
+
+
+# -- reading ----------------------------------------------------------------------------------------------------
+
+
+def test_no_file_is_no_progress(file: Path) -> None:
+    assert ledger.read(file) == {}
+    assert not file.parent.exists()
+
+
+def test_puzzles_of_another_version_are_kept(file: Path) -> None:
+    put(file, not_known_here=entry(tier="whatever"))
+    ledger.add(file, "ddp", Standing(runs=1))
+    assert sorted(ledger.read(file)) == ["ddp", "not_known_here"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"runs": -1}, "runs of ddp is no count: -1"),
+        ({"runs": True}, "runs of ddp is no count: True"),
+        ({"runs": 10**12}, "runs of ddp is no count"),
+        ({"hints": 4}, "hints of ddp are more than 3"),
+        ({"right": 4}, "ddp has more right predictions than predictions"),
+        ({"passed": 1}, "passed of ddp is neither true nor false: 1"),
+        ({"time": "5.6"}, "time of ddp is no figure: 5.6"),
+        ({"memory": -1.0}, "memory of ddp is no figure: -1.0"),
+        ({"time": None}, "ddp has only one of time and memory"),
+        ({"time": None, "memory": None}, "ddp is passed without a time and a memory"),
+        ({"tier": 3}, "tier of ddp is no name of a tier"),
+        ({"tier": "x" * 101}, "tier of ddp is no name of a tier"),
+        ({"tier": "\x1b[31m"}, "tier of ddp is no name of a tier"),
+        ({"more": 1}, "the entry of ddp must have hints, memory, passed"),
+    ],
+)
+def test_an_entry_that_no_runs_can_have_given(file: Path, changes: dict[str, Any], reason: str) -> None:
+    put(file, ddp=entry(**changes))
+    with pytest.raises(ProgressError, match="was damaged") as error:
+        ledger.read(file)
+    assert reason in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "Expecting value"),
+        ("{", "Expecting property name"),
+        ("[]", "it is not an object"),
+        ("{}", "it does not say that it is"),
+        ('{"format": "llm-training-puzzles progress", "version": true}', "it does not say that it is"),
+        ('{"format": "llm-training-puzzles progress", "version": 1}', "it must have 'format', 'version' and 'puzzles'"),
+        ('{"format": "llm-training-puzzles progress", "version": 1, "puzzles": []}', "it must have"),
+        ('{"format": "llm-training-puzzles progress", "version": 1, "puzzles": {"<b>": {}}}', "no name of a puzzle"),
+        ('{"format": "llm-training-puzzles progress", "version": 1, "puzzles": {"ddp": 3}}', "the entry of ddp"),
+        ('{"format": NaN}', "NaN is no number"),
+        ("[" * 100_000, "nested too deeply"),
+        (" " * (2**20 + 1), "larger than 1 MiB"),
+    ],
+)
+def test_a_damaged_file_is_kept_and_a_new_one_begun(file: Path, text: str, reason: str) -> None:
+    file.parent.mkdir()
+    file.write_text(text, "utf-8")
+    note = ledger.add(file, "ddp", Standing(runs=1))
+    assert note.startswith(f"Note: {file} was damaged: ")
+    assert reason in note
+    assert note.endswith("It is kept as progress.json.damaged, and a new one begun.")
+    assert file.with_name("progress.json.damaged").read_text("utf-8") == text
+    assert ledger.read(file) == {"ddp": Standing(runs=1)}
+
+
+def test_what_was_kept_is_never_overwritten(file: Path) -> None:
+    file.parent.mkdir()
+    for number in range(3):
+        file.write_bytes(b"\xff%d" % number)
+        with pytest.raises(ProgressError, match="was damaged"):
+            ledger.read(file)
+    kept = sorted(path for path in file.parent.iterdir() if "damaged" in path.name)
+    assert [path.name for path in kept] == [f"progress.json.damaged{end}" for end in ("", ".2", ".3")]
+    assert [path.read_bytes() for path in kept] == [b"\xff0", b"\xff1", b"\xff2"]
+
+
+def test_a_file_of_a_newer_version_is_left_alone(file: Path) -> None:
+    file.parent.mkdir()
+    text = json.dumps({"format": ledger.FORMAT, "version": 2, "anything": []})
+    file.write_text(text)
+    for act in (lambda: ledger.read(file), lambda: ledger.add(file, "ddp", Standing(runs=1))):
+        with pytest.raises(ProgressError, match=r"of a newer version \(2\) than this package knows \(1\)"):
+            act()
+    assert file.read_text() == text
+    assert not [path for path in file.parent.iterdir() if "damaged" in path.name]
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["ddp", "runs", "puzzles", "time"]), inner)
+        ),
+        max_leaves=8,
+    ),
+    st.sampled_from(["puzzles", "ddp", "runs", "time", "tier", "passed"]),
+)
+def test_anything_else_in_a_file_is_an_error_and_nothing_worse(
+    tmp_path_factory: pytest.TempPathFactory, junk: Any, where: str
+) -> None:
+    file = tmp_path_factory.mktemp("state") / "progress.json"
+    data: dict[str, Any] = {"format": ledger.FORMAT, "version": 1, "puzzles": {"ddp": entry()}}
+    owner = {"puzzles": data, "ddp": data["puzzles"]}.get(where, data["puzzles"]["ddp"])
+    owner[where] = junk
+    file.write_text(json.dumps(data), "utf-8")
+    try:
+        found = ledger.read(file)
+    except ProgressError:
+        return
+    ledger.add(file, "ddp", Standing())
+    assert ledger.read(file) == found | {"ddp": found.get("ddp", Standing())}

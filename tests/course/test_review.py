@@ -1,0 +1,273 @@
+"""review: what it takes, what it refuses, what it says, and that it believes nothing that it can work out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lib import LINKS, PUZZLES, Model, NotSolved, PuzzleError, Trace, check, review, simulate
+from lib.analysis import figures
+from lib.analysis.bounds.puzzle_bounds import Bound, Limit, Part, lower_bound
+from lib.cluster.clock import ticks
+from lib.course.review import GROUPS, Review
+from lib.course.target import run
+from tests.analysis.test_gaps import compute
+from tests.support.schedules import CLASSIC, Case, ddp, ddp_overlap, load
+
+NAMES = [case.name for case in CLASSIC]
+
+
+def reviewed(name: str, **more: Any) -> Review:
+    """The review of a solution that keeps more than it has to: that of the original."""
+    case = next(case for case in CLASSIC if case.name == name)
+    found = review(case.run(simulate, **({"mesh": PUZZLES[name].mesh} | more)), puzzle=name)
+    assert found is not None
+    return found
+
+
+def of_reference(name: str) -> Review:
+    solved = run(name)
+    assert solved is not None
+    found = review(solved.trace, puzzle=name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_correct_run_beside_its_reference(name: str) -> None:
+    found, same = reviewed(name), of_reference(name)
+    assert found.verdict.correct
+    assert found.reference is not None
+    assert figures.end(found.reference) == same.verdict.time
+    assert figures.end(found.mine) == found.verdict.time
+    assert float(found.peak.elements) == found.verdict.memory
+    assert sum(holding.elements for holding in found.alive) == found.peak.elements
+    assert sum(group.ticks for group in found.groups) == sum(gap.length for gap in found.idle)
+    assert [g.ticks for g in found.groups] == sorted((g.ticks for g in found.groups), reverse=True)
+    text = found.text()
+    assert text.startswith(f"Correct!\n{'Note: ' if found.verdict.notes else 'Time '}")
+    assert text.count("\nNote: ") == len(found.verdict.notes)
+    assert sum(line.startswith("Critical path: ") for line in text.splitlines()) == 1
+    assert ("could have been deleted" in text) == (found.lean < found.peak.elements)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reference_beside_itself(name: str) -> None:
+    text = of_reference(name).text()
+    assert "Yours: as early, the same memory." in text
+    assert "could have been deleted" not in text
+
+
+def test_what_is_said_of_a_pipeline() -> None:
+    lines = reviewed("gpipe").text().splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("Critical"))
+    assert lines[at : at + 6] == [
+        "Critical path: 33.8 steps = 14 forward + 14 backward + 1 update + 4.8 messages, through ranks "
+        "0 > 1 > 2 > 3 > 2 > 1 > 0.",
+        "Gaps: 67.2 steps of 4 x 33.8 (49.7%) are not computing:",
+        "  28.2 steps, 3 times on ranks 0-2: waiting for messages that are sent after backward, 4.4 to 14.6 each. For "
+        "example, rank 0 waits 14.6 steps (8.8 to 23.4) for a message from rank 1, which sends it after backward of "
+        "layer 2 (batch 0)",
+        "  14.4 steps, 3 times on ranks 1-3: done before the end of the run, 2.2 to 7.6 each. For example, rank 3 is "
+        "done 7.6 steps (26.2 to 33.8) early; rank 0 ends last, with update of layer 1",
+        "  13.8 steps, 3 times on ranks 1-3: waiting for the first input, 2.2 to 7 each. For example, rank 3 waits 7 "
+        "steps (0 to 7) for its first input: a message from rank 2, which sends it after forward of layer 5 (batch 0)",
+        "  10.8 steps, 48 times on ranks 0-3: messages that nothing hides, 0.2 to 0.4 each",
+    ]
+    assert lines[at + 6] == (
+        "At the peak rank 0 holds 4,194,304 elements, at time 32.8, when update of layer 0 begins:"
+    )
+    assert lines[-1] == (
+        "If every value were deleted after its last use, the peak would be 2,883,584 elements instead of 4,194,304."
+    )
+
+
+def test_many_reasons_are_counted() -> None:
+    found = reviewed("pipeline_fsdp")
+    assert len(found.groups) == GROUPS + 1
+    assert "\n  and 12 steps for another reason\n" in found.text()
+
+
+def test_equal_gaps_at_one_time_are_one_sentence() -> None:
+    async def late(model: Model) -> None:
+        load(model)
+        compute(model, 3 if model.rank == 0 else 1)
+        await model.allreduce(model.fake_grad(0, []), 0)
+
+    found = review(simulate(late, puzzle="ddp"), puzzle="ddp")
+    assert found is not None
+    assert [group.text() for group in found.groups] == [
+        "6 steps: ranks 1-3 each wait 2 steps (1 to 3) in all-reduce of layer 0 for rank 0, which comes last after "
+        "forward of layer 0 (batches 0-2)",
+        "1.2 steps: ranks 0-3 each spend 0.3 steps (3 to 3.3) in all-reduce of layer 0",
+    ]
+
+
+# -- how far from the best ------------------------------------------------------------------------------------------
+
+
+def bound() -> Bound:
+    """Limits of our own, so that these tests say how limits are told, and not what they are."""
+    parts = (Part(4.0, "2 layers forward and backward"), Part(0.8, "updates"))
+    time = Limit(4.8, parts, "critical path", True, "Because.")
+    memory = Limit(1_048_576, (Part(1_048_576, "weights and optimizer states"),), "memory that must live", False, "")
+    sent = Limit(786_432, (Part(786_432, "all-reduce of the gradients"),), "bytes that must move", True, "")
+    premise = "Every rank takes its own batch."
+    return replace(lower_bound("ddp"), premise=premise, time=time, memory=memory, sent=sent)
+
+
+def told(found: Review, limits: Bound, excuse: str | None = None) -> list[str]:
+    return list(replace(found, bound=limits, excuse=excuse).bounds())
+
+
+def test_the_lower_bounds_what_they_are_made_of_and_how_far_they_are() -> None:
+    assert told(reviewed("ddp"), bound()) == [
+        "Lower bounds, for every schedule like this: Every rank takes its own batch.",
+        "  It ends no earlier than at 4.8 steps: 4 for 2 layers forward and backward + 0.8 for updates (critical "
+        "path). You are 0.8 above it. It can be reached.",
+        "  It needs no less than 1,048,576 elements: weights and optimizer states (memory that must live). You are "
+        "786,432 above it.",
+        "  Its busiest rank sends no less than 786,432 elements: all-reduce of the gradients (bytes that must move). "
+        "You have reached it: this is optimal.",
+    ]
+
+
+def test_a_bound_that_is_reached() -> None:
+    limits = bound()
+    for optimal, said in ((True, "You have reached it: this is optimal."), (False, "You have reached it.")):
+        time = replace(limits.time, value=5.6, optimal=optimal)
+        assert told(reviewed("ddp"), replace(limits, time=time))[1].endswith(f"(critical path). {said}")
+
+
+def test_where_nothing_has_to_be_sent_nothing_is_said_of_it() -> None:
+    limits = replace(bound(), sent=Limit(0, (), "bytes that must move", True, ""))
+    assert len(told(reviewed("ddp"), limits)) == 3
+
+
+def test_a_run_of_another_family() -> None:
+    assert told(reviewed("ddp"), bound(), "it updates before the sum.") == [
+        "The lower bound does not speak of this run: it updates before the sum."
+    ]
+
+
+def test_the_bound_of_the_puzzle_is_asked() -> None:
+    found = reviewed("ddp")
+    assert found.bound == lower_bound("ddp")
+    assert found.excuse == lower_bound("ddp").excuse(found.mine)
+
+
+def test_an_earlier_run_with_the_same_memory() -> None:
+    models = simulate(ddp_overlap, puzzle="ddp")
+    found = review(models, puzzle="ddp")
+    assert found is not None
+    faster = replace(found, reference=reviewed("ddp").mine)
+    assert list(faster.beside()) == [
+        "The reference: 5.6 steps, 1,835,008 elements. Yours: 0.6 steps earlier, 262,144 elements less."
+    ]
+    assert list(found.waits())[1] == "No gaps: every rank computes from the beginning to the end."
+
+
+# -- what it takes --------------------------------------------------------------------------------------------------
+
+
+def test_no_run_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    async def stub(model: Model) -> None:
+        raise NotSolved("ddp")
+
+    models = simulate(stub, puzzle="ddp")
+    capsys.readouterr()
+    assert review(models, puzzle="ddp") is None
+    assert review([], puzzle="ddp") is None
+    assert capsys.readouterr() == ("Not solved yet: ddp.\nNo run: simulate(...) has not come to its end.\n", "")
+
+
+def test_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    reviewed("ddp")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_run_has_the_sizes_of_the_puzzle() -> None:
+    with pytest.raises(ValueError, match="has 4 ranks, 2 layers and 4 batches; this run has 2, 3 and 2") as raised:
+        review(simulate(ddp, ranks=2, layers=3, batches=2), puzzle="ddp")
+    assert str(raised.value).endswith('Review the run of simulate(ddp, puzzle="ddp")')
+    with pytest.raises(ValueError, match="there is no puzzle 'dpd'"):
+        review(simulate(ddp, puzzle="ddp"), puzzle="dpd")
+
+
+@pytest.mark.parametrize(("thing", "said"), [(None, "NoneType"), ([3], "int"), ("ddp", "str")])
+def test_something_else_is_refused(thing: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=f"takes the Models that simulate returned, or a Trace; got {said}"):
+        review(thing, puzzle="ddp")
+
+
+def test_a_trace_will_do() -> None:
+    models = simulate(ddp, puzzle="ddp")
+    one, other = review(models, puzzle="ddp"), review(Trace.of(models), puzzle="ddp")
+    assert one is not None
+    assert other is not None
+    assert one.text() == other.text()
+
+
+def test_times_are_worked_out_with_the_costs_of_the_puzzle() -> None:
+    plain = reviewed("ddp").text()
+    assert reviewed("ddp", costs=LINKS).text() == plain
+    trace = Trace.of(simulate(ddp, puzzle="ddp"))
+    for _, event in trace.events():
+        event.issued, event.start, event.length = 3, 5, ticks(9)
+    forged = review(trace, puzzle="ddp")
+    assert forged is not None
+    assert forged.text() == plain
+
+
+# -- a run that is not correct --------------------------------------------------------------------------------------
+
+
+def test_an_incorrect_run_has_its_faults_and_gaps_but_no_reference() -> None:
+    async def unfinished(model: Model) -> None:
+        load(model)
+        compute(model, 1)
+        await model.allreduce(model.fake_grad(0, []), 0)
+
+    models = simulate(unfinished, puzzle="ddp")
+    found = review(models, puzzle="ddp")
+    assert found is not None
+    assert found.reference is None
+    assert found.bound is None
+    assert found.verdict == check(Trace.of(models), "ddp")
+    lines = found.text().splitlines()
+    assert lines[0] == "Not one correct training step."
+    assert found.verdict.faults
+    assert "The timeline of the reference is shown beside a correct run only." in lines
+    assert "  1.2 steps: ranks 0-3 each spend 0.3 steps (1 to 1.3) in all-reduce of layer 0" in lines
+    # What an unfinished run never used, a whole one may need: no value is blamed.
+    assert "could have been deleted" not in found.text()
+
+
+def test_a_run_that_failed() -> None:
+    async def deadlock(model: Model) -> None:
+        compute(model, model.rank + 1)
+        await (model.receive(0) if model.rank == 2 else model.allreduce(model.fake_grad(0, []), 0))
+
+    with pytest.raises(PuzzleError) as raised:
+        simulate(deadlock, puzzle="ddp")
+    assert isinstance(raised.value.trace, Trace)
+    found = review(raised.value.trace, puzzle="ddp")
+    assert found is not None
+    text = found.text()
+    assert "the run did not end: deadlock" in text
+    assert "Critical path to where the run stopped: 4 steps = 4 forward, all on rank 3." in text
+    assert "waiting for what never happened" in text
+
+
+def test_a_run_of_nothing() -> None:
+    found = review(simulate(lambda model: None, puzzle="ddp"), puzzle="ddp")
+    assert found is not None
+    assert found.groups == ()
+    assert not found.verdict.correct
+
+
+@pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)
+def test_the_same_run_gives_the_same_text(case: Case) -> None:
+    assert reviewed(case.name).text() == reviewed(case.name, order=lambda ranks: ranks[::-1]).text()

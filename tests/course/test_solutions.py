@@ -1,0 +1,133 @@
+"""The official answers and the alternatives: what is shown, that all of it is correct, and when it is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lib import PUZZLES
+from lib.course.progress import Standing
+from lib.course.solutions import alternatives, answer, description, owner, refusal, ways
+from lib.puzzles.records import Tier
+from lib.submissions.gap import BuildError
+from lib.submissions.load import home, reference
+
+FIGURES = {
+    "basic_update_last": (17.0, 2_621_440),
+    "grad_accum_layer_by_layer": (17.0, 2_752_512),
+    "ddp_overlap": (5.0, 1_703_936),
+    "ddp_sharded_update": (6.2, 1_048_576),
+    "wsdp_keep_last": (20.1, 1_966_080),
+    "fsdp_keep_last": (20.1, 1_966_080),
+    "fsdp_prefetch": (15.6, 2_424_832),
+    "pipeline_halves": (44.2, 2_621_440),
+    "gpipe_one_f_one_b": (33.4, 2_490_368),
+    "gpipe_interleaved": (29.8, 2_490_368),
+    "pipeline_fsdp_gather_again": (11.8, 655_360),
+}
+"""Steps and elements of the alternatives to the classic eight."""
+CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
+
+
+@pytest.mark.parametrize("puzzle", CLASSIC)
+def test_every_way_is_correct_and_has_its_figures(puzzle: str) -> None:
+    official, *others = ways(puzzle)
+    assert official.verdict.correct
+    assert official.verdict.best == PUZZLES[puzzle].tiers[-1].name
+    assert others
+    for way in others:
+        assert way.verdict.correct, way.verdict.faults
+        assert (way.verdict.time, way.verdict.memory) == FIGURES[way.path.stem]
+        assert way.about.endswith(".")
+        assert "ood for" in way.worth or "good where" in way.worth
+        assert "cost" in way.worth
+        assert f"def {puzzle}(model: Model) -> None:" in way.code
+        compile(way.code, way.name, "exec")
+
+
+def test_each_alternative_does_something_else() -> None:
+    for puzzle in CLASSIC:
+        codes = [way.code for way in ways(puzzle)]
+        assert len(set(codes)) == len(codes)
+
+
+def test_the_folder_holds_what_is_tested_here() -> None:
+    folder = home() / "solutions" / "alternatives"
+    assert {path.stem for path in folder.glob("*.py") if owner(path) in CLASSIC} == set(FIGURES)
+    assert all(alternatives(puzzle) for puzzle in CLASSIC)
+
+
+def test_a_file_belongs_to_the_longest_name_of_a_puzzle() -> None:
+    assert owner(Path("pipeline_fsdp_gather_again.py")) == "pipeline_fsdp"
+    assert owner(Path("pipeline_halves.py")) == "pipeline"
+    assert owner(Path("pipelined.py")) is None
+    assert owner(Path("ddp.py")) is None
+
+
+def test_another_root(tmp_path: Path) -> None:
+    folder = tmp_path / "solutions" / "alternatives"
+    assert alternatives("ddp", tmp_path) == []
+    folder.mkdir(parents=True)
+    for name in ("ddp_b.py", "ddp_a.py", "ddp_notes.txt", "fsdp_a.py"):
+        (folder / name).write_text("")
+    assert [path.name for path in alternatives("ddp", tmp_path)] == ["ddp_a.py", "ddp_b.py"]
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES)
+def test_the_answer_is_what_stands_between_the_markers(puzzle: str) -> None:
+    lines = answer(puzzle).splitlines()
+    source = reference(puzzle).read_text("utf-8")
+    assert lines
+    assert not lines[0].startswith(" ")
+    assert "your code" not in answer(puzzle)
+    assert "\n".join(f"    {line}" if line else "" for line in lines) in source
+
+
+def test_a_source_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lib.course.solutions.reference", lambda _: home() / "solutions" / "00_introduction.py")  # pyright: ignore
+    with pytest.raises(BuildError, match=r"00_introduction\.py holds no answer to 'ddp'"):
+        answer("ddp")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"""One.\n\nTwo,\nthree.\n"""\n', ("One.", "Two, three.")),
+        ('"""One."""\n', ("One.", "")),
+        ("x = 1\n", ("", "")),
+    ],
+)
+def test_what_a_docstring_says(text: str, expected: tuple[str, str]) -> None:
+    assert description(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("standing", "missing"),
+    [
+        (None, "ddp has not been checked yet."),
+        (Standing(hints=3), "ddp has not been checked yet."),
+        (Standing(runs=4), "ddp has been checked (4 so far), but no run was one correct training step yet."),
+        (
+            Standing(1, False, None, 7.0, 1_835_008.0),
+            "ddp is correct, with 7 steps and 1,835,008 elements at best, but it passes with at most 6 steps and "
+            "2,000,000 elements.",
+        ),
+        (
+            Standing(1, False, None, 5.6, 1_835_008.0),
+            "ddp is within its first target, but that does not count: the note of its check says why.",
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_missing_and_hides_nothing(standing: Standing | None, missing: str) -> None:
+    assert isinstance(PUZZLES["ddp"].tiers[0], Tier)
+    said = refusal("ddp", standing)
+    assert said is not None
+    assert said.startswith(missing)
+    assert "puzzles hint ddp" in said
+    assert "in the repository under solutions/" in said
+    assert "03_ddp.py" in said
+
+
+def test_a_puzzle_that_is_passed_is_shown() -> None:
+    assert refusal("ddp", Standing(1, True, "passes", 5.6, 1.0)) is None

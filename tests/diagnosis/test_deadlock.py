@@ -1,0 +1,813 @@
+"""Nothing hangs: whoever waits for what can never come is told, at once, by both drivers, with everybody's state."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+
+from lib import (
+    BudgetError,
+    DeadlockError,
+    Dist,
+    Mesh,
+    MismatchError,
+    Model,
+    PuzzleError,
+    RankFailed,
+    RuleError,
+    Trace,
+    check,
+    simulate,
+)
+from lib.trace import json_format as serial
+from tests.support.drivers import DRIVERS, Run, gather, in_asyncio, without_places
+from tests.support.schedules import CLASSIC, Case
+
+
+@pytest.fixture(params=DRIVERS)
+def run(request: pytest.FixtureRequest) -> Run:
+    return DRIVERS[request.param]
+
+
+def over(run: Run) -> str:
+    """What is said of a rank that ended without communicating: asyncio does not tell which task that was."""
+    return "has finished" if run is simulate else "has not begun, or is over"
+
+
+def line(function: Any, number: int) -> int:
+    return function.__code__.co_firstlineno + number
+
+
+def state(error: PuzzleError) -> list[str]:
+    """What the message says of each rank, without the lines in which they are."""
+    assert error.got is not None
+    return [text.strip().partition(" (line ")[0] for text in error.got.splitlines()]
+
+
+# -- whole messages -----------------------------------------------------------------------------------------------
+
+
+def test_a_skipped_collective(run: Run) -> None:
+    async def skip(model: Model) -> None:
+        grad = model.fake_grad(0)
+        if model.rank != 2:
+            await model.allreduce(grad, 0)
+
+    with pytest.raises(DeadlockError) as raised:
+        run(skip, ranks=4)
+    at = line(skip, 3)
+    here = f"test_deadlock.py, line {at}, in skip: await model.allreduce(grad, 0)"
+    assert str(raised.value) == (
+        "deadlock: nobody can go on\n"
+        "  expected: rank 2 to call model.allreduce(..., 0) as well\n"
+        f"  got:      rank 0 waits in all-reduce #1, layer 0: joined by {{0, 1, 3}}, missing {{2}} (line {at})\n"
+        f"            rank 1 waits in all-reduce #1, layer 0: joined by {{0, 1, 3}}, missing {{2}} (line {at})\n"
+        "            rank 2 has finished\n"
+        f"            rank 3 waits in all-reduce #1, layer 0: joined by {{0, 1, 3}}, missing {{2}} (line {at})\n"
+        f"  ranks 0, 1, 3: {here}\n"
+        "  fix:      rank 2 never called it: every rank of a group must call every collective of the group.\n"
+        "            Is the call inside an `if`, or in a loop that runs less often on rank 2?"
+    )
+
+
+def test_two_who_receive_before_they_send(run: Run) -> None:
+    async def cross(model: Model) -> None:
+        await model.receive(1 - model.rank)
+        await model.pass_to(1 - model.rank, "too late")
+
+    with pytest.raises(DeadlockError) as raised:
+        run(cross, ranks=2)
+    here = f"test_deadlock.py, line {line(cross, 1)}, in cross: await model.receive(1 - model.rank)"
+    assert str(raised.value) == (
+        "deadlock: these ranks wait for each other: 0 -> 1 -> 0\n"
+        "  expected: rank 1 to call model.pass_to(0, ...)\n"
+        f"  got:      rank 0 waits to receive from rank 1 (line {line(cross, 1)})\n"
+        f"            rank 1 waits to receive from rank 0 (line {line(cross, 1)})\n"
+        f"  ranks 0 and 1: {here}\n"
+        "  fix:      each of them receives before it passes: let one of them, such as rank 0, pass first"
+    )
+
+
+def test_crossed_sends_with_full_buffers(run: Run) -> None:
+    async def full(model: Model) -> None:
+        for number in range(2):
+            await model.pass_to(1 - model.rank, number)
+        for _ in range(2):
+            await model.receive(1 - model.rank)
+
+    with pytest.raises(DeadlockError) as raised:
+        run(full, ranks=2)
+    assert raised.value.what == "deadlock: these ranks wait for each other: 0 -> 1 -> 0"
+    assert state(raised.value) == [
+        "rank 0 waits for room to pass to rank 1, which has not received the message before",
+        "rank 1 waits for room to pass to rank 0, which has not received the message before",
+    ]
+    assert [place.line for _, place in raised.value.where] == [line(full, 2)] * 2
+    assert raised.value.expected == "rank 1 to call model.receive(0)"
+    assert raised.value.fix == "there is room for one message on the way: receive the one before it has to be passed on"
+
+
+def test_a_receive_that_nobody_answers(run: Run) -> None:
+    async def wait(model: Model) -> None:
+        if model.rank == 1:
+            await model.receive(0)
+
+    with pytest.raises(DeadlockError) as raised:
+        run(wait, ranks=2)
+    assert state(raised.value) == [f"rank 0 {over(run)}", "rank 1 waits to receive from rank 0"]
+    assert raised.value.fix == (
+        "rank 0 has finished without model.pass_to(1, ...): pass it there,\nor do not wait for it on rank 1"
+    )
+
+
+def test_a_bare_receive_that_nobody_answers(run: Run) -> None:
+    async def wait(model: Model) -> None:
+        if model.rank == 1:
+            await model.receive()
+        elif model.rank == 2:
+            await model.pass_to(1, "first")
+
+    with pytest.raises(DeadlockError) as raised:
+        run(lambda model: wait_twice(model, wait), ranks=3)
+    assert state(raised.value)[1] == "rank 1 waits to receive from any rank"
+    assert raised.value.expected == "a rank to call model.pass_to(1, ...)"
+    assert raised.value.fix == "all others have finished: rank 1 receives more messages than are passed to it"
+
+
+async def wait_twice(model: Model, wait: Any) -> None:
+    await wait(model)
+    if model.rank == 1:
+        await wait(model)
+
+
+def test_a_message_that_finds_no_room(run: Run) -> None:
+    async def send(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, "one")
+            await model.pass_to(1, "two")
+
+    with pytest.raises(DeadlockError) as raised:
+        run(send, ranks=2)
+    assert state(raised.value) == [
+        "rank 0 waits for room to pass to rank 1, which has not received the message before",
+        f"rank 1 {over(run)}",
+    ]
+    assert raised.value.fix == "rank 1 has finished: receive there what rank 0 passes, or do not pass it"
+
+
+def test_a_message_that_went_to_another_rank(run: Run) -> None:
+    async def astray(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(2, "hello")
+        elif model.rank == 1:
+            await model.receive(0)
+
+    with pytest.raises(DeadlockError) as raised:
+        run(astray, ranks=3)
+    assert raised.value.expected == "rank 0 to call model.pass_to(1, ...)"
+    assert raised.value.fix == (
+        f"rank 0 passed a message to rank 2 in line {line(astray, 2)}, where nobody has received it,\n"
+        "and rank 1 waits for one from rank 0: pass_to and receive must name each other's rank"
+    )
+
+
+def test_a_ring_of_three(run: Run) -> None:
+    async def ring(model: Model) -> None:
+        await model.receive((model.rank + 1) % 3)
+
+    with pytest.raises(DeadlockError) as raised:
+        run(ring, ranks=4, mesh=None)
+    assert raised.value.what == "deadlock: these ranks wait for each other: 0 -> 1 -> 2 -> 0"
+
+
+def test_two_groups_in_two_orders(run: Run) -> None:
+    async def orders(model: Model) -> None:
+        axes = ["row", "column"] if model.rank in (0, 3) else ["column", "row"]
+        for axis in axes:
+            await model.allreduce(model.fake_grad(0), 0, axis)
+
+    with pytest.raises(DeadlockError) as raised:
+        run(orders, ranks=4, mesh=Mesh({"row": 2, "column": 2}))
+    assert raised.value.what == "deadlock: these ranks wait for each other: 0 -> 2 -> 3 -> 1 -> 0"
+    assert state(raised.value)[0] == (
+        "rank 0 waits in all-reduce #1 of group [0, 2], layer 0: joined by {0}, missing {2}"
+    )
+
+
+def test_a_collective_and_a_message_wait_for_each_other(run: Run) -> None:
+    async def both(model: Model) -> None:
+        if model.rank == 0:
+            await model.receive(1)
+        await model.allreduce(model.fake_grad(0), 0)
+        if model.rank == 1:
+            await model.pass_to(0, "too late")
+
+    with pytest.raises(DeadlockError) as raised:
+        run(both, ranks=2)
+    assert state(raised.value) == [
+        "rank 0 waits to receive from rank 1",
+        "rank 1 waits in all-reduce #1, layer 0: joined by {1}, missing {0}",
+    ]
+    assert raised.value.fix == "follow the cycle: one of these calls has to come earlier, or is missing on one rank"
+
+
+def test_ranks_that_call_different_collectives_at_the_same_place_disagree(run: Run) -> None:
+    """Even where not all of them have come: that says more than that they wait."""
+
+    async def differ(model: Model) -> None:
+        if model.rank < 2:
+            await model.allreduce(model.fake_grad(model.rank), model.rank)
+
+    with pytest.raises(MismatchError) as raised:
+        run(differ, ranks=3)
+    assert raised.value.ranks == (0, 1)
+
+
+def test_a_loop_that_does_not_end(run: Run) -> None:
+    async def forever(model: Model) -> None:
+        while True:
+            model.fake_grad(0)
+
+    with pytest.raises(BudgetError) as raised:
+        run(forever, ranks=2, budget=1000)
+    assert str(raised.value) == (
+        "rank 0: more than 1000 events on one rank\n"
+        "  expected: a schedule that ends\n"
+        "  got:      the last was fake_grad\n"
+        f"  where:    test_deadlock.py, line {line(forever, 2)}, in forever: model.fake_grad(0)\n"
+        "  fix:      a loop around this line does not end: what its condition asks for has to change inside it\n"
+        "            (for a really large run raise the limit: simulate(..., budget=...))"
+    )
+
+
+def test_a_loop_of_communication_that_does_not_end(run: Run) -> None:
+    async def forever(model: Model) -> None:
+        while True:
+            if model.rank:
+                await model.pass_to(0, await model.receive(0))
+            else:
+                await model.pass_to(1, "ping")
+                await model.receive(1)
+
+    with pytest.raises(BudgetError):
+        run(forever, ranks=2, budget=2000)
+
+
+def test_the_default_budget_stops_an_endless_loop_within_seconds() -> None:
+    def forever(model: Model) -> None:
+        while True:
+            model.load_weights(0)
+
+    with pytest.raises(BudgetError, match="more than 250000 events on one rank"):
+        simulate(forever)
+
+
+# -- a rank that raised -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 3])
+def test_a_rank_that_raised_before_or_after_the_others_wait(culprit: int) -> None:
+    async def fail(model: Model) -> None:
+        grad = model.fake_grad(0)
+        if model.rank == culprit:
+            {}[17]
+        await model.allreduce(grad, 0)
+
+    with pytest.raises(RankFailed) as raised:
+        simulate(fail, ranks=4)
+    text = str(raised.value)
+    assert text == (
+        f"rank {culprit}: KeyError: 17\n"
+        f"  where:    test_deadlock.py, line {line(fail, 3)}, in fail: {{}}[17]\n"
+        "  fix:      nothing is stored under that key on this rank: is it stored on all ranks that come to this line?"
+    )
+    assert isinstance(raised.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 3])
+def test_under_asyncio_the_culprit_raises_its_own_error(culprit: int) -> None:
+    async def fail(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0), 0)
+        if model.rank == culprit:
+            raise KeyError("mine")
+        await model.allreduce(model.fake_grad(1), 1)
+
+    with pytest.raises(KeyError) as raised:
+        in_asyncio(fail, ranks=4)
+    assert raised.value.__notes__[0].startswith(
+        f"rank {culprit}: KeyError: 'mine'\n  where:    test_deadlock.py, line "
+    )
+
+
+async def test_gather_that_returns_exceptions_gets_one_from_everybody() -> None:
+    async def fail(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0), 0)
+        if model.rank == 1:
+            raise KeyError("mine")
+        await model.allreduce(model.fake_grad(1), 1)
+
+    dist = Dist(3)
+    models = [Model(rank, dist) for rank in range(3)]
+    found: list[Any] = await asyncio.gather(*[fail(model) for model in models], return_exceptions=True)
+    assert [type(error) for error in found] == [RankFailed, KeyError, RankFailed]
+    assert str(found[0]).startswith("rank 1: KeyError: 'mine'\n")
+
+
+async def test_a_rank_that_raised_before_it_ever_communicated() -> None:
+    async def fail(model: Model) -> None:
+        if model.rank == 1:
+            raise KeyError("mine")
+        await model.allreduce(model.fake_grad(0), 0)
+
+    dist = Dist(3)
+    models = [Model(rank, dist) for rank in range(3)]
+    found: list[Any] = await asyncio.gather(*[fail(model) for model in models], return_exceptions=True)
+    assert isinstance(found[1], KeyError)
+    for error in (found[0], found[2]):
+        assert isinstance(error, PuzzleError)
+        assert isinstance(error, RankFailed) or state(error)[1] == "rank 1 has not begun, or is over"
+
+
+async def test_gather_that_returns_exceptions_gets_a_deadlock_from_all_who_wait() -> None:
+    async def skip(model: Model) -> str:
+        if model.rank != 1:
+            await model.allreduce(model.fake_grad(0), 0)
+        return "done"
+
+    dist = Dist(3)
+    models = [Model(rank, dist) for rank in range(3)]
+    found: list[Any] = await asyncio.gather(*[skip(model) for model in models], return_exceptions=True)
+    assert [type(item) for item in found] == [DeadlockError, str, DeadlockError]
+    assert str(found[0]) == str(found[2])
+    assert found[0] is not found[2], "each task has an error of its own, with its own traceback"
+
+
+def test_a_rule_broken_on_one_rank_is_that_ranks_error(run: Run) -> None:
+    async def wrong(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        if model.rank == 1:
+            model.forward(1, model.get_activation([0]), weight)
+        await model.allreduce(model.fake_grad(0), 0)
+
+    with pytest.raises(RuleError) as raised:
+        run(wrong, ranks=3)
+    assert raised.value.rank == 1
+    assert raised.value.where[0][1].line == line(wrong, 3)
+
+
+def test_overlapping_batches_name_two_ranks(run: Run) -> None:
+    async def twice(model: Model) -> None:
+        grad = model.fake_grad(0, [min(model.rank, 1)])
+        await model.allreduce(grad, 0)
+
+    with pytest.raises(MismatchError) as raised:
+        run(twice, ranks=3, batches=2)
+    assert raised.value.ranks == (1, 2)
+    here = f"test_deadlock.py, line {line(twice, 2)}, in twice: await model.allreduce(grad, 0)"
+    assert str(raised.value) == (
+        "the all-reduce of layer 0 cannot be done: cannot sum these values: batches {1} would be counted twice\n"
+        "  expected: each batch in one of the summands only\n"
+        "  got:      rank 1: weight gradient of layer 0, batches {1}\n"
+        "            rank 2: weight gradient of layer 0, batches {1}\n"
+        f"  ranks 1 and 2: {here}\n"
+        "  fix:      each rank works on batches of its own: model.get_activation([model.rank])"
+    )
+
+
+def test_a_mismatch_hits_the_others_too() -> None:
+    """Who comes last raises it; who waits hears that a rank failed."""
+
+    async def differ(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, [0]), 0)
+
+    async def main() -> list[Any]:
+        dist = Dist(3)
+        models = [Model(rank, dist) for rank in range(3)]
+        return await asyncio.gather(*[differ(model) for model in models], return_exceptions=True)
+
+    found = asyncio.run(main())
+    assert [type(error) for error in found] == [RankFailed, RankFailed, MismatchError]
+
+
+# -- under asyncio only -------------------------------------------------------------------------------------------
+
+
+async def test_ranks_that_nobody_started() -> None:
+    async def step(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0), 0)
+
+    dist = Dist(4)
+    with pytest.raises(DeadlockError) as raised:
+        await asyncio.gather(*[step(Model(rank, dist)) for rank in (0, 1)])
+    assert state(raised.value) == [
+        "rank 0 waits in all-reduce #1, layer 0: joined by {0, 1}, missing {2, 3}",
+        "rank 1 waits in all-reduce #1, layer 0: joined by {0, 1}, missing {2, 3}",
+        "rank 2 does not exist: nobody made Model(rank=2, dist=dist)",
+        "rank 3 does not exist: nobody made Model(rank=3, dist=dist)",
+    ]
+    assert raised.value.fix == "start all 4 ranks: ranks 2 and 3 missing; Dist(4) needs as many Models"
+    assert raised.value.trace.ranks == 4
+
+
+async def test_a_model_without_a_coroutine() -> None:
+    async def step(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0), 0)
+
+    dist = Dist(2)
+    models = [Model(rank, dist) for rank in range(2)]
+    with pytest.raises(DeadlockError) as raised:
+        await step(models[0])
+    assert state(raised.value)[1] == "rank 1 has not begun, or is over"
+
+
+async def test_a_rank_that_sleeps_is_no_deadlock() -> None:
+    async def slow(model: Model) -> None:
+        if model.rank == 1:
+            await asyncio.sleep(0.05)
+        await model.allreduce(model.fake_grad(0), 0)
+        if model.rank == 0:
+            await asyncio.sleep(0.05)
+        await model.allreduce(model.fake_grad(0), 0)
+
+    models = await gather(slow, ranks=3)
+    assert [model.time for model in models] == [0.6] * 3
+
+
+async def test_a_rank_that_awaits_something_of_its_own_is_no_deadlock() -> None:
+    async def slow(model: Model) -> None:
+        if model.rank == 1:
+            future = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_later(0.02, future.set_result, None)
+            await future
+        await model.allreduce(model.fake_grad(0), 0)
+
+    models = await gather(slow, ranks=2)
+    assert models[0].time == 0.3
+
+
+async def test_one_after_the_other_instead_of_at_once() -> None:
+    """`for model in models: await step(model)`: the first one waits for those that never began."""
+
+    async def step(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0), 0)
+
+    dist = Dist(2)
+    models = [Model(rank, dist) for rank in range(2)]
+
+    async def one_by_one() -> None:
+        for model in models:
+            await step(model)
+
+    with pytest.raises(DeadlockError):
+        await one_by_one()
+
+
+@pytest.mark.timeout(3)
+async def test_ranks_played_by_hand_in_one_task() -> None:
+    """As in a cell of a notebook: the task that plays rank 0 is the one that waits as rank 1."""
+    dist = Dist(2)
+    zero, one = Model(0, dist), Model(1, dist)
+    await zero.pass_to(1, "hello")
+    assert await one.receive(0) == "hello"
+    with pytest.raises(DeadlockError) as raised:
+        await one.receive(0)
+    assert "rank 1 waits to receive from rank 0" in state(raised.value)
+
+
+@pytest.mark.timeout(3)
+async def test_ranks_played_by_hand_that_disagree() -> None:
+    dist = Dist(2)
+    zero, one = Model(0, dist), Model(1, dist)
+    first, second = zero.allreduce(zero.fake_grad(0), 0), one.pass_to(0, "hello")
+    await second
+    with pytest.raises(DeadlockError):
+        await first
+
+
+async def test_a_dist_that_saw_a_failure_is_not_used_again() -> None:
+    async def skip(model: Model) -> None:
+        if model.rank:
+            await model.allreduce(model.fake_grad(0), 0)
+
+    dist = Dist(2)
+    with pytest.raises(DeadlockError):
+        await asyncio.gather(*[skip(Model(rank, dist)) for rank in range(2)])
+    with pytest.raises(ValueError, match="has seen a run that failed") as raised:
+        Model(0, dist)
+    assert str(raised.value) == "this Dist has seen a run that failed; make a new one: dist = Dist(...)"
+
+
+async def test_a_group_of_tasks_is_cancelled_without_noise() -> None:
+    async def skip(model: Model) -> None:
+        if model.rank == 2:
+            raise KeyError("mine")
+        await model.allreduce(model.fake_grad(0), 0)
+
+    dist = Dist(3)
+
+    async def everybody() -> None:
+        async with asyncio.TaskGroup() as group:
+            for rank in range(3):
+                group.create_task(skip(Model(rank, dist)))
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        await everybody()
+    assert [type(error) for error in raised.value.exceptions] == [KeyError]
+
+
+async def test_cancelling_everybody_ends() -> None:
+    async def wait(model: Model) -> None:
+        if model.rank == 0:
+            await asyncio.sleep(60)
+        await model.allreduce(model.fake_grad(0), 0)
+
+    dist = Dist(3)
+    tasks = [asyncio.create_task(wait(Model(rank, dist))) for rank in range(3)]
+    await asyncio.sleep(0.01)
+    for task in tasks:
+        task.cancel()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(error, asyncio.CancelledError) for error in found)
+
+
+async def test_two_worlds_in_one_loop_do_not_meet() -> None:
+    async def step(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0), 0)
+
+    async def skip(model: Model) -> None:
+        if model.rank == 0:
+            await step(model)
+
+    good, bad = Dist(2), Dist(2)
+    found = await asyncio.gather(
+        *[step(Model(rank, good)) for rank in range(2)],
+        *[skip(Model(rank, bad)) for rank in range(2)],
+        return_exceptions=True,
+    )
+    assert [type(item) for item in found] == [type(None), type(None), DeadlockError, type(None)]
+
+
+# -- what the error carries ---------------------------------------------------------------------------------------
+
+
+def test_the_trace_up_to_the_failure(run: Run) -> None:
+    async def skip(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        model.forward(0, model.get_activation([0]), weight)
+        if model.rank:
+            await model.allreduce(model.fake_grad(0), 0)
+
+    with pytest.raises(DeadlockError) as raised:
+        run(skip, ranks=2)
+    trace = raised.value.trace
+    assert isinstance(trace, Trace)
+    assert trace.error == str(raised.value)
+    assert [[e.op for e in p.events if e.op != "fake_grad"][2:] for p in trace.programs] == [
+        ["forward"],
+        ["forward", "allreduce"],
+    ]
+    assert trace.programs[1].events[-1].start is None
+
+
+OPERATIONS: dict[str, Any] = {
+    "allreduce": lambda m: m.allreduce(m.fake_grad(0), 0),
+    "allgather": lambda m: m.allgather(m.fake_grad(0).shard(m.rank, 2), 0),
+    "scatterreduce": lambda m: m.scatterreduce(m.fake_grad(0), 0),
+    "alltoall": lambda m: m.alltoall([m.fake_grad(0), m.fake_grad(0)], 0),
+    "broadcast": lambda m: m.broadcast(m.fake_grad(0), 0),
+}
+
+
+@pytest.mark.parametrize("other", OPERATIONS)
+@pytest.mark.parametrize("one", OPERATIONS)
+def test_the_trace_of_two_operations_that_met_can_be_read(one: str, other: str, run: Run) -> None:
+    async def differ(model: Model) -> None:
+        await OPERATIONS[other if model.rank else one](model)
+
+    if one == other:
+        assert check(Trace.of(run(differ, ranks=2))).time == 0.3
+        return
+    with pytest.raises(MismatchError) as raised:
+        run(differ, ranks=2)
+    trace = raised.value.trace
+    assert trace is not None
+    verdict = check(trace)
+    assert verdict.faults[0].startswith("the run did not end: ranks 0 and 1 meet in a collective, but ")
+    assert serial.encode(Trace._from(serial.decode(serial.encode(trace)))) == serial.encode(trace)
+    assert Trace.parse(trace.text()).text() == trace.text()
+
+
+def test_a_broken_rule_carries_its_trace_too(run: Run) -> None:
+    async def wrong(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        model.forward(1, model.get_activation([0]), weight)
+
+    with pytest.raises(RuleError) as raised:
+        run(wrong, ranks=2)
+    assert raised.value.trace.ranks == 2
+    assert raised.value.trace.error == str(raised.value)
+
+
+def test_the_text_of_a_deadlock_comes_back(run: Run) -> None:
+    async def skip(model: Model) -> None:
+        if model.rank:
+            await model.allreduce(model.fake_grad(0, [0]), 0)
+
+    with pytest.raises(DeadlockError) as raised:
+        run(skip, ranks=2)
+    trace = raised.value.trace
+    again = Trace.parse(trace.text())
+    assert again.text() == trace.text()
+    assert without_places(serial.encode(again)) == without_places(serial.encode(trace))
+
+
+# -- many ranks ---------------------------------------------------------------------------------------------------
+
+
+async def chain(model: Model) -> None:
+    await model.receive((model.rank - 1) % model.RANKS)
+
+
+async def skipped(model: Model) -> None:
+    if model.rank:
+        await model.allreduce(model.fake_grad(0), 0)
+
+
+async def every_second(model: Model) -> None:
+    if model.rank % 2:
+        await model.allreduce(model.fake_grad(0), 0)
+
+
+async def from_anybody(model: Model) -> None:
+    await model.receive()
+
+
+async def no_room(model: Model) -> None:
+    for number in range(2):
+        await model.pass_to((model.rank + 1) % model.RANKS, number)
+
+
+async def opposite(model: Model) -> None:
+    await model.receive((model.rank + model.RANKS // 2) % model.RANKS)
+
+
+async def gone_astray(model: Model) -> None:
+    await model.pass_to((model.rank + 2) % model.RANKS, "hello")
+    await model.receive((model.rank - 1) % model.RANKS)
+
+
+async def one_raises(model: Model) -> None:
+    if model.rank == model.RANKS - 1:
+        raise KeyError("mine")
+    await model.allreduce(model.fake_grad(0), 0)
+
+
+async def stages(model: Model) -> None:
+    if model.rank:
+        await model.receive(model.group("stage")[model.coord["stage"] - 1])
+
+
+MANY = [chain, skipped, every_second, from_anybody, no_room, opposite, gone_astray, one_raises, stages]
+
+
+def calls_of(run: Run, function: Any, ranks: int) -> int:
+    """How many calls of functions a run takes until it has failed."""
+    count = 0
+
+    def note(_frame: Any, event: str, _arg: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        run(function, ranks=ranks, mesh=Mesh({"stage": ranks}))
+    except (PuzzleError, KeyError):
+        return count
+    finally:
+        sys.setprofile(None)
+    raise AssertionError("it was to fail")
+
+
+@pytest.mark.parametrize("function", MANY, ids=lambda function: function.__name__)
+def test_twice_the_ranks_take_about_twice_the_work(function: Any, run: Run) -> None:
+    calls_of(run, function, 10)  # what is imported or cached is so by now
+    few, many = (calls_of(run, function, ranks) for ranks in (150, 600))
+    assert many < 6 * few
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("function", MANY, ids=lambda function: function.__name__)
+def test_ten_thousand_ranks_make_no_very_long_message(function: Any) -> None:
+    with pytest.raises(PuzzleError) as raised:
+        simulate(function, ranks=10_000, mesh=Mesh({"stage": 10_000}))
+    text = str(raised.value)
+    assert len(text) < 2500
+    assert text.count("test_deadlock.py") == 1
+    assert len(text.splitlines()) < 26
+
+
+def test_ranks_in_the_same_state_have_one_line(run: Run) -> None:
+    with pytest.raises(DeadlockError) as raised:
+        run(chain, ranks=12)
+    at = line(chain, 1)
+    assert str(raised.value) == (
+        "deadlock: these ranks wait for each other: 0 -> 11 -> 10 -> 9 -> 8 -> 7 -> 6 -> 5 -> 4 -> 3 -> 2 -> 1 -> 0\n"
+        "  expected: rank 11 to call model.pass_to(0, ...)\n"
+        f"  got:      rank 0 waits to receive from rank 11 (line {at})\n"
+        f"            ranks 1-11 wait to receive from the rank before (line {at})\n"
+        f"  ranks 0-11: test_deadlock.py, line {at}, in chain: await model.receive((model.rank - 1) % model.RANKS)\n"
+        "  fix:      each of them receives before it passes: let one of them, such as rank 0, pass first"
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "mesh", "states"),
+    [
+        (
+            skipped,
+            None,
+            ["rank 0 OVER", "ranks 1-11 wait in all-reduce #1, layer 0: joined by {1-11}, missing {0}"],
+        ),
+        (from_anybody, None, ["ranks 0-11 wait to receive from any rank"]),
+        (
+            no_room,
+            None,
+            [
+                "ranks 0-10 wait for room to pass to the rank after, which has not received the message before",
+                "rank 11 waits for room to pass to rank 0, which has not received the message before",
+            ],
+        ),
+        (stages, {"stage": 12}, ["rank 0 OVER", "ranks 1-11 wait to receive from the stage before"]),
+        (
+            chain,
+            {"data": 3, "tensor": 4},
+            [
+                "rank 0 waits to receive from rank 11",
+                "ranks 1-3, 5-7, 9-11 wait to receive from the rank before along 'tensor'",
+                "ranks 4 and 8 wait to receive from the rank before",
+            ],
+        ),
+    ],
+    ids=["a group", "anybody", "the one after", "stages", "an axis"],
+)
+def test_what_a_group_of_ranks_waits_for(function: Any, mesh: Any, states: list[str], run: Run) -> None:
+    with pytest.raises(DeadlockError) as raised:
+        run(function, ranks=12, mesh=None if mesh is None else Mesh(mesh))
+    assert state(raised.value) == [said.replace("OVER", over(run)) for said in states]
+
+
+def test_eight_ranks_have_a_line_each(run: Run) -> None:
+    with pytest.raises(DeadlockError) as raised:
+        run(chain, ranks=8)
+    assert state(raised.value) == [f"rank {rank} waits to receive from rank {(rank - 1) % 8}" for rank in range(8)]
+
+
+def test_many_states_are_counted() -> None:
+    with pytest.raises(DeadlockError) as raised:
+        simulate(opposite, ranks=40)
+    assert state(raised.value)[0] == "rank 0 waits to receive from rank 20"
+    assert state(raised.value)[15:] == ["rank 15 waits to receive from rank 35", "and 24 more ranks"]
+
+
+def test_long_rings_and_lists_are_shortened() -> None:
+    with pytest.raises(DeadlockError) as raised:
+        simulate(every_second, ranks=100)
+    assert state(raised.value) == [
+        "ranks 0, 2, 4, 6, 8, 10, 12, 14, ..., 98 have finished",
+        "ranks 1, 3, 5, 7, 9, 11, 13, 15, ..., 99 wait in all-reduce #1, layer 0: "
+        "joined by {1, 3, 5, 7, 9, 11, 13, 15, ..., 99}, missing {0, 2, 4, 6, 8, 10, 12, 14, ..., 98}",
+    ]
+    with pytest.raises(DeadlockError) as raised:
+        simulate(chain, ranks=100)
+    ring = "0 -> 99 -> 98 -> 97 -> 96 -> 95 -> 94 -> 93 -> ... -> 1 -> 0"
+    assert raised.value.what == f"deadlock: these ranks wait for each other: {ring}"
+
+
+async def test_of_many_ranks_that_nobody_made() -> None:
+    dist = Dist(20)
+    with pytest.raises(DeadlockError) as raised:
+        await asyncio.gather(*[skipped(Model(rank, dist)) for rank in range(2)])
+    assert state(raised.value)[2] == "ranks 2-19 do not exist: nobody made their Models"
+
+
+@pytest.mark.parametrize("case", [case for case in CLASSIC if case.ranks == 4], ids=lambda case: case.name)
+def test_a_classic_without_its_last_rank_is_a_deadlock_and_not_a_hang(case: Case, run: Run) -> None:
+    async def lazy(model: Model) -> None:
+        if model.rank < model.RANKS - 1:
+            await case.function(model)
+
+    with pytest.raises(DeadlockError) as raised:
+        run(lazy, ranks=case.ranks, layers=case.layers, batches=case.batches)
+    assert f"rank {case.ranks - 1} {over(run)}" in str(raised.value)
+
+
+def test_a_deadlock_is_an_assertion_error_as_in_the_original(run: Run) -> None:
+    async def skip(model: Model) -> None:
+        if model.rank:
+            await model.receive(0)
+
+    with pytest.raises(AssertionError):
+        run(skip, ranks=2)

@@ -1,0 +1,148 @@
+"""Python's own errors: what the usual ones mean here, beside those that the corpus shows in full."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lib import ForgottenAwait, Model, PuzzleError, RankFailed, simulate
+from lib.diagnosis.likely_cause import SIGNATURES
+from lib.trace.event import COMMUNICATION
+
+SLIPS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "what torch calls it": (lambda m: m.reduce_scatter(1, 0), "did you mean model.scatterreduce(gradient, layer)?"),
+    "what MPI calls it": (lambda m: m.send(1, 0), "did you mean model.pass_to(rank, value)?"),
+    "a capital letter": (lambda m: m.layers, "did you mean model.LAYERS?"),
+    "an operation that is not there": (lambda m: m.sum_everything(), f"the operations are {', '.join(SIGNATURES)}"),
+    "None has nothing": (
+        lambda m: m.status().weights,
+        "the thing before the dot is None: the call that made it gives nothing back",
+    ),
+    "an attribute of a value": (lambda m: m.load_weights(0)[0].layerz, "did you mean .layer?"),
+    "no attribute at all": (
+        lambda m: m.rank.qqqq,
+        "the line is ordinary Python: look at what each name in it is on this",
+    ),
+    "square brackets": (
+        lambda m: m.loss[0],
+        "square brackets take something out of a store, list or tuple; this is neither",
+    ),
+    "too many arguments": (
+        lambda m: m.forward(0, 1, 2, 3),
+        "write model.forward(layer, activation, weight)",
+    ),
+    "a module": (lambda m: math.prod(()), "import it first: import math"),  # type: ignore[name-defined]  # noqa: F821
+    "a name of ours": (lambda m: Trace.of([m]), "import it first: from lib import Trace"),  # type: ignore[name-defined]  # noqa: F821
+    "a name of nobody's": (
+        lambda m: zyx,  # type: ignore[name-defined]  # noqa: F821
+        "give zyx a value before this line; names that a function uses are made in it, or above it",
+    ),
+    "an index": ([].__getitem__, "the line is ordinary Python: look at what each name in it is on this rank"),
+    "two of a kind": (lambda m: divmod(*[m.rank]), "the line is ordinary Python: look at what each name in it"),
+    "something else": (lambda m: exec("raise OSError('gone')"), "the line is ordinary Python: look at what each name"),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_what_it_means_here(slip: str) -> None:
+    function, fix = SLIPS[slip]
+    with pytest.raises(RankFailed) as raised:
+        simulate(lambda model: function(model))
+    assert str(raised.value.fix).startswith(fix)
+    cause = raised.value.__cause__
+    assert raised.value.what == f"{type(cause).__name__}: {cause}"
+    assert raised.value.rank == 0
+
+
+def test_an_error_of_several_lines_is_told_by_its_first() -> None:
+    def fail(model: Model) -> None:
+        raise ValueError("one\ntwo")
+
+    with pytest.raises(RankFailed) as raised:
+        simulate(fail)
+    assert raised.value.what == "ValueError: one"
+
+
+def test_every_operation_has_a_signature_that_is_true() -> None:
+    """The names are those of a student's values; how many there are, and what has to be awaited, is the Model's."""
+    for name, call in SIGNATURES.items():
+        parameters = list(inspect.signature(getattr(Model, name)).parameters.values())[1:]
+        given = call[call.index("(") + 1 : -1].split(", ")
+        needed = [p for p in parameters if p.default is inspect.Parameter.empty]
+        assert len(needed) <= len(given) <= len(parameters)
+        assert call.startswith("await ") == (name in COMMUNICATION)
+
+
+# -- async functions that nobody awaited --------------------------------------------------------------------------
+
+
+async def helper(model: Model) -> None:
+    await model.allreduce(model.fake_grad(0), 0)
+
+
+def test_a_dropped_call_explains_what_comes_of_it() -> None:
+    """Here an empty store; what is left of the run is in the Trace."""
+
+    async def load(model: Model) -> None:
+        model.weights[0], model.opt_states[0] = model.load_weights(0)
+
+    async def student(model: Model) -> None:
+        load(model)  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
+        model.forward(0, model.get_activation([0]), model.weights[0])
+
+    with pytest.raises(ForgottenAwait) as raised:
+        simulate(student, ranks=2)
+    assert raised.value.what == "the async function load was called, but not awaited"
+    assert raised.value.rank == 0
+    assert raised.value.where[0][1].line == student.__code__.co_firstlineno + 1
+    assert [event.op for event in raised.value.trace.programs[0].events] == ["get_activation"]
+
+
+def test_a_run_that_ends_all_the_same_is_wrong_too() -> None:
+    async def student(model: Model) -> None:
+        if model.rank == 1:
+            helper(model)  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
+
+    with pytest.raises(ForgottenAwait) as raised:
+        simulate(student, ranks=2)
+    assert raised.value.rank == 1
+
+
+def test_warnings_of_others_come_through() -> None:
+    def student(model: Model) -> None:
+        warnings.warn("mine", UserWarning, stacklevel=1)
+
+    with pytest.warns(UserWarning, match="mine"):
+        simulate(student)
+
+
+def test_the_warnings_module_is_as_it_was() -> None:
+    filters, show = list(warnings.filters), warnings.showwarning
+    simulate(lambda model: None)
+    with pytest.raises(PuzzleError):
+        simulate(lambda model: model.weights[0])
+    assert (list(warnings.filters), warnings.showwarning) == (filters, show)
+
+
+# -- what simulate is given ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("thing", "got"), [(None, "None"), (3, "the number 3"), ("ddp", "str 'ddp'"), ([], "a list of 0")], ids=str
+)
+def test_no_function_at_all(thing: Any, got: str) -> None:
+    with pytest.raises(PuzzleError) as raised:
+        simulate(thing)
+    assert (raised.value.what, raised.value.got) == ("simulate was not given a function", got)
+
+
+def test_what_has_defaults_can_be_called() -> None:
+    def student(model: Model, times: int = 2, *more: int, **other: int) -> None:
+        for _ in range(times):
+            model.fake_grad(0)
+
+    assert len(simulate(student)[0].program.events) == 2

@@ -1,0 +1,94 @@
+"""Runs that the tests of the interactive view step through."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+from benchmarks.schedules import fsdp, one_f_one_b
+from drawing.stepper import View, step_through
+from lib import Model, Trace, simulate
+from lib.errors import Place
+from lib.trace.trace import Event, Program
+from lib.values.values import Weight
+from tests.drawing.runs import RUNS, trace
+
+HOSTILE = (
+    "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=1'>&quot;'\"\u2028{{data}}\x00\ud800"
+)
+"""A string that tries to end the data, to become markup, to be filled in, and to break the encoding."""
+
+
+async def prefetch(model: Model) -> None:
+    """Gathers the next layer while it computes this one, so that buffers are under way beside computation."""
+    shards = {layer: model.load_weights(layer, model.rank, model.RANKS)[0] for layer in range(model.LAYERS)}
+    out = model.get_activation([model.rank])
+    work = model.allgather(shards[0], 0)
+    for layer in range(model.LAYERS):
+        weight = await work
+        if layer + 1 < model.LAYERS:
+            work = model.allgather(shards[layer + 1], layer + 1)
+        out = model.forward(layer, out, weight)
+        model.weights["kept"], model.activations[layer] = weight, out
+
+
+async def unread(model: Model) -> None:
+    """Rank 0 sends twice and rank 1 reads once."""
+    if model.rank == 0:
+        for batch in range(2):
+            await model.pass_to(1, model.get_activation([batch]))
+    else:
+        await model.receive(0)
+
+
+async def mistaken(model: Model) -> None:
+    """Rank 1 fails in a layer that does not exist, where rank 0 waits for it."""
+    weight, _ = model.load_weights(0)
+    model.forward(0, model.get_activation([model.rank]), weight)
+    if model.rank == 1:
+        model.load_weights(99)
+    await model.allreduce(model.fake_grad(0, []), 0)
+
+
+TRACES: dict[str, Trace] = {
+    **RUNS,
+    "failed": trace(mistaken, ranks=2, layers=2, batches=2),
+    "fsdp": trace(fsdp, ranks=4, layers=3, batches=4),
+    "1f1b": trace(one_f_one_b, ranks=4, layers=4, batches=6),
+    "prefetch": trace(prefetch, ranks=3, layers=4, batches=3),
+    "unread": trace(unread, ranks=2, layers=1, batches=2),
+}
+
+
+def hostile() -> Trace:
+    """A Trace in which every text is hostile."""
+    program = Program(0)
+    program.values.append(Weight(0, 1, 0))
+    place = Place(HOSTILE, 1, HOSTILE, HOSTILE)
+    nothing: frozenset[int] = frozenset()
+    program.events.append(Event("load_weights", 0, nothing, (), (0,), 0, 0, 0, place))
+    program.events.append(Event(HOSTILE, 0, nothing, (0,), (), 0, 0, 10**9, place))
+    return Trace(1, 1, [program], puzzle=HOSTILE, error=HOSTILE)
+
+
+def still() -> Trace:
+    """A Trace in which no time passes, and a rank does nothing at all."""
+    program = Program(0)
+    program.values.append(Weight(0, 1, 0))
+    program.events.append(Event("load_weights", 0, frozenset(), (), (0,), 0, 0, 0, None))
+    return Trace(1, 1, [program, Program(1)])
+
+
+@cache
+def large() -> View:
+    """16 ranks with 200 events each."""
+    return step_through(simulate(one_f_one_b, ranks=16, layers=16, batches=29))
+
+
+def data_of(html: str) -> dict[str, Any]:
+    """The data inside a page."""
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])

@@ -1,0 +1,156 @@
+"""What the page is given, against the figures of the Trace."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from drawing.canvas.palette import OPERATIONS
+from drawing.stepper.data import encode, shown_ranks
+from drawing.stepper.spans import PLACES, spans
+from drawing.stepper.theme import legend, style
+from drawing.timeline.boxes import Box, boxes
+from lib.analysis import figures
+from lib.cluster.clock import steps
+from lib.trace.trace import STORES, TIMED, Event, Program
+from tests.drawing.stepper.runs import TRACES
+
+PROGRAMS = [(name, program) for name, trace in TRACES.items() for program in trace.programs[:4]]
+
+
+def rows(data: dict[str, Any], kind: str, found: list[Any]) -> list[dict[str, Any]]:
+    return [dict(zip(data["fields"][kind], row, strict=True)) for row in found]
+
+
+@pytest.mark.parametrize(("name", "program"), PROGRAMS, ids=[f"{name}-{program.rank}" for name, program in PROGRAMS])
+def test_the_values_alive_at_every_event_are_those_of_the_figures(name: str, program: Program) -> None:
+    trace = TRACES[name]
+    values = trace.lifetimes()[program.rank].values
+    found = spans(trace, program.rank)
+    for index in range(len(program.events) + 1):
+        here = [span for span in found if span.start <= index < span.stop]
+        wanted = figures.alive_at(trace, program.rank, index)
+        assert [values[span.value] for span in here] == [alive.value for alive in wanted]
+        assert [span.hidden for span in here] == [alive.hidden for alive in wanted]
+        assert [program.events[span.born] if span.born >= 0 else None for span in here] == [a.born for a in wanted]
+
+
+@pytest.mark.parametrize(("name", "program"), PROGRAMS, ids=[f"{name}-{program.rank}" for name, program in PROGRAMS])
+def test_the_elements_at_every_sample_are_those_of_the_figures(name: str, program: Program) -> None:
+    trace = TRACES[name]
+    values = trace.lifetimes()[program.rank].values
+    found = spans(trace, program.rank)
+    for sample in figures.samples(trace, program.rank):
+        sums: dict[str, int | Fraction] = {}
+        for span in found:
+            value = values[span.value]
+            if value is not None and span.start <= sample.index < span.stop:
+                sums[value.kind] = sums.get(value.kind, 0) + value.elements()
+        assert sums == {kind: count for kind, count in sample.by_kind.items() if count}
+
+
+def test_a_value_is_in_one_place_at_a_time() -> None:
+    for name, program in PROGRAMS:
+        last: dict[int, int] = {}
+        for span in spans(TRACES[name], program.rank):
+            assert 0 <= span.start < span.stop <= len(program.events) + 1
+            assert span.start >= last.get(span.value, 0)
+            last[span.value] = span.stop
+
+
+def test_where_a_value_is() -> None:
+    program = TRACES["prefetch"].programs[0]
+    places = {(str(program.values[span.value]), PLACES[span.place]) for span in spans(TRACES["prefetch"], 0)}
+    gathered = "weight of layer 1, shards {0-2} of 3"
+    assert (gathered, "a communication under way") in places  # its buffer, before it is awaited
+    assert (gathered, "weights") in places
+    assert ("weight of layer 1, shards {0} of 3", "a local variable") in places
+    program = TRACES["overlapped"].programs[0]
+    places = {(str(program.values[span.value]), PLACES[span.place]) for span in spans(TRACES["overlapped"], 0)}
+    assert ("weight of layer 0, step 1", "handed in as final") in places
+    assert PLACES[1:6] == STORES
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_every_event_is_there_with_its_own_times(name: str) -> None:
+    trace = TRACES[name]
+    data = encode([(name, trace)])
+    (run,) = data["runs"]
+    assert run["end"] == figures.end(trace)
+    for program, rank in zip(trace.programs, run["ranks"], strict=True):
+        found = rows(data, "event", rank["events"])
+        assert len(found) == len(program.events)
+        for row, event in zip(found, program.events, strict=True):
+            start, end = (None if time is None else steps(time) for time in (event.start, event.end))
+            assert (row["issued"], row["start"], row["end"]) == (steps(event.issued), start, end)
+            assert row["sampled"] == (event.op in TIMED and event.start is not None)
+            inputs = [data["values"][i][-1] for i in row["inputs"]]
+            assert inputs == [str(program.values[i]) for i in event.inputs]
+            place = trace.place(event)
+            assert (None if row["place"] < 0 else data["places"][row["place"]]) == (place and tuple(place))
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_the_boxes_are_those_of_the_drawing(name: str) -> None:
+    trace = TRACES[name]
+    data = encode([(name, trace)])
+    found = [
+        (number, row["event"], row["start"], row["end"], row["lane"])
+        for number, rank in enumerate(data["runs"][0]["ranks"])
+        for row in rows(data, "box", rank["boxes"])
+    ]
+    wanted = [(b.rank, b.number, steps(b.start), steps(b.end), b.lane) for b in boxes(trace).boxes]
+    assert sorted(found) == sorted(wanted)
+
+
+def test_messages_know_both_ends() -> None:
+    trace = TRACES["1f1b"]
+    data = encode([("", trace)])
+    found = rows(data, "message", data["runs"][0]["messages"])
+    assert len(found) == sum(event.op == "pass_to" for _, event in trace.events())
+    for row in found:
+        send = trace.programs[row["source"]].events[row["send"]]
+        receive = trace.programs[row["target"]].events[row["receive"]]
+        assert (send.op, send.peer) == ("pass_to", row["target"])
+        assert (receive.op, receive.peer) == ("receive", row["source"])
+        sent, received = trace.programs[row["source"]].values, trace.programs[row["target"]].values
+        assert [sent[i] for i in send.inputs] == [received[i] for i in receive.outputs]
+
+
+def test_a_message_that_nobody_received() -> None:
+    data = encode([("", TRACES["unread"])])
+    found = rows(data, "message", data["runs"][0]["messages"])
+    assert [row["receive"] >= 0 for row in found] == [True, False]
+
+
+def test_two_runs_say_where_they_differ() -> None:
+    data = encode([("a", TRACES["ddp"]), ("b", TRACES["overlapped"])])
+    assert [run["name"] for run in data["runs"]] == ["a", "b"]
+    assert data["notes"][0].startswith("a and b first differ on rank 0")
+    assert encode([("a", TRACES["ddp"]), ("b", TRACES["ddp"])])["notes"] == ["a and b do the same"]
+
+
+def test_a_very_large_run_shows_its_first_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = TRACES["chatter"]
+    monkeypatch.setattr("drawing.stepper.data.BUDGET", 2 * len(trace.programs[0].events))
+    assert shown_ranks(trace) == 2
+    (run,) = encode([("", trace)])["runs"]
+    assert len(run["ranks"]) == 2
+    assert run["more"] == "and 14 more ranks, not in this page"
+    monkeypatch.setattr("drawing.stepper.data.BUDGET", 1)
+    assert shown_ranks(trace) == 1
+
+
+@pytest.mark.parametrize("family", ["forward", "backward", *OPERATIONS])
+def test_every_family_of_boxes_has_its_looks_by_day_and_by_night(family: str) -> None:
+    event = Event("forward", 1, frozenset(), (), (), 0, 0, 1, None)
+    looks = style(Box(0, 0, family, 0, 1), event, 2)
+    assert all(colour.startswith("#") or colour in ("none", "") for colour in looks)
+    assert len(legend(2, {(family, False)})) == 2 + (family in OPERATIONS)
+
+
+def test_a_run_that_failed_on_a_known_rank_is_stepped_through() -> None:
+    data = encode([("", TRACES["failed"])], [])
+    assert "failed here" in [row[-1] for row in data["legend"]]

@@ -1,0 +1,172 @@
+"""The page as text: safe whatever a Trace says, the same everywhere, small, and whole."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+from base64 import b64encode
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from drawing.stepper import View, step_through
+from drawing.stepper.page import SCRIPTS, json_in_html
+from lib import Trace
+from lib.simulator.simulator import Unsolved
+from tests.drawing.stepper.runs import HOSTILE, TRACES, data_of, hostile, large
+
+ROOT = Path(__file__).parents[3]
+
+
+class Tags(HTMLParser):
+    """The start tags of a page, as a browser finds them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_hostile_texts_become_no_markup() -> None:
+    page = step_through(hostile(), hostile(), names=[HOSTILE, HOSTILE]).html()
+    plain = step_through(TRACES["alone"]).html()
+    assert [tag for tag, _ in Tags(page).found] == [tag for tag, _ in Tags(plain).found]
+    assert page.isascii() == plain.isascii()
+    page.encode()  # although a text had half a surrogate pair
+
+
+def test_hostile_texts_arrive_unchanged() -> None:
+    data = data_of(step_through(hostile()).html())
+    assert data["runs"][0]["error"] == HOSTILE
+    assert data["runs"][0]["puzzle"] == HOSTILE
+    assert data["places"] == [[HOSTILE, 1, HOSTILE, HOSTILE]]
+
+
+def test_json_in_html() -> None:
+    text = json_in_html(["</script>", "<!--", "&amp;", "\u2028\u2029", "é"])
+    assert text == r'["\u003c/script\u003e","\u003c!--","\u0026amp;","\u2028\u2029","\u00e9"]'
+    with pytest.raises(ValueError, match="Out of range"):
+        json_in_html(float("nan"))
+
+
+def test_only_its_own_script_may_run() -> None:
+    page = step_through(TRACES["alone"]).html()
+    policy = next(str(tag[1]["content"]) for tag in Tags(page).found if "http-equiv" in tag[1])
+    script = page.rpartition("<script>")[2].partition("</script>")[0]
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none';")
+    assert "innerHTML" not in script
+    assert "outerHTML" not in script
+    assert "insertAdjacentHTML" not in script
+    assert not re.search(r"\beval\b|\bFunction\(|document\.write|fetch\(|XMLHttpRequest|import\(", script)
+
+
+def test_it_asks_for_nothing_from_anywhere() -> None:
+    page = step_through(TRACES["ddp"]).html()
+    links = [
+        value for _, attributes in Tags(page).found for name, value in attributes.items() if name in ("src", "href")
+    ]
+    assert links == ["data:,"]  # an empty icon, so that browsers do not look for one
+    assert "url(" not in page
+
+
+def test_the_same_bytes_whatever_the_hash_seed() -> None:
+    code = (
+        "import hashlib; from tests.drawing.stepper.runs import TRACES; from drawing.stepper import step_through as s;"
+        "views = [s(TRACES['1f1b']), s(TRACES['deadlock']), s(TRACES['ddp'], TRACES['prefetch'])];"
+        "print(hashlib.sha256(''.join(v._repr_mimebundle_()['text/html'] for v in views).encode()).hexdigest())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("0", "1", "2026")
+    }
+    assert len(found) == 1
+
+
+def test_16_ranks_with_200_events_are_less_than_a_megabyte() -> None:
+    view = large()
+    (trace,) = (trace for _, trace in view.runs)
+    assert trace.ranks == 16
+    assert sum(len(program.events) for program in trace.programs) >= 16 * 200
+    assert len(view.html().encode()) < 1_000_000
+    assert len(view._repr_mimebundle_()["text/html"].encode()) < 1_000_000
+
+
+def test_what_a_notebook_gets() -> None:
+    view = step_through(TRACES["ddp"])
+    bundle = view._repr_mimebundle_()
+    assert sorted(bundle) == ["text/html", "text/plain"]
+    ((tag, attributes),) = Tags(bundle["text/html"]).found
+    assert tag == "iframe"
+    assert attributes["sandbox"] == "allow-scripts"
+    assert attributes["title"] == "Step through a run"
+    assert html.unescape(str(attributes["srcdoc"])) == html.unescape(view.html())
+    wanted = "<step through 4 ranks, 2 layers, 4 batches: end 5.6, peak 2,490,368 on rank 0>"
+    assert bundle["text/plain"] == repr(view) == wanted
+
+
+def test_two_runs_and_a_failed_one_in_words() -> None:
+    wanted = (
+        "<step through 3 ranks, 2 layers, 3 batches: stopped at 3, peak 1,703,936 on rank 2; "
+        "4 ranks, 2 layers, 4 batches: end 5.6, peak 2,490,368 on rank 0>"
+    )
+    assert repr(step_through(TRACES["deadlock"], TRACES["ddp"])) == wanted
+
+
+def test_save(tmp_path: Path) -> None:
+    view = step_through(TRACES["ddp"])
+    path = view.save(tmp_path / "run.html")
+    assert path.read_bytes() == view.html().encode()
+    with pytest.raises(ValueError, match=r"a page is saved as \.html; got '\.svg'"):
+        view.save(tmp_path / "run.svg")
+
+
+def test_names() -> None:
+    view = step_through(TRACES["ddp"], TRACES["fsdp"], names=("mine", "theirs"))
+    assert [name for name, _ in view.runs] == ["mine", "theirs"]
+    assert [name for name, _ in step_through(TRACES["ddp"], TRACES["fsdp"]).runs] == ["run 1", "run 2"]
+    with pytest.raises(ValueError, match="names has 1 for 2 runs"):
+        step_through(TRACES["ddp"], TRACES["fsdp"], names=["mine"])
+
+
+def test_a_puzzle_that_is_not_solved_yet() -> None:
+    for view in (step_through(Unsolved("fsdp")), step_through(TRACES["ddp"], Unsolved("fsdp"))):
+        assert data_of(view.html())["notes"] == ["nothing to step through yet: fsdp is not solved"]
+        assert repr(view) == "<nothing to step through>"
+        assert "height:120px" in view._repr_mimebundle_()["text/html"]
+
+
+def test_what_is_no_run() -> None:
+    with pytest.raises(TypeError, match="got NoneType; does your function end with"):
+        step_through(None)
+
+
+def test_a_saved_trace_gives_the_same_page(tmp_path: Path) -> None:
+    trace = TRACES["1f1b"]
+    trace.save(tmp_path / "run.json")
+    assert View([("", Trace.load(tmp_path / "run.json"))]).html() == View([("", trace)]).html()
+
+
+def test_everything_of_the_page_is_in_the_package() -> None:
+    for name in ("template.html", "stepper.css", *SCRIPTS):
+        text = files("drawing.stepper").joinpath(name).read_text("utf-8")
+        assert "{{" not in text or name == "template.html"
+        assert json.dumps(text)

@@ -1,0 +1,332 @@
+"""What a student's call hands in: it has an end, becomes plain numbers at the door, and cannot change the world."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+from lib import Activation, CheckError, Dist, Mesh, Model, RuleError, Trace, Weight, WeightGrad, check, simulate
+from lib.errors.arguments import plain, written
+from lib.trace.json_format import encode
+from lib.trace.validation import decode
+
+
+class Evil(int):
+    """Equal to everything, less than nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __le__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 7
+
+    def __index__(self) -> int:
+        return 99
+
+
+class Number:
+    """What numpy's integers are: no int, with an index."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __index__(self) -> int:
+        return self.number
+
+
+def said(call: Any) -> str:
+    with pytest.raises(RuleError) as raised:
+        call()
+    return str(raised.value).split("\n  where:")[0]
+
+
+# -- an end -------------------------------------------------------------------------------------------------------
+
+ENDLESS: dict[str, Any] = {
+    "a range": lambda m: m.get_activation(range(10**9)),
+    "an unspeakable range": lambda m: m.get_activation(range(10**30)),
+    "an iterator": lambda m: m.get_activation(itertools.count()),
+    "backwards": lambda m: m.fake_grad(0, itertools.count(0, -1)),
+    "the same again": lambda m: m.get_activation(itertools.repeat(0)),
+    "fake_grad": lambda m: m.fake_grad(0, range(10**9)),
+    "shards": lambda m: m.load_weights(0, 0, 10**30),
+    "a few too many shards": lambda m: m.load_weights(0, 0, 10**6 + 1),
+    "a shard": lambda m: m.load_weights(0)[0].shard(0, 10**9),
+    "a long number": lambda m: m.load_weights(0, 0, 10**5000),
+    "a long layer": lambda m: m.load_weights(10**5000),
+    "a long batch": lambda m: m.get_activation([10**5000]),
+    "a long root": lambda m: m.broadcast(m.load_weights(0)[0], 0, 10**5000),
+    "a long rank": lambda m: m.pass_to(10**5000, 0),
+    "a group": lambda m: m.allreduce(m.fake_grad(0), 0, group=itertools.count()),
+    "a long layer of a collective": lambda m: m.allreduce(m.get_activation([0]), 10**5000),
+}
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("name", ENDLESS)
+def test_what_has_no_end_is_refused_at_once(name: str) -> None:
+    assert len(said(lambda: ENDLESS[name](Model(batches=2)))) < 1000
+
+
+def test_the_words_for_what_has_no_end() -> None:
+    assert said(lambda: Model(batches=2).get_activation(itertools.count())) == (
+        "rank 0: there is no batch 2\n  expected: batches from 0 to 1\n  got:      batches 0, 1, 2"
+    )
+    assert said(lambda: Model(batches=2).get_activation(itertools.repeat(0))) == (
+        "rank 0: the batches do not come to an end\n  expected: each of the 2 batches once\n"
+        "  got:      more than 1004 items"
+    )
+    assert said(lambda: Model().load_weights(0, 0, 10**6 + 1)) == (
+        "rank 0: 1000001 shards are too many\n"
+        "  expected: a weight cut into at most 1000000 shards: a Trace file holds no more\n"
+        "  got:      shard 0 of 1000001"
+    )
+
+
+def test_batches_may_be_repeated() -> None:
+    assert Model(batches=2).get_activation([0, 1] * 300).batches == {0, 1}
+
+
+def test_a_million_shards_are_made_saved_and_read() -> None:
+    def one(model: Model) -> None:
+        model.set_final_weight(0, model.load_weights(0, 7, 10**6)[0])
+
+    trace = simulate(one, layers=1)[0].trace
+    assert encode(decode(json.loads(json.dumps(encode(trace))))) == encode(trace)
+
+
+def test_a_world_has_an_end_too() -> None:
+    for make in (
+        lambda: Dist(10**7),
+        lambda: Model(layers=10**9),
+        lambda: Model(batches=10**5000),
+        lambda: Model(10**9),
+    ):
+        with pytest.raises(ValueError, match="at most 1000000"):
+            make()
+
+
+# -- plain numbers ------------------------------------------------------------------------------------------------
+
+
+def step(number: Any) -> Any:
+    async def function(model: Model) -> None:
+        weight, state = model.load_weights(number(0), number(0), number(1))
+        x = model.get_activation([number(0), number(1)])
+        grad, _ = model.backward(number(0), x, model.loss(model.forward(number(0), x, weight)), weight)
+        grad = await model.allreduce(grad if model.rank == 0 else model.fake_grad(number(0)), number(0), [0, number(1)])
+        await model.broadcast(weight, number(0), root=number(0))
+        if model.rank == 0:
+            await model.pass_to(number(1), grad)
+        else:
+            await model.receive(number(0))
+        model.set_final_weight(number(0), model.update(number(0), grad, weight, state, number(0))[0])
+        assert all(type(layer) is int for layer in model.final_weights)
+
+    return function
+
+
+@pytest.mark.parametrize("number", [Evil, Number])
+def test_numbers_of_any_class_are_the_numbers_that_they_are(number: Any) -> None:
+    traces = [simulate(step(of), ranks=2, layers=1, batches=2)[0].trace for of in (int, number)]
+    texts = [json.dumps({**encode(trace), "places": None}) for trace in traces]
+    assert texts[0] == texts[1]
+    for rank, event in traces[1].events():
+        numbers = [rank, event.layer, *event.batches, *event.arg, *event.group, event.peer]
+        assert {type(one) for one in numbers} <= {int, type(None)}
+
+
+def test_an_evil_number_fools_no_rule() -> None:
+    model = Model(layers=2, batches=2)
+    with pytest.raises(RuleError, match="there is no layer 5"):
+        model.load_weights(Evil(5))
+    weight, _ = model.load_weights(0)
+    with pytest.raises(RuleError, match="belongs to another layer"):
+        model.forward(Evil(1), model.get_activation([0]), weight)
+    with pytest.raises(RuleError, match="there is no batch 9"):
+        model.get_activation([Evil(9)])
+    with pytest.raises(RuleError, match="there is no shard 4 of 2"):
+        weight.shard(Evil(4), Evil(2))
+
+
+def test_plain_and_written() -> None:
+    assert type(plain(Evil(3))) is int
+    assert (plain(Evil(3)), plain(True), plain(Number(4)), plain("x"), plain(1.0)) == (3, 1, 4, "x", 1.0)
+    assert written(10**5000) == "2**16609 or more"
+    assert written(-5) == "-5"
+
+
+def test_names_and_members_of_a_group() -> None:
+    class Name(str):
+        def __hash__(self) -> int:
+            return 0
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    model = Model(1, Dist(4, mesh=Mesh({"replica": 2, "shard": 2})))
+    assert model.group(Name("shard")) == model.group("shard") == (0, 1)
+    assert model.group([Name("replica")]) == (1, 3)
+    assert model.group([Evil(1), Number(2)]) == (1, 2)  # type: ignore[list-item]
+    for wrong in ([1, 1.0], [1.0], 3, [1, 9], [1, 1]):
+        with pytest.raises(RuleError, match=r"group"):
+            model.group(wrong)  # type: ignore[arg-type]
+
+
+def test_sizes_are_plain() -> None:
+    model = Model(Evil(1), Dist(Evil(2)), layers=Evil(3), batches=Number(4))  # type: ignore[arg-type]
+    assert [type(n) for n in (model.rank, model.RANKS, model.LAYERS, model.BATCHES)] == [int] * 4
+    for wrong in ({"layers": 1.0}, {"batches": "1"}, {"rank": 0.5}):
+        with pytest.raises(ValueError, match="got"):
+            Model(**wrong)  # type: ignore[arg-type]
+
+
+# -- values made by hand ------------------------------------------------------------------------------------------
+
+
+class Fat(Weight):
+    """A weight that says of itself what it likes."""
+
+    __slots__ = ()
+
+    def is_complete(self) -> bool:
+        return True
+
+    def elements(self) -> int:
+        return 0
+
+
+def test_a_value_made_by_hand_is_recorded_as_what_it_is() -> None:
+    model = Model(layers=1, batches=2)
+    model.weights[0] = Fat(0, 1, 0, frozenset([Evil(0)]), 2)
+    model.grad_weights[0] = WeightGrad(Evil(0), 1, [Evil(0), Evil(1)], 2)
+    (weight, grad) = model.program.values
+    assert type(weight) is Weight
+    assert weight == Weight(0, 1, 0, [0], 2)
+    assert isinstance(grad, WeightGrad)
+    assert {type(n) for n in (grad.layer, *grad.batches)} == {int}
+    decode(json.loads(json.dumps(encode(model.trace))))
+
+
+def test_evil_fields_fool_no_rule() -> None:
+    model = Model(layers=2, batches=2)
+    x, (weight, _) = model.get_activation([0]), model.load_weights(0)
+    with pytest.raises(RuleError, match="belongs to another layer"):
+        model.forward(0, x, Weight(Evil(1), 2, 0))
+    with pytest.raises(RuleError, match="belongs to another layer"):
+        model.forward(0, Activation(Evil(1), 2, [0], 2), weight)
+    with pytest.raises(RuleError, match="different layers"):
+        _ = model.fake_grad(0) + WeightGrad(Evil(1), 2, [0], 2)
+    assert not [event for event in model.program.events if event.op in ("forward", "add")]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Weight(0, 1, 0, [0], 0),
+        Weight(0, 1, 0, [5], 2),
+        Weight(0, 1, 0, [-1], 2),
+        Weight("x", 1, 0),  # type: ignore[arg-type]
+        Weight(0, 1, 10**5000),
+        Activation(0, 1, [3], 2),
+        Activation(0, 1, ["a"], 2),  # type: ignore[list-item]
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(value: Any) -> None:
+    model = Model(layers=1, batches=2)
+    assert said(lambda: model.weights.update({0: value})).startswith(f"rank 0: there is no such {value.kind}\n")
+    assert model.program.values == []
+
+
+# -- the world ----------------------------------------------------------------------------------------------------
+
+WORLD = [
+    *("rank", "RANKS", "LAYERS", "BATCHES", "dist", "program", "shape", "sandbox", "final_weights"),
+    *("weights", "opt_states", "activations", "grad_activations", "grad_weights"),
+    *("time", "log", "mesh", "coord", "trace"),
+]
+
+
+@pytest.mark.parametrize("name", WORLD)
+def test_what_describes_the_world_is_only_read(name: str) -> None:
+    model = Model()
+    assert said(lambda: setattr(model, name, 1)).startswith(f"model.{name} cannot be set: it is ")
+    assert said(lambda: delattr(model, name)).startswith(f"model.{name} cannot be deleted: it is ")
+
+
+def test_the_words_for_it() -> None:
+    def function(model: Model) -> None:
+        model.BATCHES = 1
+
+    with pytest.raises(RuleError) as raised:
+        simulate(function, batches=4)
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "model.BATCHES cannot be set: it is the number of batches of the step"
+    assert "model.BATCHES = 1" in lines[2]
+    assert lines[3] == "  fix:      make another world: simulate(..., batches=...)"
+
+
+def test_the_rest_of_the_world() -> None:
+    mesh = Mesh({"a": 2}, host_size=1)
+    dist = Dist(2, mesh=mesh)
+    Model(0, dist)
+    for thing, names in ((dist, Dist.given), (mesh, Mesh.given)):
+        for name in names:
+            assert "cannot be set" in said(lambda thing=thing, name=name: setattr(thing, name, 1))
+    with pytest.raises(TypeError):
+        mesh.axes["a"] = 3  # type: ignore[index]
+    assert pickle.loads(pickle.dumps(mesh)) == copy.deepcopy(mesh) == mesh
+
+
+def test_names_of_ones_own_are_free() -> None:
+    model = Model()
+    model.fake = 1  # type: ignore[attr-defined]
+    del model.fake  # type: ignore[attr-defined]
+
+
+def test_a_model_says_nothing_of_the_size_of_a_run() -> None:
+    class Small(Model):
+        BATCHES = property(lambda self: 1, lambda self, value: None)  # type: ignore[assignment]
+        sandbox = property(lambda self: True, lambda self, value: None)  # type: ignore[assignment]
+
+    small = Small(0, Dist(1), layers=1, batches=4)
+    assert (small.BATCHES, small.trace.batches, small.trace.sandbox) == (1, 4, False)
+    model = Model(0, Dist(1), layers=1, batches=4)
+    vars(model).update(BATCHES=1, LAYERS=1, sandbox=True, shape=(1, 1))
+    assert (model.BATCHES, model.sandbox) == (4, False)
+    object.__setattr__(model, "BATCHES", 1)
+    object.__setattr__(model, "sandbox", True)
+    assert (Trace.of([model]).batches, Trace.of([model]).sandbox) == (4, False)
+
+
+def test_a_pretended_gradient_stays_one() -> None:
+    def cheat(model: Model) -> None:
+        object.__setattr__(model, "sandbox", True)
+        weight, state = model.load_weights(0)
+        model.set_final_weight(0, model.update(0, model.fake_grad(0, [0]), weight, state)[0])
+
+    models = simulate(cheat, layers=1)
+    assert not check(models[0].trace).correct
+    with pytest.raises(CheckError):
+        Model.check(models)
+
+
+def test_the_models_of_one_world_are_of_one_size() -> None:
+    dist = Dist(2)
+    Model(0, dist, layers=2, batches=2)
+    with pytest.raises(ValueError, match="layers=2, batches=2; got layers=2, batches=3"):
+        Model(1, dist, layers=2, batches=3)

@@ -1,0 +1,123 @@
+"""Parts: cells written once, filled in for each notebook; badges and requirements from the project's own files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lib import PUZZLES
+from lib.notebooks.build import read_sources
+from lib.notebooks.shared_cells import Address, expand, pinned
+from lib.submissions.gap import BuildError
+
+ROOT = Path(__file__).parents[2]
+ASKS = "# %% [markdown]\n# <!-- part: {} -->\n"
+PROJECT = '[project]\nname = "llm-training-puzzles"\nversion = "1.2.3"\n'
+STEMS = ["00_index", "00_introduction", *(puzzle.stem for puzzle in PUZZLES.values())]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project with two parts and nothing else."""
+    parts = tmp_path / "solutions" / "parts"
+    parts.mkdir(parents=True)
+    (parts / "who.py").write_text("# %% [markdown]\n# $title on $ranks ranks\n", "utf-8")
+    (parts / "top.py").write_text("# %% [markdown]\n# $heading\n", "utf-8")
+    (tmp_path / "pyproject.toml").write_text(PROJECT, "utf-8")
+    return tmp_path
+
+
+def test_a_part_stands_where_the_source_asks_for_it_filled_in_for_that_notebook(root: Path) -> None:
+    text = "# %%\n1\n\n" + ASKS.format("who") + "\n# %%\n2\n"
+    assert expand(text, "03_ddp", root) == (
+        "# %%\n1\n\n# %% [markdown]\n# Distributed data parallel on 4 ranks\n\n# %%\n2\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (ASKS.format("what"), "03_ddp.py: there is no part 'what'; the parts are top, who"),
+        ("# %%\n# <!-- part: who -->\n", "03_ddp.py: '<!-- part: who -->' is not a part"),
+        (ASKS.format("who!"), "is not a part: a cell with nothing but"),
+    ],
+)
+def test_a_part_that_cannot_be_had_is_named(root: Path, text: str, says: str) -> None:
+    with pytest.raises(BuildError) as caught:
+        expand(text, "03_ddp", root)
+    assert says in str(caught.value)
+
+
+def test_a_word_that_there_is_not_and_a_puzzle_that_there_is_not_are_named(root: Path) -> None:
+    with pytest.raises(BuildError, match=r"00_index\.py: this part speaks of a puzzle, and this notebook has none"):
+        expand(ASKS.format("who"), "00_index", root)
+    (root / "solutions" / "parts" / "who.py").write_text("# $rank", "utf-8")
+    with pytest.raises(BuildError, match=r"parts/who\.py has \$rank; its words are \$id, \$title"):
+        expand(ASKS.format("who"), "03_ddp", root)
+
+
+@pytest.mark.parametrize(
+    ("urls", "badge", "requirement"),
+    [
+        ("", "", "llm-training-puzzles==1.2.3"),
+        (
+            '[project.urls]\nRepository = "https://github.com/some-one/Some.Repo.git"\n',
+            "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
+            "(https://colab.research.google.com/github/some-one/Some.Repo/blob/main/puzzles/03_ddp.ipynb)",
+            "llm-training-puzzles@git+https://github.com/some-one/Some.Repo@v1.2.3",
+        ),
+        (
+            '[project.urls]\nRepository = "https://example.org/repo/"\n[tool.puzzles]\nbranch = "class"\n',
+            "",
+            "llm-training-puzzles@git+https://example.org/repo@v1.2.3",
+        ),
+    ],
+)
+def test_badge_and_requirement_come_from_the_configured_address(
+    root: Path, urls: str, badge: str, requirement: str
+) -> None:
+    (root / "pyproject.toml").write_text(PROJECT + urls, "utf-8")
+    address = Address.read(root)
+    assert address.badge("03_ddp") == badge
+    assert address.requirement() == requirement
+    heading = expand(ASKS.format("top"), "03_ddp", root)
+    assert heading.count("Open in Colab") == bool(badge)
+    assert heading.strip().endswith(badge or "→")
+
+
+def test_the_branch_of_the_badge_can_be_configured(root: Path) -> None:
+    urls = '[project.urls]\nRepository = "https://github.com/a/b"\n[tool.puzzles]\nbranch = "class"\n'
+    (root / "pyproject.toml").write_text(PROJECT + urls, "utf-8")
+    assert "/a/b/blob/class/puzzles/03_ddp.ipynb" in Address.read(root).badge("03_ddp")
+
+
+def test_what_the_drawings_need_is_pinned_to_the_tested_versions() -> None:
+    tested = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    found = pinned(ROOT)
+    assert found[0].startswith("chalk-diagrams==")
+    assert set(found) <= set(tested)
+    assert not any(line.startswith(("pillow", "typing", "zipp")) for line in found)
+
+
+@pytest.mark.parametrize("source", read_sources(ROOT / "solutions"), ids=lambda source: source.path.stem)
+def test_every_notebook_begins_with_the_set_up_and_links_to_its_neighbours_and_the_map(source: object) -> None:
+    from lib.notebooks.build import Source
+
+    assert isinstance(source, Source)
+    cells = source.student()["cells"]
+    assert cells[0]["cell_type"] == "code"
+    assert cells[0]["source"].startswith("# @title Set up")
+    assert cells[0]["metadata"]["cellView"] == "form"
+    text = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
+    here = STEMS.index(source.path.stem)
+    others = {STEMS[0], *STEMS[max(0, here - 1) : here + 2]} - {source.path.stem}
+    assert all(f"]({stem}.ipynb)" in text for stem in others)
+
+
+def test_the_map_links_to_every_puzzle() -> None:
+    source = next(s for s in read_sources(ROOT / "solutions") if s.path.stem == "00_index")
+    text = "\n".join(cell["source"] for cell in source.student()["cells"])
+    for puzzle in PUZZLES.values():
+        assert f"[{puzzle.number + 1}. {puzzle.title}]({puzzle.stem}.ipynb)" in text
+        assert puzzle.teaches in text

@@ -1,0 +1,177 @@
+"""The solver finds what is stored, and what trying everything finds. Skips without OR-tools."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import Trace
+from lib.analysis.bounds.optima import Op, Optimum, Size, find
+from lib.values.values import BATCH_ELEMENTS
+from tests.support.pipeline_orders import all_orders, figures, in_turn, random_orders, run
+
+pytest.importorskip("ortools", reason="needs OR-tools: pip install 'llm-training-puzzles[optimum]'")
+
+from ortools.sat.python import cp_model
+
+from lib.schedules.solver.__main__ import main, write
+from lib.schedules.solver.pipeline import Pipeline
+from lib.schedules.solver.search import NotFound, Search, between, fastest, floor, leanest
+
+ALONE = Search(seconds=60, workers=1, seed=7)
+SMALL = [
+    Size(stages, stages * each, batches, overlap)
+    for stages, each, batches in ((2, 1, 3), (2, 2, 2), (2, 2, 3), (3, 1, 4), (3, 2, 2), (4, 1, 3))
+    for overlap in (False, True)
+]
+
+
+def _claims(found: Optimum) -> tuple[float, float, int, int]:
+    return found.end, found.end_bound, found.peak, found.peak_bound
+
+
+@pytest.mark.parametrize("size", SMALL, ids=str)
+def test_solved_again_by_one_worker_it_is_what_is_stored(size: Size) -> None:
+    assert _claims(fastest(size, ALONE)) == _claims(find(size, "fastest"))
+    assert _claims(leanest(size, ALONE)) == _claims(find(size, "leanest"))
+
+
+@pytest.mark.parametrize("size", [Size(2, 2, 4, True), Size(2, 4, 3, True), Size(3, 3, 3, False)], ids=str)
+def test_the_help_for_the_leanest_changes_nothing(size: Size) -> None:
+    assert _claims(leanest(size, ALONE, helped=False)) == _claims(find(size, "leanest"))
+
+
+# -- the model and the simulator --------------------------------------------------------------------------------------
+
+
+def _times(size: Size, orders: list[list[Op]], trace: Trace) -> dict[tuple[int, Op], int]:
+    """When the operations of a run started, in tenths of a step; with overlap, when its messages were called for."""
+    found: dict[tuple[int, Op], int] = {}
+    for rank, order in enumerate(orders):
+        timed = [op for op in order if op.what[0] not in ("wr" if size.overlap else "")]
+        events = [e for e in trace.programs[rank].events if e.op in MODELLED]
+        for op, event in zip(timed, events, strict=True):
+            time = event.issued if size.overlap else event.start
+            assert time is not None
+            found[rank, op] = round(time / 10**8)
+    return found
+
+
+MODELLED = ("forward", "backward", "update", "pass_to", "receive")
+
+
+def _peak(pipeline: Pipeline, times: dict[tuple[int, Op], int]) -> int:
+    """The least peak that the model gives a run at its own times. None would be an error of the model."""
+    for key, span in pipeline.spans.items():
+        pipeline.model.add(span.start == times[key])
+    pipeline.model.minimize(pipeline.limit_memory_to_a_variable())
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(pipeline.model) == cp_model.OPTIMAL
+    return round(solver.objective_value) * BATCH_ELEMENTS
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 4), st.booleans(), st.integers(0, 2**32 - 1))
+def test_every_run_is_in_the_model_with_no_more_memory_than_it_has(
+    stages: int, each: int, batches: int, overlap: bool, seed: int
+) -> None:
+    size = Size(stages, stages * each, batches, overlap)
+    orders = [in_turn(order) for order in random_orders(size, random.Random(seed))]
+    trace = run(size, orders)
+    assert trace is not None
+    end, peak = figures(trace)
+    times = _times(size, orders, trace)
+    full, loose = (_peak(Pipeline(size, round(end * 10), loose=loose), times) for loose in (False, True))
+    assert loose <= full <= peak
+    if not overlap:
+        assert full == peak
+
+
+def _everything(size: Size) -> list[tuple[float, int]]:
+    """End and peak of all orders that can be run. Those in which messages come in another order cannot."""
+    orders = [sorted(all_orders(size, rank)) for rank in range(size.stages)]
+    traces = (run(size, combined) for combined in itertools.product(*orders))
+    return [figures(trace) for trace in traces if trace is not None]
+
+
+@pytest.mark.parametrize(
+    "size", [Size(2, 2, 1, False), Size(2, 4, 1, True), Size(2, 2, 2, False), Size(2, 2, 2, True)], ids=str
+)
+def test_nothing_that_can_be_tried_is_better_than_the_optimum(size: Size) -> None:
+    found = _everything(size)
+    least = min(end for end, _ in found)
+    assert (least, min(peak for end, peak in found if end == least)) == (
+        find(size, "fastest").end,
+        find(size, "fastest").peak,
+    )
+    lean = find(size, "leanest")
+    if size.batches > 1:  # alone, it pays to update between two backwards, which is not tried here
+        assert min((peak, end) for end, peak in found) == (lean.peak, lean.end)
+    else:
+        assert all(peak >= lean.peak for _, peak in found)
+
+
+def _least_end(pipeline: Pipeline) -> float:
+    pipeline.model.minimize(pipeline.end)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(pipeline.model) == cp_model.OPTIMAL
+    return solver.objective_value
+
+
+@pytest.mark.parametrize("batches", [2, 3, 4])
+def test_waiting_for_room_in_time_costs_nothing_here(batches: int) -> None:
+    size = Size(3, 3, batches, overlap=False)
+    free, waiting = _least_end(Pipeline(size, 600)), _least_end(Pipeline(size, 600, room=True))
+    assert free == waiting == round(find(size, "fastest").end * 10)
+
+
+def test_the_floor_is_reached_from_two_batches_on() -> None:
+    for size in SMALL:
+        assert floor(size) * 131_072 == find(size, "leanest").peak
+
+
+def test_what_lies_between() -> None:
+    size = Size(2, 2, 4, overlap=True)
+    quick, slow = find(size, "fastest"), find(size, "leanest")
+    points = list(between(size, ALONE, quick, slow))
+    assert points
+    for point in points:
+        assert quick.end < point.end < slow.end
+        assert slow.peak < point.peak < quick.peak
+        assert point.status == "optimal"
+
+
+def test_no_time_to_find_anything() -> None:
+    with pytest.raises(NotFound, match=r"UNKNOWN: nothing for Size\(.*\) in 1e-06 seconds"):
+        fastest(Size(4, 8, 8, False), Search(seconds=1e-6, workers=1))
+
+
+def test_the_command_prints_what_it_finds(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--stages", "2", "--layers", "2", "3", "4", "--batches", "1", "2", "--workers", "1", "--overlap"])
+    assert capsys.readouterr().out.splitlines() == [
+        "2 stages 2 layers 1 batches overlap fastest: end 5.3, peak 917,504; optimal",
+        "2 stages 2 layers 1 batches overlap leanest: end 5.3, peak 917,504; optimal",
+        "2 stages 2 layers 2 batches overlap fastest: end 7.3, peak 1,048,576; optimal",
+        "2 stages 2 layers 2 batches overlap leanest: end 7.3, peak 1,048,576; optimal",
+        "2 stages 4 layers 1 batches overlap fastest: end 9.8, peak 1,703,936; optimal",
+        "2 stages 4 layers 1 batches overlap leanest: end 10.3, peak 1,572,864; optimal",
+        "2 stages 4 layers 2 batches overlap fastest: end 13.8, peak 1,966,080; optimal",
+        "2 stages 4 layers 2 batches overlap leanest: end 13.8, peak 1,966,080; optimal",
+    ]
+
+
+def test_the_store_keeps_what_is_better_proved(tmp_path: Path) -> None:
+    store = tmp_path / "optima.json"
+    proved = find(Size(2, 4, 3, False), "fastest")
+    open_ = Optimum(proved.size, "fastest", proved.end, 1.0, proved.peak, proved.peak, "", proved.orders)
+    for found in ([open_], [proved], [open_]):
+        write(store, found)
+    assert [record["end_bound"] for record in json.loads(store.read_text("utf-8"))["optima"]] == [proved.end_bound]

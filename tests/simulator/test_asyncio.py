@@ -1,0 +1,198 @@
+"""The way of the original's notebooks: one task a rank in a running loop, and what else asyncio lets one do."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+
+from lib import Dist, Mesh, Model, PuzzleError, Trace, check, simulate
+from tests.support.drivers import DRIVERS, encoded, gather, in_asyncio
+from tests.support.schedules import CLASSIC, Case, ddp, pipeline_fsdp
+
+
+async def test_as_the_original_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
+    dist = Dist(4)
+    out = await asyncio.gather(*[ddp_of_old(Model(layers=2, batches=4, rank=i, dist=dist)) for i in range(4)])
+    assert [model.rank for model in out] == [0, 1, 2, 3]
+    Model.check(out)
+    assert capsys.readouterr().out.splitlines()[0] == "Correct!"
+
+
+async def ddp_of_old(model: Model) -> Model:
+    """Returns its Model, as the original's functions do."""
+    await ddp(model)
+    return model
+
+
+@pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)
+async def test_models_made_in_any_order(case: Case) -> None:
+    """Tasks begin in the order in which they are made; that is one more stepping order."""
+    dist = Dist(case.ranks, mesh=case.mesh, costs=case.costs)
+    models = {rank: Model(rank, dist, case.layers, case.batches) for rank in reversed(range(case.ranks))}
+
+    async def run(model: Model) -> None:
+        result = case.function(model)
+        if result is not None:
+            await result
+
+    await asyncio.gather(*[run(model) for model in models.values()])
+    assert encoded(list(models.values())) == encoded(case.run(simulate))
+
+
+async def test_a_group_of_tasks() -> None:
+    dist = Dist(4)
+    models = [Model(rank, dist, 2, 4) for rank in range(4)]
+    async with asyncio.TaskGroup() as group:
+        for model in models:
+            group.create_task(ddp(model))
+    assert encoded(models) == encoded(simulate(ddp, ranks=4, layers=2, batches=4))
+
+
+async def test_several_works_awaited_by_gather() -> None:
+    async def both(model: Model) -> None:
+        first, second = await asyncio.gather(
+            model.allreduce(model.fake_grad(0, [model.rank]), 0), model.allreduce(model.fake_grad(1, []), 1)
+        )
+        assert (first.layer, first.batches, second.layer) == (0, {0, 1}, 1)
+
+    models = await gather(both, ranks=2, batches=2)
+    assert [model.time for model in models] == [0.6, 0.6]
+
+
+async def test_a_work_awaited_in_a_task_of_its_own() -> None:
+    async def spawn(model: Model) -> None:
+        async def reduce() -> Any:
+            return await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+
+        assert (await asyncio.create_task(reduce())).batches == {0, 1, 2}
+
+    models = await gather(spawn, ranks=3, batches=3)
+    assert [model.time for model in models] == [0.3] * 3
+
+
+async def test_two_tasks_may_await_one_work() -> None:
+    async def share(model: Model) -> None:
+        for _ in range(5 * model.rank):  # so that the others wait already when the last one comes
+            await asyncio.sleep(0)
+        coming = model.allreduce(model.fake_grad(0), 0)
+
+        async def wait() -> Any:
+            return await coming
+
+        first, second = await asyncio.gather(wait(), wait())
+        assert first is second
+
+    for model in await gather(share, ranks=3):
+        assert [event.op for event in model.program.events] == ["fake_grad", "allreduce"]
+        assert len(model.program.values) == 2
+
+
+async def test_a_sandbox_in_a_notebook() -> None:
+    model = Model(layers=2, batches=2)
+    model.grad_weights[0] = model.fake_grad(0, [0, 1])
+    assert await model.allreduce(model.grad_weights[0], 0) == model.grad_weights[0]
+    assert (await model.scatterreduce(model.grad_weights[0], 0)).is_complete()
+    assert model.time == 0.6
+
+
+async def test_other_tasks_go_on_meanwhile() -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0)
+            ticks += 1
+
+    other = asyncio.create_task(tick())
+    await gather(pipeline_fsdp, ranks=16, layers=4, batches=4)
+    other.cancel()
+    assert ticks > 5
+
+
+async def test_ranks_that_wait_for_each_other_through_asyncio() -> None:
+    event = asyncio.Event()
+
+    async def outside(model: Model) -> None:
+        if model.rank == 0:
+            await event.wait()
+        else:
+            await asyncio.sleep(0.01)
+            event.set()
+        await model.allreduce(model.fake_grad(0), 0)
+
+    models = await gather(outside, ranks=2)
+    assert models[0].time == 0.3
+
+
+async def test_a_run_leaves_no_tasks_behind() -> None:
+    before = asyncio.all_tasks()
+    await gather(ddp, ranks=4, layers=2, batches=4)
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+
+
+def test_a_finished_run_is_read_after_its_loop_is_gone() -> None:
+    models = in_asyncio(ddp, ranks=4, layers=2, batches=4)
+    assert check(Trace.of(models)).correct
+    assert models[0].trace.text() == simulate(ddp, ranks=4, layers=2, batches=4)[0].trace.text()
+
+
+def test_a_second_run_in_another_loop() -> None:
+    first, second = (in_asyncio(ddp, ranks=4, layers=2, batches=4) for _ in range(2))
+    assert encoded(first) == encoded(second)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_deep_recursion_of_hand_overs_is_no_problem(driver: str) -> None:
+    async def chain(model: Model) -> None:
+        got = 0 if model.rank == 0 else await model.receive(model.rank - 1)
+        if model.rank < model.RANKS - 1:
+            await model.pass_to(model.rank + 1, got + 1)
+        else:
+            assert got == model.RANKS - 1
+
+    models = DRIVERS[driver](chain, ranks=sys.getrecursionlimit() + 200)
+    assert models[-1].time == pytest.approx(0.4 * (len(models) - 1))
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_collective_of_very_many(driver: str) -> None:
+    async def reduce(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, []), 0)
+        await model.allreduce(model.fake_grad(0, []), 0, "row")
+
+    models = DRIVERS[driver](reduce, ranks=1024, mesh=Mesh({"row": 32, "column": 32}))
+    assert {model.time for model in models} == {0.6}
+
+
+async def test_the_same_model_twice_is_no_run() -> None:
+    dist = Dist(1)
+    models = [Model(0, dist), Model(0, dist)]
+    with pytest.raises(ValueError, match="one Dist and different ranks") as raised:
+        Trace.of(models)
+    assert str(raised.value) == "the Models of one run have one Dist and different ranks; these do not"
+    with pytest.raises(ValueError, match="one Dist and different ranks"):
+        Trace.of([Model(0, Dist(2)), Model(1, Dist(2))])
+    with pytest.raises(ValueError, match="a Trace needs at least one Model; got none"):
+        Trace.of([])
+
+
+async def test_a_plain_coroutine_that_was_not_started_does_no_harm() -> None:
+    coroutine = ddp(Model(0, Dist(2)))
+    coroutine.close()
+
+
+async def test_an_error_names_the_line_in_a_function_called_by_the_students() -> None:
+    async def helper(model: Model, layer: int) -> None:
+        await model.allgather(model.load_weights(layer)[0], layer + 1)
+
+    async def student(model: Model) -> None:
+        await helper(model, 0)
+
+    with pytest.raises(PuzzleError) as raised:
+        await gather(student, ranks=2)
+    assert [place.function for _, place in raised.value.where] == ["helper"]

@@ -1,0 +1,550 @@
+"""Where ranks meet: messages of any object in order, bare receives in simulated time, groups, and what joins them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import (
+    LINKS,
+    UNIT,
+    Activation,
+    Costs,
+    Dist,
+    Links,
+    Mesh,
+    MismatchError,
+    Model,
+    RuleError,
+    Trace,
+    Weight,
+    WeightGrad,
+    simulate,
+)
+from lib.analysis import figures
+from lib.trace.rebuild import rebuild
+from tests.support.drivers import DRIVERS, Run, encoded, in_asyncio
+
+
+@pytest.fixture(params=DRIVERS)
+def run(request: pytest.FixtureRequest) -> Run:
+    return DRIVERS[request.param]
+
+
+def work(model: Model, steps: int) -> None:
+    weight, _ = model.load_weights(0)
+    for _ in range(steps):
+        model.forward(0, model.get_activation([0]), weight)
+
+
+def starts(model: Model, typ: str = "pass") -> list[float]:
+    return [event.time for event in model.log if event.typ == typ]
+
+
+# -- messages -----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Pizza:
+    cheese: str
+
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.floats(allow_nan=False)
+    | st.binary(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.integers() | st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=30)
+@given(plain)
+def test_any_object_arrives_as_it_was(thing: Any) -> None:
+    got: list[Any] = []
+
+    async def send(model: Model) -> None:
+        if model.rank:
+            got.append(await model.receive(0))
+        else:
+            await model.pass_to(1, thing)
+
+    simulate(send, ranks=2)
+    assert got == [thing]
+
+
+def test_objects_of_a_students_own_arrive_too(run: Run) -> None:
+    pizza = Pizza("extra")
+
+    async def send(model: Model) -> None:
+        if model.rank:
+            assert await model.receive(0) is pizza
+        else:
+            await model.pass_to(1, pizza)
+
+    run(send, ranks=2)
+
+
+def test_values_arrive_anew_and_may_be_used(run: Run) -> None:
+    async def send(model: Model) -> None:
+        if model.rank == 0:
+            model.weights[0], _ = model.load_weights(0)
+            inp = model.get_activation([1])
+            await model.pass_to(1, {"w": model.weights[0], "more": [inp, ("x", model.fake_grad(0, []))], "n": 3})
+        else:
+            got = await model.receive(0)
+            assert got["w"] == Weight(0, 2, 0)
+            assert (got["more"][0], got["more"][1][1]) == (Activation(0, 2, [1], 2), WeightGrad(0, 2, [], 2))
+            assert (got["more"][1][0], got["n"]) == ("x", 3)
+            model.weights["mine"] = got["w"]
+            model.activations[1] = model.forward(0, got["more"][0], got["w"])
+
+    sender, receiver = run(send, ranks=2, batches=2)
+    (received,) = [event for event in receiver.program.events if event.op == "receive"]
+    assert len(received.outputs) == 3
+    assert [event.op for event in receiver.program.events] == ["receive", "forward"]
+    assert sender.weights[0] == receiver.weights["mine"]
+    assert sender.weights[0] is not receiver.weights["mine"]
+
+
+def test_a_message_is_priced_by_the_values_in_it(run: Run) -> None:
+    async def send(model: Model) -> None:
+        if model.rank:
+            await model.receive(0)
+            await model.receive(0)
+        else:
+            await model.pass_to(1, [model.get_activation([0, 1]), {"g": model.fake_grad(0, [])}])
+            await model.pass_to(1, "words are free")
+
+    models = run(send, ranks=2, batches=2, costs=Links())
+    assert models[0].time == 0.8
+    assert models[1].time == 1.6
+    assert figures.traffic(models[0].trace) == [(4 * 131072, 2), (0, 0)]
+
+
+def test_each_side_pays_and_the_receiver_waits_for_the_sender(run: Run) -> None:
+    async def send(model: Model) -> None:
+        work(model, 3 - 3 * model.rank)
+        if model.rank:
+            await model.receive(0)
+        else:
+            await model.pass_to(1, "hello")
+
+    models = run(send, ranks=2)
+    assert [(starts(model), model.time) for model in models] == [([3.0], 3.2), ([3.2], 3.4)]
+
+
+@settings(max_examples=40)
+@given(st.integers(2, 4), st.data())
+def test_messages_are_ordered_for_each_source_and_target(ranks: int, data: st.DataObject) -> None:
+    """Whatever else is on its way."""
+    plan = data.draw(st.lists(st.permutations(range(ranks)).map(lambda p: (p[0], p[1])), max_size=15))
+    wanted = data.draw(st.permutations(range(len(plan))))
+    got: dict[tuple[int, int], list[int]] = {}
+
+    async def send(model: Model) -> None:
+        works = [model.pass_to(target, number) for number, (source, target) in enumerate(plan) if source == model.rank]
+        for number in wanted:
+            source, target = plan[number]
+            if target == model.rank:
+                got.setdefault((source, target), []).append(await model.receive(source))
+        for one in works:
+            await one
+
+    simulate(send, ranks=ranks)
+    for pair, numbers in got.items():
+        assert numbers == [number for number, other in enumerate(plan) if other == pair]
+
+
+def test_there_is_room_for_one_message(run: Run) -> None:
+    """The second pass waits until the first was received, which takes no time of its own."""
+    order: list[str] = []
+
+    async def send(model: Model) -> None:
+        if model.rank == 0:
+            for number in range(3):
+                await model.pass_to(1, number)
+                order.append(f"sent {number}")
+        else:
+            await model.receive(2)
+            for number in range(3):
+                assert await model.receive(0) == number
+                order.append(f"got {number}")
+
+    async def both(model: Model) -> None:
+        if model.rank < 2:
+            await send(model)
+        else:
+            work(model, 5)
+            await model.pass_to(1, "go")
+
+    models = run(both, ranks=3)
+    assert order.index("sent 0") < order.index("got 0") < order.index("sent 1")
+    assert starts(models[0]) == [0.0, 0.2, 0.4]
+    assert starts(models[1]) == [5.2, 5.4, 5.6, 5.8]
+
+
+# -- bare receives ------------------------------------------------------------------------------------------------
+
+
+def test_a_bare_receive_takes_what_was_first_in_simulated_time(run: Run) -> None:
+    async def race(model: Model) -> None:
+        if model.rank:
+            work(model, 5 - model.rank)
+            await model.pass_to(0, model.rank)
+        else:
+            assert [await model.receive() for _ in range(4)] == [4, 3, 2, 1]
+
+    models = run(race, ranks=5)
+    assert starts(models[0]) == [1.2, 2.2, 3.2, 4.2]
+
+
+def test_of_messages_at_the_same_time_the_lowest_rank_is_first(run: Run) -> None:
+    async def race(model: Model) -> None:
+        if model.rank == 2:
+            assert [await model.receive() for _ in range(3)] == [0, 1, 3]
+        else:
+            await model.pass_to(2, model.rank)
+
+    run(race, ranks=4)
+
+
+def test_two_ranks_that_receive_at_the_same_time(run: Run) -> None:
+    async def race(model: Model) -> None:
+        if model.rank < 2:
+            assert await model.receive() == await model.receive() - 1
+        else:
+            await model.pass_to(0, model.rank)
+            await model.pass_to(1, model.rank)
+
+    run(race, ranks=4)
+
+
+def test_a_chain_of_bare_receives(run: Run) -> None:
+    async def chain(model: Model) -> None:
+        number = 0 if model.rank == 0 else await model.receive()
+        if model.rank < model.RANKS - 1:
+            await model.pass_to(model.rank + 1, number + 1)
+        else:
+            assert number == model.RANKS - 1
+
+    models = run(chain, ranks=6)
+    assert models[-1].time == 2.0
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.randoms(use_true_random=False))
+def test_bare_receives_do_not_depend_on_the_order_of_steps(delays: list[int], random: Any) -> None:
+    got: list[list[int]] = []
+
+    async def race(model: Model) -> None:
+        if model.rank:
+            work(model, delays[model.rank - 1])
+            await model.pass_to(0, model.rank)
+            work(model, delays[-model.rank])
+            await model.pass_to(0, -model.rank)
+        else:
+            got.append([await model.receive() for _ in range(2 * len(delays))])
+
+    def order(names: list[int]) -> list[int]:
+        random.shuffle(names)
+        return names
+
+    ranks = len(delays) + 1
+    first = encoded(simulate(race, ranks=ranks))
+    assert encoded(simulate(race, ranks=ranks, order=order)) == first
+    assert encoded(in_asyncio(race, ranks=ranks)) == first
+    sent = [(delays[rank - 1] + 0.2, rank) for rank in range(1, ranks)]
+    assert [number for number in got[0] if number > 0] == [rank for _, rank in sorted(sent)]
+    assert got[0] == got[1] == got[2]
+
+
+def test_a_message_that_waited_for_room_is_there_when_it_has_room(run: Run) -> None:
+    """One message fits in a channel: the second one of rank 1 is there at 3, when the first is received."""
+
+    async def race(model: Model) -> None:
+        if model.rank == 0:
+            work(model, 3)
+            assert [await model.receive() for _ in range(3)] == ["first", "other", "second"]
+        elif model.rank == 1:
+            sends = [model.pass_to(0, name) for name in ("first", "second")]
+            for send in sends:
+                await send
+        else:
+            work(model, 2)
+            await model.pass_to(0, "other")
+
+    assert starts(run(race, ranks=3)[0]) == [3.0, 3.2, 3.4]
+
+
+def test_a_message_is_not_there_before_it_was_sent(run: Run) -> None:
+    """Whether or not there was room for it long before."""
+
+    async def race(model: Model) -> None:
+        if model.rank == 0:
+            assert [await model.receive() for _ in range(3)] == ["first", "other", "second"]
+        elif model.rank == 1:
+            first = model.pass_to(0, "first")
+            work(model, 5)
+            await model.pass_to(0, "second")
+            await first
+        else:
+            work(model, 2)
+            await model.pass_to(0, "other")
+
+    assert starts(run(race, ranks=3)[0]) == [0.2, 2.2, 5.2]
+
+
+def test_a_bare_receive_under_way_leaves_a_named_one_its_message() -> None:
+    """The Trace must say who got what: its values follow from its operations."""
+
+    async def mixed(model: Model) -> None:
+        if model.rank == 1:
+            anybody = model.receive()
+            named = model.receive(0)
+            model.activations["named"] = await named
+            model.activations["anybody"] = await anybody
+        else:
+            await model.pass_to(1, model.get_activation([0]))
+            await model.pass_to(1, model.get_activation([1]))
+
+    for driver in DRIVERS.values():
+        trace = Trace.of(driver(mixed, ranks=2, batches=2))
+        again = rebuild(trace).run
+        assert [p.values for p in again.programs] == [p.values for p in trace.programs]
+
+
+# -- groups -------------------------------------------------------------------------------------------------------
+
+
+def test_collectives_of_a_group_concern_its_members_only(run: Run) -> None:
+    async def halves(model: Model) -> None:
+        half = (0, 1) if model.rank < 2 else (3, 2)
+        work(model, model.rank)
+        shard, _ = model.load_weights(0, half.index(model.rank), 2)
+        whole = await model.allgather(shard, 0, half)
+        assert whole.is_complete()
+
+    models = run(halves, ranks=4)
+    assert [model.time for model in models] == [1.3, 1.3, 3.3, 3.3]
+
+
+def test_the_place_in_the_group_counts_and_not_the_rank(run: Run) -> None:
+    async def scatter(model: Model) -> None:
+        got = await model.scatterreduce(model.fake_grad(0, []), 0, "line")
+        assert got.shards == {model.coord["line"]}
+        exchanged = await model.alltoall([model.fake_grad(0, []).shard(i, 3) for i in range(3)], 0, "line")
+        assert [value.shards for value in exchanged] == [{model.coord["line"]}] * 3
+
+    run(scatter, mesh=Mesh({"line": 3}, ranks=[2, 0, 1]), ranks=3)
+
+
+def test_a_broadcast_names_its_root_by_rank(run: Run) -> None:
+    async def cast(model: Model) -> None:
+        mine = model.fake_grad(0, [model.rank])
+        got = await model.broadcast(mine, 0, root=3, group=(2, 3))
+        assert got.batches == {3}
+
+    async def half(model: Model) -> None:
+        if model.rank >= 2:
+            await cast(model)
+        else:
+            with pytest.raises(RuleError) as raised:
+                model.broadcast(model.fake_grad(0), 0, root=3, group=(0, 1))
+            assert raised.value.what == "rank 3 cannot be the root of this broadcast: it is not in the group"
+            assert raised.value.expected == "the root is one of ranks [0, 1]"
+
+    run(half, ranks=4, batches=4)
+
+
+def test_the_members_of_a_collective_name_their_group_in_one_order(run: Run) -> None:
+    async def disagree(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0), 0, (0, 1) if model.rank else (1, 0))
+
+    with pytest.raises(MismatchError) as caught:
+        run(disagree, ranks=2)
+    assert caught.value.what == "ranks 0 and 1 meet in a collective, but name its group in different orders"
+    assert caught.value.expected == "the same order of ranks from every member of the group"
+    assert caught.value.got == (
+        "rank 0: allreduce(layer=0, group=[1, 0]) with a weight gradient of layer 0, batches {}\n"
+        "rank 1: allreduce(layer=0, group=[0, 1]) with a weight gradient of layer 0, batches {}"
+    )
+
+
+@pytest.mark.parametrize("costs", [UNIT, LINKS, Links(latency=0.05)])
+def test_the_same_ranks_are_one_stream_however_they_are_ordered(run: Run, costs: Costs) -> None:
+    """Else the same links would carry as many collectives at once as the ranks have orders."""
+
+    async def gather_in(model: Model, groups: Sequence[Any]) -> None:
+        mine = [
+            model.load_weights(layer, group.index(model.rank) if group else model.rank, 3)[0]
+            for layer, group in enumerate(groups)
+        ]
+        coming = [model.allgather(mine[layer], layer, group) for layer, group in enumerate(groups)]
+        for layer, work in enumerate(coming):
+            gathered = await work
+            assert gathered.is_complete()
+            assert gathered.layer == layer
+
+    orders: list[Any] = [*permutations(range(3))]
+    ends: set[float] = set()
+    for groups in ([(0, 1, 2)] * 6, [None] * 6, orders, [*orders[:5], None]):
+        trace = Trace.of(run(lambda model, groups=groups: gather_in(model, groups), ranks=3, layers=6, costs=costs))
+        ends.add(figures.end(trace))
+        again = Trace.parse(trace.text())
+        assert figures.end(again) == figures.end(trace)
+    assert len(ends) == 1
+
+
+def test_axes_may_be_given_together(run: Run) -> None:
+    async def reduce(model: Model) -> None:
+        got = await model.allreduce(model.fake_grad(0, [model.rank % 4]), 0, ("b", "c"))
+        assert got.batches == {0, 1, 2, 3}
+
+    run(reduce, mesh=Mesh({"a": 2, "b": 2, "c": 2}), ranks=8, batches=4)
+
+
+# -- who may ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [-1, 2, 0, "1", 1.0, None])
+def test_a_message_goes_to_another_rank(target: Any) -> None:
+    async def send(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(target, "hello")
+
+    what, got, fix = (
+        f"pass_to({target}, ...) does not name another rank",
+        f"the number {target}",
+        ("the first stage has nobody before it and the last nobody after it: treat both ends apart"),
+    )
+    if target == 0:
+        got, fix = "this rank itself", "name the other rank of the pair, such as model.rank - 1 or model.rank + 1"
+    elif type(target) is not int:
+        what, fix = "pass_to was given no rank", "the rank comes first: write await model.pass_to(rank, value)"
+        got = {"1": "str '1'", 1.0: "the number 1.0", None: "None"}[target]
+    with pytest.raises(RuleError) as raised:
+        simulate(send, ranks=2)
+    assert str(raised.value) == (
+        f"rank 0: {what}\n"
+        "  expected: a rank from 0 to 1 other than 0\n"
+        f"  got:      {got}\n"
+        f"  where:    test_dist.py, line {send.__code__.co_firstlineno + 2}, in send: "
+        'await model.pass_to(target, "hello")\n'
+        f"  fix:      {fix}"
+    )
+
+
+def test_a_message_comes_from_another_rank() -> None:
+    with pytest.raises(RuleError, match=r"receive\(0\) does not name another rank"):
+        simulate(lambda model: model.receive(model.rank), ranks=2)
+
+
+@pytest.mark.parametrize("op", ["allreduce", "allgather", "scatterreduce", "broadcast"])
+def test_a_collective_takes_values_only(op: str) -> None:
+    things: dict[str, Any] = {"str 'x'": "x", "None": None, "the number 3": 3, "a tuple of 1: the number 1": (1,)}
+    for words, thing in things.items():
+        with pytest.raises(RuleError) as raised:
+            getattr(Model(), op)(thing, 0)
+        assert str(raised.value).startswith(
+            f"rank 0: the first argument of {op} is not a value\n  expected: a value\n  got:      {words}\n"
+        )
+
+
+@pytest.mark.parametrize("things", [None, 3, "x", ["x"], [None]])
+def test_an_all_to_all_takes_a_list_of_values_only(things: Any) -> None:
+    with pytest.raises(RuleError, match="rank 0"):
+        Model().alltoall(things, 0)
+    weight, _ = Model().load_weights(0)
+    with pytest.raises(RuleError, match="an all-to-all takes one value for each of the 1 members"):
+        Model().alltoall(weight, 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("total", [0, -1, 1.5, "4", None])
+def test_a_world_has_at_least_one_rank(total: Any) -> None:
+    with pytest.raises(ValueError, match="a world has at least one rank") as raised:
+        Dist(total)
+    assert str(raised.value) == f"a world has at least one rank; got {total!r}"
+
+
+def test_a_mesh_has_the_size_of_the_world() -> None:
+    with pytest.raises(ValueError, match="has 4 ranks, the world has 3") as raised:
+        Dist(3, mesh=Mesh({"a": 4}))
+    assert str(raised.value) == "Mesh({'a': 4}) has 4 ranks, the world has 3"
+
+
+@pytest.mark.parametrize("rank", [-1, 2])
+def test_a_model_has_a_rank_of_its_world(rank: int) -> None:
+    with pytest.raises(ValueError, match="has ranks 0 to 1") as raised:
+        Model(rank, Dist(2))
+    assert str(raised.value) == f"Dist(2) has ranks 0 to 1; got rank={rank}"
+
+
+def test_members_that_differ_name_both_ranks_and_lines(run: Run) -> None:
+    async def differ(model: Model) -> None:
+        grad = model.fake_grad(0, [])
+        if model.rank == 1:
+            await model.scatterreduce(grad, 0)
+        else:
+            await model.allreduce(grad, 0)
+
+    first = differ.__code__.co_firstlineno
+    with pytest.raises(MismatchError) as raised:
+        run(differ, ranks=2)
+    assert raised.value.ranks == (0, 1)
+    assert str(raised.value) == (
+        "ranks 0 and 1 meet in a collective, but call different ones\n"
+        "  expected: the same operation from every member of the group\n"
+        "  got:      rank 0: allreduce(layer=0) with a weight gradient of layer 0, batches {}\n"
+        "            rank 1: scatterreduce(layer=0) with a weight gradient of layer 0, batches {}\n"
+        f"  rank 0:   test_dist.py, line {first + 5}, in differ: await model.allreduce(grad, 0)\n"
+        f"  rank 1:   test_dist.py, line {first + 3}, in differ: await model.scatterreduce(grad, 0)\n"
+        "  fix:      every rank must make the same collective calls in the same order; look for one that is "
+        "skipped or extra"
+    )
+
+
+CALLS: dict[str, Any] = {
+    "operation": lambda m: m.allreduce(m.fake_grad(0), 0) if m.rank else m.scatterreduce(m.fake_grad(0), 0),
+    "layer": lambda m: m.allreduce(m.fake_grad(m.rank), m.rank),
+    "kind": lambda m: m.allgather(m.load_weights(0, m.rank, 2)[m.rank], 0),
+    "root": lambda m: m.broadcast(m.fake_grad(0), 0, root=m.rank),
+    "batches": lambda m: m.allreduce(m.fake_grad(0, [0]), 0),
+    "shards": lambda m: m.allgather(m.load_weights(0, 0, 2)[0], 0),
+    "number of shards": lambda m: m.allgather(m.load_weights(0, 0, 2 + m.rank)[0], 0),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_whatever_differs_is_a_mismatch_between_two_ranks(run: Run, what: str) -> None:
+    async def differ(model: Model) -> None:
+        await CALLS[what](model)
+
+    with pytest.raises(MismatchError) as raised:
+        run(differ, ranks=2, batches=2)
+    assert raised.value.ranks == (0, 1)
+    assert [rank for rank, _ in raised.value.where] == [0, 1]
+
+
+def test_an_own_cost_model_may_be_a_subclass() -> None:
+    class Slow(Costs):
+        def message(self, elements: Any, source: int, target: int) -> int:
+            return 10**9 * (1 + target)
+
+    async def send(model: Model) -> None:
+        await (model.receive(0) if model.rank else model.pass_to(1, None))
+
+    assert [model.time for model in simulate(send, ranks=2, costs=Slow())] == [2.0, 4.0]

@@ -1,0 +1,310 @@
+"""Model: a student's desk, with the names and the behaviour that readers of the original know."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from lib import (
+    HIDDEN,
+    LENGTH,
+    LINKS,
+    Activation,
+    ActivationGrad,
+    CheckError,
+    Dist,
+    Model,
+    NotSolved,
+    OptState,
+    Trace,
+    Weight,
+    WeightGrad,
+    simulate,
+)
+from lib.simulator.model import LogEvent
+from tests.support.schedules import basic, ddp, load, pipeline_fsdp
+
+WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
+
+
+# -- a sandbox ----------------------------------------------------------------------------------------------------
+
+
+def test_a_sandbox_needs_no_arguments() -> None:
+    model = Model()
+    assert (model.rank, model.RANKS, model.LAYERS, model.BATCHES) == (0, 1, 2, 1)
+    assert (model.time, model.memory(), model.log, model.final_weights) == (0.0, 0.0, [], {})
+
+
+def test_a_sandbox_may_have_any_rank_and_size() -> None:
+    model = Model(rank=3, layers=5, batches=7)
+    assert (model.rank, model.RANKS, model.LAYERS, model.BATCHES) == (3, 4, 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"layers": 0}, "a model has at least one of its layers; got layers=0"),
+        ({"batches": -1}, "a model has at least one of its batches; got batches=-1"),
+        ({"layers": "2"}, "a model has at least one of its layers; got layers='2'"),
+        ({"rank": -1}, "Dist(1) has ranks 0 to 0; got rank=-1"),
+    ],
+)
+def test_sizes_start_at_one(sizes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="got") as raised:
+        Model(**sizes)
+    assert str(raised.value) == message
+
+
+def test_what_operations_give() -> None:
+    model = Model(layers=2, batches=2)
+    weight, state = model.load_weights(1)
+    assert (weight, state) == (Weight(1, 2, 0), OptState(1, 2, 0))
+    inp = model.get_activation([0, 1])
+    assert inp == Activation(0, 2, [0, 1], 2)
+    first, _ = model.load_weights(0)
+    hidden = model.forward(0, inp, first)
+    out = model.forward(1, hidden, weight)
+    assert (hidden, out) == (Activation(1, 2, [0, 1], 2), Activation(2, 2, [0, 1], 2))
+    grad = model.loss(out)
+    assert grad == ActivationGrad(1, 2, [0, 1], 2)
+    weight_grad, before = model.backward(1, hidden, grad, weight)
+    assert (weight_grad, before) == (WeightGrad(1, 2, [0, 1], 2), ActivationGrad(0, 2, [0, 1], 2))
+    assert model.update(1, weight_grad, weight, state) == (Weight(1, 2, 1), OptState(1, 2, 1))
+    assert model.load_weights(0, 1, 4)[0].memory() == WEIGHT / 4
+    assert model.time == 2 + 2 + 0 + 2 + 0.5
+
+
+def test_update_takes_a_shard_argument_as_the_original_does() -> None:
+    model = Model(layers=1, batches=1)
+    weight, state = model.load_weights(0)
+    assert model.update(0, model.fake_grad(0, [0]), weight, state, shard=3)[0].step == 1
+    assert model.update(0, model.fake_grad(0, [0]), weight, state, 3)[0].step == 1
+
+
+def test_fake_grad_has_no_batches_unless_told() -> None:
+    model = Model(layers=3, batches=4)
+    assert model.fake_grad(2) == model.fake_grad(2, []) == WeightGrad(2, 3, [], 4)
+    assert model.fake_grad(2, [1, 3]) == WeightGrad(2, 3, [1, 3], 4)
+
+
+async def test_values_made_by_hand_may_be_reduced() -> None:
+    """As the original's lesson on all-reduce does, with plain sets and a model of one batch."""
+    dist = Dist(4)
+
+    async def lesson(model: Model) -> WeightGrad:
+        grad = WeightGrad(0, 1, {model.rank}, 4)  # type: ignore[arg-type]
+        return await model.allreduce(grad, 0)
+
+    models = [Model(layers=1, batches=1, rank=i, dist=dist) for i in range(4)]
+    got = await asyncio.gather(*[lesson(model) for model in models])
+    assert got == [WeightGrad(0, 1, {0, 1, 2, 3}, 4)] * 4  # type: ignore[arg-type]
+
+
+async def test_weights_made_by_hand_may_be_gathered_and_gradients_scattered() -> None:
+    dist = Dist(4)
+    models = [Model(layers=1, batches=1, rank=i, dist=dist) for i in range(4)]
+    weights = await asyncio.gather(*[m.allgather(Weight(0, 1, 0, {m.rank}, 4), 0) for m in models])  # type: ignore[arg-type]
+    assert weights == [Weight(0, 1, 0, range(4), 4)] * 4
+    grads = [WeightGrad(0, 1, {m.rank}, 4) for m in models]  # type: ignore[arg-type]
+    shards = await asyncio.gather(*[m.scatterreduce(g, 0) for m, g in zip(models, grads, strict=True)])
+    assert shards == [WeightGrad(0, 1, range(4), 4, [i], 4) for i in range(4)]
+
+
+def test_a_zero_contribution_may_be_scattered() -> None:
+    async def scatter(model: Model) -> None:
+        grad = model.fake_grad(0, [])
+        if model.rank == 2:
+            grad, _ = model.backward(
+                0,
+                model.get_activation([0]),
+                model.loss(model.forward(0, model.get_activation([0]), whole(model))),
+                whole(model),
+            )
+        got = await model.scatterreduce(grad, 0)
+        assert got == WeightGrad(0, 1, [0], 1, [model.rank], 4)
+
+    simulate(scatter, ranks=4, layers=1, batches=1)
+
+
+def whole(model: Model) -> Weight:
+    return model.load_weights(0)[0]
+
+
+# -- memory, status, log ------------------------------------------------------------------------------------------
+
+
+def test_memory_is_the_sum_over_the_stores_now() -> None:
+    model = Model(layers=2, batches=4)
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    assert model.memory() == 0
+    weights[0], opt_states[0] = model.load_weights(0)
+    assert model.memory() == 2 * WEIGHT
+    activations[0] = model.get_activation([0, 1, 2])
+    grad_weights["g"] = model.fake_grad(0).shard(0, 4)
+    assert model.memory() == 2 * WEIGHT + 3 * BATCH + WEIGHT / 4
+    del weights[0]
+    assert model.memory() == WEIGHT + 3 * BATCH + WEIGHT / 4
+    grad_activations[0] = ActivationGrad(0, 2, [0], 4)
+    activations.clear()
+    assert model.memory() == WEIGHT + BATCH + WEIGHT / 4
+    assert isinstance(model.memory(), float)
+
+
+def test_status_prints_every_key_and_value(capsys: pytest.CaptureFixture[str]) -> None:
+    model = Model(layers=2, batches=2)
+    model.status()
+    assert capsys.readouterr().out == "all stores are empty\n"
+    model.weights[0], model.opt_states[0] = model.load_weights(0)
+    model.weights[1, "shard"], _ = model.load_weights(1, 1, 2)
+    model.grad_weights["g"] = model.fake_grad(0)
+    model.status()
+    assert capsys.readouterr().out == (
+        "weights[0]: weight of layer 0\n"
+        "weights[1, 'shard']: weight of layer 1, shards {1} of 2\n"
+        "opt_states[0]: optimizer state of layer 0\n"
+        "grad_weights['g']: weight gradient of layer 0, batches {}\n"
+    )
+
+
+def test_the_log_is_the_originals() -> None:
+    """Type, layer, rank, time, length, memory when it started, batches."""
+
+    async def step(model: Model) -> None:
+        load(model, [0])
+        model.activations[0] = model.get_activation([0, 1])
+        model.activations[1] = model.forward(0, model.activations[0], model.weights[0])
+        model.grad_activations[0] = model.loss(model.activations[1])
+        del model.activations[1]
+        made = model.backward(0, model.activations[0], model.grad_activations[0], model.weights[0])
+        model.grad_weights[0] = await model.allreduce(made[0], 0)
+        model.update(0, model.grad_weights[0], model.weights[0], model.opt_states[0])
+        if model.rank:
+            await model.receive()
+        else:
+            await model.pass_to(1, made[1])
+
+    models = with_a_helper(step)
+    none = frozenset[int]()
+    both = frozenset([0, 1])
+    two = 2.0 * WEIGHT
+    assert models[0].log == [
+        LogEvent("forward", 0, 0, 0.0, 2.0, two + 2 * BATCH, both),
+        LogEvent("loss", 1, 0, 2.0, 0.0, two + 4 * BATCH, none),
+        LogEvent("backward", 0, 0, 2.0, 2.0, two + 4 * BATCH, both),
+        LogEvent("allreduce", 0, 0, 4.0, 0.3, two + 4 * BATCH, none),
+        LogEvent("update", None, 0, 4.3, 0.5, two + 4 * BATCH + WEIGHT, none),
+        LogEvent("pass", None, 0, 4.8, 0.2, two + 4 * BATCH + WEIGHT, none),
+    ]
+    assert models[1].log == [
+        LogEvent("allreduce", 0, 1, 4.0, 0.3, 0.0, none),
+        LogEvent("pass", None, 1, 5.0, 0.2, 0.0, none),
+    ]
+
+
+def with_a_helper(step: Any) -> list[Model]:
+    """Rank 0 does the step, rank 1 helps it with nothing of its own."""
+
+    async def run(model: Model) -> None:
+        if model.rank == 0:
+            await step(model)
+        else:
+            await model.allreduce(model.fake_grad(0, []), 0)
+            await model.receive(0)
+
+    return simulate(run, ranks=2, layers=1, batches=2)
+
+
+def test_the_last_logged_start_is_what_the_original_prints() -> None:
+    models = simulate(pipeline_fsdp, puzzle="pipeline_fsdp")
+    assert max(model.log[-1].time for model in models) == 15.5
+    assert max(event.memory for model in models for event in model.log) == 966_656
+
+
+# -- final weights and check --------------------------------------------------------------------------------------
+
+
+def test_final_weights_are_kept() -> None:
+    model = Model(layers=2, batches=1)
+    weight, _ = model.load_weights(1)
+    model.set_final_weight(1, weight)
+    assert model.final_weights == {1: weight}
+    assert model.final_weights[1] is weight
+
+
+def test_check_prints_correct_first_and_returns_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    verdict = Model.check(simulate(ddp, puzzle="ddp"), puzzle="ddp")
+    out = capsys.readouterr().out
+    assert verdict is not None
+    assert out == verdict.text() + "\n"
+    assert out.startswith('Correct!\nNote: for "as good as our reference" memory is 262,144 elements too high\n')
+    assert out.partition("\nTime ")[2].startswith(
+        "5.6 steps, memory 1,835,008 elements (rank 0).\n"
+        "  passes - reached\n"
+        "    time   [######################..]         5.6 of 6\n"
+        "    memory [######################..]   1,835,008 of 2,000,000\n"
+        "  as good as the classic - reached\n"
+        "    time   [########################]         5.6 of 5.6\n"
+        "    memory [########################]   1,835,008 of 1,835,008\n"
+    )
+
+
+def test_check_takes_targets_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    models = simulate(basic, puzzle="basic")
+    verdict = Model.check(models, time=17, memory=2_000_000)
+    assert verdict is not None
+    assert (verdict.correct, verdict.passed, verdict.best) == (True, False, None)
+    assert "your target - missed" in capsys.readouterr().out
+    verdict = Model.check(models, time=17)
+    assert verdict is not None
+    assert verdict.passed
+
+
+def test_check_takes_one_model_or_many() -> None:
+    model = Model(layers=2, batches=4)
+    basic(model)
+    assert Model.check(model) is not None
+    assert Model.check([model]) is not None
+    assert Model.check((model,)) is not None
+
+
+def test_a_wrong_run_is_an_assertion_error_with_all_faults() -> None:
+    with pytest.raises(AssertionError) as raised:
+        Model.check(simulate(lambda model: None, layers=2))
+    assert isinstance(raised.value, CheckError)
+    assert str(raised.value) == (
+        "this is not one correct training step\n"
+        "  got:      no update and no final weight of layers 0 and 1\n"
+        "                expected: every layer updated once, and handed in with model.set_final_weight\n"
+        "                got:      no operation at all\n"
+        "                fix:      look for a `return` that comes too early, or a loop that leaves layers out"
+    )
+    assert isinstance(raised.value.trace, Trace)
+
+
+def test_links_price_a_models_clock() -> None:
+    async def send(model: Model) -> None:
+        if model.rank == 3:
+            await model.pass_to(4, model.get_activation([0]))
+        elif model.rank == 4:
+            await model.receive(3)
+
+    models = simulate(send, ranks=8, costs=LINKS)
+    assert [model.time for model in models] == [0, 0, 0, 2.0, 4.0, 0, 0, 0]
+
+
+def test_a_puzzle_raises_not_solved() -> None:
+    error = NotSolved("fsdp")
+    assert isinstance(error, AssertionError)
+    assert error.puzzle == "fsdp"
+    assert re.match(r"fsdp is not solved yet\n", str(error))
+
+
+def test_the_trace_of_one_rank_is_that_of_all() -> None:
+    models = simulate(ddp, ranks=4, layers=2, batches=4)
+    assert models[3].trace.ranks == 4
+    assert models[3].trace.text() == models[0].trace.text()
+    assert repr(models[0].trace) == "<Trace of 4 ranks, 2 layers, 4 batches>"

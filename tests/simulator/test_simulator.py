@@ -1,0 +1,441 @@
+"""simulate: the same function gives the same Trace, however its ranks are stepped."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Sequence
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import (
+    PUZZLES,
+    UNIT,
+    DeadlockError,
+    Links,
+    Mesh,
+    MismatchError,
+    Model,
+    NotSolved,
+    PuzzleError,
+    RankFailed,
+    Trace,
+    Unsolved,
+    check,
+    retime,
+    simulate,
+)
+from lib.analysis import figures
+from lib.trace import json_format as serial
+from lib.trace.event import COLLECTIVE, COMMUNICATION
+from lib.trace.rebuild import rebuild
+from tests.support.drivers import DRIVERS, encoded, in_asyncio, python, without_places
+from tests.support.random_programs import Schedule, run, schedules
+from tests.support.schedules import EVERYTHING, Case
+
+randoms = st.randoms(use_true_random=False)
+
+
+def shuffled(random: Random) -> Any:
+    def order(names: list[int]) -> Sequence[int]:
+        random.shuffle(names)
+        return names
+
+    return order
+
+
+# -- one function, one Trace --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_both_drivers_give_the_same_trace(case: Case) -> None:
+    assert encoded(case.run(simulate)) == encoded(case.run(in_asyncio))
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+@settings(max_examples=5)
+@given(randoms)
+def test_the_order_of_ranks_changes_nothing(case: Case, random: Random) -> None:
+    assert encoded(case.run(simulate, order=shuffled(random))) == encoded(case.run(simulate))
+
+
+@settings(max_examples=80)
+@given(schedules(), randoms)
+def test_the_order_of_ranks_changes_nothing_in_random_schedules(schedule: Schedule, random: Random) -> None:
+    assert encoded(run(schedule, order=shuffled(random))) == encoded(run(schedule))
+
+
+@settings(max_examples=50)
+@given(schedules())
+def test_asyncio_changes_nothing_in_random_schedules(schedule: Schedule) -> None:
+    assert encoded(run(schedule, in_asyncio)) == encoded(run(schedule))
+
+
+def test_the_hash_seed_changes_nothing() -> None:
+    code = (
+        "import hashlib, json\n"
+        "from lib import simulate\n"
+        "from tests.support.drivers import encoded\n"
+        "from tests.support.schedules import EVERYTHING\n"
+        "for case in EVERYTHING:\n"
+        "    data = encoded(case.run(simulate))\n"
+        "    print(case.name, hashlib.sha256(json.dumps(data).encode()).hexdigest())\n"
+    )
+    first, *others = [python(code, PYTHONHASHSEED=seed) for seed in ("0", "1", "31337")]
+    assert len(first.splitlines()) == len(EVERYTHING)
+    assert others == [first, first]
+
+
+# -- time ---------------------------------------------------------------------------------------------------------
+
+
+def check_times(trace: Trace) -> None:
+    """No clock runs back, nothing starts before it was issued, and a stream does one thing at a time."""
+    streams: dict[Any, list[tuple[int, int]]] = {}
+    for program in trace.programs:
+        clock = 0
+        for event in program.events:
+            assert event.issued >= clock
+            clock = event.issued
+            if event.start is None:
+                continue
+            assert event.start >= event.issued
+            assert event.length >= 0
+            clock = event.issued
+            if event.op not in COMMUNICATION:
+                assert event.start == event.issued
+            if event.blocking or event.op not in COMMUNICATION:
+                clock = event.start + event.length
+            if event.op in COLLECTIVE:
+                stream = (event.group, program.rank)
+            else:
+                stream = (event.op, program.rank, event.peer) if event.op in COMMUNICATION else ("own", program.rank)
+            streams.setdefault(stream, []).append((event.start, event.start + event.length))
+        assert program.clock >= clock
+    for spans in streams.values():
+        assert all(before[1] <= after[0] for before, after in pairwise(spans))
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_clocks_never_run_back(case: Case) -> None:
+    check_times(Trace.of(case.run(simulate)))
+
+
+@settings(max_examples=80)
+@given(schedules())
+def test_clocks_never_run_back_in_random_schedules(schedule: Schedule) -> None:
+    check_times(Trace.of(run(schedule)))
+
+
+@settings(max_examples=50)
+@given(schedules())
+def test_members_of_a_collective_start_and_end_together(schedule: Schedule) -> None:
+    trace = Trace.of(run(schedule))
+    met: dict[Any, list[Any]] = {}
+    for program in trace.programs:
+        count: dict[Any, int] = {}
+        for event in program.events:
+            if event.op in COLLECTIVE:
+                number = count[event.group] = count.get(event.group, -1) + 1
+                met.setdefault((event.group, number), []).append(event)
+    for (group, _), events in met.items():
+        assert len(events) == len(group)
+        assert len({(event.op, event.start, event.length) for event in events}) == 1
+        assert events[0].start >= max(event.issued for event in events)
+
+
+@settings(max_examples=50)
+@given(schedules())
+def test_a_message_arrives_after_it_was_sent(schedule: Schedule) -> None:
+    """And messages between two ranks arrive in the order in which they were sent."""
+    trace = Trace.of(run(schedule))
+    for sender in trace.programs:
+        for target in range(trace.ranks):
+            sent = [e for e in sender.events if e.op == "pass_to" and e.peer == target]
+            got = [e for e in trace.programs[target].events if e.op == "receive" and e.peer == sender.rank]
+            assert [e.length for e in sent] == [e.length for e in got]
+            assert [len(e.inputs) for e in sent] == [len(e.outputs) for e in got]
+            for one, other in zip(sent, got, strict=True):
+                assert one.end is not None
+                assert other.start is not None
+                assert other.start >= one.end
+
+
+# -- a Trace says all there is ------------------------------------------------------------------------------------
+
+
+def check_rebuilt(trace: Trace) -> None:
+    rebuilt = rebuild(trace).run
+    for mine, theirs in zip(trace.programs, rebuilt.programs, strict=True):
+        assert mine.values == theirs.values
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_values_and_times_follow_from_the_operations(case: Case) -> None:
+    trace = Trace.of(case.run(simulate))
+    check_rebuilt(trace)
+    assert serial.encode(retime(trace, trace.costs)) == serial.encode(trace)
+
+
+@settings(max_examples=80)
+@given(schedules())
+def test_values_follow_from_the_operations_of_random_schedules(schedule: Schedule) -> None:
+    check_rebuilt(Trace.of(run(schedule)))
+
+
+@settings(max_examples=80)
+@given(schedules())
+def test_times_follow_from_the_costs_of_random_schedules(schedule: Schedule) -> None:
+    trace = Trace.of(run(schedule))
+    assert serial.encode(retime(trace, trace.costs)) == serial.encode(trace)
+
+
+@settings(max_examples=50)
+@given(schedules(messages=False), st.sampled_from([UNIT, Links(host_size=2, latency=0.3)]))
+def test_other_costs_give_what_a_run_under_them_would(schedule: Schedule, costs: Any) -> None:
+    there = Trace.of(run(schedule, costs=costs))
+    assert serial.encode(retime(Trace.of(run(schedule)), costs)) == serial.encode(there)
+
+
+# -- sizes, puzzles, functions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES)
+def test_a_puzzle_brings_its_sizes(puzzle: str) -> None:
+    record = PUZZLES[puzzle]
+    models = simulate(lambda model: None, puzzle=puzzle)
+    assert [model.rank for model in models] == list(range(record.ranks))
+    assert {(model.RANKS, model.LAYERS, model.BATCHES) for model in models} == {
+        (record.ranks, record.layers, record.batches)
+    }
+    assert models[0].dist.mesh == record.mesh
+
+
+def test_arguments_win_over_the_puzzle() -> None:
+    (model,) = simulate(lambda model: None, puzzle="pipeline_fsdp", ranks=1, layers=3, costs=Links(p2p=9))
+    assert (model.RANKS, model.LAYERS, model.BATCHES, model.dist.costs) == (1, 3, 4, Links(p2p=9))
+    assert model.dist.mesh is None
+
+
+def test_a_mesh_brings_its_ranks() -> None:
+    assert len(simulate(lambda model: None, mesh=Mesh({"a": 2, "b": 3}))) == 6
+    with pytest.raises(ValueError, match="has 6 ranks") as raised:
+        simulate(lambda model: None, mesh=Mesh({"a": 2, "b": 3}), ranks=5)
+    assert str(raised.value) == "Mesh({'a': 2, 'b': 3}) has 6 ranks, the world has 5"
+
+
+def test_an_unknown_puzzle_names_those_there_are() -> None:
+    with pytest.raises(ValueError, match="there is no puzzle 'fdsp'; there are basic, grad_accum, ddp"):
+        simulate(lambda model: None, puzzle="fdsp")
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{"ranks": -1}, {"ranks": 1.5}, {"layers": -2}, {"batches": "4"}, {"ranks": 0}, {"layers": 0}, {"batches": 0}],
+)
+def test_sizes_are_whole_numbers_from_one_up(sizes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        simulate(lambda model: None, **sizes)
+
+
+def test_plain_functions_lambdas_and_callables_run_too() -> None:
+    class Student:
+        async def __call__(self, model: Model) -> None:
+            model.fake_grad(0)
+            await model.allreduce(model.fake_grad(0), 0)
+
+    def plain(model: Model) -> None:
+        model.fake_grad(0)
+
+    async def inner(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0), 0)
+
+    assert [e.op for e in simulate(plain)[0].program.events] == ["fake_grad"]
+    assert [e.op for e in simulate(Student(), ranks=2)[1].program.events] == ["fake_grad", "fake_grad", "allreduce"]
+    assert simulate(lambda model: inner(model), ranks=2)[0].time == 0.3
+
+
+def test_what_a_function_returns_does_not_matter() -> None:
+    async def run(model: Model) -> Model:
+        return model
+
+    assert [model.rank for model in simulate(run, ranks=2)] == [0, 1]
+
+
+def test_a_stub_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    async def ddp(model: Model) -> None:
+        model.load_weights(0)
+        raise NotSolved("ddp")
+
+    models = simulate(ddp, puzzle="ddp")
+    assert isinstance(models, Unsolved)
+    assert (list(models), models.puzzle) == ([], "ddp")
+    assert capsys.readouterr().out == (
+        "ddp is not solved yet\n"
+        "  expected: your code in place of the line that raises NotSolved\n"
+        "  fix:      read the text above the cell, replace that line, and run the cell again\n"
+    )
+    assert Model.check(models, puzzle="ddp") is None
+    assert capsys.readouterr().out == "Not solved yet: ddp\n"
+
+
+def test_a_stub_in_one_branch_is_a_stub() -> None:
+    async def pipeline(model: Model) -> None:
+        if model.rank == 1:
+            raise NotSolved("pipeline")
+        await model.receive(1)
+
+    assert isinstance(simulate(pipeline, ranks=2), Unsolved)
+
+
+def test_gc_is_as_it_was() -> None:
+    def fail(model: Model) -> None:
+        raise KeyError("oh")
+
+    assert gc.isenabled()
+    with pytest.raises(RankFailed):
+        simulate(fail)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        simulate(lambda model: None)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+# -- runs that do not end -----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(schedules(), st.data())
+def test_a_rank_that_leaves_something_out_gets_a_trace_that_can_be_read(
+    schedule: Schedule, data: st.DataObject
+) -> None:
+    """Whatever becomes of it: a run, a deadlock or a mismatch, the same with both drivers."""
+    lazy = data.draw(st.integers(0, schedule.ranks - 1))
+    left_out = data.draw(st.sets(st.integers(0, max(0, len(schedule.steps) - 1)), min_size=1, max_size=2))
+
+    async def skip(model: Model) -> None:
+        steps = [s for s in schedule.steps if model.rank != lazy or s.number not in left_out]
+        await schedule.follow(model, steps)
+
+    kinds: list[Any] = []
+    for driver in DRIVERS.values():
+        failure: PuzzleError | None = None
+        try:
+            trace = Trace.of(driver(skip, **schedule.sizes))
+        except PuzzleError as error:
+            failure, trace = error, error.trace
+            if trace is None:
+                pytest.fail("the error carries no Trace")
+        kinds.append(type(failure))
+        assert check(trace).correct <= (failure is None)
+        encoded_ = without_places(serial.encode(trace))
+        assert without_places(serial.encode(Trace._from(serial.decode(serial.encode(trace))))) == encoded_
+        if not isinstance(failure, MismatchError):  # what broke a rule cannot be made by the rules again
+            assert without_places(serial.encode(Trace.parse(trace.text()))) == encoded_
+        assert figures.end(trace) >= figures.printed(trace) >= 0
+        check_times(trace)
+    assert kinds[0] == kinds[1]
+
+
+def test_waiting_on_the_way_out_hides_no_error() -> None:
+    """A `finally` that communicates cannot be finished once the run is over; the deadlock is what matters."""
+
+    async def stubborn(model: Model) -> None:
+        try:
+            await model.receive(1 - model.rank)
+        finally:
+            await model.pass_to(1 - model.rank, "bye")
+            await model.allreduce(model.fake_grad(0), 0)
+
+    with pytest.raises(DeadlockError, match="these ranks wait for each other: 0 -> 1 -> 0"):
+        simulate(stubborn, ranks=2)
+
+
+def test_a_collective_that_nobody_waits_for_and_others_never_call_is_no_deadlock() -> None:
+    async def alone(model: Model) -> None:
+        if model.rank == 0:
+            model.allreduce(model.fake_grad(0), 0)
+            model.receive(1)
+
+    trace = Trace.of(simulate(alone, ranks=2))
+    assert [event.start for event in trace.programs[0].events] == [0, None, None]
+    assert serial.encode(Trace._from(serial.decode(serial.encode(trace)))) == serial.encode(trace)
+    assert Trace.parse(trace.text()).text() == trace.text()
+    assert figures.end(trace) == 0
+
+
+# -- what is none of ours -----------------------------------------------------------------------------------------
+
+
+def test_something_else_to_await_is_refused() -> None:
+    class Thing:
+        def __await__(self) -> Any:
+            yield 1
+
+    async def wait(model: Model) -> None:
+        if model.rank == 1:
+            await Thing()
+        else:
+            await model.receive(1)
+
+    with pytest.raises(PuzzleError) as raised:
+        simulate(wait, ranks=2)
+    assert str(raised.value) == (
+        "rank 1: awaited something that is not an operation of the model\n"
+        "  expected: `await` on what model.allreduce, allgather, pass_to, receive, ... return\n"
+        "  got:      an int\n"
+        f"  where:    test_simulator.py, line {wait.__code__.co_firstlineno + 2}, in wait: await Thing()\n"
+        "  fix:      time is simulated, and there is nothing else to wait for: leave this `await` out"
+    )
+    assert raised.value.trace.ranks == 2
+
+
+def test_giving_way_to_others_is_no_mistake() -> None:
+    async def polite(model: Model) -> None:
+        await asyncio.sleep(0)
+        await model.allreduce(model.fake_grad(0), 0)
+
+    assert simulate(polite, ranks=3)[2].time == 0.3
+
+
+def test_a_coroutine_that_catches_its_error_goes_on() -> None:
+    async def careful(model: Model) -> None:
+        try:
+            _ = model.weights[3]
+        except KeyError:
+            await model.allreduce(model.fake_grad(0), 0)
+
+    assert simulate(careful, ranks=2)[0].time == 0.3
+
+
+def test_simulate_runs_inside_a_running_loop() -> None:
+    """As in a notebook's cell."""
+
+    async def run(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0), 0)
+
+    async def cell() -> float:
+        return simulate(run, ranks=2)[0].time
+
+    assert asyncio.run(cell()) == 0.3
+
+
+def test_a_long_run_is_no_recursion() -> None:
+    async def ping_pong(model: Model) -> None:
+        for _ in range(1500):
+            if model.rank:
+                await model.pass_to(0, await model.receive(0))
+            else:
+                await model.pass_to(1, "ping")
+                await model.receive(1)
+
+    models = simulate(ping_pong, ranks=2)
+    assert figures.end(Trace.of(models)) == 1200.0

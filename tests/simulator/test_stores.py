@@ -1,0 +1,334 @@
+"""The stores: dictionaries, whatever one does to them, that tell the Trace what enters and leaves."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from lib import AbsentKey, BudgetError, Model, RuleError, Weight, WeightGrad, simulate
+from lib.trace.event import STORES
+
+keys = st.one_of(st.integers(0, 3), st.sampled_from(["whole", (0, 1), None]))
+which = st.integers(0, 4)
+
+
+def held(model: Model) -> list[Counter[int]]:
+    """What the moves of the Trace leave in each store: ids of values, with how many keys have it."""
+    found: list[Counter[int]] = [Counter() for _ in STORES]
+    for _, store, value, change in model.program.moves:
+        found[store][value] += change
+        assert found[store][value] >= 0, "a value leaves no store that it is not in"
+    return [+counter for counter in found]
+
+
+class Stores(RuleBasedStateMachine):
+    """Every way to change a dictionary, on the stores and on plain dictionaries alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model(layers=4, batches=4)
+        self.plain: list[dict[Any, Any]] = [{} for _ in STORES]
+
+    def store(self, store: int) -> Any:
+        return self.model.storage()[store]
+
+    def value(self, store: int, layer: int) -> Any:
+        weight, state = self.model.load_weights(layer, 0, 1 + layer)
+        match store:
+            case 0:
+                return weight
+            case 1:
+                return state
+            case 2 | 3:
+                return self.model.get_activation([layer])
+            case _:
+                return self.model.fake_grad(layer, [layer])
+
+    @rule(store=which, key=keys, layer=st.integers(0, 3))
+    def put(self, store: int, key: Any, layer: int) -> None:
+        value = self.value(store, layer)
+        self.store(store)[key] = value
+        self.plain[store][key] = value
+
+    @rule(store=which, key=keys, other=keys)
+    def put_again(self, store: int, key: Any, other: Any) -> None:
+        """The same value under another key, or under its own."""
+        if key in self.plain[store]:
+            value = self.model.storage()[store][key]
+            self.store(store)[other] = value
+            self.plain[store][other] = value
+
+    @rule(store=which, key=keys)
+    def delete(self, store: int, key: Any) -> None:
+        if key in self.plain[store]:
+            del self.model.storage()[store][key], self.plain[store][key]
+        else:
+            with pytest.raises(AbsentKey):
+                del self.model.storage()[store][key]
+
+    @rule(store=which, key=keys, default=st.booleans())
+    def pop(self, store: int, key: Any, default: bool) -> None:
+        mine = self.model.storage()[store]
+        if default:
+            assert mine.pop(key, "none") is self.plain[store].pop(key, "none")
+        elif key in self.plain[store]:
+            assert mine.pop(key) is self.plain[store].pop(key)
+        else:
+            with pytest.raises(AbsentKey):
+                mine.pop(key)
+
+    @precondition(lambda self: any(self.plain))
+    @rule(store=which)
+    def popitem(self, store: int) -> None:
+        if self.plain[store]:
+            assert self.model.storage()[store].popitem() == self.plain[store].popitem()
+
+    @rule(store=which)
+    def clear(self, store: int) -> None:
+        self.model.storage()[store].clear()
+        self.plain[store].clear()
+
+    @rule(store=which, key=keys, layer=st.integers(0, 3))
+    def setdefault(self, store: int, key: Any, layer: int) -> None:
+        value = self.value(store, layer)
+        got = self.model.storage()[store].setdefault(key, value)
+        assert got is self.plain[store].setdefault(key, value)
+
+    @rule(store=which, some=st.dictionaries(keys, st.integers(0, 3), max_size=3), how=st.integers(0, 4))
+    def update(self, store: int, some: dict[Any, int], how: int) -> None:
+        mine, plain = self.model.storage()[store], self.plain[store]
+        new = {key: self.value(store, layer) for key, layer in some.items()}
+        if how == 0:
+            mine.update(new)
+            plain.update(new)
+        elif how == 1:
+            mine.update(list(new.items()))
+            plain.update(list(new.items()))
+        elif how == 2:
+            named = {str(key): value for key, value in new.items()}
+            mine.update(**named)
+            plain.update(**named)
+        elif how == 3:
+            mine |= new
+            plain |= new
+        else:
+            mine.update(mine)
+            plain.update(plain)
+
+    @rule(store=which, key=keys)
+    def refuse(self, store: int, key: Any) -> None:
+        for thing in ("weight", None, (self.value(0, 0), self.value(1, 0))):
+            with pytest.raises(RuleError):
+                self.store(store)[key] = thing
+
+    @invariant()
+    def they_are_equal(self) -> None:
+        stores = self.model.storage()
+        assert list(stores) == self.plain
+        assert [list(store) for store in stores] == [list(plain) for plain in self.plain]
+        assert self.model.memory() == float(sum(v.elements() for plain in self.plain for v in plain.values()))
+        by_id = [Counter(self.model.program.id(v) for v in plain.values()) for plain in self.plain]
+        assert held(self.model) == by_id
+
+
+Stores.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
+TestStores = Stores.TestCase
+
+
+# -- one by one ---------------------------------------------------------------------------------------------------
+
+
+def test_moves_stand_before_the_next_event() -> None:
+    model = Model(layers=2)
+    model.weights[0], model.opt_states["state"] = model.load_weights(0)
+    inp = model.get_activation([0])
+    model.activations[0] = inp
+    model.activations[1] = model.forward(0, model.activations.pop(0), model.weights[0])
+    model.weights[0], model.opt_states["state"] = model.load_weights(0)
+    assert model.program.moves == [
+        (1, 0, 0, 1),
+        (1, 1, 1, 1),
+        (2, 2, 2, 1),
+        (2, 2, 2, -1),
+        (3, 2, 3, 1),
+        (4, 0, 0, -1),
+        (4, 0, 4, 1),
+        (4, 1, 1, -1),
+        (4, 1, 5, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "held"),
+    [([], "nothing"), ([0], "[0]"), ([0, "whole", (1, 2)], "[0], ['whole'], [1, 2]")],
+)
+def test_a_key_that_is_not_there_says_what_is(keys: list[Any], held: str) -> None:
+    model = Model(rank=2)
+    for key in keys:
+        model.grad_weights[key] = model.fake_grad(0)
+    for ask in (
+        lambda: model.grad_weights[3],
+        lambda: model.grad_weights.pop(3),
+        lambda: model.grad_weights.__delitem__(3),
+    ):
+        with pytest.raises(AbsentKey) as raised:
+            ask()
+        assert isinstance(raised.value, KeyError)
+        assert str(raised.value).startswith(
+            "rank 2: grad_weights[3] is empty\n"
+            "  expected: a weight gradient under this key\n"
+            f"  got:      the store holds {held}\n"
+            "  where:    test_stores.py, line "
+        )
+        assert raised.value.held == keys
+    assert model.grad_weights.get(3) is None
+    assert 3 not in model.grad_weights
+
+
+def test_nothing_to_pop_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        Model().weights.popitem()
+
+
+def test_nothing_to_pop_is_a_key_error_in_a_coroutine_too() -> None:
+    async def pop(model: Model) -> None:
+        with pytest.raises(KeyError):
+            model.weights.popitem()
+
+    simulate(pop)
+
+
+def test_the_stores_have_their_names() -> None:
+    model = Model()
+    assert [store.name for store in model.storage()] == [
+        "weights",
+        "opt_states",
+        "activations",
+        "grad_activations",
+        "grad_weights",
+    ]
+    assert all(store is getattr(model, store.name) for store in model.storage())
+
+
+MISTAKES: list[tuple[Any, str]] = [
+    (
+        lambda model: model.load_weights(0),
+        "rank 0: weights['w'] was given something that is not a value\n"
+        "  expected: a weight\n"
+        "  got:      a tuple of 2: weight of layer 0; optimizer state of layer 0\n"
+        '  where:    test_stores.py, line %d, in put: model.weights["w"] = make(model)\n'
+        "  fix:      load_weights and update give two results: weights[layer], opt_states[layer] = ...",
+    ),
+    (
+        lambda model: 17,
+        "rank 0: weights['w'] was given something that is not a value\n"
+        "  expected: a weight\n"
+        "  got:      the number 17\n"
+        '  where:    test_stores.py, line %d, in put: model.weights["w"] = make(model)\n'
+        "  fix:      a store holds one value under each key, here a weight",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), MISTAKES, ids=["two results", "a number"])
+def test_a_store_holds_values_only(make: Any, message: str) -> None:
+    model = Model()
+
+    def put() -> None:
+        model.weights["w"] = make(model)
+
+    with pytest.raises(RuleError) as raised:
+        put()
+    where = raised.value.where[0][1]
+    assert where.line == put.__code__.co_firstlineno + 1
+    assert str(raised.value) == message % where.line
+    assert dict(model.weights) == {}
+    assert model.program.moves == []
+
+
+def test_a_key_that_cannot_be_one_changes_nothing() -> None:
+    model = Model()
+    weight, _ = model.load_weights(0)
+    with pytest.raises(TypeError):
+        model.weights[[0]] = weight
+    assert model.program.moves == []
+    assert model.memory() == 0
+
+
+def test_a_value_made_by_hand_may_be_stored_and_is_told_apart() -> None:
+    model = Model(layers=2, batches=2)
+    by_hand = Weight(0, 2, 0)
+    model.weights[0] = by_hand
+    model.weights[1] = by_hand
+    assert model.weights[0] is by_hand
+    assert model.memory() == 2 * by_hand.memory()
+    assert [event.op for event in model.program.events] == ["foreign"]
+
+
+def test_a_value_of_another_rank_is_refused() -> None:
+    shared: dict[str, WeightGrad] = {}
+
+    async def share(model: Model) -> None:
+        if model.rank == 0:
+            shared["grad"] = model.fake_grad(0, [0])
+            await model.pass_to(1, "it is there")
+        else:
+            await model.receive(0)
+            model.grad_weights[0] = shared["grad"]
+
+    with pytest.raises(RuleError) as raised:
+        simulate(share, ranks=2)
+    line = share.__code__.co_firstlineno + 6
+    assert str(raised.value) == (
+        "rank 1: this weight gradient lives on rank 0\n"
+        "  expected: a value that this rank made or received\n"
+        "  got:      weight gradient of layer 0, batches {0} of rank 0, by way of a shared Python variable\n"
+        f'  where:    test_stores.py, line {line}, in share: model.grad_weights[0] = shared["grad"]\n'
+        "  fix:      ranks share no memory: send it with pass_to and receive, or use a collective"
+    )
+
+
+def test_stores_are_dictionaries_to_everything_else() -> None:
+    model = Model(layers=3)
+    for layer in range(3):
+        model.weights[layer], _ = model.load_weights(layer)
+    plain = dict(model.weights)
+    assert isinstance(model.weights, dict)
+    assert model.weights == plain
+    assert model.weights | {} == plain
+    assert copy.copy(model.weights) == plain
+    assert copy.deepcopy(model.weights) == plain
+    assert pickle.loads(pickle.dumps(model.weights)) == plain
+    assert sorted(model.weights) == [0, 1, 2]
+    assert list(model.weights.items()) == list(plain.items())
+    moves = list(model.program.moves)
+    model.weights.copy().clear()
+    copy.copy(model.weights).clear()
+    assert model.program.moves == moves, "a copy is no store"
+
+
+@given(st.integers(1, 20))
+def test_a_store_that_changes_without_end_is_stopped(budget: int) -> None:
+    def fill(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        while True:
+            model.weights[0] = weight
+
+    with pytest.raises(BudgetError) as raised:
+        simulate(fill, budget=budget)
+    assert str(raised.value) == (
+        f"rank 0: the stores of one rank changed more than {4 * budget} times\n"
+        "  expected: a schedule that ends\n"
+        "  got:      a value enters or leaves a store again and again\n"
+        f"  where:    test_stores.py, line {fill.__code__.co_firstlineno + 3}, in fill: model.weights[0] = weight\n"
+        "  fix:      a loop around this line does not end: what its condition asks for has to change inside it\n"
+        "            (for a really large run raise the limit: simulate(..., budget=...))"
+    )
+    assert raised.value.trace.error == str(raised.value)

@@ -1,0 +1,153 @@
+"""Gaps: found where they are whole, refused with file and line where they are not, and cut out without a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.notebooks.shared_cells import FRONT
+from lib.submissions.gap import Answer, BuildError, find, parse, student, untouched
+from lib.submissions.load import home
+
+WHOLE = """\
+from drawing import draw
+from lib import Mesh, Model, simulate
+
+
+# %%
+def basic(model: Model) -> None:
+    given = 1
+    # --- your code (about 3 lines) ---
+    for layer in range(2):
+        # a comment, and a blank line, do not count
+
+        given += layer
+    secret = given
+    # --- end of your code ---
+    print(given)
+
+
+# %%
+out = await simulate(basic)
+"""
+
+
+def test_a_whole_gap() -> None:
+    assert find(WHOLE, "01_basic.py", "basic") == [Answer("basic", 8, 14, "    ")]
+
+
+def test_the_student_gets_everything_but_the_answer() -> None:
+    expected = WHOLE.splitlines()
+    expected[1] = "from lib import Mesh, Model, NotSolved, simulate"
+    expected[8:13] = ['    raise NotSolved("basic")']
+    assert student(WHOLE, find(WHOLE, "01_basic.py", "basic"), "01_basic.py").splitlines() == expected
+
+
+def test_a_source_without_a_gap_is_left_as_it_is() -> None:
+    text = "# %% [markdown]\n# # Introduction\n"
+    assert find(text, "00_introduction.py", "introduction") == []
+    assert student(text, [], "00_introduction.py") == text
+
+
+def test_an_import_over_several_lines_becomes_one() -> None:
+    text = WHOLE.replace("import Mesh, Model, simulate", "import (\n    LINKS,\n    Model,\n    simulate,\n)")
+    lines = student(text, find(text, "x.py", "basic"), "x.py").splitlines()
+    assert lines[1] == "from lib import LINKS, Model, NotSolved, simulate"
+    assert lines[5] == "def basic(model: Model) -> None:"
+
+
+def test_two_puzzles_in_one_file() -> None:
+    second = WHOLE.replace("def basic", "def ddp").replace("your code (", "your code: ddp (")
+    answers = find(WHOLE + second, "x.py", "basic")
+    assert [answer.puzzle for answer in answers] == ["basic", "ddp"]
+    text = student(WHOLE + second, answers, "x.py")
+    assert text.count("raise NotSolved") == 2
+    assert "secret" not in text
+    assert untouched(text, "basic")
+    assert untouched(text, "ddp")
+
+
+BEGIN, END = "    # --- your code (about 3 lines) ---", "    # --- end of your code ---"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (END + "\n", "", "x.py, line 8: this gap has no `# --- end of your code ---` in its cell"),
+        (BEGIN + "\n", "", "x.py, line 13: `end of your code` without a beginning"),
+        ("        given += layer", BEGIN, "x.py, line 12: a gap inside the gap that line 8 begins"),
+        ("3 lines", "4 lines", "x.py, line 8: the marker says about 4 lines; the answer has 3"),
+        (END, "  " + END, "x.py, line 14: the two markers of a gap are indented alike; line 8 is not"),
+        ("    secret = given", "  # odd", "x.py, line 13: an answer is indented as its markers are"),
+        ("    for layer", "     for layer", "x.py, line 9: an answer is indented as its markers are"),
+        ("(about 3 lines)", "(3 lines)", "x.py, line 8: a marker is `# --- your code (about 3 lines) ---` or"),
+        ("--- end of your", "--- END of your", "x.py, line 14: a marker is `# --- your code (about 3 lines) ---` or"),
+        ("def basic", "def other", "x.py, line 8: the answer to 'basic' lies in the function 'other'"),
+        ("def basic(", "def basic(:", "x.py, line 6: this is not Python: invalid syntax"),
+        ("from lib import", "from lib.x import", "x.py, line 8: no `from lib import ...` at top level above"),
+        ("import Mesh,", "import Mesh as M,", "x.py, line 2: write `from lib import ...` with plain names"),
+    ],
+    ids=range(13),
+)
+def test_what_is_wrong_with_a_gap(old: str, new: str, message: str) -> None:
+    assert old in WHOLE
+    broken = WHOLE.replace(old, new, 1)
+    with pytest.raises(BuildError) as caught:
+        student(broken, find(broken, "x.py", "basic"), "x.py")
+    assert str(caught.value).startswith(message)
+
+
+def test_an_answer_of_comments_is_none() -> None:
+    empty = f"def basic(model):\n    x = 1\n{BEGIN}\n    # nothing\n{END}\n    return x\n"
+    with pytest.raises(BuildError, match=r"x\.py, line 3: this gap holds no answer"):
+        find(empty, "x.py", "basic")
+
+
+def test_a_puzzle_has_one_gap() -> None:
+    gap = f"{BEGIN}\n    a = 1\n    b = 2\n    c = 3\n{END}\n"
+    with pytest.raises(BuildError, match=r"x\.py, line 2: two answers to 'basic'; a puzzle has one gap"):
+        find(f"def basic(model):\n{gap}{gap}    return c\n", "x.py", "basic")
+
+
+def test_an_answer_lies_in_a_function() -> None:
+    with pytest.raises(BuildError, match=r"x\.py, line 1: the answer to 'basic' lies in no function"):
+        find("# --- your code (about 1 line) ---\na = 1\n# --- end of your code ---\n", "x.py", "basic")
+
+
+names = st.from_regex(r"[a-z]{3,8}_", fullmatch=True)
+
+
+@given(st.lists(names, min_size=1, max_size=6, unique=True), st.integers(0, 2), st.integers(0, 3))
+def test_whatever_the_answer_only_its_lines_go(lines: list[str], deep: int, blank: int) -> None:
+    indent = "    " * (deep + 1)
+    frame = ["from lib import Model", "async def basic(model):"]
+    frame += ["    " * (level + 1) + f"if model: # {level}" for level in range(deep)]
+    begin = f"{indent}# --- your code (about {len(lines)} line{'s' * (len(lines) > 1)}) ---"
+    answer = [f"{indent}{name} = await model" for name in lines] + [""] * blank
+    text = "\n".join([*frame, begin, *answer, f"{indent}# --- end of your code ---", "    return 1", ""])
+    made = student(text, find(text, "x.py", "basic"), "x.py")
+    assert parse(made, "x.py")
+    assert not any(f"{name} =" in made for name in lines)
+    assert untouched(made, "basic")
+    assert not untouched(text, "basic")
+    kept = [line for line in text.splitlines()[1:] if line not in answer]
+    assert [line for line in made.splitlines()[1:] if line and "NotSolved" not in line] == kept
+
+
+SOURCES = sorted((home() / "solutions").glob("[0-9]*.py"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=[source.stem for source in SOURCES])
+def test_no_student_gets_one_of_our_answers(source: Path) -> None:
+    text, name = source.read_text("utf-8"), source.stem[3:]
+    answers = find(text, source.name, name)
+    made = student(text, answers, source.name)
+    assert [answer.puzzle for answer in answers] == ([] if name in FRONT else [name])
+    for answer in answers:
+        assert untouched(made, answer.puzzle)
+        body = text.splitlines()[answer.first : answer.last - 1]
+        assert "\n".join(body) not in made
+        assert len(made.splitlines()) == len(text.splitlines()) - len(body) + 1

@@ -1,0 +1,139 @@
+"""load_function: one function out of a file, and nothing else of it run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lib import DeadlockError, Model, simulate
+from lib.submissions.load import SourceError, load_function, puzzle_of
+
+PLAIN = """\
+from __future__ import annotations
+import math
+from lib import Mesh, Model, simulate
+HALF = 2 // 1
+mesh = Mesh({"data": 2})
+helper = lambda model: print(model)
+out = simulate(None)
+first = out[0]
+Unknown.attribute = 3
+raise SystemExit("the file was run")
+
+
+def basic(model: Missing) -> int:
+    return HALF * math.floor(2.5) + len(mesh)
+
+
+basic(None)
+"""
+
+
+def notebook(folder: Path, *cells: str, name: str = "work.ipynb") -> Path:
+    """A notebook file with these code cells, the sources as lists of lines as Jupyter writes them."""
+    made = [{"cell_type": "code", "metadata": {}, "source": cell.splitlines(keepends=True)} for cell in cells]
+    text = {"cell_type": "markdown", "metadata": {}, "source": ["# def basic(model):\n"]}
+    path = folder / name
+    path.write_text(json.dumps({"cells": [text, *made], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    return path
+
+
+def written(folder: Path, text: str, name: str = "work.py") -> Path:
+    """A file with a text."""
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_only_definitions_are_run(tmp_path: Path) -> None:
+    assert load_function(written(tmp_path, PLAIN), "basic")(None) == 6
+
+
+def test_from_a_notebook_with_magics_and_scratch(tmp_path: Path) -> None:
+    path = notebook(
+        tmp_path,
+        "%matplotlib inline\n!ls\nSIZE = 3\nlen?\n",
+        "%%bash\nls | head",
+        "this is not Python",
+        "def basic(model):\n    return SIZE",
+        "await something(basic)",
+        "def basic(model):\n    return (SIZE\n        % 2)",
+    )
+    assert load_function(path, "basic")(None) == 1
+
+
+def test_a_module_beside_the_file_can_be_imported(tmp_path: Path) -> None:
+    written(tmp_path, "ANSWER = 42\n", "beside_it.py")
+    path = written(tmp_path, "from beside_it import ANSWER\ndef basic(model):\n    return ANSWER\n")
+    assert load_function(path, "basic")(None) == 42
+
+
+def test_errors_show_the_line_in_the_notebook(tmp_path: Path) -> None:
+    path = notebook(tmp_path, "import math", "async def basic(model):\n    await model.receive(1 - model.rank)\n")
+    with pytest.raises(DeadlockError) as caught:
+        simulate(load_function(path, "basic"), ranks=2)
+    where = "work.ipynb, code cell 2, line 2, in basic: await model.receive(1 - model.rank)"
+    assert f"ranks 0 and 1: {where}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", "work.py defines no function 'basic'; its functions: none"),
+        ("def ddp(m): ...\nclass A: ...\n", "work.py defines no function 'basic'; its functions: ddp, A"),
+        ("basic = 3\n", "work.py defines no function 'basic'; its functions: none"),
+        ("def basic(m):\n  return (\n", "work.py, line 2: '(' was never closed: return ("),
+        ("x = 1\ndef basic(m):\n    await m\n", "work.py, line 3: 'await' outside async function: await m"),
+        ("import nothing_like_it\n", "work.py, line 1: ModuleNotFoundError: No module named 'nothing_like_it'"),
+        ("@undefined\ndef basic(m): ...\n", "work.py, line 2: NameError: name 'undefined' is not defined"),
+    ],
+    ids=range(7),
+)
+def test_why_a_function_cannot_be_had(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        load_function(written(tmp_path, text), "basic")
+    assert str(caught.value) == message
+    with pytest.raises(SourceError) as caught:
+        load_function(notebook(tmp_path, text), "basic")
+    in_notebook = message.replace("work.py,", "work.ipynb, code cell 1,").replace("work.py", "work.ipynb")
+    assert str(caught.value) == in_notebook
+
+
+NO_NOTEBOOKS = ["", "[]", '{"cells": 3}', '{"cells": [{}]}', "{", '{"cells": [{"cell_type": "code"}]}']
+
+
+@pytest.mark.parametrize("text", NO_NOTEBOOKS, ids=range(6))
+def test_what_is_no_notebook(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path, text, "broken.ipynb")
+    with pytest.raises(SourceError, match=r"broken\.ipynb is not a notebook: it has no list of cells"):
+        load_function(path, "basic")
+
+
+def test_files_that_will_not_do(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="there is no file"):
+        load_function(tmp_path / "absent.py", "basic")
+    with pytest.raises(SourceError, match="there is no file"):
+        load_function(tmp_path, "basic")
+    with pytest.raises(SourceError, match=r"work\.txt is neither a notebook \(\.ipynb\) nor Python \(\.py\)"):
+        load_function(written(tmp_path, "", "work.txt"), "basic")
+    (tmp_path / "bytes.py").write_bytes(b"x = '\xff'")
+    with pytest.raises(SourceError, match=r"bytes\.py is not text in UTF-8: invalid start byte at byte 5"):
+        load_function(tmp_path / "bytes.py", "basic")
+
+
+def test_which_puzzle_a_file_is_about(tmp_path: Path) -> None:
+    assert puzzle_of("puzzles/05_fsdp.ipynb") == "fsdp"
+    assert puzzle_of(written(tmp_path, "async  def ddp(model):\n    ...\n")) == "ddp"
+    assert puzzle_of(notebook(tmp_path, "def helper(): ...", "def wsdp(m): ...", name="05_fsdp-Copy1.ipynb")) == "wsdp"
+    with pytest.raises(SourceError, match=r"work\.py defines the function of no puzzle; name one with --puzzle: "):
+        puzzle_of(written(tmp_path, "def helper(): ...\n"))
+    with pytest.raises(SourceError, match=r"of several puzzles \(ddp, fsdp\)"):
+        puzzle_of(written(tmp_path, "def fsdp(model): ...\ndef ddp(model): ...\n"))
+
+
+def test_a_loaded_function_is_one_that_simulate_takes(tmp_path: Path) -> None:
+    path = written(tmp_path, "from lib import Model\ndef basic(model: Model):\n    model.get_activation([0])\n")
+    models = simulate(load_function(path, "basic"))
+    assert [type(model) for model in models] == [Model]

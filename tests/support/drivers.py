@@ -1,0 +1,86 @@
+"""The two ways to run a function on every rank, and what the tests ask of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lib import UNIT, Costs, Dist, Mesh, Model, Trace, simulate
+from lib.analysis import figures
+from lib.trace import json_format as serial
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., list[Model]]
+
+
+async def gather(
+    function: Callable[[Model], Any],
+    *,
+    ranks: int = 1,
+    layers: int = 2,
+    batches: int = 1,
+    mesh: Mesh | None = None,
+    costs: Costs = UNIT,
+    budget: int = 250_000,
+) -> list[Model]:
+    """What a notebook of the original does: one asyncio task a rank."""
+    dist = Dist(ranks, mesh=mesh, costs=costs, budget=budget)
+    models = [Model(rank=rank, dist=dist, layers=layers, batches=batches) for rank in range(ranks)]
+
+    async def run(model: Model) -> None:
+        result = function(model)
+        if inspect.isawaitable(result):
+            await result
+
+    await asyncio.gather(*[run(model) for model in models])
+    return models
+
+
+def in_asyncio(function: Callable[[Model], Any], **sizes: Any) -> list[Model]:
+    """`gather` in a loop of its own."""
+    return asyncio.run(gather(function, **sizes))
+
+
+DRIVERS: dict[str, Run] = {"simulate": simulate, "asyncio": in_asyncio}
+
+
+def encoded(models: list[Model]) -> dict[str, Any]:
+    """The whole Trace as JSON data: equal only where everything is."""
+    return serial.encode(Trace.of(models))
+
+
+def without_places(data: dict[str, Any]) -> dict[str, Any]:
+    """The same without source lines, which the text form leaves out."""
+    plain = copy.deepcopy(data)
+    plain["places"] = []
+    for program in plain["programs"]:
+        for event in program["events"]:
+            event[8] = -1
+    return plain
+
+
+def figures_of(models: list[Model]) -> tuple[float, float, float]:
+    """What `draw` prints as time, the true end, and the peak memory."""
+    trace = Trace.of(models)
+    return figures.printed(trace), figures.end(trace), float(figures.peak(trace).elements)
+
+
+def python(code: str, **environment: str) -> str:
+    """What a fresh interpreter prints for `code`, started in the repository's root."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

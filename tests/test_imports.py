@@ -1,0 +1,122 @@
+"""What `import lib` brings with it, and what it offers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import lib
+import lib.errors
+from tests.support.drivers import ROOT, python
+
+HEAVY = ["chalk", "IPython", "numpy", "torch", "asyncio", "pydantic", "drawing", "PIL", "typer", "rich", "matplotlib"]
+
+
+def test_import_lib_brings_nothing_heavy() -> None:
+    code = f"import sys, lib; print([name for name in {HEAVY} if name in sys.modules])"
+    assert python(code) == "[]\n"
+
+
+def test_a_whole_run_under_simulate_needs_no_asyncio() -> None:
+    code = (
+        "import sys\n"
+        "from lib import Model, Trace, check, simulate\n"
+        "async def step(model):\n"
+        "    weight, state = model.load_weights(0)\n"
+        "    inp = model.get_activation([model.rank])\n"
+        "    grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)\n"
+        "    grad = await model.allreduce(grad, 0)\n"
+        "    model.set_final_weight(0, model.update(0, grad, weight, state)[0])\n"
+        "print(check(Trace.of(simulate(step, ranks=2, layers=1, batches=2))).correct)\n"
+        "print([name for name in ['asyncio', 'numpy', 'chalk'] if name in sys.modules])\n"
+    )
+    assert python(code) == "True\n[]\n"
+
+
+def test_all_is_what_is_imported_for_others() -> None:
+    tree = ast.parse(Path(lib.__file__).read_text("utf-8"))
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lib")
+        for alias in node.names
+    }
+    assert set(lib.__all__) == imported
+    assert len(set(lib.__all__)) == len(lib.__all__)
+    for name in lib.__all__:
+        assert getattr(lib, name) is not None
+
+
+def test_a_star_import_brings_just_that() -> None:
+    code = "before = set(dir()); from lib import *; print(sorted(set(dir()) - before - {'before'}))"
+    assert python(code) == f"{sorted(lib.__all__)}\n"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "lib").rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix()
+)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    doc = ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    assert doc
+    assert re.match(r"[\w\"`].*[.?!]", doc.splitlines()[0]), doc.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "lib").rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix()
+)
+def test_what_a_module_offers_is_there(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    offered = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"
+    ]
+    top = {
+        name
+        for node in ast.walk(tree)
+        for name in (
+            [node.name]
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            else [node.id]
+            if isinstance(node, ast.Name)
+            else [alias.asname or alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    for names in offered:
+        assert set(names) <= top
+
+
+def test_the_errors_are_the_tree_that_they_draw() -> None:
+    drawn = [line for line in (lib.errors.__doc__ or "").splitlines() if re.match(r" {4}[A-Z│├└ ]", line)]
+    found: list[tuple[int, str]] = []
+    for line in drawn:
+        name = re.search(r"[A-Z]\w+", line)
+        assert name is not None
+        found.append((line.index(name[0]) // 4 - 1, name[0]))
+    parents: list[str] = []
+    for depth, name in found:
+        parents[depth:] = [name]
+        if depth:
+            assert issubclass(getattr(lib.errors, name), _class(parents[depth - 1]))
+    drawn_names = {name for depth, name in found if depth}
+    own = {name for name in lib.errors.__all__ if isinstance(getattr(lib.errors, name), type)} - {"Place"}
+    assert drawn_names == own
+
+
+def _class(name: str) -> type:
+    import builtins
+
+    found = getattr(lib.errors, name, None) or getattr(builtins, name)
+    assert isinstance(found, type)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(name for name in lib.errors.__all__ if name.endswith("Error")))
+def test_a_puzzle_error_is_an_assertion_error_or_misuse_a_value_error(name: str) -> None:
+    error = getattr(lib.errors, name)
+    assert issubclass(error, ValueError) if name == "TraceError" else issubclass(error, AssertionError)

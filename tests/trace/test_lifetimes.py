@@ -1,0 +1,175 @@
+"""How long values live: what works in place, what has a buffer, what waits in a variable, and what nobody waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lib import HIDDEN, LENGTH, Model
+from lib.analysis import figures
+from tests.support.drivers import DRIVERS, Run
+
+WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
+
+
+@pytest.fixture(params=DRIVERS)
+def run(request: pytest.FixtureRequest) -> Run:
+    return DRIVERS[request.param]
+
+
+def tick(model: Model) -> None:
+    """An operation that takes no time: memory is sampled when it starts. Its own activation is of the last layer."""
+    model.loss(model.forward(0, model.get_activation([0]), model.final_weights[0]))
+
+
+def gradients(model: Model) -> list[int]:
+    """Weights of gradients whenever a forward started."""
+    samples = figures.samples(model.trace, model.rank)
+    found = [s for s in samples if model.program.events[s.index].op == "forward"]
+    return [int(s.by_kind.get("weight gradient", 0)) // WEIGHT for s in found]
+
+
+def begin(model: Model) -> None:
+    """A weight to work with, which is alive to the end."""
+    model.set_final_weight(0, model.load_weights(0)[0])
+
+
+def in_background(use: Callable[[Model, Any], Any]) -> Callable[[Model], Any]:
+    """An all-reduce in the background; `use` does something with what it was given, once it is under way."""
+
+    async def function(model: Model) -> None:
+        begin(model)
+        grad = model.fake_grad(0)
+        work = model.allreduce(grad, 0)
+        use(model, grad)
+        del grad
+        tick(model)
+        model.grad_weights["sum"] = await work
+        tick(model)
+
+    return function
+
+
+def nothing(model: Model, grad: Any) -> None:
+    """So that it works in place."""
+
+
+def stored_until_it_is_over(model: Model, grad: Any) -> None:
+    model.grad_weights["sum"] = grad
+
+
+def stored_elsewhere(model: Model, grad: Any) -> None:
+    model.grad_weights["own"] = grad
+
+
+def used_by_another_operation(model: Model, grad: Any) -> None:
+    grad.shard(0, 2)
+
+
+def sent(model: Model, grad: Any) -> None:
+    """Nobody ever receives it."""
+    model.pass_to(1 - model.rank, grad)
+
+
+@pytest.mark.parametrize(
+    ("use", "held"),
+    [
+        (nothing, [1, 1]),
+        (stored_until_it_is_over, [1, 1]),
+        (stored_elsewhere, [2, 2]),
+        (used_by_another_operation, [2, 1]),
+        (sent, [2, 2]),
+    ],
+)
+def test_what_works_in_place_needs_a_buffer_where_its_input_is_needed(run: Run, use: Any, held: list[int]) -> None:
+    """The shard that another operation makes is used by nobody, and is gone at once."""
+    for model in run(in_background(use), ranks=2, layers=1):
+        assert gradients(model) == held
+
+
+def test_what_was_used_before_may_be_overwritten(run: Run) -> None:
+    async def before(model: Model) -> None:
+        begin(model)
+        model.grad_weights[0] = model.fake_grad(0)
+        model.grad_weights[0].shard(0, 2)
+        work = model.allreduce(model.grad_weights.pop(0), 0)
+        tick(model)
+        await work
+
+    for model in run(before, ranks=2, layers=1):
+        assert gradients(model) == [1]
+
+
+@pytest.mark.parametrize(("late", "held"), [(False, [1, 1, 1]), (True, [2, 2, 2])])
+def test_what_was_sent_may_be_overwritten_when_it_was_received(run: Run, late: bool, held: list[int]) -> None:
+    """The other rank asks for it at once, or a step later, when the sum is under way."""
+
+    async def send(model: Model) -> None:
+        begin(model)
+        if model.rank == 1:
+            tick(model) if late else None
+            await model.receive(0)
+            tick(model)
+            await model.allreduce(model.fake_grad(0), 0)
+            return
+        grad = model.fake_grad(0)
+        await model.pass_to(1, grad)
+        tick(model) if not late else None
+        work = model.allreduce(grad, 0)
+        del grad
+        tick(model)
+        tick(model)
+        tick(model) if late else None
+        model.grad_weights[0] = await work
+
+    sender, _ = run(send, ranks=2, layers=1)
+    assert gradients(sender) == held
+
+
+def test_the_sum_that_nobody_waits_for(run: Run) -> None:
+    """In place it is where its input was, to the end; where that is needed besides, it is somewhere else."""
+
+    async def drop(model: Model) -> None:
+        begin(model)
+        model.allreduce(model.fake_grad(0), 0)
+        tick(model)
+        model.grad_weights["own"] = model.fake_grad(0)
+        model.allreduce(model.grad_weights["own"], 0)
+        tick(model)
+        model.grad_weights["own"].shard(0, 2)
+        tick(model)
+
+    for model in run(drop, ranks=2, layers=1):
+        assert gradients(model) == [1, 3, 3]
+
+
+def test_each_gets_its_own_of_what_nobody_waits_for(run: Run) -> None:
+    """Of an all-to-all in a group that is not in order, one of two values of different sizes."""
+
+    async def drop(model: Model) -> None:
+        begin(model)
+        first, second = model.fake_grad(0), model.fake_grad(0).shard(0, 2)
+        mine = [first, second] if model.rank == 1 else [second, first]
+        model.alltoall(mine, 0, [1, 0])
+        tick(model)
+
+    for model, got in zip(run(drop, ranks=2, layers=1), (WEIGHT + WEIGHT // 2, WEIGHT + WEIGHT // 2), strict=True):
+        (sample,) = [s for s in figures.samples(model.trace, model.rank) if s.index > 5][:1]
+        assert sample.by_kind["weight gradient"] == WEIGHT + WEIGHT // 2 + got
+
+
+def test_a_value_waits_in_a_variable_until_it_is_stored(run: Run) -> None:
+    async def late(model: Model) -> None:
+        begin(model)
+        grad = model.fake_grad(0)
+        tick(model)
+        tick(model)
+        model.grad_weights[0] = grad
+        tick(model)
+        del model.grad_weights[0]
+        tick(model)
+
+    (model,) = run(late, ranks=1, layers=1)
+    assert gradients(model) == [1, 1, 1, 0]

@@ -1,0 +1,205 @@
+"""rebuild: what a Trace says of its values is not believed, and one that is no program says where it is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from lib import Activation, Model, Trace, TraceError, Weight, check, simulate
+from lib.trace.event import Event
+from lib.trace.rebuild import rebuild
+from tests.support.schedules import EVERYTHING, Case, basic
+
+
+def of_basic() -> Trace:
+    """A small run, whose program has room for values that nobody makes."""
+    trace = Trace.of(simulate(basic, layers=1, batches=1))
+    trace.programs[0].values.extend([None] * 9)
+    return trace
+
+
+def event(trace: Trace, op: str) -> Event:
+    return next(event for _, event in trace.events() if event.op == op)
+
+
+def uses_the_future(trace: Trace) -> None:
+    event(trace, "forward").inputs = (2, 9)
+
+
+def has_one_result_more(trace: Trace) -> None:
+    event(trace, "loss").outputs += (3,)
+
+
+def has_no_layer(trace: Trace) -> None:
+    event(trace, "forward").layer = None
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (uses_the_future, "rank 0 uses value 9 before it exists"),
+        (has_one_result_more, "rank 0: loss has 1 results, the Trace says 2"),
+        (has_no_layer, "an operation that needs a layer has none"),
+    ],
+)
+def test_a_trace_that_is_no_program(damage: Callable[[Trace], None], message: str) -> None:
+    trace = of_basic()
+    damage(trace)
+    with pytest.raises(TraceError) as raised:
+        rebuild(trace)
+    assert str(raised.value) == message
+    assert check(trace).faults[0] == message
+
+
+def test_nobody_waits_twice() -> None:
+    async def later(model: Model) -> None:
+        work = model.allreduce(model.fake_grad(0, []), 0)
+        model.get_activation([0])
+        await work
+
+    trace = Trace.of(simulate(later, ranks=1, layers=1, batches=1))
+    program = trace.programs[0]
+    program.events.append(program.events[-1].copy())
+    with pytest.raises(TraceError) as raised:
+        rebuild(trace)
+    assert str(raised.value) == "rank 0 waits twice for one allreduce"
+
+
+def test_what_a_run_that_failed_did_not_do_is_not_made() -> None:
+    trace = of_basic()
+    trace.error = "it failed"
+    uses_the_future(trace)
+    made: list[Any] = rebuild(trace).run.programs[0].values
+    assert made[:3] == trace.programs[0].values[:3]
+    assert made[3:] == [None] * len(made[3:])
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_what_an_event_is_about_follows_from_its_values(case: Case) -> None:
+    """Times depend on it, so a Trace is not believed; only of the data are batches what was asked for."""
+    trace = Trace.of(case.run(simulate))
+    said = [(event.op, event.layer, event.batches) for _, event in trace.events()]
+    for _, one in trace.events():
+        if one.op not in ("get_activation", "fake_grad"):  # what was asked for is part of the program
+            one.batches = frozenset([77])
+        if one.op in ("loss", "get_activation", "add", "combine", "shard", "pass_to", "receive", "wait"):
+            one.layer = 77
+    assert [(event.op, event.layer, event.batches) for _, event in rebuild(trace).run.events()] == said
+
+
+def test_that_goes_for_values_made_by_hand_and_for_messages_of_none_too() -> None:
+    async def hands(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, Weight(1, 2, 0).shard(0, 2))
+            await model.pass_to(1, Weight(1, 2, 0, [0], 2).combine(model.load_weights(1, 1, 2)[0]))
+            await model.pass_to(1, "nothing")
+            model.forward(0, Activation(0, 2, [1], 2), model.load_weights(0)[0])
+            await model.pass_to(1, model.fake_grad(1, [0, 1]))
+        else:
+            for _ in range(4):
+                await model.receive(0)
+
+    trace = Trace.of(simulate(hands, ranks=2, layers=2, batches=2))
+    said = [(event.op, event.layer, event.batches) for _, event in trace.events()]
+    for _, one in trace.events():
+        if one.op in ("foreign", "pass_to", "receive", "combine", "shard"):
+            one.layer, one.batches = 77, frozenset([77])
+    assert [(event.op, event.layer, event.batches) for _, event in rebuild(trace).run.events()] == said
+
+
+def sums_and_shards(model: Model) -> None:
+    whole = model.fake_grad(0, [0]) + model.fake_grad(0, [1])
+    whole.shard(0, 2).combine(whole.shard(1, 2))
+
+
+@pytest.mark.parametrize("case", [*EVERYTHING, Case("sums and shards", sums_and_shards, 1, 1, 2)], ids=lambda c: c.name)
+def test_values_follow_from_the_operations(case: Case) -> None:
+    trace = Trace.of(case.run(simulate))
+    made = [list(program.values) for program in trace.programs]
+    for program in trace.programs:
+        program.values[:] = [None] * len(program.values)
+    assert [program.values for program in rebuild(trace).run.programs] == made
+
+
+def test_the_load_that_is_first_in_the_program_is_the_first_one() -> None:
+    """Even if it is used last."""
+
+    def backwards(model: Model) -> None:
+        first, _ = model.load_weights(0)
+        second, _ = model.load_weights(0)
+        x = model.get_activation([0])
+        model.loss(model.forward(0, x, second))
+        model.forward(0, x, first)
+
+    trace = Trace.of(simulate(backwards, layers=1, batches=1))
+    line = backwards.__code__.co_firstlineno
+    assert {(flaw.what, flaw.event.outputs) for flaw in rebuild(trace).flaws.values()} == {
+        (f"the weight of layer 0 was loaded a second time (before in line {line + 1})", (2, 3))
+    }
+
+
+def sets(kind: str) -> Trace:
+    """A run that makes three different sets of 40 numbers in three values, and small ones besides."""
+
+    def many(model: Model) -> None:
+        for start in (0, 40, 80):
+            if kind == "batches":
+                model.get_activation(range(start, start + 40))
+            else:
+                parts = [model.load_weights(0, shard, 120)[0] for shard in range(start, start + 40)]
+                whole = parts[0]
+                for part in parts[1:]:
+                    whole = whole.combine(part)
+        for start in range(0, 120, 15):
+            model.get_activation(range(start, start + 15))
+
+    return Trace.of(simulate(many, layers=1, batches=120))
+
+
+def test_the_numbers_of_sets_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 120)
+    rebuild(sets("batches"))
+    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 119)
+    with pytest.raises(TraceError) as raised:
+        rebuild(sets("batches"))
+    assert str(raised.value) == "rank 0: get_activation makes sets of more than 119 numbers in all"
+    with pytest.raises(TraceError, match="rank 0: combine makes sets of more than 119 numbers in all"):
+        rebuild(sets("shards"))
+    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 10**4)
+    rebuild(sets("shards"))
+
+
+def test_a_set_of_sixteen_is_small_and_one_of_many_values_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """forward, loss and backward hand on the set of batches that went in."""
+
+    def small(model: Model) -> None:
+        for start in range(0, 64, 16):
+            model.get_activation(range(start, start + 16))
+
+    def shared(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        x = model.get_activation(range(64))
+        model.backward(0, x, model.loss(model.forward(0, x, weight)), weight)
+
+    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 64)
+    rebuild(Trace.of(simulate(shared, layers=1, batches=64)))
+    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 0)
+    rebuild(Trace.of(simulate(small, layers=1, batches=64)))
+
+
+def test_what_is_handed_on_is_not_counted_again_before_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gradient whose batches are known may have new shards."""
+    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 100)
+
+    def gradients(model: Model) -> None:
+        whole = model.fake_grad(0, range(90))
+        parts = [whole.shard(shard, 40) for shard in range(20)]
+        some = parts[0]
+        for part in parts[1:]:
+            some = some.combine(part)
+
+    with pytest.raises(TraceError, match="combine makes sets"):
+        rebuild(Trace.of(simulate(gradients, layers=1, batches=90)))

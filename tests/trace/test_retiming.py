@@ -1,0 +1,98 @@
+"""The same schedule under other costs: what a run under those costs would have given, and nothing else changed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import UNIT, Costs, Links, Model, Trace, TraceError, retime, simulate
+from lib.analysis import figures
+from lib.trace import json_format as serial
+from tests.support.damage import DATA
+from tests.support.schedules import EVERYTHING, HOSTS, Case, fully_sharded, star
+
+NAMED = [case for case in EVERYTHING if case.function is not star]
+"""Those without a bare `receive()`, which under other costs may get another message."""
+
+
+@pytest.mark.parametrize(
+    "costs", [UNIT, HOSTS, Links(host_size=3, ratio=2.5, latency=0.07)], ids=["unit", "hosts", "odd"]
+)
+@pytest.mark.parametrize("case", NAMED, ids=lambda case: case.name)
+def test_other_costs_give_what_a_run_under_them_gives(case: Case, costs: Costs) -> None:
+    there = Trace.of(case.run(simulate, costs=costs))
+    assert serial.encode(retime(Trace.of(case.run(simulate)), costs)) == serial.encode(there)
+
+
+@settings(max_examples=25)
+@given(st.sampled_from(NAMED[:6]), st.lists(st.integers(0, 40), min_size=6, max_size=6))
+def test_whatever_the_costs_are(case: Case, tenths: list[int]) -> None:
+    costs = Costs(*[number / 10 for number in tenths])
+    there = Trace.of(case.run(simulate, costs=costs))
+    assert serial.encode(retime(Trace.of(case.run(simulate)), costs)) == serial.encode(there)
+
+
+def test_a_bare_receive_keeps_the_message_that_it_got() -> None:
+    async def race(model: Model) -> None:
+        if model.rank == 0:
+            got = [await model.receive() for _ in range(2)]
+            assert [type(item) for item in got] == [str, dict]
+        elif model.rank == 1:
+            await model.pass_to(0, "words")
+        else:
+            weight, _ = model.load_weights(0)
+            model.forward(0, model.get_activation([0]), weight)
+            await model.pass_to(0, {})
+
+    trace = Trace.of(simulate(race, ranks=3))
+    slow = retime(trace, Costs(forward=0))
+    assert [event.peer for event in slow.programs[0].events] == [1, 2]
+    assert figures.end(slow) == 0.6
+    assert figures.end(trace) == 1.4
+
+
+def test_the_trace_itself_stays_as_it_was() -> None:
+    trace = Trace.of(simulate(fully_sharded(), ranks=4, layers=2, batches=4))
+    before = serial.encode(trace)
+    other = retime(trace, HOSTS)
+    assert serial.encode(trace) == before
+    assert isinstance(other, Trace)
+    assert (other.costs, other.layers, other.mesh) == (HOSTS, trace.layers, trace.mesh)
+    assert other.text().splitlines()[2:] == trace.text().splitlines()[2:]
+
+
+def test_a_schedule_that_waits_for_itself_is_no_schedule() -> None:
+    """A file may say anything: here two ranks that receive before they send."""
+    text = "llm-training-puzzles 1 layers=1 batches=1 ranks=2\n0| Z0:>0 R1>1 S1/0\n1| Z0:>0 R0>1 S0/0\n"
+    with pytest.raises(TraceError) as raised:
+        Trace.parse(text)
+    assert str(raised.value) == (
+        "rank 0 cannot get past its event 1 (receive): nobody answers it; ranks [0, 1] are stuck"
+    )
+
+
+def test_only_a_run_that_failed_may_end_in_the_middle() -> None:
+    async def late(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        model.forward(0, model.get_activation([0]), weight)
+        await model.broadcast(weight, 0, root=0)
+        model.forward(0, model.get_activation([0]), weight)
+
+    trace = Trace.of(simulate(late, ranks=2, layers=1, batches=1))
+    trace.programs[1].events.clear()
+    with pytest.raises(TraceError, match=r"rank 0 cannot get past its event 3 \(broadcast\): nobody answers it"):
+        retime(trace, UNIT)
+    trace.error = "rank 1: no"
+    timed = retime(trace, Costs(forward=2.0)).programs[0].events
+    assert [event.start for event in timed] == [0, 0, 0, None, None, None]
+    assert timed[3].issued == 2 * 10**9
+
+
+def test_stated_times_are_forgotten() -> None:
+    data = DATA["star"]
+    trace = Trace._from(serial.decode(data))
+    for program in trace.programs:
+        for event in program.events:
+            event.start, event.length, event.issued = 7, 7, 7
+    assert serial.encode(retime(trace, UNIT)) == data

@@ -1,0 +1,285 @@
+"""A schedule as text: one line a rank, there and back again, and `<-- here` where it is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import HIDDEN, Model, Trace, TraceError, Weight, check, simulate
+from lib.analysis import figures
+from lib.trace import json_format as serial
+from tests.support.damage import TRACES
+from tests.support.drivers import without_places
+from tests.support.random_programs import Schedule, run, schedules
+from tests.support.schedules import EVERYTHING, Case, grad_accum
+
+TEXTS = {name: trace.text() for name, trace in TRACES.items()}
+
+
+def same(one: Trace, other: Trace) -> bool:
+    return without_places(serial.encode(one)) == without_places(serial.encode(other))
+
+
+# -- there and back -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_a_text_says_all_but_the_source_lines(case: Case) -> None:
+    trace = Trace.of(case.run(simulate))
+    text = trace.text()
+    again = Trace.parse(text)
+    assert again.text() == text
+    assert same(again, trace)
+    assert check(again) == check(trace)
+
+
+@settings(max_examples=60)
+@given(schedules())
+def test_random_schedules_come_back(schedule: Schedule) -> None:
+    trace = Trace.of(run(schedule))
+    assert Trace.parse(trace.text()).text() == trace.text()
+    assert same(Trace.parse(trace.text()), trace)
+
+
+def test_values_made_by_hand_come_back() -> None:
+    model = Model(layers=2, batches=2)
+    model.weights["mine"] = Weight(1, 2, 1, [0, 2], 3)
+    model.set_final_weight(1, model.weights["mine"])
+    trace = model.trace
+    again = Trace.parse(trace.text())
+    assert same(again, trace)
+    assert again.sandbox
+    assert again.programs[0].values == [Weight(1, 2, 1, [0, 2], 3)]
+
+
+def test_what_it_looks_like() -> None:
+    def step(model: Model) -> None:
+        model.weights[0], model.opt_states[0] = model.load_weights(0)
+        inp = model.get_activation([0, 1])
+        out = model.forward(0, inp, model.weights[0])
+        grad, _ = model.backward(0, inp, model.loss(out), model.weights[0])
+        model.weights[0], _ = model.update(0, grad, model.weights[0], model.opt_states.pop(0))
+        model.set_final_weight(0, model.weights[0])
+
+    text = simulate(step, layers=1, batches=2)[0].trace.text()
+    assert text == (
+        "llm-training-puzzles 1 layers=1 batches=2 ranks=1\n"
+        'costs {"model":"unit","forward":1.0,"backward":1.0,"update":0.5,"loss":0.0,"collective":0.3,"p2p":0.2}\n'
+        "0| W0@0.1>0,1 +w0 +o1 I:0-1>2 F0:0-1/2,0>3 X/3>4 B0:0-1/2,4,0>5,6 -o1 U0/5,0,1>7,8 -w0 +w7 E0/7\n"
+    )
+
+
+def test_what_communication_looks_like() -> None:
+    async def talk(model: Model) -> None:
+        coming = model.allreduce(model.fake_grad(0, [model.rank]), 0)
+        if model.rank:
+            model.grad_weights[0] = await model.receive(0)
+        else:
+            await model.pass_to(1, model.fake_grad(1, []))
+        await coming
+        await model.broadcast(model.fake_grad(0, []), 0, root=1, group=(1, 0))
+
+    text = simulate(talk, ranks=2, layers=2, batches=2)[0].trace.text()
+    assert text.splitlines()[2:] == [
+        "0| Z0:0>0 AR0~/0>2 Z1:>1 S1/1 =1 Z0:>3 BC0@0%1.0/3>4",
+        "1| Z0:1>0 AR0~/0>2 R0>1 +d1 =1 Z0:>3 BC0@0%1.0/3>4",
+    ]
+
+
+def test_a_line_a_rank() -> None:
+    for name, text in TEXTS.items():
+        ranks = TRACES[name].ranks
+        lines = text.splitlines()
+        assert [line.partition("|")[0] for line in lines[-ranks:]] == [str(rank) for rank in range(ranks)]
+
+
+def test_spaces_and_empty_lines_do_not_matter() -> None:
+    for text in TEXTS.values():
+        loose = "\n\n" + text.replace("| ", "|   ").replace("\n", "  \n\n")
+        assert Trace.parse(loose).text() == text
+
+
+def test_a_written_schedule_is_simulated() -> None:
+    text = (
+        "llm-training-puzzles 1 layers=1 batches=2 ranks=2\n"
+        "0| W0@0.1>0,1 I:0>2 F0:0/2,0>3 X/3>4 B0:0/2,4,0>5,6 AR0/5>7 U0/7,0,1>8,9 E0/8\n"
+        "1| W0@0.1>0,1 I:1>2 F0:1/2,0>3 X/3>4 B0:1/2,4,0>5,6 AR0/5>7 U0/7,0,1>8,9 E0/8\n"
+    )
+    trace = Trace.parse(text)
+    assert figures.end(trace) == 2 + 0.3 + 0.5
+    assert check(trace).correct
+    assert figures.peak(trace).elements == 3 * HIDDEN * HIDDEN
+
+
+def test_a_failed_run_comes_back() -> None:
+    async def skip(model: Model) -> None:
+        if model.rank:
+            await model.allreduce(model.fake_grad(0), 0)
+
+    with pytest.raises(AssertionError) as raised:
+        simulate(skip, ranks=2)
+    trace: Trace = raised.value.trace  # type: ignore[attr-defined]
+    again = Trace.parse(trace.text())
+    assert again.error == trace.error
+    assert same(again, trace)
+
+
+# -- wrong text ---------------------------------------------------------------------------------------------------
+
+HEAD = "llm-training-puzzles 1 layers=1 batches=1 ranks=1\n"
+
+MISTAKES: dict[str, tuple[str, str]] = {
+    "nothing": ("", "a schedule begins with a line like: llm-training-puzzles 1 layers=2 batches=4 ranks=4"),
+    "no heading": (
+        "0| W0@0.1>0,1",
+        "a schedule begins with a line like: llm-training-puzzles 1 layers=2 batches=4 ranks=4",
+    ),
+    "a line too few": (
+        HEAD.replace("ranks=1", "ranks=2") + "0|\n",
+        "the heading promises 2 ranks, the text has 1 lines of them",
+    ),
+    "a line too many": (HEAD + "0|\n1|\n", "the heading promises 1 ranks, the text has 2 lines of them"),
+    "another rank": (HEAD + "1| W0@0.1>0,1", "expected the line of rank 0, beginning with '0|'; got '1| W0@0.1>0,1'"),
+    "an unknown word": (
+        HEAD + "0| W0@0.1>0,1 I:0>2 F0:0/2,0>3 Q Y X/3>4",
+        "rank 0: W0@0.1>0,1 I:0>2 F0:0/2,0>3 Q <-- here: no such word",
+    ),
+    "a group for what has none": (HEAD + "0| F0%0.1", "rank 0: F0%0.1 <-- here: no such word"),
+    "later for what is at once": (HEAD + "0| U0~", "rank 0: U0~ <-- here: no such word"),
+    "values not in order": (HEAD + "0| W0@0.1>0,2", "rank 0: values are numbered 0, 1, 2, ... and each is made once"),
+    "costs that are not JSON": (
+        HEAD + "costs {\n0|\n",
+        "the line of costs is not JSON: Expecting property name enclosed in double quotes: line 1 column 3 (char 2)",
+    ),
+    "a broken rule": (
+        HEAD + "0| W0@0.1>0,1 I:0>2 F0:0/2,0>3 X/3>4 U0/4,0,1>5,6",
+        "the schedule breaks a rule: rank 0: the gradient given to update is not a weight gradient\n"
+        "  expected: a weight gradient\n"
+        "  got:      gradient of activation 1, batches {0}\n"
+        "  fix:      check the order of the arguments and the store that you took it from",
+    ),
+    "a value before it exists": (HEAD + "0| F0:0/0,1>2 W0@0.1>0,1", "rank 0 uses value 0 before it exists"),
+    "batches that are others": (
+        HEAD.replace("batches=1", "batches=2") + "0| W0@0.1>0,1 I:0>2 F0:1/2,0>3",
+        "rank 0: forward says batches '1', its values have '0'",
+    ),
+    "nobody answers": (
+        HEAD.replace("ranks=1", "ranks=2") + "0| R1>0\n1|\n",
+        "rank 0 cannot get past its event 0 (receive): nobody answers it",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named(mistake: str) -> None:
+    text, message = MISTAKES[mistake]
+    with pytest.raises(TraceError) as raised:
+        Trace.parse(text)
+    assert str(raised.value) == message
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(sorted(TEXTS)), st.data())
+def test_garbage_is_pointed_at(name: str, data: st.DataObject) -> None:
+    """Right where it stands."""
+    lines = TEXTS[name].splitlines()
+    ranks = TRACES[name].ranks
+    number = data.draw(st.integers(len(lines) - ranks, len(lines) - 1))
+    words = lines[number].split(" ")
+    garbage = data.draw(
+        st.sampled_from(["Y", "F", "w0", "+x1", "AR0!", "F0:a", "W0@@1", "💥", "0|", "AR0/1>2>3", "Q5;1>0"])
+    )
+    place = data.draw(st.integers(1, len(words)))
+    words.insert(place, garbage)
+    lines[number] = " ".join(words)
+    if garbage == "F":
+        return
+    with pytest.raises(TraceError) as raised:
+        Trace.parse("\n".join(lines))
+    shown = " ".join(words[max(1, place - 3) : place + 1])
+    rank = number - (len(lines) - ranks)
+    assert str(raised.value) == f"rank {rank}: {shown} <-- here: no such word"
+
+
+def attempt(text: str) -> None:
+    try:
+        trace = Trace.parse(text)
+    except TraceError:
+        return
+    check(trace)
+    assert Trace.parse(trace.text()).text() == trace.text()
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(sorted(TEXTS)), st.data())
+def test_a_damaged_text_is_a_trace_or_a_trace_error(name: str, data: st.DataObject) -> None:
+    text = TEXTS[name]
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(text) - 1))
+        match data.draw(st.integers(0, 3)):
+            case 0:
+                text = text[:place] + text[place + 1 :]
+            case 1:
+                text = (
+                    text[:place] + data.draw(st.sampled_from("0123456789 ,./>@%~:+-|WFBXUAREPCKZSR=Q\n")) + text[place:]
+                )
+            case 2:
+                character = data.draw(st.sampled_from("0123456789 ,./>@%~:+-|WFBXUAREPCKZSR=Q\n"))
+                text = text[:place] + character + text[place + 1 :]
+            case _:
+                words = text.split(" ")
+                one, other = (data.draw(st.integers(0, len(words) - 1)) for _ in range(2))
+                words[one], words[other] = words[other], words[one]
+                text = " ".join(words)
+        if not text:
+            break
+    attempt(text)
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=60))
+def test_any_text_is_a_trace_or_a_trace_error(text: str) -> None:
+    attempt(text)
+    attempt(HEAD + text)
+    attempt(HEAD + "0|" + text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "llm-training-puzzles 1 layers=9999999 batches=9999999 ranks=9999999\n",
+        "llm-training-puzzles 1 layers=99999999999 batches=1 ranks=1\n0|\n",
+        "llm-training-puzzles 1 layers=1 batches=1 ranks=0\n",
+        "llm-training-puzzles 1 layers=0 batches=0 ranks=1\n0|\n",
+        HEAD + "0| I:0-9999999>0",
+        HEAD + "0| AR0%0.0/0>1",
+        HEAD + "0| =0",
+        HEAD + "0| =99999999",
+        HEAD + "0| S0/0",
+        HEAD + "0| W99999999999999999999@0.1>0,1",
+        HEAD + "0| W0@0.99999999>0,1",
+        HEAD + "0| W0@" + "." * 10 + ">0,1",
+        HEAD + "0| I:,>0",
+        HEAD + "0| I:-->0",
+        HEAD + "mesh " + "[" * 100_000 + "\n0|\n",
+        HEAD + "costs null\n0|\n",
+        HEAD + "puzzle 3\n0|\n",
+        HEAD + "costs {}\ncosts {}\n0|\n",
+        HEAD + "0| -w0",
+        HEAD + "0| W0@0.1>0,1 -w0",
+    ],
+)
+def test_absurd_texts(text: str) -> None:
+    attempt(text)
+
+
+def test_a_value_that_leaves_a_store_it_is_not_in_is_refused() -> None:
+    with pytest.raises(TraceError):
+        Trace.parse(HEAD + "0| W0@0.1>0,1 -w0")
+
+
+def test_times_come_from_the_costs_and_not_from_the_text() -> None:
+    text = simulate(grad_accum, layers=2, batches=4)[0].trace.text()
+    slow = text.replace('"forward":1.0', '"forward":2.5')
+    assert figures.end(Trace.parse(slow)) == 17 + 8 * 1.5

@@ -1,0 +1,76 @@
+"""walk: every step after all that it needs, as far as a run goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from lib import Model, Trace, TraceError, simulate
+from lib.trace.walk import Done, Issue, Meet, Pass, walk
+
+
+def test_a_message_that_waits_for_room_has_it_when_the_one_before_it_was_received() -> None:
+    """One message fits between two ranks: rank 0 is past its second send once rank 1 has received the first."""
+
+    async def three(model: Model) -> None:
+        for number in range(3):
+            if model.rank == 0:
+                await model.pass_to(1, number)
+            else:
+                await model.receive(0)
+
+    steps = list(walk(Trace.of(simulate(three, ranks=2))))
+    order = [step for step in steps if isinstance(step, Issue | Pass | Done)]
+    sends = [place for place, step in enumerate(order) if isinstance(step, Done) and step.event.op == "pass_to"]
+    passes = [place for place, step in enumerate(order) if isinstance(step, Pass)]
+    assert passes[0] < sends[1]
+    assert passes[1] < sends[2]
+
+
+def test_a_sender_goes_on_when_there_is_room_and_not_only_when_it_was_heard() -> None:
+    async def between(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, "first")
+            await model.pass_to(1, "second")
+            await model.allreduce(model.fake_grad(0, []), 0)
+        else:
+            await model.receive(0)
+            await model.allreduce(model.fake_grad(0, []), 0)
+            await model.receive(0)
+
+    steps = list(walk(Trace.of(simulate(between, ranks=2, layers=1, batches=1))))
+    assert [type(step) for step in steps if isinstance(step, Meet | Pass)] == [Pass, Meet, Pass]
+
+
+def test_what_took_place_before_a_run_failed_takes_place() -> None:
+    async def fails(model: Model) -> None:
+        for layer in range(2):
+            await model.allreduce(model.fake_grad(layer, []), layer)
+        await model.allreduce(model.fake_grad(model.rank, []), model.rank)
+
+    with pytest.raises(AssertionError) as raised:
+        simulate(fails, ranks=2, layers=2)
+    trace = raised.value.trace  # type: ignore[attr-defined]
+    met = [step.members[0][1].layer for step in walk(trace) if isinstance(step, Meet)]
+    assert met == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [(1, ""), (2, "; ranks [0, 1] are stuck"), (16, f"; ranks {list(range(16))} are stuck"), (17, "")],
+)
+def test_who_is_stuck_is_named_where_they_are_few(ranks: int, words: str) -> None:
+    async def waits(model: Model) -> None:
+        model.fake_grad(0, [])
+        if model.rank < ranks:
+            await model.pass_to(ranks, "in vain")
+        else:
+            for source in range(ranks):
+                await model.receive(source)
+
+    trace = Trace.of(simulate(waits, ranks=ranks + 1, layers=1, batches=1))
+    trace.programs[ranks].events.clear()
+    for program in trace.programs[:ranks]:
+        program.events[1].peer = None
+    with pytest.raises(TraceError) as raised:
+        list(walk(trace))
+    assert str(raised.value) == f"rank 0 cannot get past its event 1 (pass_to): nobody answers it{words}"

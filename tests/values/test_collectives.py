@@ -1,0 +1,403 @@
+"""The table of collectives: what each member gets, and that all-reduce is reduce-scatter followed by all-gather."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import LINKS, Activation, Links, MismatchError, Model, RuleError, Trace, Weight, WeightGrad, simulate
+from lib.analysis import figures
+from lib.values.collectives import COLLECTIVES, title
+from lib.values.rules import Member, agree, bring, collective
+from lib.values.values import gather
+
+SIZES = [1, 2, 3, 4, 5, 7, 8, 12]
+
+
+def grads(n: int, batches: int) -> list[WeightGrad]:
+    """The gradients of n ranks that share `batches` batches out."""
+    return [WeightGrad(1, 3, range(rank, batches, n), batches) for rank in range(n)]
+
+
+def results(op: str, values: list[Any], root: int = 0) -> list[Any]:
+    return COLLECTIVES[op].results(values, root)
+
+
+# -- what each gets -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("batches", [1, 4, 12])
+def test_all_reduce_is_reduce_scatter_then_all_gather(n: int, batches: int) -> None:
+    reduced = results("allreduce", grads(n, batches))
+    gathered = results("allgather", results("scatterreduce", grads(n, batches)))
+    assert reduced == [WeightGrad(1, 3, range(batches), batches)] * n
+    assert gathered == [WeightGrad(1, 3, range(batches), batches, range(n), n)] * n
+    for one, other in zip(reduced, gathered, strict=True):
+        assert one.is_complete()
+        assert other.is_complete()
+        assert one.elements() == other.elements()
+        assert [one.shard(i, n) for i in range(n)] == [other.shard(i, n) for i in range(n)]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_reduce_scatter_gives_member_i_shard_i(n: int) -> None:
+    got = results("scatterreduce", grads(n, n))
+    assert got == [WeightGrad(1, 3, range(n), n, [i], n) for i in range(n)]
+    assert gather(*got).is_complete()
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_all_gather_takes_shards_in_any_order(n: int) -> None:
+    shards = [Weight(0, 3, 0, [(i + 1) % n], n) for i in range(n)]
+    assert results("allgather", shards) == [Weight(0, 3, 0, range(n), n)] * n
+
+
+@given(st.integers(1, 6), st.data())
+def test_all_to_all_transposes(n: int, data: st.DataObject) -> None:
+    numbers = st.integers(0, 99)
+    table = [[Activation(0, 2, [data.draw(numbers)], 100) for _ in range(n)] for _ in range(n)]
+    once = results("alltoall", table)
+    assert once == [[table[row][column] for row in range(n)] for column in range(n)]
+    assert results("alltoall", once) == table
+
+
+@pytest.mark.parametrize("root", range(3))
+def test_broadcast_gives_what_the_root_brought(root: int) -> None:
+    values = [Weight(0, 2, step) for step in range(3)]
+    assert results("broadcast", values, root) == [values[root]] * 3
+
+
+@pytest.mark.parametrize("op", sorted(COLLECTIVES))
+def test_everybody_gets_a_value_of_its_own(op: str) -> None:
+    brought: list[Any] = grads(3, 3)
+    if op == "allgather":
+        brought = [Weight(0, 3, 0, [i], 3) for i in range(3)]
+    if op == "alltoall":
+        brought = [[value.shard(i, 3) for i in range(3)] for value in brought]
+    got = results(op, brought)
+    flat = [item for one in got for item in (one if op == "alltoall" else [one])]
+    assert len({id(item) for item in flat}) == len(flat)
+    assert all(item.mark is None for item in flat)
+
+
+# -- what moves ---------------------------------------------------------------------------------------------------
+
+
+PARTS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
+"""How many of 24 shards, or batches, each member brings: uneven, and some bring none."""
+
+
+def shares(parts: list[int]) -> list[frozenset[int]]:
+    starts = [sum(parts[:i]) for i in range(len(parts))]
+    return [frozenset(range(start, start + n)) for start, n in zip(starts, parts, strict=True)]
+
+
+@given(st.integers(1, 12))
+def test_what_is_sent_is_that_of_a_ring(n: int) -> None:
+    whole = 512 * 512
+    once = Fraction(n - 1, n) * whole
+    brought: dict[str, list[Any]] = {
+        "allreduce": grads(n, n),
+        "scatterreduce": grads(n, n),
+        "allgather": [Weight(0, 1, 0, [i], n) for i in range(n)],
+        "alltoall": [[Weight(0, 1, 0, [i], n) for i in range(n)]] * n,
+        "broadcast": [Weight(0, 1, 0)] * n,
+    }
+    for op, row in COLLECTIVES.items():
+        rounds = 2 if op == "allreduce" else 1
+        assert row.size(brought[op]) == whole
+        assert row.sent(brought[op]) == [rounds * once] * n
+        assert row.busiest(whole, n) == (whole if op == "broadcast" and n > 1 else rounds * once)
+        assert row.messages(n) == rounds * (n - 1)
+
+
+@given(PARTS)
+def test_of_unequal_parts_a_ring_sends_the_same_on_the_average(parts: list[int]) -> None:
+    """What a member is charged does not depend on what itself brings."""
+    n, row = len(parts), COLLECTIVES["allgather"]
+    brought = [Weight(0, 1, 0, share, 24) for share in shares(parts)]
+    whole = Fraction(sum(parts), 24) * 512 * 512
+    assert row.size(brought) == whole
+    assert row.sent(brought) == [Fraction(n - 1, n) * whole] * n
+
+
+@given(st.integers(2, 5), st.data())
+def test_an_uneven_exchange_sends_what_leaves_and_takes_as_long_as_its_busiest_member(
+    n: int, data: st.DataObject
+) -> None:
+    counts = [[data.draw(st.integers(0, 3)) for _ in range(n)] for _ in range(n)]
+    row = COLLECTIVES["alltoall"]
+    one = 512 * 256
+    brought = [[Activation(0, 2, range(count), 3) for count in line] for line in counts]
+    sent = [sum(line) - line[i] for i, line in enumerate(counts)]
+    received = [sum(line[i] for line in counts) - counts[i][i] for i in range(n)]
+    assert row.sent(brought) == [one * number for number in sent]
+    assert row.busiest(row.size(brought), n) == one * max(*sent, *received)
+
+
+@pytest.mark.parametrize("root", range(3))
+def test_a_broadcast_is_as_large_as_what_its_root_brings(root: int) -> None:
+    """And what the others bring, to be overwritten, has to be as large: else it would be a buffer for nothing."""
+    shards = [Weight(0, 1, 0, [i], 3) for i in range(3)]
+    row = COLLECTIVES["broadcast"]
+    assert row.results(shards, root) == [shards[root]] * 3
+    assert row.sent(shards, root) == [Fraction(2, 3) * Fraction(512 * 512, 3)] * 3
+    for small in (Weight(0, 1, 0, [0], 10**6), Weight(0, 1, 0)):
+        brought = [small if rank == (root + 1) % 3 else shard for rank, shard in enumerate(shards)]
+        with pytest.raises(MismatchError) as caught:
+            collective(row, [Member(rank, "broadcast", 0, value, root) for rank, value in enumerate(brought)])
+        assert caught.value.ranks == (root, (root + 1) % 3)
+        assert caught.value.what == (
+            "the broadcast of layer 0 cannot be done: what a member brings is not as large as what the root brings"
+        )
+        assert caught.value.expected == "a value of 87,381.33333 elements, to be overwritten by the root's"
+        assert (
+            caught.value.fix
+            == "bring the value that the root's replaces, of the same shape: the old weight for a new one"
+        )
+
+
+def test_of_a_broadcast_whose_values_differ_in_size_the_first_that_does_is_shown() -> None:
+    brought = [Weight(0, 1, 0, [0], 2), Weight(0, 1, 0, [1], 2), Weight(0, 1, 0, [0], 10**6)]
+    with pytest.raises(RuleError) as caught:
+        COLLECTIVES["broadcast"].results(brought, 0)
+    assert caught.value.got == "weight of layer 0, shards {0} of 1000000: 0.262144 elements"
+    assert COLLECTIVES["broadcast"].sent(brought[1:]) == [Fraction(1, 2) * 512 * 256] * 2
+
+
+def test_whole_numbers_of_elements_are_whole_numbers() -> None:
+    """Fractions are slow, and only for what does not divide."""
+    row = COLLECTIVES["alltoall"]
+    assert type(row.size([[Weight(0, 1, 0, [i], 4) for i in range(4)]] * 4)) is int
+    assert type(row.size([[Weight(0, 1, 0, [i], 3) for i in range(3)]] * 3)) is int
+    assert row.size([[Weight(0, 1, 0, [i], 3) for i in range(2)]] * 2) == Fraction(2 * 512 * 512, 3)
+
+
+def test_what_an_operation_is_called_in_a_sentence() -> None:
+    assert [title(op) for op in (*COLLECTIVES, "forward")] == [
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+        "broadcast",
+        "forward",
+    ]
+
+
+def test_sizes_of_a_replay_are_those_that_it_says() -> None:
+    row = COLLECTIVES["allgather"]
+    assert row.sent([Weight(0, 1, 0, [i], 2) for i in range(2)], size=lambda values: 10 * len(values)) == [10, 10]
+
+
+def test_what_a_broadcast_and_an_uneven_exchange_cost_in_a_run() -> None:
+    """Rank 2 sends two batches to each of the others and gets nothing: 4 x 0.2. And a broadcast takes all of it along
+    one link: a weight is two batches, so 2 x 0.2."""
+
+    async def uneven(model: Model) -> None:
+        mine = [model.get_activation([0, 1] if model.rank == 2 != other else [2]) for other in range(model.RANKS)]
+        await model.alltoall(mine, 0)
+
+    async def cast(model: Model) -> None:
+        await model.broadcast(model.load_weights(0)[0], 0, root=2)
+
+    assert figures.end(Trace.of(simulate(uneven, ranks=3, batches=3, costs=Links()))) == 0.8
+    assert figures.end(Trace.of(simulate(cast, ranks=3, costs=Links()))) == 0.4
+
+
+async def all_at_once(model: Model) -> None:
+    await model.allreduce(model.fake_grad(0, []), 0)
+
+
+async def in_two_halves(model: Model) -> None:
+    shard = await model.scatterreduce(model.fake_grad(0, []), 0)
+    await model.allgather(shard, 0)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("costs", [Links(), LINKS, Links(host_size=3, ratio=2.5, latency=0.07)])
+def test_in_a_run_both_halves_cost_and_move_what_the_whole_does(n: int, costs: Links) -> None:
+    runs = [Trace.of(simulate(function, ranks=n, costs=costs)) for function in (all_at_once, in_two_halves)]
+    assert figures.end(runs[0]) == figures.end(runs[1])
+    assert figures.traffic(runs[0]) == figures.traffic(runs[1])
+    assert (figures.end(runs[0]) > 0) == (n > 1)
+
+
+# -- who may join -------------------------------------------------------------------------------------------------
+
+
+def members(*calls: tuple[str, int, Any]) -> list[Member]:
+    return [Member(rank, op, layer, value, 0) for rank, (op, layer, value) in enumerate(calls)]
+
+
+def test_the_first_two_that_differ_are_named() -> None:
+    weight = Weight(0, 2, 0, [0], 2)
+    joined = members(("allgather", 0, weight), ("allgather", 0, weight), ("allgather", 1, Weight(1, 2, 0, [1], 2)))
+    with pytest.raises(MismatchError) as raised:
+        agree(joined)
+    assert raised.value.ranks == (0, 2)
+    assert str(raised.value) == (
+        "ranks 0 and 2 meet in a collective, but for different layers\n"
+        "  expected: the same layer from every member of the group\n"
+        "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 2: allgather(layer=1) with a weight of layer 1, shards {1} of 2\n"
+        "  fix:      every rank must make the same collective calls in the same order; look for one that is "
+        "skipped or extra"
+    )
+
+
+ORDER = "every rank must make the same collective calls in the same order; look for one that is skipped or extra"
+HALF, OTHER = Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [1], 2)
+DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
+    "operation": (
+        Member(0, "allreduce", 0, HALF, 0),
+        Member(1, "allgather", 0, OTHER, 0),
+        "call different ones\n"
+        "  expected: the same operation from every member of the group\n"
+        "  got:      rank 0: allreduce(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: allgather(layer=0) with a weight of layer 0, shards {1} of 2\n"
+        f"  fix:      {ORDER}",
+        ("meeting",),
+    ),
+    "layer": (
+        Member(0, "allgather", 0, HALF, 0),
+        Member(1, "allgather", 1, OTHER, 0),
+        "for different layers\n"
+        "  expected: the same layer from every member of the group\n"
+        "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: allgather(layer=1) with a weight of layer 0, shards {1} of 2\n"
+        f"  fix:      {ORDER}",
+        ("meeting",),
+    ),
+    "root": (
+        Member(0, "broadcast", 0, HALF, 0),
+        Member(1, "broadcast", 0, OTHER, 1),
+        "with different roots\n"
+        "  expected: the same root from every member of the group\n"
+        "  got:      rank 0: broadcast(layer=0, root=0) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: broadcast(layer=0, root=1) with a weight of layer 0, shards {1} of 2\n"
+        "  fix:      the root is the rank whose value everybody gets: name the same one on every rank",
+        (),
+    ),
+    "order": (
+        Member(0, "allgather", 0, HALF, 0, (0, 1)),
+        Member(1, "allgather", 0, OTHER, 0, (1, 0)),
+        "name its group in different orders\n"
+        "  expected: the same order of ranks from every member of the group\n"
+        "  got:      rank 0: allgather(layer=0, group=[0, 1]) with a weight of layer 0, shards {0} of 2\n"
+        "            rank 1: allgather(layer=0, group=[1, 0]) with a weight of layer 0, shards {1} of 2\n"
+        "  fix:      write the group alike on every rank: as an axis of the mesh, or as one list of ranks; its order "
+        "says\n"
+        "            whose shard is which",
+        (),
+    ),
+    "kind": (
+        Member(0, "allgather", 0, Activation(0, 2, [0], 4), 0),
+        Member(1, "allgather", 0, HALF, 0),
+        "with different kinds of value\n"
+        "  expected: the same kind of value from every member of the group\n"
+        "  got:      rank 0: allgather(layer=0) with an activation of layer 0, batches {0}\n"
+        "            rank 1: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "  fix:      bring the value of the same store on every rank",
+        (),
+    ),
+    "list": (
+        Member(0, "alltoall", 0, [HALF, OTHER], 0),
+        Member(1, "alltoall", 0, (HALF, OTHER), 0),
+        "with different kinds of value\n"
+        "  expected: the same kind of value from every member of the group\n"
+        "  got:      rank 0: alltoall(layer=0) with a list\n"
+        "            rank 1: alltoall(layer=0) with a tuple\n"
+        "  fix:      bring the value of the same store on every rank",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DISAGREE)
+def test_members_that_disagree_are_shown_side_by_side(what: str) -> None:
+    one, other, message, clue = DISAGREE[what]
+    for meet in (agree, partial(collective, COLLECTIVES[one.op])):
+        with pytest.raises(MismatchError) as raised:
+            meet([one, other])
+        assert str(raised.value) == f"ranks 0 and 1 meet in a collective, but {message}"
+        assert raised.value.ranks == (0, 1)
+        assert raised.value.clue == (*clue, one, other) if clue else not raised.value.clue
+
+
+def test_what_nobody_sums_is_nobodys_mismatch() -> None:
+    with pytest.raises(RuleError) as raised:
+        collective(COLLECTIVES["allreduce"], members(*[("allreduce", 0, HALF)] * 2))
+    assert type(raised.value) is RuleError
+    assert raised.value.what == "a weight is not something to sum"
+
+
+def test_those_who_have_not_joined_yet_disagree_with_nobody() -> None:
+    weight = Weight(0, 2, 0)
+    one, two = members(("allgather", 0, weight), ("allgather", 0, weight))
+    agree([None, one, None, two])
+
+
+@pytest.mark.parametrize(
+    ("other", "ranks"),
+    [
+        (("scatterreduce", 0, WeightGrad(0, 2, [1], 2)), (0, 1)),
+        (("allreduce", 1, WeightGrad(1, 2, [1], 2)), (0, 1)),
+        (("allreduce", 0, Weight(0, 2, 0)), (0, 1)),
+        (("allreduce", 0, WeightGrad(0, 2, [0, 1], 2)), (0, 1)),
+        (("allreduce", 0, WeightGrad(0, 2, [1], 2, [0], 2)), (0, 1)),
+    ],
+    ids=["operation", "layer", "kind", "batches", "shards"],
+)
+def test_two_members_that_disagree_are_a_mismatch(other: tuple[str, int, Any], ranks: tuple[int, int]) -> None:
+    with pytest.raises(MismatchError) as raised:
+        collective(COLLECTIVES["allreduce"], members(("allreduce", 0, WeightGrad(0, 2, [0], 2)), other))
+    assert raised.value.ranks == ranks
+
+
+def test_shards_that_overlap_name_the_pair_that_does() -> None:
+    shards = [Weight(0, 1, 0, [i], 4) for i in (0, 1, 2, 1)]
+    with pytest.raises(MismatchError) as raised:
+        collective(COLLECTIVES["allgather"], members(*(("allgather", 0, shard) for shard in shards)))
+    assert raised.value.ranks == (1, 3)
+    assert str(raised.value) == (
+        "the all-gather of layer 0 cannot be done: cannot gather these values: shards {1} would be counted twice\n"
+        "  expected: each shard in one of them only\n"
+        "  got:      rank 1: weight of layer 0, shards {1} of 4\n"
+        "            rank 3: weight of layer 0, shards {1} of 4\n"
+        "  fix:      each must hold shards that no other one holds"
+    )
+
+
+@pytest.mark.parametrize(
+    ("op", "values"),
+    [
+        ("allgather", [Activation(1, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
+        ("allgather", [WeightGrad(0, 2, [0], 4, [shard], 4) for shard in (0, 1, 2, 1)]),
+        ("allreduce", [WeightGrad(0, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
+        ("scatterreduce", [WeightGrad(0, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
+    ],
+    ids=["batches gathered", "shards gathered", "batches summed", "batches scattered"],
+)
+def test_whatever_is_there_twice_the_two_that_have_it_are_named(op: str, values: list[Any]) -> None:
+    with pytest.raises(MismatchError, match="would be counted twice") as raised:
+        collective(COLLECTIVES[op], members(*((op, 0, value) for value in values)))
+    assert raised.value.ranks == (1, 3)
+
+
+def test_an_all_to_all_takes_one_value_a_member() -> None:
+    row = COLLECTIVES["alltoall"]
+    bring(row, [Weight(0, 1, 0), Weight(0, 1, 0)], 0, 2)
+    with pytest.raises(AssertionError) as raised:
+        bring(row, [Weight(0, 1, 0)], 0, 2)
+    assert str(raised.value) == (
+        "an all-to-all takes one value for each of the 2 members\n"
+        "  expected: a list of 2 values, in the order of the group\n"
+        "  got:      1 values\n"
+        "  fix:      value number i goes to member number i"
+    )

@@ -1,0 +1,726 @@
+"""The laws of values as properties, and what their errors say."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lib import (
+    HIDDEN,
+    LENGTH,
+    Activation,
+    ActivationGrad,
+    ForgottenAwait,
+    Model,
+    OptState,
+    RuleError,
+    Weight,
+    WeightGrad,
+)
+from lib.values.values import (
+    KINDS,
+    SET_MARK,
+    Value,
+    clean,
+    covers,
+    cut,
+    describe,
+    extent,
+    gather,
+    numbers,
+    overlap,
+    reduce,
+    region,
+    total_elements,
+)
+
+LAYERS = 4
+layers = st.integers(0, LAYERS - 1)
+
+
+@st.composite
+def shard_sets(draw: st.DrawFn) -> tuple[frozenset[int], int]:
+    total = draw(st.integers(1, 12))
+    return draw(st.frozensets(st.integers(0, total - 1), min_size=1)), total
+
+
+@st.composite
+def weights(draw: st.DrawFn) -> Weight:
+    shards, total = draw(shard_sets())
+    return Weight(draw(layers), LAYERS, draw(st.integers(0, 2)), shards, total)
+
+
+@st.composite
+def opt_states(draw: st.DrawFn) -> OptState:
+    shards, total = draw(shard_sets())
+    return OptState(draw(layers), LAYERS, draw(st.integers(0, 2)), shards, total)
+
+
+@st.composite
+def weight_grads(draw: st.DrawFn) -> WeightGrad:
+    shards, total = draw(shard_sets())
+    return WeightGrad(draw(layers), LAYERS, draw(st.frozensets(st.integers(0, 9))), 10, shards, total)
+
+
+@st.composite
+def batched(draw: st.DrawFn) -> Activation | ActivationGrad:
+    kind = draw(st.sampled_from([Activation, ActivationGrad]))
+    return kind(draw(layers), LAYERS, draw(st.frozensets(st.integers(0, 9), min_size=1)), 10)
+
+
+values = st.one_of(weights(), opt_states(), weight_grads(), batched())
+sharded = st.one_of(weights(), opt_states(), weight_grads())
+
+
+def split_field(value: Value) -> str:
+    return "batches" if isinstance(value, Activation | ActivationGrad) else "shards"
+
+
+def with_set(value: Any, **sets: frozenset[int]) -> Any:
+    fields = [sets.get(name, getattr(value, name)) for name in value.__match_args__]
+    return type(value)(*fields)
+
+
+@st.composite
+def parts(draw: st.DrawFn, whole: frozenset[int]) -> list[frozenset[int]]:
+    """A set in three parts that do not overlap."""
+    owner = {item: draw(st.integers(0, 2)) for item in sorted(whole)}
+    return [frozenset(item for item in whole if owner[item] == i) for i in range(3)]
+
+
+# -- the two laws -------------------------------------------------------------------------------------------------
+
+
+@given(values, st.data())
+def test_gather_is_associative_and_commutative_and_loses_nothing(value: Value, data: st.DataObject) -> None:
+    field = split_field(value)
+    a, b, c = (with_set(value, **{field: part}) for part in data.draw(parts(getattr(value, field))))
+    assert a.combine(b).combine(c) == a.combine(b.combine(c)) == value
+    assert a.combine(b) == b.combine(a)
+    assert gather(a, b, c) == value
+    assert a.elements() + b.elements() + c.elements() == value.elements()
+
+
+@given(weight_grads(), st.data())
+def test_reduce_is_associative_and_commutative_and_loses_nothing(grad: WeightGrad, data: st.DataObject) -> None:
+    a, b, c = (with_set(grad, batches=part) for part in data.draw(parts(grad.batches)))
+    assert (a + b) + c == a + (b + c) == grad
+    assert a + b == b + a
+    assert reduce(a, b, c) == grad
+    assert (a + b).elements() == a.elements(), "a sum is as large as a summand"
+
+
+@given(weight_grads(), weight_grads())
+def test_a_sum_takes_disjoint_batches_of_the_same_shards_and_nothing_else(a: WeightGrad, b: WeightGrad) -> None:
+    fits = a.layer == b.layer and a.shards == b.shards and a.total == b.total and not a.batches & b.batches
+    if fits:
+        assert (a + b).batches == a.batches | b.batches
+    else:
+        with pytest.raises(RuleError):
+            _ = a + b
+
+
+@given(sharded, sharded)
+def test_gather_takes_disjoint_shards_of_the_same_thing_and_nothing_else(a: Any, b: Any) -> None:
+    rest = [name for name in a.__match_args__ if name != "shards"]
+    fits = type(a) is type(b) and all(getattr(a, n) == getattr(b, n) for n in rest) and not a.shards & b.shards
+    if fits:
+        assert a.combine(b).shards == a.shards | b.shards
+    else:
+        with pytest.raises(RuleError):
+            a.combine(b)
+
+
+@given(sharded, st.integers(1, 12))
+def test_shard_then_gather_is_the_identity(value: Any, total: int) -> None:
+    whole = with_set(value, shards=frozenset(range(value.total)))
+    pieces = [whole.shard(i, total) for i in range(total)]
+    again = gather(*pieces)
+    assert again.is_complete()
+    assert again.elements() == whole.elements() == HIDDEN * HIDDEN
+    assert [again.shard(i, total) for i in range(total)] == pieces
+    if total == whole.total:
+        assert again == whole
+
+
+def enumerated(value: Any, parts: int) -> set[int]:
+    """Which of `parts` equal parts of the weight a value has, one by one."""
+    each = parts // value.total
+    return {shard * each + i for shard in value.shards for i in range(each)}
+
+
+@given(sharded, st.integers(1, 12), st.integers(1, 12))
+def test_covers_and_overlap_are_those_of_the_elements(value: Any, total: int, parts: int) -> None:
+    whole = with_set(value, shards=frozenset(range(value.total)))
+    pieces = [whole.shard(i, total) for i in range(total)]
+    common = value.total * total * parts
+    mine = enumerated(value, common)
+    assert Fraction(len(mine), common) * HIDDEN * HIDDEN == value.elements()
+    assert region(value).size() * common == len(mine)
+    for piece in pieces:
+        theirs = enumerated(piece, common)
+        assert region(value, piece).size() * common == len(mine | theirs)
+        assert (region(value) - region(piece)).size() * common == len(mine - theirs)
+        assert covers(piece, value) == (mine <= theirs)
+        assert covers(value, piece) == (theirs <= mine)
+        assert overlap(value, piece) == overlap(piece, value) == bool(mine & theirs)
+
+
+@given(batched(), batched())
+def test_activations_overlap_where_they_share_a_batch(a: Activation, b: Activation) -> None:
+    assert overlap(a, b) == bool(a.batches & b.batches)
+
+
+# -- plain data ---------------------------------------------------------------------------------------------------
+
+
+@given(values)
+def test_a_value_survives_repr_pickle_and_copy(value: Value) -> None:
+    assert eval(repr(value)) == value
+    assert hash(eval(repr(value))) == hash(value)
+    assert pickle.loads(pickle.dumps(value)) == value
+    assert copy.copy(value) == copy.deepcopy(value) == value
+
+
+@given(values, values)
+def test_values_are_equal_where_their_class_and_fields_are(a: Any, b: Any) -> None:
+    same = type(a) is type(b) and all(getattr(a, n) == getattr(b, n) for n in a.__match_args__)
+    assert (a == b) == same
+    if same:
+        assert hash(a) == hash(b)
+
+
+def test_a_copy_of_a_value_that_a_rank_holds_equals_it_and_has_no_home() -> None:
+    weight, _ = Model().load_weights(0)
+    again = pickle.loads(pickle.dumps(weight))
+    assert again == weight
+    assert weight.mark is not None
+    assert again.mark is None
+
+
+def test_what_is_said_to_who_changes_a_value() -> None:
+    weight: Any = Weight(0, 1, 0)
+    with pytest.raises(FrozenInstanceError) as raised:
+        weight.step = 1
+    assert str(raised.value) == "cannot assign to field 'step': values never change, operations make new ones"
+    with pytest.raises(FrozenInstanceError) as raised:
+        del weight.step
+    assert str(raised.value) == "cannot delete field 'step': values never change"
+
+
+@given(values)
+def test_values_are_frozen(value: Any) -> None:
+    for name in value.__match_args__:
+        before = getattr(value, name)
+        with pytest.raises(AttributeError):
+            setattr(value, name, 1)
+        with pytest.raises(AttributeError):
+            delattr(value, name)
+        assert getattr(value, name) == before
+    with pytest.raises(AttributeError):
+        value.note = "mine"
+
+
+@given(values)
+def test_nobody_forges_where_a_value_lives(value: Any) -> None:
+    with pytest.raises(AttributeError):
+        value.mark = (None, 0)
+    assert value.mark is None
+
+
+@pytest.mark.parametrize("kind", [set, list, tuple, frozenset])
+def test_sets_are_given_as_any_collection(kind: Any) -> None:
+    assert Weight(0, 2, 0, kind([2, 1]), 4) == Weight(0, 2, 0, frozenset([1, 2]), 4)
+    assert OptState(0, 2, 0, kind([1]), 4).shards == frozenset([1])
+    assert Activation(1, 2, kind([3, 0]), 4).batches == frozenset([0, 3])
+    assert WeightGrad(1, 2, kind([3, 0]), 4, kind([1]), 2) == WeightGrad(1, 2, frozenset([0, 3]), 4, {1}, 2)
+
+
+@given(sharded)
+def test_the_size_of_shards_is_exact(value: Any) -> None:
+    elements = value.elements()
+    assert elements * value.total == len(value.shards) * HIDDEN * HIDDEN
+    assert isinstance(elements, int) == (len(value.shards) * HIDDEN * HIDDEN % value.total == 0)
+    assert value.memory() == float(elements)
+
+
+def test_whole_numbers_of_elements_stay_whole_numbers() -> None:
+    """Fractions are slow, and only for what does not divide."""
+    assert type(total_elements([Weight(0, 1, 0, [0], 4), Activation(0, 1, [0], 1)])) is int
+    assert type(total_elements([Weight(0, 1, 0, [i], 3) for i in range(3)])) is int
+    assert total_elements([Weight(0, 1, 0, [0], 3)]) == Fraction(512 * 512, 3)
+
+
+def test_the_extent_of_a_value_is_its_shards_or_its_batches() -> None:
+    assert list(extent(Activation(0, 1, [0, 1, 3], 4))) == [(0, 2), (3, 4)]
+    assert list(extent(Weight(0, 1, 0, [1, 3], 4))) == [(Fraction(1, 4), Fraction(1, 2)), (Fraction(3, 4), 1)]
+
+
+def test_a_value_shows_its_sets_in_order() -> None:
+    shown = "Activation(layer=0, layers=1, batches=frozenset({1, 8, 9}), total_batches=16)"
+    assert repr(Activation(0, 1, [8, 9, 1], 16)) == shown
+
+
+def test_a_value_of_no_batches_shows_an_empty_set() -> None:
+    assert repr(Activation(0, 1, [], 2)) == "Activation(layer=0, layers=1, batches=frozenset(), total_batches=2)"
+
+
+def test_a_third_of_a_weight_is_no_rounded_number() -> None:
+    assert Weight(0, 1, 0, [1], 3).elements() == Fraction(262144, 3)
+    assert isinstance(Weight(0, 1, 0, [1], 4).elements(), int)
+
+
+@given(batched())
+def test_the_size_of_activations_is_that_of_their_batches(value: Activation) -> None:
+    assert value.elements() == len(value.batches) * HIDDEN * LENGTH
+    assert value.is_complete()
+
+
+@given(st.lists(values, max_size=8))
+def test_the_sum_of_sizes_is_exact(some: list[Value]) -> None:
+    assert total_elements(some) == sum((value.elements() for value in some), 0)
+
+
+# -- words --------------------------------------------------------------------------------------------------------
+
+
+@given(st.frozensets(st.integers(0, 30)))
+def test_numbers_reads_back(items: frozenset[int]) -> None:
+    text = numbers(items)
+    found: list[int] = []
+    for part in filter(None, text.strip("{}").split(", ")):
+        low, _, high = part.partition("-")
+        found.extend(range(int(low), int(high or low) + 1))
+    assert found == sorted(items)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (Weight(1, 2, 0), "weight of layer 1"),
+        (Weight(1, 2, 1, [3], 4), "weight of layer 1, shards {3} of 4, step 1"),
+        (OptState(0, 2, 0, [0, 1, 2], 8), "optimizer state of layer 0, shards {0-2} of 8"),
+        (Activation(2, 2, [0, 2, 3], 4), "activation of layer 2, batches {0, 2, 3}"),
+        (ActivationGrad(1, 2, [0], 1), "gradient of activation 2, batches {0}"),
+        (
+            WeightGrad(1, 2, [0, 1, 2, 5], 8, [3], 4),
+            "weight gradient of layer 1, batches {0-2, 5}, shards {3} of 4",
+        ),
+    ],
+)
+def test_a_value_describes_itself(value: Value, words: str) -> None:
+    assert describe(value) == str(value) == words
+
+
+class Pizza:
+    """As Python shows what has no repr of its own."""
+
+
+class Windows:
+    def __repr__(self) -> str:
+        return "<an address at 0x00ABCDEF>"
+
+
+async def deliver() -> None:
+    """Closed at once: nobody misses it."""
+
+
+UNDELIVERED = deliver()
+UNDELIVERED.close()
+
+
+class Delivery:
+    def __await__(self) -> Any:
+        yield
+
+
+@pytest.mark.parametrize(
+    ("thing", "words"),
+    [
+        ("pizza", "str 'pizza'"),
+        (None, "None"),
+        (True, "bool True"),
+        (3, "the number 3"),
+        (0.5, "the number 0.5"),
+        ((), "a tuple of 0"),
+        ([1, Weight(1, 2, 0), "x"], "a list of 3: the number 1; weight of layer 1; str 'x'"),
+        ((1, 2, 3, 4), "a tuple of 4: the number 1; the number 2; the number 3; ..."),
+        ({}, "a whole dict"),
+        (Model(layers=1).weights, "the whole store weights"),
+        (len, "len itself, which is not called"),
+        (Delivery(), "what a call returned, which is not awaited"),
+        (UNDELIVERED, "what deliver returned, which is not awaited"),
+        (partial(len), "partial functools.partial(<built-in function len>)"),
+        (Windows(), "Windows <an address>"),
+        (Pizza(), f"Pizza <{__name__}.Pizza object>"),
+        ("x" * 58, f"str '{'x' * 58}'"),
+        ("x" * 59, f"str '{'x' * 56}..."),
+    ],
+)
+def test_other_things_are_described_in_few_words(thing: object, words: str) -> None:
+    assert describe(thing) == words
+
+
+def test_the_five_kinds_stand_in_the_order_of_the_stores() -> None:
+    assert list(KINDS.values()) == [Weight, OptState, Activation, ActivationGrad, WeightGrad]
+    assert [cls.kind for cls in KINDS.values()] == list(KINDS)
+
+
+def test_a_class_is_called_by_where_it_is_exported_from() -> None:
+    assert repr(Weight) == "<class 'lib.Weight'>"
+    assert repr(WeightGrad) == "<class 'lib.WeightGrad'>"
+
+
+# -- errors -------------------------------------------------------------------------------------------------------
+
+grad = WeightGrad(1, 2, [0, 1], 4)
+
+
+MISTAKES: list[tuple[Any, str]] = [
+    (
+        lambda: grad + WeightGrad(1, 2, [1, 2], 4),
+        "cannot sum these values: batches {1} would be counted twice\n"
+        "  expected: each batch in one of the summands only\n"
+        "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 1, batches {1, 2}\n"
+        "  fix:      add the gradient of each batch once: batch 1 is in both already",
+    ),
+    (
+        lambda: grad + WeightGrad(0, 2, [2], 4),
+        "cannot sum weight gradients of different layers\n"
+        "  expected: values of the same layer\n"
+        "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 0, batches {2}\n"
+        "  fix:      use values of one layer: a layer has its own weight, gradient and optimizer state",
+    ),
+    (
+        lambda: grad + WeightGrad(1, 2, [2], 4, [0], 2),
+        "cannot sum weight gradients that are cut into different numbers of shards\n"
+        "  expected: values that are cut into the same number of shards\n"
+        "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 1, batches {2}, shards {0} "
+        "of 2\n"
+        "  fix:      give load_weights or shard the same total everywhere: how many ranks share the weight",
+    ),
+    (
+        lambda: grad + Weight(1, 2, 0),  # type: ignore[operator]
+        "cannot sum two different kinds of value\n"
+        "  expected: another weight gradient\n"
+        "  got:      weight of layer 1\n"
+        "  fix:      look at the stores that the two come from: both have to be of one kind",
+    ),
+    (
+        lambda: grad + 1,  # type: ignore[operator]
+        "cannot sum two different kinds of value\n"
+        "  expected: another weight gradient\n"
+        "  got:      the number 1\n"
+        "  fix:      look at the stores that the two come from: both have to be of one kind",
+    ),
+    (
+        lambda: Weight(0, 2, 0, [0], 2).combine(Weight(0, 2, 0, [0], 2)),
+        "cannot gather these values: shards {0} would be counted twice\n"
+        "  expected: each shard in one of them only\n"
+        "  got:      weight of layer 0, shards {0} of 2; weight of layer 0, shards {0} of 2\n"
+        "  fix:      each must hold shards that no other one holds",
+    ),
+    (
+        lambda: Weight(0, 2, 0, [0], 2).combine(Weight(0, 2, 1, [1], 2)),
+        "cannot gather weights of different steps\n"
+        "  expected: values of the same step\n"
+        "  got:      weight of layer 0, shards {0} of 2; weight of layer 0, shards {1} of 2, step 1\n"
+        "  fix:      gather all shards before the update, or all of them after it",
+    ),
+    (
+        lambda: Weight(0, 2, 0, [0], 2).combine(OptState(0, 2, 0, [1], 2)),  # type: ignore[arg-type]
+        "cannot gather two different kinds of value\n"
+        "  expected: another weight\n"
+        "  got:      optimizer state of layer 0, shards {1} of 2\n"
+        "  fix:      look at the stores that the two come from: both have to be of one kind",
+    ),
+    (
+        lambda: WeightGrad(0, 2, [0], 4, [0], 2).combine(WeightGrad(0, 2, [1], 4, [1], 2)),
+        "cannot gather weight gradients of different batches\n"
+        "  expected: values of the same batches\n"
+        "  got:      weight gradient of layer 0, batches {0}, shards {0} of 2; weight gradient of layer 0, batches "
+        "{1}, shards {1} of 2\n"
+        "  fix:      gradients of different batches are summed: with `+`, scatterreduce or allreduce",
+    ),
+    (
+        lambda: Weight(0, 2, 0).shard(4, 4),
+        "there is no shard 4 of 4\n"
+        "  expected: a shard number from 0 to 3\n"
+        "  fix:      shards are counted from 0; a rank's own shard is usually its place in the group",
+    ),
+    (
+        lambda: Weight(0, 2, 0, [1], 4).shard(0, 2),
+        "only a complete value can be cut into shards\n"
+        "  expected: all 4 shards of layer 0\n"
+        "  got:      weight of layer 0, shards {1} of 4\n"
+        "  fix:      gather the shards first",
+    ),
+    (
+        lambda: Activation(0, 2, [0], 1).shard(0, 2),
+        "an activation has no shards\n  fix:      shard weights, their gradients or optimizer states",
+    ),
+    (
+        lambda: reduce(Weight(0, 2, 0)),
+        "a weight is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      weight of layer 0\n"
+        "  fix:      sum the gradients before the update: then the weights are the same on all ranks\n"
+        "            to put the shards of a weight together, use an all-gather",
+    ),
+    (
+        lambda: reduce(OptState(0, 2, 0)),
+        "an optimizer state is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      optimizer state of layer 0\n"
+        "  fix:      sum the gradients before the update: then the weights are the same on all ranks\n"
+        "            to put the shards of a weight together, use an all-gather",
+    ),
+    (
+        lambda: Activation(1, 2, [0], 2) + Activation(1, 2, [1], 2),
+        "an activation is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      activation of layer 1, batches {0}\n"
+        "  fix:      keep each batch under a key of its own; what is summed over batches is the gradient of a weight",
+    ),
+    (
+        lambda: ActivationGrad(1, 2, [0], 2) + ActivationGrad(1, 2, [1], 2),
+        "an activation gradient is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      gradient of activation 2, batches {0}\n"
+        "  fix:      the gradient of an activation stays with its batch; sum the gradient of the weight: "
+        "grad_weights[layer]",
+    ),
+    (
+        lambda: reduce("a gradient", grad),  # type: ignore[type-var]
+        "'a gradient' is not something to sum\n"
+        "  expected: weight gradients: the only values that are sums over batches\n"
+        "  got:      str 'a gradient'\n"
+        "  fix:      take the weight gradient itself: grad_weights[layer]",
+    ),
+    (
+        lambda: grad + grad,
+        "cannot sum these values: batches {0, 1} would be counted twice\n"
+        "  expected: each batch in one of the summands only\n"
+        "  got:      weight gradient of layer 1, batches {0, 1}; weight gradient of layer 1, batches {0, 1}\n"
+        "  fix:      add the gradient of each batch once: batches 0 and 1 are in both already",
+    ),
+    (
+        lambda: WeightGrad(1, 2, [0], 4, [0], 2) + WeightGrad(1, 2, [1], 4, [1], 2),
+        "cannot sum weight gradients of different shards\n"
+        "  expected: values of the same shards\n"
+        "  got:      weight gradient of layer 1, batches {0}, shards {0} of 2; weight gradient of layer 1, batches "
+        "{1}, shards {1} of 2\n"
+        "  fix:      sum the same shard of each gradient: reduce-scatter them, or shard them alike",
+    ),
+    (
+        lambda: gather(Weight(0, 2, 0), Weight(0, 2, 0)),
+        "there is nothing to gather: both are complete\n"
+        "  expected: each shard in one of them only\n"
+        "  got:      weight of layer 0; weight of layer 0\n"
+        "  fix:      leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)",
+    ),
+    (
+        lambda: gather(WeightGrad(0, 2, [0], 2), WeightGrad(0, 2, [0], 2)),
+        "there is nothing to gather: both are complete\n"
+        "  expected: each shard in one of them only\n"
+        "  got:      weight gradient of layer 0, batches {0}; weight gradient of layer 0, batches {0}\n"
+        "  fix:      gradients are not gathered but summed: use scatterreduce or allreduce",
+    ),
+    (
+        lambda: gather(Activation(0, 2, [0], 4), Activation(0, 2, [1, 2], 4), Activation(0, 2, [2, 3], 4)),
+        "cannot gather these values: batches {2} would be counted twice\n"
+        "  expected: each batch in one of them only\n"
+        "  got:      activation of layer 0, batches {1, 2}; activation of layer 0, batches {2, 3}\n"
+        "  fix:      each must hold batches that no other one holds",
+    ),
+    (
+        lambda: Weight(0, 2, 0, [0], 2).combine(Weight(1, 2, 0, [1], 2)),
+        "cannot gather weights of different layers\n"
+        "  expected: values of the same layer\n"
+        "  got:      weight of layer 0, shards {0} of 2; weight of layer 1, shards {1} of 2\n"
+        "  fix:      use values of one layer: a layer has its own weight, gradient and optimizer state",
+    ),
+    (
+        lambda: gather(Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [2], 3)),
+        "cannot gather weights that are cut into different numbers of shards\n"
+        "  expected: values that are cut into the same number of shards\n"
+        "  got:      weight of layer 0, shards {0} of 2; weight of layer 0, shards {2} of 3\n"
+        "  fix:      give load_weights or shard the same total everywhere: how many ranks share the weight",
+    ),
+    (
+        lambda: gather(Weight(0, 2, 0, [0], 2), OptState(0, 2, 0, [1], 2)),  # type: ignore[type-var]
+        "cannot gather two different kinds of value\n"
+        "  expected: another weight\n"
+        "  got:      optimizer state of layer 0, shards {1} of 2\n"
+        "  fix:      look at the stores that the two come from: both have to be of one kind",
+    ),
+    (
+        lambda: cut(Weight(0, 2, 0), 1, 1),
+        "there is no shard 1 of 1\n"
+        "  expected: a shard number from 0 to 0\n"
+        "  fix:      shards are counted from 0; a rank's own shard is usually its place in the group",
+    ),
+    (
+        lambda: cut(Weight(0, 2, 0), 0, 0),
+        "there is no shard 0 of 0\n"
+        "  expected: total >= 1\n"
+        "  fix:      shards are counted from 0; a rank's own shard is usually its place in the group",
+    ),
+    (
+        lambda: cut(Weight(0, 2, 0), 7, 10**6 + 1),
+        "1000001 shards are too many\n"
+        "  expected: a weight cut into at most 1000000 shards: a Trace file holds no more\n"
+        "  got:      shard 7 of 1000001\n"
+        "  fix:      cut a weight into as many shards as ranks share it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES)
+def test_a_broken_law_explains_itself(mistake: Any, message: str) -> None:
+    with pytest.raises(RuleError) as raised:
+        mistake()
+    assert str(raised.value) == message
+
+
+MOST = 10**6
+MADE_BY_HAND: list[tuple[Value, str]] = [
+    (Weight(-1, 1, 0), ""),
+    (Weight(MOST, MOST, MOST, [MOST - 1], MOST), ""),
+    (Weight(0, 1, 0, [], 1), ""),
+    (Activation(0, 1, [], 1), ""),
+    (Weight(-2, 1, 0), "its layer is a number from -1 to 1000000"),
+    (Weight(MOST + 1, 1, 0), "its layer is a number from -1 to 1000000"),
+    (OptState(0, 0, 0), "its layers is a number from 1 to 1000000"),
+    (OptState(0, 1, -1), "its step is a number from 0 to 1000000"),
+    (Weight(0, 1, 0, [0, 4], 4), "its shards are some of 4"),
+    (Weight(0, 1, 0, [-1], 4), "its shards are numbers from 0 up"),
+    (Weight(0, 1, 0, [0], 0), "its shards are some of 0"),
+    (Weight(0, 1, 0, [], 0), "its shards are some of 0"),
+    (Weight(0, 1, 0, [], MOST + 1), "its total is a number from 1 to 1000000"),
+    (Activation(0, 1, ["0"], 1), "its batches are numbers from 0 up"),  # type: ignore[list-item]
+    (ActivationGrad(0, 1, [2], 2), "its batches are some of 2"),
+    (Activation(0, 1, [], 0), "its batches are some of 0"),
+    (Activation(0, 1, [], MOST + 1), "its total_batches is a number from 1 to 1000000"),
+    (WeightGrad(0, 1, [1], 1, [1], 1), "its batches are some of 1"),
+]
+
+
+@pytest.mark.parametrize(("value", "wrong"), MADE_BY_HAND)
+def test_a_value_made_by_hand_is_one_that_there_could_be(value: Value, wrong: str) -> None:
+    if not wrong:
+        assert clean(value) == value
+        return
+    with pytest.raises(RuleError) as raised:
+        clean(value)
+    error = raised.value
+    assert (error.what, error.expected) == (f"there is no such {value.kind}", wrong)
+    assert error.fix == "take it from an operation: load_weights, forward, backward, update or a collective"
+
+
+def test_a_value_made_by_hand_is_shown_without_its_sets() -> None:
+    with pytest.raises(RuleError) as raised:
+        clean(WeightGrad(-7, 1, [0], 2, [0], 4))
+    assert raised.value.got == "WeightGrad(-7, 1, 2, 4, ...), made by hand"
+    with pytest.raises(RuleError) as raised:
+        clean(Weight(int("1" * 29), 1, 0))
+    assert raised.value.got == f"Weight({'1' * 29}, 1, 0, 1, ...), made by hand"
+    with pytest.raises(RuleError) as raised:
+        clean(Weight("layer" * 20, 1, 0))  # type: ignore[arg-type]
+    assert raised.value.got == f"Weight('{('layer' * 20)[:39]}, 1, 0, 1, ...), made by hand"
+
+
+def test_a_class_of_the_students_is_no_kind_of_value() -> None:
+    class Mine(Value):
+        pass
+
+    value = Mine()
+    SET_MARK(value, None)
+    with pytest.raises(RuleError) as raised:
+        clean(value)
+    assert str(raised.value) == (
+        "Mine is not a kind of value\n"
+        "  expected: one of weight, optimizer state, activation, activation gradient, weight gradient\n"
+        "  got:      a value of the class Mine\n"
+        "  fix:      take it from an operation: load_weights, forward, backward, update or a collective"
+    )
+
+
+def test_every_one_of_many_summands_is_looked_at() -> None:
+    fine = [WeightGrad(1, 2, [batch], 8) for batch in range(3)]
+    strangers: list[tuple[Any, str]] = [
+        (WeightGrad(0, 2, [5], 8), "cannot sum weight gradients of different layers"),
+        (WeightGrad(1, 2, [5], 8, [0], 2), "cannot sum weight gradients that are cut into different numbers of shards"),
+        (Weight(1, 2, 0), "cannot sum two different kinds of value"),
+        (1, "cannot sum two different kinds of value"),
+    ]
+    assert reduce(*fine) == WeightGrad(1, 2, range(3), 8)
+    for stranger, what in strangers:
+        with pytest.raises(RuleError) as raised:
+            reduce(*fine, stranger)
+        assert raised.value.what == what
+
+
+def test_a_weight_may_be_cut_into_a_million_shards() -> None:
+    assert cut(Weight(0, 2, 0), 7, MOST) == Weight(0, 2, 0, [7], MOST)
+
+
+@pytest.mark.parametrize(
+    ("law", "verb"),
+    [(lambda one, other: one + other, "sum"), (lambda one, other: one.combine(other), "gather"), (gather, "gather")],
+)
+def test_what_was_not_awaited_is_no_partner(law: Any, verb: str) -> None:
+    thing = deliver()
+    with pytest.raises(ForgottenAwait) as raised:
+        law(grad, thing)
+    error = raised.value
+    assert (error.what, error.expected) == (f"cannot {verb} what was not awaited", "another weight gradient")
+    assert error.got == "what the async function deliver returns until it is awaited"
+
+
+def test_what_is_there_twice_is_a_clue() -> None:
+    """See advice."""
+    one, two, three = (Activation(0, 2, batches, 4) for batches in ([0], [1, 2], [2, 3]))
+    with pytest.raises(RuleError) as raised:
+        gather(one, two, three)
+    assert raised.value.clue == ("twice", "batches", two, three)
+    with pytest.raises(RuleError) as raised:
+        gather(two, two, two)
+    assert raised.value.clue == ("twice", "batches", two, two)
+
+
+@given(values, st.integers(-3, 15), st.integers(-3, 15))
+def test_cut_gives_a_shard_or_a_rule_error(value: Any, shard: int, total: int) -> None:
+    try:
+        piece = cut(value, shard, total)
+    except RuleError:
+        assert not (hasattr(value, "shards") and value.is_complete() and 0 <= shard < total)
+    else:
+        assert (piece.shards, piece.total) == ({shard}, total)
+
+
+def test_a_broken_law_names_the_rank_that_the_value_lives_on() -> None:
+    model = Model(rank=3, layers=2, batches=2)
+    weight, _ = model.load_weights(0, 0, 2)
+    with pytest.raises(RuleError) as raised:
+        weight.combine(weight)
+    assert raised.value.rank == 3
+    assert str(raised.value).startswith("rank 3: cannot gather these values: shards {0} would be counted twice\n")
+    assert "weight.combine(weight)" in str(raised.value)
+
+
+@given(weight_grads())
+def test_the_sum_with_nothing_is_the_same(grad: WeightGrad) -> None:
+    nothing = with_set(grad, batches=frozenset())
+    assert grad + nothing == nothing + grad == grad
+    assume(grad.batches)
+    with pytest.raises(RuleError):
+        _ = grad + grad
