@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from chalk.core import BaseDiagram
 
-import lib.errors
+import lib
 from drawing.canvas.picture import bundle
 from drawing.review.review import picture_of_review
 from drawing.timeline.schedule import picture_of_trace
@@ -24,7 +24,7 @@ from drawing.values import picture_of_value
 from drawing.verdict import picture_of_verdict
 from lib.checker.verdict import Verdict
 from lib.course.review import Review
-from lib.errors import PuzzleError
+from lib.errors.exceptions import PuzzleError
 from lib.trace.trace import TIMED, Trace
 from lib.values.values import Value
 
@@ -34,7 +34,7 @@ Bundle = dict[str, str]
 FRAMES: Final = 8
 """Lines of a student's code that an error shows at most; of more, the first two and the last ones."""
 _PLACES: Final = (
-    str(Path(lib.errors.__file__).parents[1]),
+    str(Path(lib.__file__).parent),
     str(Path(__file__).parent),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )

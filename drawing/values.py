@@ -15,7 +15,7 @@ from drawing.canvas.labels import plural
 from drawing.canvas.palette import EDGE, GRID, INK, KINDS, SOFT, TRACK, ink_on, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Poly, Rect, Scene, Text, fit, text_width
-from lib.errors import is_awaitable
+from lib.errors.arguments import is_awaitable
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
 __all__ = ["Slot", "draw_group", "picture_of_value", "slot"]

@@ -15,7 +15,7 @@ from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.cluster.costs import LINKS, UNIT, Costs, Links
 from lib.cluster.mesh import Mesh
-from lib.errors import (
+from lib.errors.exceptions import (
     AbsentKey,
     BudgetError,
     CheckError,

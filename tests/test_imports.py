@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lib
-import lib.errors
+import lib.errors.exceptions
 from tests.support.drivers import ROOT, python
 
 HEAVY = ["chalk", "IPython", "numpy", "torch", "asyncio", "pydantic", "drawing", "PIL", "typer", "rich", "matplotlib"]
@@ -92,7 +92,7 @@ def test_what_a_module_offers_is_there(path: Path) -> None:
 
 
 def test_the_errors_are_the_tree_that_they_draw() -> None:
-    drawn = [line for line in (lib.errors.__doc__ or "").splitlines() if re.match(r" {4}[A-Z│├└ ]", line)]
+    drawn = [line for line in (lib.errors.exceptions.__doc__ or "").splitlines() if re.match(r" {4}[A-Z│├└ ]", line)]
     found: list[tuple[int, str]] = []
     for line in drawn:
         name = re.search(r"[A-Z]\w+", line)
@@ -102,21 +102,21 @@ def test_the_errors_are_the_tree_that_they_draw() -> None:
     for depth, name in found:
         parents[depth:] = [name]
         if depth:
-            assert issubclass(getattr(lib.errors, name), _class(parents[depth - 1]))
+            assert issubclass(getattr(lib.errors.exceptions, name), _class(parents[depth - 1]))
     drawn_names = {name for depth, name in found if depth}
-    own = {name for name in lib.errors.__all__ if isinstance(getattr(lib.errors, name), type)} - {"Place"}
+    own = {name for name in lib.errors.exceptions.__all__ if isinstance(getattr(lib.errors.exceptions, name), type)}
     assert drawn_names == own
 
 
 def _class(name: str) -> type:
     import builtins
 
-    found = getattr(lib.errors, name, None) or getattr(builtins, name)
+    found = getattr(lib.errors.exceptions, name, None) or getattr(builtins, name)
     assert isinstance(found, type)
     return found
 
 
-@pytest.mark.parametrize("name", sorted(name for name in lib.errors.__all__ if name.endswith("Error")))
+@pytest.mark.parametrize("name", sorted(name for name in lib.errors.exceptions.__all__ if name.endswith("Error")))
 def test_a_puzzle_error_is_an_assertion_error_or_misuse_a_value_error(name: str) -> None:
-    error = getattr(lib.errors, name)
+    error = getattr(lib.errors.exceptions, name)
     assert issubclass(error, ValueError) if name == "TraceError" else issubclass(error, AssertionError)

@@ -13,8 +13,9 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
-from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program, Run
+from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program
 from lib.trace.order import Communicators, messages
+from lib.trace.trace import Trace
 
 __all__ = ["At", "Causes", "Span"]
 
@@ -43,7 +44,7 @@ class Span(NamedTuple):
 class Causes:
     """What depends on what in a run. Made once, in time linear in its events; then every question is quick."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Trace) -> None:
         self.run = run
         self.end = max((event.end or 0 for _, event in run.events()), default=0)
         self.spans = [list(_spans(program, self.end, run.error is not None)) for program in run.programs]

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 
 from lib.analysis.dependencies import At, Causes, Span
 from lib.cluster.clock import steps
-from lib.trace.event import COLLECTIVE, COMPUTE, MESSAGES, Event, Run
+from lib.trace.event import COLLECTIVE, COMPUTE, MESSAGES, Event
+from lib.trace.trace import Trace
 from lib.values.collectives import title
 from lib.values.values import numbers
 
@@ -113,7 +114,7 @@ class Path:
         return ", ".join(f"{figure(ticks)} {name}" for name, ticks in self.parts())
 
 
-def gaps(run: Run) -> tuple[Gap, ...]:
+def gaps(run: Trace) -> tuple[Gap, ...]:
     """Every gap of every rank, rank by rank in order of time. Nearly linear in the events."""
     causes = Causes(run)
     last = causes.last()
@@ -133,7 +134,7 @@ def gaps(run: Run) -> tuple[Gap, ...]:
     return tuple(found)
 
 
-def computing(run: Run) -> list[int]:
+def computing(run: Trace) -> list[int]:
     """For each rank the ticks in which it computes."""
     return [sum(e.length for e in p.events if e.op in COMPUTE and e.start is not None) for p in run.programs]
 
@@ -204,7 +205,7 @@ def _merged(found: Iterator[Gap]) -> Iterator[Gap]:
         yield held
 
 
-def critical_path(run: Run) -> Path:
+def critical_path(run: Trace) -> Path:
     """The chain of operations that determines the end: followed back from the one that ends last.
 
     Of several causes at one moment the rank's own is taken, so that the path changes ranks only where it must.

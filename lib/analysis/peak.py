@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lib.analysis.figures import Peak, peak
-from lib.errors import Place
+from lib.errors.source_lines import Place
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import held_at, in_flight, own_lifetimes
 from lib.trace.order import messages

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lib.checker.verdict import Reached, Verdict
-from lib.errors import PuzzleError, TraceError
+from lib.errors.exceptions import PuzzleError, TraceError
 from lib.puzzles.records import PUZZLES, Puzzle, Tier
-from lib.trace.event import Run
 from lib.trace.retiming import retime
 from lib.trace.trace import Desk, Trace, trace_of
 
@@ -56,7 +55,7 @@ def check(
             raise ValueError(f"{name}= is the most {unit} that the run may take, a number; got {name}={target!r}")
     record = None if puzzle is None else PUZZLES[puzzle]
     faults: list[str] = []
-    run: Run = trace
+    run: Trace = trace
     rebuilt: Rebuilt | None = None
     if record is not None:
         faults.extend(_wrong_size(trace, record))

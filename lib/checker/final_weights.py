@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from math import lcm
 from typing import NamedTuple
 
-from lib.errors import Place, PuzzleError, these
-from lib.trace.event import Event, Run, place_of
+from lib.errors.exceptions import PuzzleError
+from lib.errors.source_lines import Place
+from lib.errors.wording import these
+from lib.trace.event import Event, place_of
 from lib.trace.rebuild import Flaw, Rebuilt
+from lib.trace.trace import Trace
 from lib.values.regions import MOST, WHOLE, Region
 from lib.values.values import Weight, region
 
@@ -39,7 +42,7 @@ class _Fault(NamedTuple):
         return str(error).replace("\n", "\n  ")
 
 
-def finals(trace: Run, rebuilt: Rebuilt, pretend: bool) -> list[str]:
+def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
     """What is wrong with the final weights; the same fault of several layers is told once.
 
     `pretend`: it is a sandbox, where a made-up gradient will do.
@@ -74,7 +77,7 @@ def _by_place(item: tuple[tuple[int, int], object]) -> tuple[int, int]:
     return item[0]
 
 
-def _not_handed_in(trace: Run, updated: Sequence[tuple[int, Event]]) -> _Fault:
+def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault:
     """No rank called set_final_weight for a layer: because it was forgotten, or because the function ended early?"""
     if updated:
         rank, event = updated[0]
@@ -95,7 +98,7 @@ def _not_handed_in(trace: Run, updated: Sequence[tuple[int, Event]]) -> _Fault:
     )
 
 
-def _fault(trace: Run, rank: int, event: Event, weight: Weight, flaw: Flaw | None) -> _Fault | None:
+def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | None) -> _Fault | None:
     """What is wrong with one final weight."""
     if flaw is not None:
         on = "" if flaw.rank == rank else f" on rank {flaw.rank}"

@@ -9,7 +9,9 @@ from typing import NamedTuple
 from lib.analysis import figures
 from lib.analysis.dependencies import At, Causes
 from lib.cluster.clock import steps
-from lib.errors import Place, PuzzleError, these
+from lib.errors.exceptions import PuzzleError
+from lib.errors.source_lines import Place
+from lib.errors.wording import these
 from lib.trace.event import COMMUNICATION, COMPUTE, STORES, Event, Program, place_of
 from lib.trace.lifetimes import held_at, never_awaited
 from lib.trace.trace import Trace

@@ -10,7 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lib.errors import Place, PuzzleError, these
+from lib.errors.exceptions import PuzzleError
+from lib.errors.source_lines import Place
+from lib.errors.wording import these
 from lib.trace.event import Program, place_of
 from lib.trace.lifetimes import held_at
 from lib.trace.rebuild import Rebuilt

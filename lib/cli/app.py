@@ -19,7 +19,7 @@ from lib.course.progress_file import Standing
 from lib.course.solutions import refusal
 from lib.course.target import Run, judged
 from lib.course.target import run as run_target
-from lib.errors import PuzzleError
+from lib.errors.exceptions import PuzzleError
 from lib.puzzles.records import PUZZLES
 from lib.submissions.load import home, is_checkout, workplace
 

@@ -11,7 +11,7 @@ from lib.course.progress import is_off, next_puzzle
 from lib.course.progress_file import ProgressError, Standing
 from lib.course.solutions import Way, ways
 from lib.course.target import notebook_of, shown
-from lib.errors import PuzzleError, TraceError
+from lib.errors.exceptions import PuzzleError, TraceError
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError

@@ -19,7 +19,8 @@ from types import FrameType
 from typing import Any, cast
 
 from lib.course.target import judged, run
-from lib.errors import Place, PuzzleError, TraceError, raised_at, resolve
+from lib.errors.exceptions import PuzzleError, TraceError
+from lib.errors.source_lines import Place, raised_at, resolve
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lib.errors import with_article
+from lib.errors.wording import with_article
 from lib.puzzles.records import PUZZLES
 
 __all__ = ["KINDS", "Hints", "hint", "next_hint"]

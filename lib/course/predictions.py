@@ -9,7 +9,7 @@ from types import EllipsisType
 from typing import NamedTuple
 
 from lib.analysis import figures
-from lib.errors import with_article
+from lib.errors.wording import with_article
 from lib.puzzles.records import PUZZLES
 from lib.trace.trace import COLLECTIVE, Desk, Trace, absent
 

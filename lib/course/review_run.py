@@ -11,7 +11,7 @@ from lib.analysis.peak import holdings, lean
 from lib.checker.checker import check
 from lib.course.review import Review
 from lib.course.target import run
-from lib.errors import PuzzleError, TraceError
+from lib.errors.exceptions import PuzzleError, TraceError
 from lib.puzzles.records import PUZZLES, Puzzle
 from lib.trace.rebuild import rebuild
 from lib.trace.retiming import retime

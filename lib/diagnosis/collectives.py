@@ -6,7 +6,8 @@ from typing import Any
 
 from lib.cluster.mesh import Mesh
 from lib.diagnosis.provenance import calls, home, line_of, maker, same_loop
-from lib.errors import listed, student_frame, these
+from lib.errors.source_lines import student_frame
+from lib.errors.wording import listed, these
 from lib.trace.event import COLLECTIVE, MESSAGES, Event, Program, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import Value

@@ -9,7 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lib.diagnosis.collectives import ALONG_LAYERS, outside
-from lib.errors import DeadlockError, MismatchError, Place, PuzzleError, RankFailed, resolve, these
+from lib.errors.exceptions import DeadlockError, MismatchError, PuzzleError, RankFailed
+from lib.errors.source_lines import Place, resolve
+from lib.errors.wording import these
 from lib.trace.event import COMMUNICATION, Event, Program, place_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import Any, cast
 
 from lib.diagnosis.collectives import meeting, not_reached, pipelined, shard_call, sum_axis, twice
 from lib.diagnosis.provenance import alike, in_turn, is_held, line_of, maker, sent_in
-from lib.errors import PuzzleError, shown, these, with_article
+from lib.errors.exceptions import PuzzleError
 from lib.errors.forgotten_await import put_await
+from lib.errors.wording import shown, these, with_article
 from lib.trace.event import COLLECTIVE, STORES, Event, Program, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, subject

@@ -10,20 +10,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 from lib.diagnosis.likely_cause import CALLS, SIGNATURES
-from lib.errors import (
-    BudgetError,
-    ForgottenAwait,
-    Place,
-    PuzzleError,
-    RankFailed,
-    innermost,
-    is_students,
-    place,
-    resolve,
-    student_place,
-    with_article,
-)
+from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed
 from lib.errors.forgotten_await import put_await
+from lib.errors.source_lines import Place, innermost, is_students, place, resolve, student_place
+from lib.errors.wording import with_article
 from lib.simulator.engine import TURNS
 from lib.values.values import describe
 

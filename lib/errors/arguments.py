@@ -10,9 +10,15 @@ from collections.abc import Mapping
 from operator import index
 from typing import Any, ClassVar
 
-from lib.errors import PuzzleError, RuleError, student_place
+from lib.errors.exceptions import PuzzleError, RuleError
+from lib.errors.source_lines import student_place
 
-__all__ = ["Given", "name_of", "plain", "written"]
+__all__ = ["Given", "is_awaitable", "name_of", "plain", "written"]
+
+
+def is_awaitable(thing: object) -> bool:
+    """Whether a thing wants to be awaited: the usual reason why it is not the value that it should be."""
+    return hasattr(type(thing), "__await__")
 
 
 def plain(item: Any) -> Any:

@@ -6,7 +6,8 @@ import re
 from types import CodeType
 from typing import Any, cast
 
-from lib.errors import ForgottenAwait, Place, resolve, student_frame
+from lib.errors.exceptions import ForgottenAwait
+from lib.errors.source_lines import Place, resolve, student_frame
 
 __all__ = ["forgotten_await", "put_await"]
 

@@ -15,7 +15,7 @@ from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.course.hints import KINDS
 from lib.course.solutions import FOLDER, alternatives, description
-from lib.errors import PuzzleError
+from lib.errors.exceptions import PuzzleError
 from lib.notebooks.build import Source, build, read_sources, stale
 from lib.notebooks.kernels import execute
 from lib.notebooks.shared_cells import FRONT

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lib.errors import TraceError
+from lib.errors.exceptions import TraceError
 from lib.replay import ReplayError, ReplayOptions, ReplayResult, calibrate, replay
 from lib.replay.options import DTYPES, LIBRARIES, OPTIMIZERS, TRANSPORTS
 from lib.schedules.formats.perfetto import perfetto

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 from lib.cluster.clock import Streams
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
-from lib.errors import PuzzleError, RuleError
 from lib.errors.arguments import Given, name_of, plain, written
+from lib.errors.exceptions import PuzzleError, RuleError
 from lib.simulator.engine import Engine, Signal
 from lib.simulator.matching import Channel, Communicator, Group, Meeting, Message, Receive
 from lib.trace.event import BUDGET, Event

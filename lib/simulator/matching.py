@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
 
-from lib.errors import MismatchError, PuzzleError, listed, these
+from lib.errors.exceptions import MismatchError, PuzzleError
+from lib.errors.wording import listed, these
 from lib.simulator.engine import Signal
 from lib.trace.event import Event, located
 from lib.values.collectives import COLLECTIVES

@@ -11,8 +11,9 @@ from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.cluster.clock import steps
 from lib.cluster.mesh import Mesh
-from lib.errors import CheckError, PuzzleError, RuleError, shown
 from lib.errors.arguments import Given, plain, written
+from lib.errors.exceptions import CheckError, PuzzleError, RuleError
+from lib.errors.wording import shown
 from lib.simulator.dist import Dist
 from lib.simulator.matching import Group
 from lib.simulator.stores import Store

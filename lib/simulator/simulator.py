@@ -14,7 +14,7 @@ from typing import Any, Final
 from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
-from lib.errors import ForgottenAwait, NotSolved, PuzzleError
+from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
 from lib.puzzles.records import PUZZLES
 from lib.simulator.dist import Dist
 from lib.simulator.engine import Failed, Foreign, Spinning

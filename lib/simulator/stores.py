@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import CodeType
 from typing import Any, TypeVar, cast
 
-from lib.errors import AbsentKey, PuzzleError, RuleError, is_awaitable, resolve, shown, with_article
+from lib.errors.arguments import is_awaitable
+from lib.errors.exceptions import AbsentKey, PuzzleError, RuleError
+from lib.errors.source_lines import resolve
+from lib.errors.wording import shown, with_article
 from lib.trace.event import STORES, Program
 from lib.values.values import KINDS, Value, describe
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from lib.errors import ForgottenAwait, Place, resolve, student_place
+from lib.errors.exceptions import ForgottenAwait
+from lib.errors.source_lines import Place, resolve, student_place
 from lib.simulator.engine import Signal
 from lib.trace.event import NO_BATCHES, Event, Program
 from lib.values.rules import need

@@ -8,18 +8,17 @@ can be saved, checked, re-timed, drawn and replayed far from the code that made 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
-from lib.cluster.costs import UNIT, Costs
-from lib.cluster.mesh import Mesh
-from lib.errors import BudgetError, MismatchError, Place, PuzzleError, RuleError, resolve, student_place
+from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
+from lib.errors.source_lines import Place, resolve, student_place
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import SET_MARK, Value, clean
 
-__all__ = ["COMMUNICATION", "STORES", "TIMED", "Event", "Move", "Program", "Run"]
+__all__ = ["COMMUNICATION", "STORES", "TIMED", "Event", "Move", "Program"]
 
 STORES: Final = ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
 COMPUTE: Final = frozenset(["forward", "backward", "loss", "update"])
@@ -229,31 +228,6 @@ class Program:
         if error.trace is None and self.world is not None:
             error.trace = self.world.so_far(str(error))
         return error
-
-
-@dataclass
-class Run:
-    """One run as plain data: its size, its costs, a program for each rank, and the message of a run that failed."""
-
-    layers: int
-    batches: int
-    programs: Sequence[Program]
-    costs: Costs = UNIT
-    mesh: Mesh | None = None
-    sandbox: bool = False
-    puzzle: str | None = None
-    error: str | None = None
-
-    @property
-    def ranks(self) -> int:
-        """The world size."""
-        return len(self.programs)
-
-    def events(self) -> Iterator[tuple[int, Event]]:
-        """Every event with its rank, rank by rank in program order."""
-        for program in self.programs:
-            for event in program.events:
-                yield program.rank, event
 
 
 def place_of(event: Event | None) -> Place | None:

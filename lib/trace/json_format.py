@@ -23,8 +23,10 @@ from typing import Any, cast
 
 from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.cluster.mesh import Mesh
-from lib.errors import NoTraceFile, Place, TraceError, resolve
-from lib.trace.event import Program, Run
+from lib.errors.exceptions import NoTraceFile, TraceError
+from lib.errors.source_lines import Place, resolve
+from lib.trace.event import Program
+from lib.trace.trace import Trace
 from lib.trace.validation import FORMAT, VERSION, decode
 from lib.values.values import Value, fields_of
 
@@ -51,7 +53,7 @@ def set_text(items: Iterable[int]) -> str:
 # -- out --------------------------------------------------------------------------------------------------------
 
 
-def encode(run: Run) -> dict[str, Any]:
+def encode(run: Trace) -> dict[str, Any]:
     """The run as JSON data. Equal runs give equal data, whatever order they were stepped in."""
     places: dict[Place, int] = {}
     groups: dict[tuple[int, ...], int] = {}
@@ -109,7 +111,7 @@ def _encode_value(value: Value) -> list[Any]:
     return [value.kind, *items]
 
 
-def write(run: Run, path: str | Path) -> None:
+def write(run: Trace, path: str | Path) -> None:
     """Writes a run as JSON. A file of that name is replaced at once, or left as it was."""
     import tempfile  # here and not above: it takes longer to import than the rest of this file
 
@@ -131,7 +133,7 @@ def write(run: Run, path: str | Path) -> None:
 # -- in ---------------------------------------------------------------------------------------------------------
 
 
-def read(path: str | Path) -> Run:
+def read(path: str | Path) -> Trace:
     """The run in a file. TraceError where it is damaged; NoTraceFile, an OSError too, where it cannot be opened."""
     path = _path(path, "load")
     try:

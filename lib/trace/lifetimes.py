@@ -22,9 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import attrgetter
 
-from lib.errors import PuzzleError
-from lib.trace.event import COLLECTIVE, COMMUNICATION, Event, Program, Run
+from lib.errors.exceptions import PuzzleError
+from lib.trace.event import COLLECTIVE, COMMUNICATION, Event, Program
 from lib.trace.order import Passage, meetings, member, messages
+from lib.trace.trace import Trace
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import Value, renew
@@ -68,7 +69,7 @@ class Lifetimes:
                 yield number
 
 
-def lifetimes(run: Run) -> list[Lifetimes]:
+def lifetimes(run: Trace) -> list[Lifetimes]:
     """How long the values of all ranks live, in the order of the ranks."""
     found = [own_lifetimes(program) for program in run.programs]
     for program, lives in zip(run.programs, found, strict=True):
@@ -146,7 +147,7 @@ def _rest(program: Program, lives: Lifetimes) -> None:
                 lives.born[value] = -1
 
 
-def in_flight(run: Run, passage: Passage) -> int:
+def in_flight(run: Trace, passage: Passage) -> int:
     """The last event of its sender at whose start a message is the sender's: the last that begins before the receive is
     issued. That of the send itself, where the receive was there before; past the end, where nobody receives it."""
     events = run.programs[passage.source].events
@@ -156,7 +157,7 @@ def in_flight(run: Run, passage: Passage) -> int:
     return max(passage.sent, bisect_left(events, issued, key=attrgetter("issued")) - 1)
 
 
-def given_up(run: Run, passage: Passage) -> int:
+def given_up(run: Trace, passage: Passage) -> int:
     """The last event of its sender that is issued when a message is still the sender's, or at the very moment at which
     it is no more: from the next one on, what was sent is gone for certain."""
     if passage.received is None:
@@ -182,7 +183,7 @@ def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int,
     return found
 
 
-def _copied(run: Run, passages: Sequence[Passage]) -> set[tuple[int, int]]:
+def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
     """The collectives in the background, by rank and event, that cannot work in place, as something else needs what
     they bring: they have a buffer of their own, as those have that never work in place."""
     found: set[tuple[int, int]] = set()
@@ -219,7 +220,9 @@ def _stored(program: Program) -> dict[int, int]:
     return left
 
 
-def _landed(run: Run, passages: Sequence[Passage], copied: Set[tuple[int, int]]) -> dict[int, list[tuple[int, Value]]]:
+def _landed(
+    run: Trace, passages: Sequence[Passage], copied: Set[tuple[int, int]]
+) -> dict[int, list[tuple[int, Value]]]:
     """What arrived on each rank in a communication that nobody ever waits for: the event, and each value."""
     dropped = {program.rank: set(never_awaited(program)) for program in run.programs}
     found: dict[int, list[tuple[int, Value]]] = defaultdict(list)
@@ -248,7 +251,7 @@ def never_awaited(program: Program) -> Iterator[int]:
             yield number
 
 
-def _outcome(run: Run, members: Sequence[tuple[int, int]]) -> list[list[Value]]:
+def _outcome(run: Trace, members: Sequence[tuple[int, int]]) -> list[list[Value]]:
     """What each member of a collective gets. Nothing where it breaks a rule, which is for the check to say."""
     brought: list[rules.Member] = []
     try:

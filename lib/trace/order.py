@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lib.trace.event import COLLECTIVE, Event, Run
+from lib.trace.event import COLLECTIVE, Event
+from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.rules import Member, bring
 from lib.values.values import Value
@@ -47,7 +48,7 @@ class Passage(NamedTuple):
     received: int | None
 
 
-def messages(run: Run) -> list[Passage]:
+def messages(run: Trace) -> list[Passage]:
     """All messages of a run, in the order of their senders' programs."""
     received: dict[tuple[int, int], list[int]] = defaultdict(list)
     for program in run.programs:
@@ -66,7 +67,7 @@ def messages(run: Run) -> list[Passage]:
     return found
 
 
-def meetings(run: Run) -> Iterator[list[tuple[int, int]]]:
+def meetings(run: Trace) -> Iterator[list[tuple[int, int]]]:
     """The collectives that took place: for each the rank and the event of its members, in the order of the group."""
     communicator = Communicators()
     joined: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
@@ -85,7 +86,7 @@ def meetings(run: Run) -> Iterator[list[tuple[int, int]]]:
             yield [(rank, numbers[rank]) for rank in event.group]
 
 
-def brought_to(run: Run, members: Sequence[tuple[int, int]]) -> tuple[Collective, list[Any], int]:
+def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collective, list[Any], int]:
     """What members bring to a collective (see `Collective`), in the order of the group, and the place of its root."""
     rank, number = members[0]
     event = run.programs[rank].events[number]

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from lib.errors import PuzzleError, TraceError
-from lib.trace.event import NO_BATCHES, Event, Program, Run, located, place_of
+from lib.errors.exceptions import PuzzleError, TraceError
+from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
 from lib.trace.order import member
+from lib.trace.trace import Trace
 from lib.trace.walk import Do, Issue, Meet, Pass, walk
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
@@ -20,7 +21,7 @@ from lib.values.values import Value, Weight, cut, extent, gather, reduce, subjec
 
 __all__ = ["Flaw", "Rebuilt", "rebuild"]
 
-R = TypeVar("R", bound=Run)
+R = TypeVar("R", bound=Trace)
 
 
 SMALL_SET = 16
@@ -51,13 +52,13 @@ def _order(load: _Load) -> int:
 class Rebuilt(NamedTuple):
     """A run with its values made anew, the flaw of each value by (rank, id), and the final weights by (rank, layer)."""
 
-    run: Run
+    run: Trace
     flaws: dict[tuple[int, int], Flaw]
     finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]]
 
 
 class _Rebuild:
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Trace) -> None:
         self.shape = rules.Shape(run.layers, run.batches)
         self.programs = [_empty(program) for program in run.programs]
         self.run = replace(run, programs=self.programs)
@@ -266,7 +267,7 @@ def _layer(layer: int | None) -> int:
     return layer
 
 
-def rebuild(run: Run) -> Rebuilt:
+def rebuild(run: Trace) -> Rebuilt:
     """Makes all values anew. PuzzleError (with rank and source line) where a rule is broken, TraceError where the
     Trace is not a program at all. A run that failed is rebuilt as far as it went."""
     state = _Rebuild(run)

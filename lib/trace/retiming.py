@@ -7,16 +7,17 @@ from typing import TypeVar, cast
 
 from lib.cluster.clock import Streams
 from lib.cluster.costs import Costs
-from lib.errors import TraceError
-from lib.trace.event import COMPUTE, Event, Program, Run
+from lib.errors.exceptions import TraceError
+from lib.trace.event import COMPUTE, Event, Program
 from lib.trace.order import Communicators
+from lib.trace.trace import Trace
 from lib.trace.walk import Do, Done, Issue, Meet, Pass, walk
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import Value, total_elements
 
 __all__ = ["retime"]
 
-R = TypeVar("R", bound=Run)
+R = TypeVar("R", bound=Trace)
 
 
 def retime(run: R, costs: Costs) -> R:
@@ -57,7 +58,7 @@ def _copy(program: Program) -> Program:
     return copy
 
 
-def _local(run: Run, clocks: list[int], step: Do) -> None:
+def _local(run: Trace, clocks: list[int], step: Do) -> None:
     event = step.event
     event.issued = event.start = clocks[step.rank]
     # An update costs the same for every batch; forward and backward are priced by the batches that they work on.
@@ -65,14 +66,14 @@ def _local(run: Run, clocks: list[int], step: Do) -> None:
     clocks[step.rank] += event.length
 
 
-def _values(run: Run, rank: int, event: Event) -> list[Value]:
+def _values(run: Trace, rank: int, event: Event) -> list[Value]:
     found = run.programs[rank].values_of(event.inputs)
     if len(found) < len(event.inputs):  # in a run that failed before it was made
         raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
     return found
 
 
-def _send(run: Run, streams: Streams, step: Issue) -> None:
+def _send(run: Trace, streams: Streams, step: Issue) -> None:
     event = step.event
     target = cast(int, event.peer)
     event.length = run.costs.message(total_elements(_values(run, step.rank, event)), step.rank, target)
@@ -86,7 +87,7 @@ def _receive(streams: Streams, step: Pass) -> None:
     event.start = streams.start(stream, max(event.issued, cast(int, step.sent.end)), event.length)
 
 
-def _meet(run: Run, streams: Streams, communicator: Communicators, step: Meet) -> None:
+def _meet(run: Trace, streams: Streams, communicator: Communicators, step: Meet) -> None:
     _, first = step.members[0]
     row = COLLECTIVES[first.op]
     brought = row.brought([_values(run, rank, event) for rank, event in step.members])

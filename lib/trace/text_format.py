@@ -22,11 +22,12 @@ import json
 import re
 from typing import Any, cast
 
-from lib.errors import PuzzleError, TraceError
-from lib.trace.event import COLLECTIVE, COMMUNICATION, Event, Program, Run
+from lib.errors.exceptions import PuzzleError, TraceError
+from lib.trace.event import COLLECTIVE, COMMUNICATION, Event, Program
 from lib.trace.json_format import encode, once, set_text
 from lib.trace.rebuild import rebuild
 from lib.trace.retiming import retime
+from lib.trace.trace import Trace
 from lib.trace.validation import decode
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import KINDS, fields_of
@@ -66,9 +67,9 @@ _SHOWS_BATCHES = ("get_activation", "fake_grad", "forward", "backward")
 _LAYERLESS = ("get_activation", "loss", "add", "combine", "shard")
 
 
-def to_text(run: Run) -> str:
+def to_text(run: Trace) -> str:
     """The text of a run: a heading, its costs, its mesh if it has one, and a line a rank."""
-    data = encode(Run(run.layers, run.batches, [], run.costs, run.mesh, error=run.error))
+    data = encode(Trace(run.layers, run.batches, [], run.costs, run.mesh, error=run.error))
     sandbox = " sandbox" if run.sandbox else ""
     lines = [f"llm-training-puzzles 1 layers={run.layers} batches={run.batches} ranks={run.ranks}{sandbox}"]
     headers = [name for name in ("costs", "mesh", "puzzle", "error") if data[name] is not None]
@@ -119,7 +120,7 @@ def _word(program: Program, event: Event, everybody: tuple[int, ...]) -> str:
     return word
 
 
-def from_text(source: str) -> Run:
+def from_text(source: str) -> Trace:
     """The run that a text describes, its values by the rules and its times by its costs. TraceError where it is wrong.
 
     The text becomes the JSON form first, so that one reader checks everything that comes from outside.
@@ -129,7 +130,7 @@ def from_text(source: str) -> Run:
     if head is None:
         raise TraceError("a schedule begins with a line like: llm-training-puzzles 1 layers=2 batches=4 ranks=4")
     layers, batches, ranks = (int(head[i]) for i in (1, 2, 3))
-    data = encode(Run(max(layers, 1), max(batches, 1), []))
+    data = encode(Trace(max(layers, 1), max(batches, 1), []))
     data["sandbox"] = head[4] is not None
     rest = lines[1:]
     while rest and (name := rest[0].split(" ", 1)[0]) in ("costs", "mesh", "puzzle", "error"):
@@ -243,7 +244,7 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _agree(said: Run, made: Run) -> None:
+def _agree(said: Trace, made: Trace) -> None:
     """The batches that a word shows are those of its values, or the text contradicts itself."""
     for one, other in zip(said.programs, made.programs, strict=True):
         for before, after in zip(one.events, other.events, strict=True):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from lib.cluster.costs import Costs
+from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
-from lib.errors import Place, is_awaitable, resolve
-from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, STORES, TIMED, Event, Move, Program, Run
+from lib.errors.arguments import is_awaitable
+from lib.errors.source_lines import Place, resolve
+from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, STORES, TIMED, Event, Move, Program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,9 +94,17 @@ class Desk(Protocol):
 
 
 @dataclass
-class Trace(Run):
+class Trace:
     """One run: its size, its costs, and a program for each rank. `error` is the message of a run that failed."""
 
+    layers: int
+    batches: int
+    programs: Sequence[Program]
+    costs: Costs = UNIT
+    mesh: Mesh | None = None
+    sandbox: bool = False
+    puzzle: str | None = None
+    error: str | None = None
     _places: dict[tuple[CodeType, int], Place | None] = field(
         default_factory=dict[tuple[CodeType, int], Place | None], repr=False, compare=False
     )
@@ -119,6 +128,17 @@ class Trace(Run):
         every = [programs.get(rank) or Program(rank) for rank in range(world.ranks)]
         return cls(*world.shape, every, world.costs, world.mesh, world.sandbox, error=error)
 
+    @property
+    def ranks(self) -> int:
+        """The world size."""
+        return len(self.programs)
+
+    def events(self) -> Iterator[tuple[int, Event]]:
+        """Every event with its rank, rank by rank in program order."""
+        for program in self.programs:
+            for event in program.events:
+                yield program.rank, event
+
     def place(self, event: Event) -> Place | None:
         """The student's source line of an event, where it is known."""
         source = event.source
@@ -139,16 +159,16 @@ class Trace(Run):
 
     def save(self, path: str | Path) -> None:
         """Writes the Trace as JSON, all of it or nothing."""
-        from lib.trace import json_format as serial
+        from lib.trace import json_format
 
-        serial.write(self, path)
+        json_format.write(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Reads what `save` wrote. TraceError where the file is anything else, damaged or too large."""
-        from lib.trace import json_format as serial
+        from lib.trace import json_format
 
-        return cls._from(serial.read(path))
+        return json_format.read(path)
 
     def text(self) -> str:
         """The schedule as text, one line a rank: see `lib.trace.text_format`. Source lines are left out."""
@@ -161,11 +181,7 @@ class Trace(Run):
         """The Trace that `text` printed, with the times that its costs give. TraceError says where it is wrong."""
         from lib.trace.text_format import from_text
 
-        return cls._from(from_text(source))
-
-    @classmethod
-    def _from(cls, run: Run) -> Trace:
-        return cls(run.layers, run.batches, run.programs, run.costs, run.mesh, run.sandbox, run.puzzle, run.error)
+        return from_text(source)
 
     def __repr__(self) -> str:
         return f"<Trace of {self.ranks} ranks, {self.layers} layers, {self.batches} batches>"

@@ -13,8 +13,10 @@ from typing import Any, cast
 from lib.cluster.clock import MAX_TICKS
 from lib.cluster.costs import costs_from
 from lib.cluster.mesh import Mesh
-from lib.errors import Place, TraceError
-from lib.trace.event import COLLECTIVE, COMMUNICATION, FREE, TIMED, Event, Program, Run
+from lib.errors.exceptions import TraceError
+from lib.errors.source_lines import Place
+from lib.trace.event import COLLECTIVE, COMMUNICATION, FREE, TIMED, Event, Program
+from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import KINDS, Value
 
@@ -75,7 +77,7 @@ def _digits(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 7
 
 
-def decode(data: Any, *, whole: bool = True) -> Run:
+def decode(data: Any, *, whole: bool = True) -> Trace:
     """The run in JSON data. TraceError names the first thing that is wrong.
 
     Where it is not `whole`, values may be null: a text leaves them out, and the rules make them.
@@ -155,7 +157,7 @@ class _Reader:
 
     # -- the whole ----------------------------------------------------------------------------------------------
 
-    def run(self) -> Run:
+    def run(self) -> Trace:
         top = self.top
         costs, mesh = top["costs"], top["mesh"]
         try:
@@ -166,7 +168,7 @@ class _Reader:
         except (ValueError, TypeError) as error:
             raise TraceError(f"costs or mesh: {error}") from None
         programs = [self.program(rank, item) for rank, item in enumerate(top["programs"])]
-        return Run(
+        return Trace(
             self.layers,
             self.batches,
             programs,

@@ -11,9 +11,10 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lib.errors import TraceError
-from lib.trace.event import COLLECTIVE, COMMUNICATION, Event, Run
+from lib.errors.exceptions import TraceError
+from lib.trace.event import COLLECTIVE, COMMUNICATION, Event
 from lib.trace.order import Communicators
+from lib.trace.trace import Trace
 
 __all__ = ["Do", "Done", "Issue", "Meet", "Pass", "Step", "walk"]
 
@@ -59,7 +60,7 @@ Step = Do | Issue | Meet | Pass | Done
 
 
 class _Walk:
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Trace) -> None:
         self.run = run
         self.at = [0] * run.ranks
         self.issued_at = [-1] * run.ranks
@@ -150,7 +151,7 @@ class _Walk:
             self.finish(sent[0])
 
 
-def walk(run: Run) -> Iterator[Step]:
+def walk(run: Trace) -> Iterator[Step]:
     """The steps of a run. Afterwards TraceError if some rank could not reach the end of its program."""
     state = _Walk(run)
     yield from state.steps()
@@ -164,7 +165,7 @@ def walk(run: Run) -> Iterator[Step]:
         )
 
 
-def unreceived(run: Run) -> list[tuple[int, Event]]:
+def unreceived(run: Trace) -> list[tuple[int, Event]]:
     """The messages that nobody received, with the rank that sent each."""
     state = _Walk(run)
     for _ in state.steps():

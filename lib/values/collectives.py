@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from lib.errors import RuleError
+from lib.errors.exceptions import RuleError
 from lib.values.values import Elements, Value, cut, describe, gather, reduce, renew, total_elements
 
 __all__ = ["COLLECTIVES", "Collective", "title"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence, Set
 from fractions import Fraction
 from typing import Generic, TypeVar
 
-from lib.errors import these
+from lib.errors.wording import these
 
 __all__ = ["NOTHING", "WHOLE", "Owners", "Region", "listed", "runs"]
 
@@ -135,14 +135,14 @@ NOTHING = Region()
 
 
 def _shards(found: Sequence[tuple[int, int]]) -> str:
-    """Runs of shards in the words of `errors.these`, however long they are: "shards 0, 4-7"."""
+    """Runs of shards in the words of `wording.these`, however long they are: "shards 0, 4-7"."""
     if sum(after - first for first, after in found) <= 2:
         return these("shard", [number for run in found for number in range(*run)])
     return f"shards {listed(found)}"
 
 
 def listed(found: Sequence[tuple[int, int]]) -> str:
-    """Runs of numbers in the words of `errors.numbers`, without its braces: "0, 4-7"."""
+    """Runs of numbers in the words of `wording.numbers`, without its braces: "0, 4-7"."""
     parts = [f"{a}" if b - a == 1 else f"{a}, {a + 1}" if b - a == 2 else f"{a}-{b - 1}" for a, b in found[:MOST_RUNS]]
     return ", ".join(parts) + (", ..." if len(found) > MOST_RUNS else "")
 

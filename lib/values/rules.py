@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from lib.errors import MismatchError, PuzzleError, RuleError, is_awaitable, these, with_article
-from lib.errors.arguments import plain, written
+from lib.errors.arguments import is_awaitable, plain, written
+from lib.errors.exceptions import MismatchError, PuzzleError, RuleError
+from lib.errors.wording import these, with_article
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.regions import MOST, WHOLE, listed
 from lib.values.values import (

@@ -17,8 +17,9 @@ from dataclasses import FrozenInstanceError, dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
-from lib.errors import PuzzleError, RuleError, is_awaitable, numbers, these, with_article
-from lib.errors.arguments import plain, written
+from lib.errors.arguments import is_awaitable, plain, written
+from lib.errors.exceptions import PuzzleError, RuleError
+from lib.errors.wording import numbers, these, with_article
 from lib.values.regions import MOST, Interval, Region, runs
 
 __all__ = [

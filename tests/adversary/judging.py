@@ -59,7 +59,7 @@ def sent(trace: Trace) -> list[float]:
 
 def read(data: dict[str, Any]) -> Trace:
     """The Trace in JSON data. TraceError where it is none."""
-    return Trace._from(decode(data))  # pyright: ignore[reportPrivateUsage]
+    return decode(data)
 
 
 def agree(trace: Trace, verdict: Verdict, second: Opinion) -> None:

@@ -769,7 +769,7 @@ def loaded(data: Any, folder: Path) -> Trace:
 
 
 def true_figures(name: str) -> tuple[bool, float, float, float]:
-    verdict = check(Trace._from(serial.decode(DATA[name])))
+    verdict = check(serial.decode(DATA[name]))
     assert verdict.correct
     return verdict.correct, verdict.time, verdict.printed, verdict.memory
 
@@ -839,7 +839,7 @@ def test_random_lies_change_no_figure(name: str, data: st.DataObject) -> None:
                 one, other = (data.draw(st.integers(0, len(program["values"]) - 1)) for _ in range(2))
                 program["values"][one] = program["values"][other]
     try:
-        verdict = check(Trace._from(serial.decode(lies)))
+        verdict = check(serial.decode(lies))
     except TraceError:
         return
     if verdict.correct:
@@ -851,7 +851,7 @@ def test_a_value_that_claims_to_be_smaller_after_it_came_from_elsewhere() -> Non
     data = copy.deepcopy(DATA["grad_accum"])
     event = next(e for e in data["programs"][0]["events"] if e[0] == "load_weights")
     event[0], event[9], event[4] = "foreign", [], event[4][:1]
-    verdict = check(Trace._from(serial.decode(data)))
+    verdict = check(serial.decode(data))
     assert not verdict.correct
 
 
@@ -859,7 +859,7 @@ def test_a_made_up_gradient_is_no_less_made_up_in_a_file() -> None:
     """Calling a fake_grad a backward, or a run a sandbox's, helps nobody who is graded by a Dist's rules."""
     trace = Trace.of(simulate(fake, layers=1, batches=2))
     data = serial.encode(trace)
-    assert not check(Trace._from(serial.decode(data))).correct
+    assert not check(serial.decode(data)).correct
     for event in data["programs"][0]["events"]:
         if event[0] == "fake_grad":
             event[0] = "backward"
@@ -875,7 +875,7 @@ def test_a_gather_of_two_layers_in_a_file() -> None:
     data = serial.encode(Trace.of(simulate(gather, ranks=2, layers=2)))
     for event in data["programs"][1]["events"]:
         event[1] = 1
-    verdict = check(Trace._from(serial.decode(data)))
+    verdict = check(serial.decode(data))
     assert not verdict.correct
     assert "ranks 0 and 1 meet in a collective, but for different layers" in verdict.faults[0]
 

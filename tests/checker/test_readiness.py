@@ -344,7 +344,7 @@ def test_only_a_live_sandbox_may_pretend() -> None:
     assert not check(replace(sandbox.trace, sandbox=True)).correct
     data = serial.encode(sandbox.trace)
     assert data["sandbox"] is True
-    assert not check(Trace._from(serial.decode(data))).correct
+    assert not check(serial.decode(data)).correct
     assert not check(Trace.parse(sandbox.trace.text())).correct
 
 
@@ -360,7 +360,7 @@ def test_what_a_file_says_of_itself_makes_no_check_milder(puzzle: str) -> None:
     trace = Trace.of(simulate(pretend, puzzle=puzzle))
     data = serial.encode(trace)
     data["sandbox"], data["puzzle"] = True, puzzle
-    again = Trace._from(serial.decode(data))
+    again = serial.decode(data)
     for verdict in (check(again), check(again, puzzle), check(trace, puzzle)):
         assert not verdict.correct
         assert "a gradient was made up with fake_grad" in verdict.faults[0]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from drawing import picture_of
-from lib import Trace, TraceError
+from lib import TraceError
 from lib.analysis import figures
 from lib.analysis.gaps import computing, critical_path, gaps
 from lib.analysis.peak import holdings, lean, rows
@@ -21,7 +21,7 @@ from tests.support.damage import damaged
 @settings(max_examples=300)
 def test_any_file_that_loads_can_be_looked_at(data: Any) -> None:
     try:
-        trace = Trace._from(serial.decode(data))  # pyright: ignore[reportPrivateUsage]
+        trace = serial.decode(data)  # pyright: ignore[reportPrivateUsage]
     except TraceError:
         return
     found, path, top = gaps(trace), critical_path(trace), figures.peak(trace)
@@ -37,7 +37,7 @@ def test_any_file_that_loads_can_be_looked_at(data: Any) -> None:
 @settings(max_examples=150)
 def test_and_reviewed_where_it_has_the_sizes_of_a_puzzle(data: Any) -> None:
     try:
-        trace = Trace._from(serial.decode(data))  # pyright: ignore[reportPrivateUsage]
+        trace = serial.decode(data)  # pyright: ignore[reportPrivateUsage]
     except TraceError:
         return
     with pytest.MonkeyPatch.context() as patch:

@@ -11,7 +11,8 @@ import pytest
 
 from drawing import draw
 from drawing.canvas.labels import event_words
-from lib import NotSolved, PuzzleError, RankFailed, Trace, TraceError, errors
+from lib import NotSolved, PuzzleError, RankFailed, Trace, TraceError
+from lib.errors import exceptions as errors
 from lib.trace.event import COMMUNICATION, TIMED, Event
 from tests.diagnosis.corpus import Outcome, cases, run, run_in_asyncio
 

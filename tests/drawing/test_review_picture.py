@@ -20,7 +20,7 @@ from drawing.review.peak import shares
 from lib import Model, review, simulate
 from lib.analysis.gaps import Gap
 from lib.course.review import Review
-from lib.errors import Place
+from lib.errors.source_lines import Place
 from tests.analysis.test_gaps import compute
 from tests.course.test_review import NAMES, bound, of_reference, reviewed
 from tests.drawing.runs import deadlock, trace

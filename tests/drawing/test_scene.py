@@ -16,7 +16,7 @@ from drawing import Picture, picture_of
 from drawing.canvas.axes import nice
 from drawing.canvas.palette import ink_on, layer_colour
 from drawing.canvas.scene import Poly, Rect, Scene, Text, escape, fit, num, text_width
-from lib.errors import Place
+from lib.errors.source_lines import Place
 from lib.trace.trace import TIMED
 from tests.drawing.runs import RUNS, pictures, trace
 

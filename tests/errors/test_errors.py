@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from lib import AbsentKey, Model, NotSolved, PuzzleError, RankFailed, RuleError, simulate
-from lib.errors import Place, is_awaitable, place, raised_at, shown, student_place, these
+from lib.errors.arguments import is_awaitable
+from lib.errors.source_lines import Place, place, raised_at, student_place
+from lib.errors.wording import shown, these
 
 
 def test_a_message_has_only_the_parts_that_are_known() -> None:

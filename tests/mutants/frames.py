@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from types import CodeType
 
-from lib import errors
+from lib.errors import source_lines as errors
 
 is_students = errors.is_students
 

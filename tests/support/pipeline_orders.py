@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from lib import PuzzleError, Trace, simulate
 from lib.analysis.bounds.optima import Op, Optimum, Size, schedule
 from lib.analysis.figures import end, peak
-from lib.trace.event import Run
 
 Chain = tuple[tuple[Op, ...], ...]
 """Blocks of operations, one after the other: nothing of the same chain comes between those of a block."""
@@ -29,7 +28,7 @@ def run(size: Size, orders: Sequence[Sequence[Op]]) -> Trace | None:
         return None
 
 
-def figures(trace: Run) -> tuple[float, int]:
+def figures(trace: Trace) -> tuple[float, int]:
     """End and peak."""
     assert isinstance(trace, Trace)
     return end(trace), int(peak(trace).elements)

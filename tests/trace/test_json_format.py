@@ -200,7 +200,7 @@ def use(trace: Trace) -> None:
             retime(trace, costs)
         except TraceError:
             continue
-    assert serial.encode(Trace._from(serial.decode(serial.encode(trace)))) == serial.encode(trace)
+    assert serial.encode(serial.decode(serial.encode(trace))) == serial.encode(trace)
 
 
 @settings(max_examples=300)

@@ -91,7 +91,7 @@ def test_only_a_run_that_failed_may_end_in_the_middle() -> None:
 
 def test_stated_times_are_forgotten() -> None:
     data = DATA["star"]
-    trace = Trace._from(serial.decode(data))
+    trace = serial.decode(data)
     for program in trace.programs:
         for event in program.events:
             event.start, event.length, event.issued = 7, 7, 7

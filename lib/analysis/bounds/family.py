@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lib.errors import PuzzleError, TraceError
-from lib.trace.event import COLLECTIVE, TIMED, Event, Program, Run
+from lib.errors.exceptions import PuzzleError, TraceError
+from lib.trace.event import COLLECTIVE, TIMED, Event, Program
 from lib.trace.lifetimes import Lifetimes, lifetimes
 from lib.trace.rebuild import rebuild
+from lib.trace.trace import Trace
 from lib.values.values import (
     WEIGHT_ELEMENTS,
     Activation,
@@ -79,7 +80,7 @@ class Family:
         return layer // self.each
 
 
-def excuse(run: Run, family: Family) -> str | None:
+def excuse(run: Trace, family: Family) -> str | None:
     """The first thing in which a run is not of a family, in a sentence about the run; None where it is of it."""
     sizes = (run.ranks, run.layers, run.batches)
     if sizes != (family.ranks, family.layers, family.batches):
@@ -93,7 +94,7 @@ def excuse(run: Run, family: Family) -> str | None:
     return next(_differences(rebuilt, family), None)
 
 
-def _differences(run: Run, family: Family) -> Iterator[str]:
+def _differences(run: Trace, family: Family) -> Iterator[str]:
     owners: dict[tuple[int, int], int] = {}
     yield from _computed(run, family, owners)
     place = {rank: family.stage(layer) for (layer, _), rank in owners.items()}
@@ -112,7 +113,7 @@ def _differences(run: Run, family: Family) -> Iterator[str]:
 # -- who computes what ----------------------------------------------------------------------------------------------
 
 
-def _computed(run: Run, family: Family, owners: dict[tuple[int, int], int]) -> Iterator[str]:
+def _computed(run: Trace, family: Family, owners: dict[tuple[int, int], int]) -> Iterator[str]:
     """Whether everything is computed once, forward and backward in one place; `owners` gets the rank of each."""
     done: set[tuple[str, int, int]] = set()
     for rank, event in run.events():

@@ -3,8 +3,8 @@
 The puzzles' pipelines are small enough to be solved exactly. `lib.schedules.solver` did so when this was written, with
 CP-SAT of OR-tools, and stored what it found in optima.json: 2 to 4 stages of 1 or 2 layers and 1 to 4 batches, both
 ways of awaiting. Nothing here needs that package. Every optimum comes with a witness: for each rank its operations in
-order, from which `schedule` makes the function that a student would have written. So that an optimum is *reached* can be
-seen by running it; that nothing is below it is what the solver proved, and where it ran out of time, the record says so.
+order, from which `schedule` makes the function that a student would have written. So that an optimum is *reached* can
+be seen by running it; that nothing is below it is what the solver proved; where it ran out of time, the record says so.
 
 The family: rank s has stage s, the s-th of equally long runs of layers, with their weights and optimizer states. It
 takes each batch on its own forward and backward through them, once; messages carry one activation or its gradient from

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lib.checker.checker import check
-from lib.errors import Place
+from lib.errors.source_lines import Place
 from lib.replay.errors import UnfitTrace
 from lib.replay.plan.sizes import Range, Sizes, length
-from lib.trace.event import Event, Program, Run
+from lib.trace.event import Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, uses
 from lib.trace.order import messages
 from lib.trace.rebuild import Rebuilt, rebuild
@@ -156,7 +156,7 @@ def describe_event(plan: Plan, rank: int, index: int) -> str:
 # -- who meets whom -----------------------------------------------------------------------------------------------
 
 
-def _meetings(run: Run, desks: list[Desk]) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
+def _meetings(run: Trace, desks: list[Desk]) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
     index = {id(event): i for desk in desks for i, event in enumerate(desk.program.events)}
     groups: set[tuple[int, ...]] = set()
     pairs: set[tuple[int, int]] = set()
@@ -253,7 +253,7 @@ _IN_PLACE = frozenset(["update", "add", *(row.name for row in COLLECTIVES.values
 # -- what is compared ---------------------------------------------------------------------------------------------
 
 
-def _judge(rebuilt: Rebuilt, run: Run, desks: list[Desk], sizes: Sizes) -> None:
+def _judge(rebuilt: Rebuilt, run: Trace, desks: list[Desk], sizes: Sizes) -> None:
     finals = {(rank, id(event)): weight for (rank, _), (event, weight, _) in rebuilt.finals.items()}
     for rank, (desk, recorded) in enumerate(zip(desks, run.programs, strict=True)):
         for index, event in enumerate(recorded.events):

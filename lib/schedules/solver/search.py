@@ -14,7 +14,7 @@ from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import alive
 from lib.analysis.bounds.optima import Aim, Op, Optimum, Size, schedule
 from lib.checker.checker import check
-from lib.errors import DeadlockError
+from lib.errors.exceptions import DeadlockError
 from lib.schedules.solver.pipeline import COMPUTE, MESSAGE, TENTH, UPDATE, Pipeline
 from lib.simulator.simulator import simulate
 from lib.trace.trace import Trace

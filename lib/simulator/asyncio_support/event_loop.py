@@ -21,7 +21,8 @@ from math import isfinite, ulp
 from typing import Any, NoReturn, cast
 
 from lib.diagnosis.python_errors import asleep, not_here, waiting_at
-from lib.errors import Place, PuzzleError, is_students
+from lib.errors.exceptions import PuzzleError
+from lib.errors.source_lines import Place, is_students
 from lib.simulator.engine import Engine, Patience, Signal, is_ready
 
 __all__ = ["Stopped", "run"]

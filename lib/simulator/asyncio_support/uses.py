@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, cast
 
-from lib.errors import is_students
+from lib.errors.source_lines import is_students
 
 __all__ = ["asked_for_a_loop", "uses_asyncio"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.schedules import fsdp, one_f_one_b
 from drawing.stepper import View, step_through
 from lib import Model, Trace, simulate
-from lib.errors import Place
+from lib.errors.source_lines import Place
 from lib.trace.trace import Event, Program
 from lib.values.values import Weight
 from tests.drawing.runs import RUNS, trace

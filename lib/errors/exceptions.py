@@ -1,0 +1,175 @@
+"""Every error that a student or a caller can meet, and how it explains itself.
+
+    AssertionError
+    └── PuzzleError          the schedule a student wrote is wrong
+        ├── RuleError        an operation got values that it cannot work with
+        ├── ForgottenAwait   a Work was used where its result belongs
+        ├── MismatchError    the members of a collective, or two ends of a message, disagree
+        ├── DeadlockError    every rank that is left waits for another
+        ├── RankFailed       a rank raised an error of Python's, so it and those who wait for it cannot go on
+        ├── BudgetError      a rank recorded more events than any sensible schedule has
+        ├── CheckError       the run ended, but it is not one correct training step
+        ├── AbsentKey        a store holds nothing under that key (a KeyError too)
+        └── NotSolved        the puzzle still holds its stub
+    ValueError
+    └── TraceError           a Trace file or text is damaged, or is not one of ours
+        └── NoTraceFile      there is no file to read there (an OSError too)
+
+A PuzzleError is an AssertionError because the notebooks of the original catch that. Misuse of the library (a
+negative number of ranks, a mesh of the wrong size) is a plain ValueError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lib.errors.source_lines import Place, raised_at, student_place
+from lib.errors.wording import shown, these
+
+__all__ = [
+    "AbsentKey",
+    "BudgetError",
+    "CheckError",
+    "DeadlockError",
+    "ForgottenAwait",
+    "MismatchError",
+    "NoTraceFile",
+    "NotSolved",
+    "PuzzleError",
+    "RankFailed",
+    "RuleError",
+    "TraceError",
+]
+
+MOST_KEYS = 12
+"""Keys of a store that a message lists."""
+
+
+class PuzzleError(AssertionError):
+    """A student's mistake. `what` happened, what was `expected`, what was `got`, and the likely `fix`.
+
+    `rank` and `where` (Places, with the rank each belongs to) are added by whoever knows them. `trace` is the
+    Trace up to the failure, where a run had begun; `import drawing` makes notebooks show it below the message.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        expected: str | None = None,
+        got: str | None = None,
+        fix: str | None = None,
+        rank: int | None = None,
+        where: Sequence[tuple[int | None, Place]] = (),
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.expected = expected
+        self.got = got
+        self.fix = fix
+        self.rank = rank
+        self.where = list(where)
+        self.trace: Any = None
+        self.clue: tuple[Any, ...] = ()
+        """Which rule was broken, in a word, and by which values: `advice` looks there for the likely reason."""
+
+    def at(self, rank: int) -> PuzzleError:
+        """Says which rank it was and which line of the student's code, unless that is known already."""
+        if self.rank is None:
+            self.rank = rank
+        if not self.where and (found := student_place()) is not None:
+            self.where.append((None, found))
+        return self
+
+    def __str__(self) -> str:
+        lines = [self.what if self.rank is None else f"rank {self.rank}: {self.what}"]
+        lines += _field("expected:", self.expected) + _field("got:", self.got)
+        places: dict[Place, list[int | None]] = {}
+        for rank, found in self.where:
+            places.setdefault(found, []).append(rank)
+        for found, ranks in places.items():
+            known = [rank for rank in ranks if rank is not None]
+            lines += _field(these("rank", known) + ":" if known else "where:", str(found))
+        return "\n".join(lines + _field("fix:", self.fix))
+
+
+INDENT = " " * 12
+
+
+def _field(name: str, text: str | None) -> list[str]:
+    """A part of a message under its name. Further lines stand below the first, whether they were moved there or not."""
+    if text is None:
+        return []
+    first, *rest = text.splitlines() or [""]
+    return [f"  {name:<9} {first}", *(INDENT + line.removeprefix(INDENT) for line in rest)]
+
+
+class RuleError(PuzzleError):
+    """An operation got values that it cannot work with."""
+
+
+class ForgottenAwait(PuzzleError, AttributeError):
+    """A Work was used where its result belongs. An AttributeError too, so that hasattr() answers no."""
+
+
+class MismatchError(PuzzleError):
+    """The members of a collective, or the two ends of a message, do not agree. `ranks` names the two."""
+
+    ranks: tuple[int, ...] = ()
+
+
+class DeadlockError(PuzzleError):
+    """Every rank that has not finished waits for another, and none of them can go on."""
+
+
+class RankFailed(PuzzleError):
+    """Another rank raised an error, so what this rank waits for can never happen."""
+
+
+class BudgetError(PuzzleError):
+    """A rank recorded more events than its budget: nearly always a loop that does not end."""
+
+
+class CheckError(PuzzleError):
+    """The run ended, but what it computed is not one correct training step."""
+
+
+class NotSolved(PuzzleError):
+    """The puzzle still holds its stub."""
+
+    def __init__(self, puzzle: str) -> None:
+        super().__init__(
+            f"{puzzle} is not solved yet",
+            expected="your code in place of the line that raises NotSolved",
+            fix="read the text above the cell, replace that line, and run the cell again",
+        )
+        self.puzzle = puzzle
+
+    def left_over(self) -> None:
+        """Tells instead that there is code already, and that it is this line that ends it."""
+        self.what = f"{self.puzzle} still raises NotSolved, after your code has run"
+        self.expected, self.got = "a function that runs to its end", None
+        if (found := raised_at(self)) is not None:
+            self.where = [(None, found)]
+            self.fix = f"delete line {found.line}"
+
+
+class AbsentKey(PuzzleError, KeyError):
+    """Nothing is stored under a key. A KeyError too, and says what the store does hold: `held`."""
+
+    def __init__(
+        self, what: str, *, held: Sequence[Any], rank: int, expected: str | None = None, fix: str | None = None
+    ) -> None:
+        self.held = held
+        keys = ", ".join(f"[{shown(key)}]" for key in held[:MOST_KEYS]) + (", ..." if len(held) > MOST_KEYS else "")
+        got = f"the store holds {keys}" if held else "the store holds nothing"
+        super().__init__(what, expected=expected, got=got, rank=rank, fix=fix)
+
+
+class TraceError(ValueError):
+    """A Trace file or text that is damaged, truncated, too large, or not a Trace at all."""
+
+
+class NoTraceFile(TraceError, OSError):
+    """Where a Trace was to be read there is no file, or one that cannot be read."""

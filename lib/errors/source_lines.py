@@ -1,0 +1,115 @@
+"""Lines of source code: which are the student's, and how a message shows one."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sys
+from collections.abc import Iterable
+from itertools import islice
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+__all__ = ["Place", "innermost", "is_students", "place", "raised_at", "resolve", "student_frame", "student_place"]
+
+
+MOST_LINES = 20
+"""Lines of a statement that are put together."""
+LONGEST = 160
+"""Characters of source text that a message shows."""
+_PYTHON = os.path.dirname(os.__file__) + os.sep
+_LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+class Place(NamedTuple):
+    """A line of a student's code: file (or "notebook cell"), line number, function, and the line's text."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+    def __str__(self) -> str:
+        inside = "" if self.function == "<module>" else f", in {self.function}"
+        return f"{self.file}, line {self.line}{inside}: {self.text}" if self.text else f"{self.file}, line {self.line}"
+
+
+def place(code: CodeType, line: int, last: int | None = None) -> Place:
+    """The Place of a line of `code`, with the text of all lines of a call that ends on line `last`.
+
+    Paths are cut to the file's name: nothing saved may depend on the machine.
+    """
+    path = code.co_filename
+    cell = "ipykernel" in path or path.startswith("<ipython-input")
+    name = "notebook cell" if cell else os.path.basename(path)
+    lines = [linecache.getline(path, n) for n in range(line, max(line, last or line) + 1)]
+    if lines[0].rstrip().endswith(":") and _open(lines[:1]) <= 0:  # the head of a loop, whose body is no part of it
+        del lines[1:]
+    while lines[-1] and len(lines) < MOST_LINES and _open(lines) > 0:  # it may end before its brackets do
+        lines.append(linecache.getline(path, line + len(lines)))
+    text = _one_line(lines)
+    text = text if len(text) <= LONGEST else text[: LONGEST - 3].strip() + "..."
+    function = next((part for part in reversed(code.co_qualname.split(".")) if part[:1] != "<"), code.co_name)
+    return Place(name, line, function, text)
+
+
+def _open(lines: Iterable[str]) -> int:
+    """How many brackets some lines open and do not close."""
+    whole = re.sub(r"'[^']*'|\"[^\"]*\"|#.*", "", "".join(lines))
+    return sum(map(whole.count, "([{")) - sum(map(whole.count, ")]}"))
+
+
+def _one_line(lines: Iterable[str]) -> str:
+    """The lines of one statement as one, without the room that brackets get where they stand alone."""
+    whole = ""
+    for line in map(str.strip, lines):
+        if line[:1] in (")", "]", "}"):
+            whole = whole.removesuffix(",") + line
+        else:
+            whole += line if whole[-1:] in ("", "(", "[", "{") else f" {line}"
+    return whole
+
+
+def student_place() -> Place | None:
+    """The innermost line on the stack that is not the library's own: the line the student wrote."""
+    frame = student_frame()
+    return None if frame is None else resolve(frame.f_code, frame.f_lasti)
+
+
+def student_frame() -> FrameType | None:
+    """The innermost frame on the stack that is neither the library's own nor Python's."""
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and not is_students(frame.f_code):
+        frame = frame.f_back
+    return frame
+
+
+def resolve(code: CodeType, instruction: int) -> Place | None:
+    """The lines of an instruction. Events keep the instruction: finding its line costs more than recording it."""
+    found = next(islice(code.co_positions(), instruction // 2, None), None)
+    if found is None or found[0] is None:
+        return None
+    return place(code, found[0], found[1])
+
+
+def innermost(error: BaseException) -> tuple[FrameType, int] | None:
+    """The innermost frame of a traceback that is neither the library's own nor Python's, and the instruction there."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        if is_students(trace.tb_frame.f_code):
+            found = trace.tb_frame, trace.tb_lasti
+        trace = trace.tb_next
+    return found
+
+
+def is_students(code: CodeType) -> bool:
+    """Whether code is neither the library's own nor Python's."""
+    return not code.co_filename.startswith((_LIBRARY, _PYTHON, "<frozen"))
+
+
+def raised_at(error: BaseException) -> Place | None:
+    """The line of `innermost`."""
+    found = innermost(error)
+    return None if found is None else resolve(found[0].f_code, found[1])
