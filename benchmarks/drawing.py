@@ -22,7 +22,8 @@ from drawing import draw, draw_group
 from drawing.review.review import picture_of_review
 from lib import PUZZLES, Model, Trace, review, simulate
 from lib.analysis.gaps import critical_path, gaps
-from lib.submissions.load import load_function, reference
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
 
 CASES: tuple[tuple[str, Callable[[Model], Any], int, int, int], ...] = (
     ("DDP, 4 ranks", ddp, 4, 2, 4),

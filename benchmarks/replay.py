@@ -20,7 +20,8 @@ import torch
 from benchmarks.schedules import one_f_one_b
 from lib import Model, Trace, simulate
 from lib.replay import ReplayOptions, replay
-from lib.submissions.load import load_function, reference
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
 
 
 async def ddp(model: Model) -> None:

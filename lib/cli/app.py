@@ -21,7 +21,7 @@ from lib.course.target import Run, judged
 from lib.course.target import run as run_target
 from lib.errors.exceptions import PuzzleError
 from lib.puzzles.records import PUZZLES
-from lib.submissions.load import home, is_checkout, workplace
+from lib.submissions.locations import home, is_checkout, workplace
 
 try:
     import typer

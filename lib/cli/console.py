@@ -10,11 +10,11 @@ from lib.course.hints import Hints
 from lib.course.progress import is_off, next_puzzle
 from lib.course.progress_file import ProgressError, Standing
 from lib.course.solutions import Way, ways
-from lib.course.target import notebook_of, shown
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError
+from lib.submissions.locations import notebook_of, shown
 
 try:
     import typer

@@ -14,9 +14,9 @@ from lib.course.attempt import LIMIT, Attempt, attempt
 from lib.course.hints import Hints, next_hint
 from lib.course.progress import known, next_puzzle, solved
 from lib.course.solutions import refusal
-from lib.course.target import notebook_of, shown
 from lib.puzzles.records import PUZZLES
 from lib.submissions.load import SourceError, puzzle_of
+from lib.submissions.locations import notebook_of, shown
 
 __all__ = ["Screen", "Watcher", "watch"]
 

@@ -21,6 +21,7 @@ from typing import Any, cast
 from lib.course.target import judged, run
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.source_lines import Place, raised_at, resolve
+from lib.files import child_environment, write_whole
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError
 
@@ -58,13 +59,7 @@ def attempt(file: Path, puzzle: str, limit: float = LIMIT) -> Attempt:
     """
     with tempfile.TemporaryDirectory(prefix="puzzles") as folder:
         result, noise = Path(folder) / "result.json", Path(folder) / "stderr"
-        above = os.environ.get("PYTHONPATH")
-        ours = str(Path(__file__).parents[2])
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([ours, above] if above else [ours]),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
+        environment = child_environment(PYTHONDONTWRITEBYTECODE="1")
         # -P: a file of the student's called random.py is not to take the place of Python's own.
         program = [sys.executable, "-P", "-c", "from lib.course.attempt import main; main()"]
         with noise.open("wb") as stderr:
@@ -181,6 +176,4 @@ def _theirs(frame: FrameType | None) -> Place | None:
 
 def _write(found: Attempt, printed: _Kept, result: Path) -> None:
     said = "" if found.state == "unsolved" else printed.all()
-    temporary = result.with_suffix(".tmp")
-    temporary.write_text(json.dumps({**asdict(found), "printed": said}), "utf-8")
-    os.replace(temporary, result)
+    write_whole(result, json.dumps({**asdict(found), "printed": said}))

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
 from lib.checker.verdict import Verdict
+from lib.files import write_whole
 from lib.puzzles.records import PUZZLES
 
 __all__ = ["HINTS", "ProgressError", "Standing", "add", "read"]
@@ -140,14 +140,7 @@ def add(file: Path, puzzle: str, more: Standing) -> str:
 def _write(file: Path, found: Mapping[str, Standing]) -> None:
     standings = {puzzle: asdict(standing) for puzzle, standing in sorted(found.items())}
     text = json.dumps({"format": FORMAT, "version": VERSION, "puzzles": standings}, indent=1)
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_whole(file, text + "\n", 0o600)
 
 
 def _set_aside(file: Path) -> Path:

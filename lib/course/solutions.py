@@ -10,11 +10,11 @@ from pathlib import Path
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.course.progress import Standing
-from lib.course.target import shown
 from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Unsolved, simulate
 from lib.submissions.gap import BuildError, find
-from lib.submissions.load import SourceError, home, load_function, reference
+from lib.submissions.load import SourceError, load_function
+from lib.submissions.locations import home, reference, shown
 from lib.trace.trace import Trace
 
 __all__ = ["FOLDER", "Way", "alternatives", "answer", "description", "owner", "refusal", "ways"]

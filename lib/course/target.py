@@ -11,10 +11,11 @@ from lib.checker.verdict import Verdict
 from lib.course import progress
 from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Unsolved, simulate
-from lib.submissions.load import SourceError, home, is_checkout, load_function, puzzle_of, reference
+from lib.submissions.load import SourceError, load_function, puzzle_of
+from lib.submissions.locations import home, reference
 from lib.trace.trace import Trace
 
-__all__ = ["Run", "judged", "notebook_of", "run", "shown"]
+__all__ = ["Run", "judged", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +92,3 @@ def judged(found: Run) -> Verdict:
 def _load(path: Path, puzzle: str | None) -> Run:
     trace = Trace.load(path)
     return Run(path.name, trace, puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None))
-
-
-def notebook_of(puzzle: str) -> Path:
-    """The notebook in which a puzzle is solved: the repository's, or the copy that `puzzles lab` makes here."""
-    folder = home() if is_checkout() else Path.cwd()
-    return folder / "puzzles" / f"{PUZZLES[puzzle].stem}.ipynb"
-
-
-def shown(path: Path) -> str:
-    """A path as one would type it: from the current folder where it lies below that."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd().resolve()))
-    except ValueError:
-        return str(path)

@@ -8,13 +8,13 @@ machine, the clock or the order of events is kept. All is made in memory before 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from lib.files import write_whole
 from lib.notebooks.shared_cells import FRONT, expand
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import Answer, BuildError, find, student, untouched
@@ -118,12 +118,7 @@ def write(files: Mapping[str, str], root: Path) -> list[str]:
     for name in changed:
         path = root / name
         path.parent.mkdir(exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp")
-        try:
-            temporary.write_bytes(files[name].encode())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(path, files[name])
     return changed
 
 

@@ -19,9 +19,10 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
+from lib.files import ROOT
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
-from lib.submissions.load import home, is_checkout
+from lib.submissions.locations import home, is_checkout
 
 __all__ = ["chosen", "edition", "export", "together", "wheel"]
 
@@ -150,11 +151,10 @@ def wheel() -> tuple[str, bytes]:
 
 def _files() -> Iterator[tuple[str, bytes]]:
     """The code, and the references where an installed package looks for them."""
-    top = Path(__file__).parents[2]
     for package in CODE:
-        for path in sorted((top / package).rglob("*")):
+        for path in sorted((ROOT / package).rglob("*")):
             if path.suffix in ENDINGS and not set(LEFT_OUT) & set(path.parts):
-                yield path.relative_to(top).as_posix(), path.read_bytes()
+                yield path.relative_to(ROOT).as_posix(), path.read_bytes()
     solutions = home() / "solutions"
     for path in sorted(solutions.rglob("*.py")):
         yield f"lib/_notebooks/solutions/{path.relative_to(solutions).as_posix()}", path.read_bytes()

@@ -18,6 +18,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from lib.files import ROOT, child_environment
 from lib.submissions.gap import BuildError
 
 __all__ = ["Notebook", "execute", "joined", "reject"]
@@ -63,14 +64,8 @@ async def _execute(path: Path, notebook: Notebook, scratch: Path) -> Notebook:
         connection_file=f"{scratch}.json",
         transport="tcp" if os.name == "nt" else "ipc",
     )
-    ours = str(Path(__file__).parents[2])
-    above = os.environ.get("PYTHONPATH")
-    environment = {
-        **os.environ,
-        "IPYTHONDIR": str(scratch),
-        "PYTHONPATH": os.pathsep.join([ours, above] if above else [ours]),
-        "PUZZLES_PROGRESS": "off",  # building a notebook is not solving a puzzle
-    }
+    # Building a notebook is not solving a puzzle.
+    environment = child_environment(IPYTHONDIR=str(scratch), PUZZLES_PROGRESS="off")
     client = NotebookClient(cells, km=manager, timeout=TIMEOUT, record_timing=False, shutdown_kernel="immediate")
     try:
         await client.async_execute(cwd=str(path.parent), env=environment, cleanup_kc=True)
@@ -112,6 +107,6 @@ def reject(output: Any, where: str) -> None:
     if output.get("name") == "stderr":
         raise BuildError(f"{where} writes to stderr: {output['text'].strip()}")
     text = json.dumps(output)
-    for pattern in (ADDRESS, re.escape(str(Path(__file__).parents[2])), re.escape(tempfile.gettempdir())):
+    for pattern in (ADDRESS, re.escape(str(ROOT)), re.escape(tempfile.gettempdir())):
         if found := re.search(pattern, text):
             raise BuildError(f"{where} puts out {found[0]!r}, which is different on every machine or run")

@@ -1,4 +1,4 @@
-"""Where the notebooks lie, and how to take one function out of a notebook or .py without running the rest."""
+"""How to take one function out of a notebook or .py without running the rest."""
 
 from __future__ import annotations
 import __future__
@@ -7,7 +7,6 @@ import ast
 import json
 import linecache
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import parse
 
-__all__ = ["SourceError", "code_cells", "home", "is_checkout", "load_function", "puzzle_of", "reference", "workplace"]
+__all__ = ["SourceError", "code_cells", "load_function", "puzzle_of"]
 
 HARMLESS = frozenset({"dict", "frozenset", "len", "list", "max", "min", "range", "set", "sum", "tuple", "Mesh"})
 """What an assignment at top level may call and still be taken over."""
@@ -28,38 +27,6 @@ ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 class SourceError(ValueError):
     """A file that is not there, is no notebook or Python, or does not define the function asked for."""
-
-
-def is_checkout() -> bool:
-    """Whether this is the repository itself, and not an installed wheel."""
-    return (Path(__file__).parents[2] / "pyproject.toml").is_file()
-
-
-def home() -> Path:
-    """The folder that holds puzzles/ and solutions/: the repository's root, or what a wheel brings."""
-    return Path(__file__).parents[2] if is_checkout() else Path(__file__).parents[1] / "_notebooks"
-
-
-def reference(puzzle: str) -> Path:
-    """The file of the reference solution of a puzzle."""
-    return home() / "solutions" / f"{PUZZLES[puzzle].stem}.py"
-
-
-def workplace(current: Path) -> Path:
-    """Where to open the puzzles: the repository's, or copies below `current` of what a wheel brings.
-
-    A notebook that is there already is somebody's work, and is left alone.
-    """
-    if is_checkout():
-        if not (home() / "puzzles").is_dir():
-            raise SourceError("there are no notebooks yet: make them with `puzzles build`")
-        return home() / "puzzles"
-    folder = current / "puzzles"
-    folder.mkdir(exist_ok=True)
-    for notebook in sorted((home() / "puzzles").glob("*.ipynb")):
-        if not (folder / notebook.name).exists():
-            shutil.copyfile(notebook, folder / notebook.name)
-    return folder
 
 
 def load_function(path: str | Path, name: str) -> Callable[[Any], Any]:

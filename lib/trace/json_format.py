@@ -25,6 +25,7 @@ from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place, resolve
+from lib.files import write_whole
 from lib.trace.event import Program
 from lib.trace.trace import Trace
 from lib.trace.validation import FORMAT, VERSION, decode
@@ -113,21 +114,11 @@ def _encode_value(value: Value) -> list[Any]:
 
 def write(run: Trace, path: str | Path) -> None:
     """Writes a run as JSON. A file of that name is replaced at once, or left as it was."""
-    import tempfile  # here and not above: it takes longer to import than the rest of this file
-
     path = _path(path, "save")
     if any((event.end or 0) > MAX_TICKS for _, event in run.events()):
         raise TraceError(f"a Trace holds times up to {MAX_TICKS // TICKS} steps; this run takes longer")
     text = json.dumps(encode(run), separators=(",", ":"), ensure_ascii=False)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_whole(path, text + "\n")
 
 
 # -- in ---------------------------------------------------------------------------------------------------------

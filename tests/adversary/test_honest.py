@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 
 from lib import PUZZLES, Trace, simulate
-from lib.submissions.load import load_function, reference
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
 from lib.trace.json_format import encode
 from tests.adversary.examples import examples, runs
 from tests.adversary.judging import agree, honest, judged, ready

@@ -41,7 +41,8 @@ from lib import (
     check,
     simulate,
 )
-from lib.submissions.load import load_function, reference
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
 from lib.trace.event import Event
 from lib.trace.json_format import encode
 from lib.values.values import SET_MARK

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from lib import PUZZLES, Trace
 from lib.cli import app as cli
 from lib.cli import console as terminal
-from lib.submissions import load as sources
+from lib.submissions import locations
 
 GOOD = """\
 from lib import Model
@@ -187,7 +187,7 @@ def test_lab_starts_jupyterlab_in_the_puzzles(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(cli, "_become", become)
     monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
-    monkeypatch.setattr(sources, "home", lambda: tmp_path)
+    monkeypatch.setattr(locations, "home", lambda: tmp_path)
     assert "there are no notebooks yet" in puzzles("lab").stderr
     (tmp_path / "puzzles").mkdir()
     assert puzzles("lab", "--no-browser", "--port", "8899").exit_code == 3
@@ -200,12 +200,12 @@ def test_a_wheel_copies_the_notebooks_once(tmp_path: Path, monkeypatch: pytest.M
     (brought / "puzzles").mkdir(parents=True)
     for name in ("01_basic.ipynb", "02_grad_accum.ipynb"):
         (brought / "puzzles" / name).write_text("new")
-    monkeypatch.setattr(sources, "is_checkout", lambda: False)
-    monkeypatch.setattr(sources, "home", lambda: brought)
+    monkeypatch.setattr(locations, "is_checkout", lambda: False)
+    monkeypatch.setattr(locations, "home", lambda: brought)
     mine = tmp_path / "puzzles" / "01_basic.ipynb"
     mine.parent.mkdir()
     mine.write_text("my work")
-    assert sources.workplace(tmp_path) == tmp_path / "puzzles"
+    assert locations.workplace(tmp_path) == tmp_path / "puzzles"
     assert mine.read_text() == "my work"
     assert (tmp_path / "puzzles" / "02_grad_accum.ipynb").read_text() == "new"
 

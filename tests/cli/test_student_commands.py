@@ -12,7 +12,7 @@ from lib.cli import app as cli
 from lib.cli import console as terminal
 from lib.course import progress
 from lib.course.progress import Standing, load, record
-from lib.submissions.load import reference
+from lib.submissions.locations import reference
 
 UNSOLVED = 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n'
 

@@ -25,7 +25,8 @@ from lib.course.hints import Hints
 from lib.course.progress import Standing, record
 from lib.course.progress_file import read
 from lib.course.solutions import answer
-from lib.submissions.load import SourceError, home, reference
+from lib.submissions.load import SourceError
+from lib.submissions.locations import home, reference
 
 PATIENCE = 90
 """Seconds to wait for what must come. Nothing here takes longer than one of them, unless the machine is busy."""

@@ -8,7 +8,7 @@ import pytest
 
 from lib.course.attempt import MAX_PRINTED, attempt
 from lib.course.progress import Standing, load
-from lib.submissions.load import reference
+from lib.submissions.locations import reference
 
 HEAD = "from lib import Model, NotSolved\nimport os\n\n\n"
 

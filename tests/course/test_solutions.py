@@ -11,7 +11,7 @@ from lib.course.progress import Standing
 from lib.course.solutions import alternatives, answer, description, owner, refusal, ways
 from lib.puzzles.records import Tier
 from lib.submissions.gap import BuildError
-from lib.submissions.load import home, reference
+from lib.submissions.locations import home, reference
 
 FIGURES = {
     "basic_update_last": (17.0, 2_621_440),

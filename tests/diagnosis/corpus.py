@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from lib import PUZZLES, CheckError, Model, NotSolved, PuzzleError, Unsolved, Verdict, Weight, check, simulate
-from lib.submissions.load import reference
+from lib.submissions.locations import reference
 from tests.support.drivers import gather
 
 FOLDER = Path(__file__).with_name("cases")

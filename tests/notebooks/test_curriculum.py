@@ -12,7 +12,7 @@ import pytest
 from lib import PUZZLES
 from lib.notebooks import verify
 from lib.puzzles.records import Puzzle
-from lib.submissions.load import reference
+from lib.submissions.locations import reference
 
 HINTS = ("What does this puzzle ask of you?", "One idea that helps with it.", "Here is nearly the whole code.")
 RECORD = replace(PUZZLES["basic"], hints=HINTS, hidden=())

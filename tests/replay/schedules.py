@@ -11,7 +11,8 @@ from lib import PUZZLES, Mesh, Model, Trace, Weight, WeightGrad, simulate
 from lib.analysis.figures import alive_at
 from lib.replay import ReplayResult
 from lib.replay.plan.sizes import Sizes
-from lib.submissions.load import load_function, reference
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
 
 CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lib.notebooks.shared_cells import FRONT
 from lib.submissions.gap import Answer, BuildError, find, parse, student, untouched
-from lib.submissions.load import home
+from lib.submissions.locations import home
 
 WHOLE = """\
 from drawing import draw

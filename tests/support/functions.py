@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lib import Model, NotSolved, simulate
-from lib.submissions.load import load_function, reference
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
 
 
 def good(model: Model) -> None:

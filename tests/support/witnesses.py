@@ -8,7 +8,8 @@ from typing import Any
 from lib import Model, WeightGrad
 from lib.analysis.bounds.optima import Size, find, schedule
 from lib.puzzles.records import PUZZLES
-from lib.submissions.load import load_function, reference
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
 
 Function = Callable[[Model], Any]
 

@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from lib.files import child_environment
 from lib.replay import errors
 from lib.replay.errors import ReplayError
 from lib.replay.layers.layers import Source
@@ -102,7 +103,7 @@ def _in_fresh_python(plan: Plan, options: ReplayOptions, folder: Path, hook: Hoo
         raise ValueError("a hook cannot follow into another Python: start='fork'")
     plan.trace.save(folder / "trace.json")
     (folder / "options.json").write_text(json.dumps(options.to_json()), "utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    environment = child_environment(path or os.getcwd() for path in sys.path)
     command = [sys.executable, "-m", "lib.replay.processes.fresh", str(folder)]
     log = folder / "fresh.log"
     with log.open("wb") as said:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from lib.analysis.bounds.optima import AIMS, Optimum, Size, from_record, to_record
+from lib.files import ROOT
 from lib.schedules.solver.search import NotFound, Search, between, fastest, leanest
 
-STORE = Path(__file__).parents[2] / "analysis" / "bounds" / "optima.json"
+STORE = ROOT / "lib" / "analysis" / "bounds" / "optima.json"
 
 
 def main(arguments: list[str] | None = None) -> None:

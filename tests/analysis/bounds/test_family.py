@@ -11,7 +11,8 @@ from lib import Mesh, Model, Trace, Weight, check, simulate
 from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.puzzle_bounds import bound_of, lower_bound
 from lib.analysis.figures import peak
-from lib.submissions.load import load_function, reference
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
 from tests.support.schedules import fsdp, fully_sharded, one_f_one_b_order, pipelined, star, zero1
 
 Function = Callable[[Model], Any]

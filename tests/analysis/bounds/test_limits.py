@@ -13,7 +13,8 @@ from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.puzzle_bounds import Bound, bound_of, has_bound, lower_bound
 from lib.analysis.figures import end, peak, traffic
 from lib.puzzles.records import PUZZLES
-from lib.submissions.load import home, load_function, reference
+from lib.submissions.load import load_function
+from lib.submissions.locations import home, reference
 from tests.replay.schedules import CASES
 from tests.support.schedules import EVERYTHING
 from tests.support.witnesses import TOGETHER, sharded, together, witness

@@ -15,7 +15,8 @@ from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.optima import Size, find
 from lib.analysis.bounds.puzzle_bounds import bound_of
 from lib.analysis.figures import end, peak, traffic
-from lib.submissions.load import load_function, reference
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
 from tests.support.pipeline_orders import figures, merges, random_orders, run
 
 DUST = 1e-9

@@ -1,0 +1,43 @@
+"""Files that are written whole or not at all, and how a process of ours finds this package."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["ROOT", "child_environment", "write_whole"]
+
+ROOT = Path(__file__).parents[1]
+"""The folder that holds the packages lib and drawing: the repository's root, or where a wheel was installed."""
+
+
+def write_whole(path: str | Path, text: str, mode: int = 0o666) -> None:
+    """Writes text in UTF-8: a file of that name is replaced at once, or left as it was. A link stays a link.
+
+    `mode` are the permissions of the new file, of which the system's mask is taken away. OSError where it cannot be
+    written; then nothing is left behind.
+    """
+    target = os.path.realpath(path)
+    folder, name = os.path.split(target)
+    # Of a name that nobody else has: two processes may write the same file at the same moment.
+    temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(6).hex()}")
+    try:
+        with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
+            file.write(text.encode())
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def child_environment(path: Iterable[str] = (), **more: str) -> dict[str, str]:
+    """The variables of this process for a Python that it starts, which then imports this package and not another.
+
+    `path` are folders to import from after the package's own, `more` are variables to add.
+    """
+    above = os.environ.get("PYTHONPATH")
+    folders = [str(ROOT), *path, *([above] if above else [])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), **more}
