@@ -16,7 +16,7 @@ from lib.checker.verdict import Reached, Verdict
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.puzzles.records import PUZZLES, Puzzle, Tier
 from lib.trace.retiming import retime
-from lib.trace.trace import Desk, Trace, trace_of
+from lib.trace.trace import ModelLike, Trace, trace_of
 
 if TYPE_CHECKING:
     from lib.analysis import figures
@@ -26,7 +26,7 @@ __all__ = ["check"]
 
 
 def check(
-    trace: Trace | Sequence[Desk] | Desk,
+    trace: Trace | Sequence[ModelLike] | ModelLike,
     puzzle: str | None = None,
     *,
     time: float | None = None,
@@ -131,7 +131,7 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
     return found
 
 
-def _is_sandbox(models: Sequence[Desk] | Desk) -> bool:
+def _is_sandbox(models: Sequence[ModelLike] | ModelLike) -> bool:
     """Whether this is a Model that was made without a Dist, to try operations with. A Trace is never one, whatever it
     says of itself: it may be anybody's."""
     world = (models[0] if isinstance(models, Sequence) else models).dist

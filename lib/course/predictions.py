@@ -11,7 +11,7 @@ from typing import NamedTuple
 from lib.analysis import figures
 from lib.errors.wording import with_article
 from lib.puzzles.records import PUZZLES
-from lib.trace.trace import COLLECTIVE, Desk, Trace, absent
+from lib.trace.trace import COLLECTIVE, ModelLike, Trace, absent
 
 __all__ = ["QUANTITIES", "Prediction", "predict"]
 
@@ -128,7 +128,7 @@ class Prediction:
         said = ", ".join(f"{name} {'...' if g is None else _number(g)}" for name, g in self.guesses.items())
         return f"your prediction: {said}; run the next cells, then guess.against(out)"
 
-    def against(self, models: Sequence[Desk] | Desk | Trace) -> None:
+    def against(self, models: Sequence[ModelLike] | ModelLike | Trace) -> None:
         """Prints each guess beside what the simulator says of a run (its Models, or its Trace).
 
         Counts as progress, once, where the run has its puzzle's size.

@@ -15,12 +15,12 @@ from lib.errors.exceptions import PuzzleError, TraceError
 from lib.puzzles.records import PUZZLES, Puzzle
 from lib.trace.rebuild import rebuild
 from lib.trace.retiming import retime
-from lib.trace.trace import Desk, Trace, absent, trace_of
+from lib.trace.trace import ModelLike, Trace, absent, trace_of
 
 __all__ = ["review"]
 
 
-def review(models: Trace | Sequence[Desk], *, puzzle: str) -> Review | None:
+def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None:
     """The run of a puzzle beside its reference solution; notebooks show it as a picture, `text()` says it in words.
 
     Takes the Models that simulate returned, or a Trace. None where there is no run, which is said. ValueError where the

@@ -6,6 +6,7 @@ from typing import Any
 
 from lib.cluster.mesh import Mesh
 from lib.diagnosis.provenance import calls, home, line_of, maker, same_loop
+from lib.diagnosis.running import Running
 from lib.errors.source_lines import student_frame
 from lib.errors.wording import listed, these
 from lib.trace.event import COLLECTIVE, MESSAGES, Event, Program, place_of
@@ -18,9 +19,9 @@ ALONG_LAYERS = frozenset({"stage", "pipeline", "pp"})
 """Axes of a mesh along which ranks have different layers, by their usual names."""
 
 
-def shard_call(program: Program | None, total: int | None = None, group: tuple[int, ...] = ()) -> str:
+def shard_call(program: Running | None, total: int | None = None, group: tuple[int, ...] = ()) -> str:
     """How a rank loads its own shard: one of as many as the group has ranks, or as the axis of `total` ranks has."""
-    mesh = None if program is None else getattr(program.world, "mesh", None)
+    mesh = None if program is None else program.world.mesh
     if program is None or mesh is None:
         return f"model.load_weights(layer, model.rank, {len(group) or 'model.RANKS'})"
     axes = [axis for axis in mesh.axes if group and mesh.group(program.rank, axis) == group]
@@ -29,28 +30,28 @@ def shard_call(program: Program | None, total: int | None = None, group: tuple[i
     return f'model.load_weights(layer, model.coord["{axes[0]}"], {mesh.axes[axes[0]]})'
 
 
-def sum_axis(program: Program) -> str | None:
+def sum_axis(program: Running) -> str | None:
     """The axis along which ranks have the same layers, where a mesh has another one along which they do not."""
-    mesh = getattr(program.world, "mesh", None)
+    mesh = program.world.mesh
     axes = [] if mesh is None else [axis for axis in mesh.axes if axis not in ALONG_LAYERS and mesh.axes[axis] > 1]
     return axes[0] if mesh is not None and len(axes) == 1 and len(mesh.axes) > 1 else None
 
 
-def _pipeline(program: Program) -> list[Program]:
+def _pipeline(program: Running) -> list[Program]:
     """The programs of the ranks that pass each other messages: all of them, or those along the stages of a mesh."""
-    mesh, models = getattr(program.world, "mesh", None), getattr(program.world, "models", {})
+    mesh, models = program.world.mesh, program.world.models
     axis = None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
     ranks = sorted(models) if mesh is None or axis is None else mesh.group(program.rank, axis)
     return [models[rank].program for rank in ranks if rank in models]
 
 
-def _takes(program: Program) -> list[tuple[int, Event]]:
+def _takes(program: Running) -> list[tuple[int, Event]]:
     """Who took data for this rank: the rank itself, else the others of its pipeline."""
     found = [(p.rank, event) for p in _pipeline(program) for event in p.events if event.op == "get_activation"]
     return [item for item in found if item[0] == program.rank] or found
 
 
-def pipelined(program: Program, grad: Any) -> str | None:
+def pipelined(program: Running, grad: Any) -> str | None:
     """Why a gradient lacks batches where ranks pass activations on, and nothing is summed over ranks."""
     programs = _pipeline(program)
     ops = {event.op for p in programs for event in p.events}
@@ -82,12 +83,12 @@ def _looping(takes: list[tuple[int, Event]]) -> bool:
     return any(same_loop(found, frame.f_lineno, line) for line in places)
 
 
-def not_reached(program: Program, grad: Any) -> str | None:
+def not_reached(program: Running, grad: Any) -> str | None:
     """A sum over ranks that stands in the student's function, but that this rank did not come to."""
     frame, ops = student_frame(), ("allreduce", "scatterreduce")
     if frame is None or any(event.op in ops and event.layer == grad.layer for event in program.events):
         return None
-    models: dict[int, Any] = getattr(program.world, "models", {})
+    models = program.world.models
     for call in calls(frame.f_code):
         if call.name not in ops:
             continue
@@ -109,12 +110,12 @@ def not_reached(program: Program, grad: Any) -> str | None:
     return None
 
 
-def twice(_: Program | None, field: str, left: Value, right: Value) -> str | None:
+def twice(_: Running | None, field: str, left: Value, right: Value) -> str | None:
     """Two values that share batches or shards, to be put together."""
     makers, mine = [maker(left), maker(right)], home(left)
     if mine is None or None in makers:
         return None
-    mesh = getattr(mine.world, "mesh", None)
+    mesh = mine.world.mesh
     if field == "shards" and not left.is_complete():
         return f"each rank loads a shard of its own: {shard_call(mine, getattr(left, 'total', None))}"
     if field == "batches" and home(right) is not mine:
@@ -128,7 +129,7 @@ def twice(_: Program | None, field: str, left: Value, right: Value) -> str | Non
     return _taken_again(mine, both[0] & both[1])
 
 
-def _taken_again(program: Program, batches: frozenset[int]) -> str | None:
+def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
     """Batches that were worked on several times, because they were taken or used several times."""
     if any(event.op in COLLECTIVE for p in _pipeline(program) for event in p.events):
         return None
@@ -141,7 +142,7 @@ def _taken_again(program: Program, batches: frozenset[int]) -> str | None:
             f"rank {rank} took batch {batch} {len(again)} times{line_of(event)}: "
             "take another batch each time, model.get_activation([b])"
         )
-    passed = [] if program.world is None else program.world.unread()
+    passed = program.world.unread()
     unread = [source for source, target, _ in passed if target == program.rank]
     if unread:
         what = "1 message" if len(unread) == 1 else f"{len(unread)} messages"
@@ -184,7 +185,7 @@ def outside(dist: Any, waits: dict[int, Any]) -> str | None:
     return None
 
 
-def meeting(_: Program | None, first: Any, other: Any) -> str | None:
+def meeting(_: Running | None, first: Any, other: Any) -> str | None:
     """Two members of a collective that called different things: in another order, or in the wrong group?"""
     mine, theirs = home(first.value), home(other.value)
     if mine is None or theirs is None:
@@ -199,7 +200,7 @@ def meeting(_: Program | None, first: Any, other: Any) -> str | None:
     return _other_group(mine, first, other) if first.op == other.op else None
 
 
-def _calls(program: Program, member: Any) -> list[Event]:
+def _calls(program: Running, member: Any) -> list[Event]:
     """The collectives of a rank in the group in which it is a member."""
     calls = [event for event in program.events if event.op in COLLECTIVE]
     mine = next((event for event in reversed(calls) if (event.op, event.layer) == (member.op, member.layer)), calls[-1])
@@ -220,9 +221,9 @@ def _elsewhere(mine: list[Event], member: Any, theirs: list[Event], wanted: Any)
     return later[0] if later else None
 
 
-def _other_group(program: Program, first: Any, other: Any) -> str | None:
+def _other_group(program: Running, first: Any, other: Any) -> str | None:
     """In a mesh: the axis along which ranks do have the same layer, or what else is wrong."""
-    mesh, models = getattr(program.world, "mesh", None), getattr(program.world, "models", {})
+    mesh, models = program.world.mesh, program.world.models
     if mesh is None:
         return None
     group = _calls(program, first)[-1].group

@@ -7,15 +7,16 @@ student probably meant. Nothing is decided here: an error is an error, whatever 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from lib.diagnosis.collectives import meeting, not_reached, pipelined, shard_call, sum_axis, twice
 from lib.diagnosis.provenance import alike, in_turn, is_held, line_of, maker, sent_in
+from lib.diagnosis.running import Running
 from lib.errors.exceptions import PuzzleError
 from lib.errors.forgotten_await import put_await
 from lib.errors.wording import shown, these, with_article
-from lib.trace.event import COLLECTIVE, STORES, Event, Program, place_of
+from lib.trace.event import COLLECTIVE, STORES, Event, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, subject
 
@@ -49,7 +50,7 @@ TAKES: dict[str, tuple[type[Value], ...]] = {
 STORE = dict(zip(KINDS.values(), STORES, strict=True))
 
 
-def advise(error: PuzzleError, program: Program | None = None) -> None:
+def advise(error: PuzzleError, program: Running | None = None) -> None:
     """Puts the likely reason into the fix of an error that left a clue, where anything tells it."""
     if not error.clue:
         return
@@ -72,7 +73,7 @@ def _kept(event: Event, store: str) -> str:
 # -- one function for each clue -----------------------------------------------------------------------------------
 
 
-def _kind(program: Program | None, wanted: type[Value] | None, op: str, value: Any) -> str:
+def _kind(program: Running | None, wanted: type[Value] | None, op: str, value: Any) -> str:
     """Something else in the place of a value, or of a layer."""
     order = f"write {SIGNATURES[op]}" if op in SIGNATURES else "check the order of the arguments"
     if wanted is None:
@@ -95,7 +96,7 @@ def _kind(program: Program | None, wanted: type[Value] | None, op: str, value: A
     return f"take it from the store {STORE[wanted]}: {order}" if wanted in STORE else order
 
 
-def _came_from(program: Program | None, wanted: type[Value], value: object) -> str | None:
+def _came_from(program: Running | None, wanted: type[Value], value: object) -> str | None:
     """Where a value of another kind came from, if that is where it went wrong."""
     made = maker(value)
     if program is None or made is None or not isinstance(value, Value):
@@ -110,7 +111,7 @@ def _came_from(program: Program | None, wanted: type[Value], value: object) -> s
     return None
 
 
-def _stored(program: Program, wanted: type[Value], value: Any) -> str:
+def _stored(program: Running, wanted: type[Value], value: Any) -> str:
     """What is no value at all, in a store."""
     if isinstance(value, tuple):
         return _tuple([type(item) for item in cast("tuple[Any, ...]", value)], program.events[-1:])
@@ -121,7 +122,7 @@ def _stored(program: Program, wanted: type[Value], value: Any) -> str:
     return f"a store holds one value under each key, here {with_article(wanted.kind)}"
 
 
-def _tuple(kinds: list[type], last: list[Event]) -> str:
+def _tuple(kinds: list[type], last: Sequence[Event]) -> str:
     """The results of an operation that gives two, or of a message that is a tuple."""
     names = [STORE[kind] for kind in kinds if kind in STORE]
     if names == ["weights", "opt_states"]:
@@ -133,7 +134,7 @@ def _tuple(kinds: list[type], last: list[Event]) -> str:
     return f"take the tuple apart first: {names} = {call}"
 
 
-def _incomplete(program: Program, weight: Weight) -> str | None:
+def _incomplete(program: Running, weight: Weight) -> str | None:
     """A shard where the whole weight is needed."""
     made = maker(weight)
     if made is not None and made.op == "allgather":
@@ -150,7 +151,7 @@ def _incomplete(program: Program, weight: Weight) -> str | None:
     return None
 
 
-def _unsummed(program: Program, grad: WeightGrad) -> str | None:
+def _unsummed(program: Running, grad: WeightGrad) -> str | None:
     """A gradient that lacks batches, in an update."""
     for number, other in alike(program, grad):
         if len(other.batches) == other.total_batches and number != (grad.mark or (None, -1))[1]:
@@ -169,14 +170,14 @@ def _unsummed(program: Program, grad: WeightGrad) -> str | None:
     return _sum_first(program, grad)
 
 
-def _sum_first(program: Program, grad: WeightGrad) -> str | None:
+def _sum_first(program: Running, grad: WeightGrad) -> str | None:
     here = frozenset[int]().union(*(other.batches for _, other in alike(program, grad)))
     if len(here) == grad.total_batches:
         return (
             f"this rank has had gradients of {these('batch', here, 'batches')}: add each one to the sum with `+`,\n"
             "before the next takes its place"
         )
-    if getattr(program.world, "ranks", 1) == 1:
+    if program.world.ranks == 1:
         return "update once, after the last batch, with the sum of all gradients"
     if (found := not_reached(program, grad) or pipelined(program, grad)) is not None:
         return found
@@ -189,19 +190,19 @@ def _sum_first(program: Program, grad: WeightGrad) -> str | None:
     )
 
 
-def _batch(program: Program) -> str | None:
+def _batch(program: Running) -> str | None:
     world = program.world
-    mesh = getattr(world, "mesh", None)
+    mesh = world.mesh
     if mesh is not None and "data" in mesh.axes:
         return 'with more ranks than batches a rank\'s number is not its batch: batch = model.coord["data"]'
     return "batches are counted from 0; with more ranks than batches, a rank's number is not its batch"
 
 
-def _layer(program: Program, value: Value, layer: int) -> str | None:
+def _layer(program: Running, value: Value, layer: int) -> str | None:
     """A value of another layer: one that came from another rank tells who disagrees with whom."""
     made = maker(value)
     if made is None or made.op != "receive" or made.peer is None:
-        if layer == value.layers and getattr(program.world, "ranks", 1) > 1:
+        if layer == value.layers and program.world.ranks > 1:
             return "only the ranks that have the last layer call loss: the others pass their activation on"
         return None
     wanted = subject(value.kind, layer)
@@ -211,12 +212,12 @@ def _layer(program: Program, value: Value, layer: int) -> str | None:
     )
 
 
-def _shard(program: Program | None, lead: str, total: object) -> str:
+def _shard(program: Running | None, lead: str, total: object) -> str:
     """A shard that is not there, or does not fit: the call that cuts a weight as its group needs it."""
     return lead + shard_call(program, total if isinstance(total, int) else None)
 
 
-def _absent(program: Program, store: int, key: object, number: int, fix: str) -> str | None:
+def _absent(program: Running, store: int, key: object, number: int, fix: str) -> str | None:
     """A key that was deleted: one that several batches had shared, or a gathered weight."""
     shared = _shared(program, store, key, number)
     if shared is not None:
@@ -232,7 +233,7 @@ def _absent(program: Program, store: int, key: object, number: int, fix: str) ->
     return f"{fix},\nor gather it again before backward: {text}"
 
 
-def _shared(program: Program, store: int, key: object, number: int) -> str | None:
+def _shared(program: Running, store: int, key: object, number: int) -> str | None:
     """A key under which the values of several batches took each other's place."""
     batches = [getattr(value, "batches", frozenset[int]()) for value in in_turn(program, store, number)]
     if len(batches) < 2 or not all(batches) or sum(map(len, batches)) > len(frozenset[int]().union(*batches)):
@@ -242,7 +243,7 @@ def _shared(program: Program, store: int, key: object, number: int) -> str | Non
     return f"{name}[{shown(key)}] held batches {order} one after the other:\nuse a key with two parts, {name}[layer, b]"
 
 
-def _other_batch(program: Program | None, *values: Value) -> str | None:
+def _other_batch(program: Running | None, *values: Value) -> str | None:
     """An input and a gradient of different batches: does one of them have a key that all batches share?"""
     for value in values:
         store, mark = STORES.index(STORE[type(value)]), value.mark

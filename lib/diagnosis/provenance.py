@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from lib.trace.event import Event, Program, place_of
+from lib.diagnosis.running import Running
+from lib.trace.event import Event, place_of
 from lib.values.values import Value
 
 __all__ = ["Written", "alike", "calls", "home", "in_turn", "is_held", "line_of", "maker", "same_loop", "sent_in"]
 
 
-def home(value: object) -> Program | None:
+def home(value: object) -> Running | None:
     """The program of the rank that a value is on."""
     return value.mark[0] if isinstance(value, Value) and value.mark is not None else None
 
@@ -33,12 +34,12 @@ def line_of(event: Event | None) -> str:
     return "" if found is None else f" in line {found.line}"
 
 
-def is_held(program: Program, number: int) -> bool:
+def is_held(program: Running, number: int) -> bool:
     """Whether a store holds a value now."""
     return sum(change for _, _, value, change in program.moves if value == number) > 0
 
 
-def alike(program: Program, value: Value) -> list[tuple[int, Any]]:
+def alike(program: Running, value: Value) -> list[tuple[int, Any]]:
     """The values of a rank that are of the kind and layer of another one, with their ids, the last one first."""
     mine = reversed(list(enumerate(program.values)))
     return [
@@ -48,18 +49,18 @@ def alike(program: Program, value: Value) -> list[tuple[int, Any]]:
     ]
 
 
-def sent_in(program: Program, received: Event) -> str:
+def sent_in(program: Running, received: Event) -> str:
     """ " in line 12": where the other rank passed what this one received."""
-    models: dict[int, Any] = getattr(program.world, "models", {})
+    models = program.world.models
     before = [e for e in program.events if e.op == "receive" and e.peer == received.peer and e.start is not None]
     number = next((i for i, event in enumerate(before) if event is received), None)
-    if received.peer not in models or number is None:
+    if received.peer is None or received.peer not in models or number is None:
         return ""
     sent = [e for e in models[received.peer].program.events if e.op == "pass_to" and e.peer == program.rank]
     return line_of(sent[number]) if number < len(sent) else ""
 
 
-def in_turn(program: Program, store: int, number: int) -> list[Value]:
+def in_turn(program: Running, store: int, number: int) -> list[Value]:
     """The values that one key of a store held one after the other without a `del` between them, the given one last."""
     found: list[Value] = []
     wanted: int | None = number

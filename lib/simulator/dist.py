@@ -14,7 +14,8 @@ from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
 from lib.simulator.engine import Engine, Signal
 from lib.simulator.matching import Channel, Communicator, Group, Meeting, Message, Receive
-from lib.trace.event import BUDGET, Event
+from lib.simulator.recorder import BUDGET
+from lib.trace.event import Event
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.regions import MOST

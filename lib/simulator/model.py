@@ -16,9 +16,10 @@ from lib.errors.exceptions import CheckError, PuzzleError, RuleError
 from lib.errors.wording import shown
 from lib.simulator.dist import Dist
 from lib.simulator.matching import Group
+from lib.simulator.recorder import Recorder
 from lib.simulator.stores import Store
 from lib.simulator.work import Work, copy_message
-from lib.trace.event import NO_BATCHES, STORES, TIMED, Event, Program
+from lib.trace.event import NO_BATCHES, STORES, TIMED, Event
 from lib.trace.trace import Trace, absent, trace_of
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
@@ -98,7 +99,7 @@ class Model(Given):
     LAYERS: int
     BATCHES: int
     dist: Dist
-    program: Program
+    program: Recorder
     shape: rules.Shape
     sandbox: bool
     final_weights: dict[int, Weight]
@@ -123,7 +124,7 @@ class Model(Given):
             raise ValueError(f"Dist({dist.ranks}) has ranks 0 to {dist.ranks - 1}; got rank={written(rank)}")
         if dist.failure is not None:
             raise ValueError("this Dist has seen a run that failed; make a new one: dist = Dist(...)")
-        program = Program(rank, dist, dist.budget)
+        program = Recorder(rank, dist, dist.budget)
         self._give(
             rank=rank,
             RANKS=dist.ranks,

@@ -19,7 +19,8 @@ from lib.puzzles.records import PUZZLES
 from lib.simulator.dist import Dist
 from lib.simulator.engine import Failed, Foreign, Spinning
 from lib.simulator.model import Model
-from lib.trace.event import BUDGET, TIMED
+from lib.simulator.recorder import BUDGET
+from lib.trace.event import TIMED
 
 __all__ = ["Unsolved", "simulate"]
 

@@ -11,7 +11,8 @@ from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import AbsentKey, PuzzleError, RuleError
 from lib.errors.source_lines import resolve
 from lib.errors.wording import shown, with_article
-from lib.trace.event import STORES, Program
+from lib.simulator.recorder import Recorder
+from lib.trace.event import STORES
 from lib.values.values import KINDS, Value, describe
 
 __all__ = ["Store"]
@@ -35,7 +36,7 @@ class Store(dict[Any, T]):
 
     __slots__ = ("_gone", "_index", "_kind", "_program")
 
-    def __init__(self, program: Program, index: int) -> None:
+    def __init__(self, program: Recorder, index: int) -> None:
         super().__init__()
         self._program = program
         self._index = index

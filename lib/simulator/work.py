@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from lib.errors.exceptions import ForgottenAwait
 from lib.errors.source_lines import Place, resolve, student_place
 from lib.simulator.engine import Signal
-from lib.trace.event import NO_BATCHES, Event, Program
+from lib.simulator.recorder import Recorder
+from lib.trace.event import NO_BATCHES, Event
 from lib.values.rules import need
 from lib.values.values import Value, clean, renew
 
@@ -58,7 +59,7 @@ class Work(Generic[T]):
                 self._result = self._finish(model.program, value if place is None else value[place])
         return self._result
 
-    def _finish(self, program: Program, result: Any) -> Any:
+    def _finish(self, program: Recorder, result: Any) -> Any:
         event = self._event
         if isinstance(result, Value):
             event.outputs = (program.new(result),)
@@ -112,7 +113,7 @@ class Work(Generic[T]):
         return f"<{self._event.op}, to be awaited>"
 
 
-def _settle(program: Program, result: Any) -> list[int]:
+def _settle(program: Recorder, result: Any) -> list[int]:
     """Gives the values inside a result their ids on this rank: those in lists, tuples and dicts too."""
     if isinstance(result, Value):
         return [program.new(result)]

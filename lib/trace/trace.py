@@ -53,7 +53,7 @@ def trace_of(run: object, who: str) -> Trace:
     for model in models:
         if not (hasattr(type(model), "program") or hasattr(model, "program")):
             raise TypeError(f"{who}; got {type(model).__name__}{_hint(model)}")
-    return Trace.of(cast("list[Desk]", models))
+    return Trace.of(cast("list[ModelLike]", models))
 
 
 def _hint(thing: object) -> str:
@@ -83,12 +83,13 @@ class _World(Protocol):
     def shape(self) -> tuple[int, int]: ...
 
 
-class Desk(Protocol):
+class ModelLike(Protocol):
     """What a Trace wants to know of a Model."""
 
-    rank: int
-    program: Program
-
+    @property
+    def rank(self) -> int: ...
+    @property
+    def program(self) -> Program: ...
     @property
     def dist(self) -> _World: ...
 
@@ -113,7 +114,7 @@ class Trace:
     )
 
     @classmethod
-    def of(cls, models: Sequence[Desk], error: str | None = None) -> Trace:
+    def of(cls, models: Sequence[ModelLike], error: str | None = None) -> Trace:
         """The Trace of a run's Models, in any order; a rank without a Model has an empty program.
 
         ValueError where there are none, or two of one rank, or they are not of one world.

@@ -12,7 +12,7 @@ from drawing.timeline.memory import levels
 from lib import Model, Trace, simulate
 from lib.analysis import figures
 from lib.cluster.clock import steps
-from lib.trace.trace import COMMUNICATION, TIMED
+from lib.trace.event import COMMUNICATION, TIMED, Event
 from tests.drawing.runs import RUNS, trace
 
 
@@ -101,7 +101,7 @@ def test_messages_go_from_a_send_to_its_receive() -> None:
 def test_operations_of_the_future_are_boxes_too() -> None:
     run = trace(lambda model: None, ranks=1, layers=1, batches=1)
     program = run.programs[0]
-    program.record("recompute", 0, frozenset([0]), (), (), None, 10**9)
+    program.events.append(Event("recompute", 0, frozenset([0]), (), (), 0, 0, 10**9, None))
     assert [(box.family, box.end) for box in boxes(run).boxes] == [("other", 10**9)]
 
 

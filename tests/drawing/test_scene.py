@@ -17,7 +17,7 @@ from drawing.canvas.axes import nice
 from drawing.canvas.palette import ink_on, layer_colour
 from drawing.canvas.scene import Poly, Rect, Scene, Text, escape, fit, num, text_width
 from lib.errors.source_lines import Place
-from lib.trace.trace import TIMED
+from lib.trace.event import TIMED, Event
 from tests.drawing.runs import RUNS, pictures, trace
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,8 @@ def test_any_text_survives(text: str) -> None:
 def test_source_lines_and_names_cannot_break_out() -> None:
     run = trace(lambda model: None, ranks=1, layers=1, batches=1)
     evil = '</title><script>alert(1)</script>&"\x00\ud800'
-    run.programs[0].record("forward", 0, frozenset([0]), (), (), Place(evil, 3, "f", evil), 10**9)
+    place = Place(evil, 3, "f", evil)
+    run.programs[0].events.append(Event("forward", 0, frozenset([0]), (), (), 0, 0, 10**9, place))
     run.error = evil
     svg = picture_of(run).svg()
     assert "<script" not in svg
