@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple, cast
 
 from drawing.canvas.axes import Axis, legend
-from drawing.canvas.labels import event_words, exact
+from drawing.canvas.labels import event_words
 from drawing.canvas.palette import INK, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Poly, Rect, Scene, Text, fit, text_width
@@ -16,6 +16,7 @@ from drawing.timeline.paint import SHOWN, Rows, more_ranks, operations, paint, p
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, nothing, trace_of
 from lib.analysis.figures import bubbles, end, peak, traffic
 from lib.cluster.clock import steps
+from lib.errors.wording import amount, exact
 from lib.trace.event import Event, Program
 from lib.trace.trace import TIMED, Trace
 
@@ -80,9 +81,9 @@ def figures_of(trace: Trace) -> str:
     sent = max((float(elements) for elements, _ in traffic(trace)), default=0.0)
     return (
         f"{'end' if trace.error is None else 'stopped at'} {exact(end(trace))}"
-        f" · peak {float(top.elements):,.10g} on rank {top.rank}"
+        f" · peak {amount(top.elements)} on rank {top.rank}"
         f" · bubble {idle.makespan:.1%}"
-        f" · sends up to {sent:,.10g} elements a rank"
+        f" · sends up to {amount(sent)} elements a rank"
     )
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from functools import singledispatch
 from typing import Any, Final, NamedTuple, cast
 
-from drawing.canvas.labels import plural
 from drawing.canvas.palette import EDGE, GRID, INK, KINDS, SOFT, TRACK, ink_on, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Poly, Rect, Scene, Text, fit, text_width
 from lib.errors.arguments import is_awaitable
+from lib.errors.wording import counted, runs
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
 __all__ = ["Slot", "draw_group", "picture_of_value", "slot"]
@@ -92,7 +92,7 @@ def draw_group(group: Any) -> Picture:
         scene = Scene(240, 46)
         scene.add(Text(120, 23, "empty: no values here", 12, SOFT, "middle"))
         return Picture(scene, "<picture of nothing: empty>")
-    return _picture(items, f"<picture of {plural(len(items), 'value')}>")
+    return _picture(items, f"<picture of {counted(len(items), 'value', ',')}>")
 
 
 def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
@@ -191,7 +191,8 @@ def _slot(
 def _part(scene: Scene, part: Slot, fill: str, x: float, y: float, width: float, height: float) -> None:
     """Fills the cells of a slot that a value covers: columns of batches times rows of shards."""
     wide, high = width / max(1, part.total_batches), height / max(1, part.total)
-    across, down = _runs(part.batches, part.total_batches), _runs(part.shards, part.total)
+    across = runs(batch for batch in part.batches if 0 <= batch < part.total_batches)
+    down = runs(shard for shard in part.shards if 0 <= shard < part.total)
     for left, right in across:
         for top, bottom in down:
             scene.add(Rect(x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high, fill))
@@ -212,14 +213,3 @@ def _part(scene: Scene, part: Slot, fill: str, x: float, y: float, width: float,
         for shard in sorted(part.shards):
             if 0 <= shard < part.total:
                 scene.add(Text(x + 8, y + (shard + 0.5) * high, str(shard), min(9.0, high), ink_on(fill), "middle"))
-
-
-def _runs(items: Iterable[int], total: int) -> list[tuple[int, int]]:
-    """Neighbours put together: {0, 1, 2, 5} is [(0, 3), (5, 6)]. What lies outside is left out."""
-    found: list[tuple[int, int]] = []
-    for item in sorted(i for i in items if 0 <= i < total):
-        if found and found[-1][1] == item:
-            found[-1] = (found[-1][0], item + 1)
-        else:
-            found.append((item, item + 1))
-    return found

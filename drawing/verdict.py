@@ -7,11 +7,11 @@ from math import cos, pi, sin
 from typing import Final
 from zlib import crc32
 
-from drawing.canvas.labels import exact
 from drawing.canvas.palette import ALARM, ALARM_PALE, EDGE, GOLD, INK, KINDS, SOFT, TRACK, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, fit
 from lib.checker.verdict import Reached, Verdict
+from lib.errors.wording import amount, exact
 
 __all__ = ["picture_of_verdict"]
 
@@ -32,7 +32,7 @@ def picture_of_verdict(verdict: Verdict) -> Picture:
     scene.add(Text(left, 32, fit(_headline(verdict), WIDTH - left - 10, 18), 18, INK, bold=True))
     y = 58.0
     if verdict.correct:
-        words = f"{exact(verdict.time)} time steps, {verdict.memory:,.10g} elements (rank {verdict.rank})"
+        words = f"{exact(verdict.time)} time steps, {amount(verdict.memory)} elements (rank {verdict.rank})"
         scene.add(Text(left, y, words, 12, SOFT))
         y += 22
     for fault in verdict.faults[:4]:
@@ -78,7 +78,7 @@ def _bar(scene: Scene, name: str, mine: float, limit: float, x: float, y: float,
     colour = GOOD if mine <= limit else ALARM
     scene.add(Rect(x, y - 8, width, 16, TRACK if mine <= limit else ALARM_PALE, EDGE, radius=3))
     scene.add(Rect(x, y - 8, max(2.0, width * min(1.0, share)), 16, mix(colour, "#ffffff", 0.55), radius=3))
-    figure = f"{mine:,.10g} of {limit:,.10g}"
+    figure = f"{amount(mine)} of {amount(limit)}"
     words = f"{name} {figure}" if mine <= limit else f"{name} over: {figure}"
     scene.add(Text(x + 7, y, fit(words, width - 8, 10.5), 10.5, INK))
 

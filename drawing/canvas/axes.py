@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from math import floor, log10
 from typing import NamedTuple
 
-from drawing.canvas.labels import exact
 from drawing.canvas.palette import GRID, INK, SOFT
 from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, text_width
 from lib.cluster.clock import ticks
+from lib.errors.wording import exact
 
 __all__ = ["Axis", "legend", "nice"]
 

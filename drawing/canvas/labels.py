@@ -7,11 +7,12 @@ from typing import Final
 
 from drawing.timeline.boxes import Box
 from lib.cluster.clock import steps
+from lib.errors import wording
+from lib.errors.wording import counted, exact, plural
 from lib.trace.event import COLLECTIVE, Event
 from lib.trace.trace import Trace
-from lib.values.values import numbers
 
-__all__ = ["compact", "event_words", "exact", "labels", "plural", "title"]
+__all__ = ["LONG", "compact", "event_words", "labels", "ranges", "size", "title"]
 
 SHORT: Final = {
     "allreduce": "AR",
@@ -32,10 +33,10 @@ LONG: Final = {
 }
 
 
-def exact(value: float) -> str:
-    """A figure to four decimals (measured times have nine), without .0 where it is whole: 8, 33.3."""
-    value = round(value, 4)
-    return str(int(value)) if value == int(value) else repr(value)
+def size(trace: Trace) -> str:
+    """The size of a run: "4 ranks, 4 layers, 8 batches"."""
+    counts = (trace.ranks, "rank"), (trace.layers, "layer"), (trace.batches, "batch")
+    return ", ".join(counted(count, noun, ",") for count, noun in counts)
 
 
 def compact(elements: float) -> str:
@@ -46,23 +47,17 @@ def compact(elements: float) -> str:
     return f"{elements:.3g}"
 
 
-def plural(count: int, what: str) -> str:
-    """A count and its noun: "1 rank", "4 ranks", "2 batches"."""
-    ending = "" if count == 1 else "es" if what.endswith("ch") else "s"
-    return f"{count:,} {what}{ending}"
-
-
 @lru_cache(maxsize=4096)
-def runs(items: frozenset[int]) -> str:
-    """A set of numbers without its braces: 0, 2-5."""
-    return numbers(items)[1:-1]
+def ranges(items: frozenset[int]) -> str:
+    """`wording.ranges`, remembered: a picture says the same few sets for every box."""
+    return wording.ranges(items)
 
 
 def labels(box: Box, event: Event) -> tuple[list[str], str]:
     """The label of a box, best first with shorter ones after it, and a smaller second line."""
     layer = "" if event.layer is None else f"L{event.layer}"
     if box.family in ("forward", "backward"):
-        shortened = runs(event.batches)
+        shortened = ranges(event.batches)
         every = " ".join(map(str, sorted(event.batches))) if len(event.batches) <= 32 else shortened
         return [every, shortened.replace(", ", ","), shortened.split(",")[0] + "…"], layer
     if box.family == "pending":
@@ -85,11 +80,11 @@ def event_words(event: Event, ranks: int) -> str:
     if event.layer is not None and event.layer >= 0:  # the gradient of the data has no layer to come from
         parts.append(f"layer {event.layer}")
     if event.batches:
-        parts.append(f"{'batch' if len(event.batches) == 1 else 'batches'} {runs(event.batches)}")
+        parts.append(f"{plural('batch', len(event.batches))} {ranges(event.batches)}")
     if event.op in ("load_weights", "shard") and len(event.arg) == 2 and event.arg[1] > 1:
         parts.append(f"shard {event.arg[0]} of {event.arg[1]}")
     if event.op in COLLECTIVE:
-        parts.append("all ranks" if len(event.group) == ranks else f"ranks {runs(frozenset(event.group))}")
+        parts.append("all ranks" if len(event.group) == ranks else f"ranks {ranges(frozenset(event.group))}")
     return ", ".join(parts)
 
 

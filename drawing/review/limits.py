@@ -10,6 +10,7 @@ from drawing.canvas.scene import Poly, Rect, Scene, Text, fit, text_width
 from drawing.review.gaps import wrapped
 from drawing.timeline.schedule import WIDTH
 from lib.course.review import Review
+from lib.errors.wording import amount
 
 if TYPE_CHECKING:
     from lib.analysis.bounds.puzzle_bounds import Limit
@@ -92,14 +93,14 @@ def _bars(scene: Scene, figure: Figure, left: float, width: float, y: float) -> 
     end, bottom = left + scale * figure.mine, y + 10 + ROW * (len(figure.limits) + 1)
     scene.add(Text(left, y + 1, figure.name, 10, SOFT))
     scene.add(Rect(left, y + 11, scale * figure.mine, 15, MINE, radius=2))
-    words: list[Rect | Text] = [Text(left + 6, y + 19, f"{figure.mine:,.10g}", 10.5, "#ffffff", bold=True)]
+    words: list[Rect | Text] = [Text(left + 6, y + 19, amount(figure.mine), 10.5, "#ffffff", bold=True)]
     for row, limit in enumerate(figure.limits):
         top, long = y + 11 + ROW * (row + 1), scale * limit
         over = figure.mine - limit
         colour = ALARM if over > 0 else GOOD
         fill = mix(colour, "#ffffff", 0.8)
         scene.add(Rect(left, top, long, 15, fill, mix(colour, "#ffffff", 0.3), radius=2))
-        said = f"{limit:,.10g}" + (f": {round(over, 9):,.10g} over" if over > 0 else "")
+        said = amount(limit) + (f": {amount(round(over, 9))} over" if over > 0 else "")
         beside = text_width(said, 10.5) > long - 10  # then there is room after the bar: it is far below yours
         if not beside and figure.bound is not None:  # its line must not run through the words
             words.append(Rect(left + 3, top + 1.5, min(text_width(said, 10.5), long - 6), 12, fill))
@@ -115,6 +116,6 @@ def _bound(scene: Scene, limit: Limit, left: float, x: float, top: float, bottom
     scene.add(Poly(((x, top), (x, bottom)), stroke=BOUND, line=1.4))
     diamond = ((x, bottom - 1), (x + 5, bottom + 5), (x, bottom + 11), (x - 5, bottom + 5))
     scene.add(Poly(diamond, fill=BOUND, title=limit.proof))
-    words = f"lower bound {limit.value:,.10g}"
+    words = f"lower bound {amount(limit.value)}"
     before = x - left > text_width(words, 10) + 12
     scene.add(Text(x - 9 if before else x + 9, bottom + 6, words, 10, BOUND, "end" if before else "start"))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.labels import exact
 from drawing.canvas.palette import ALARM, INK, KINDS, PAPER, SOFT, TRACK
 from drawing.canvas.scene import Rect, Scene, Text, fit, text_width
 from drawing.review.gaps import hatch, wrapped
 from drawing.timeline.schedule import LEFT, WIDTH
 from lib.analysis.figures import peak
 from lib.course.review import ROWS, Review
+from lib.errors.wording import amount, exact
 
 __all__ = ["Share", "fullest", "shares"]
 
@@ -81,7 +81,7 @@ def _bar(scene: Scene, name: str, bar: Sequence[Share], scale: float, y: float) 
             scene.add(Rect(x + 0.8, y + 0.8, max(0.4, width - gap - 1.6), height - 1.6, "none", ALARM, 1.6))
         x += width
     total = sum(share.elements for share in bar)
-    scene.add(Text(x + 6, y + height / 2, f"{total:,.10g}", 10, INK if height > 15 else SOFT))
+    scene.add(Text(x + 6, y + height / 2, amount(total), 10, INK if height > 15 else SOFT))
     return y + height
 
 
@@ -96,7 +96,7 @@ def _table(scene: Scene, review: Review, y: float) -> float:
             scene.add(
                 *hatch(LEFT, y + 1, 12, 12, PAPER, line=2), Rect(LEFT + 0.7, y + 1.7, 10.6, 10.6, "none", ALARM, 1.4)
             )
-        scene.add(Text(left - 8, y + 7, f"{float(row.elements):,.10g}", 11, INK, "end"))
+        scene.add(Text(left - 8, y + 7, amount(row.elements), 11, INK, "end"))
         bold = fit(row.what, 400, 11)
         scene.add(Text(left, y + 7, bold, 11, ALARM if row.idle else INK, bold=True))
         after = left + text_width(bold, 11) + 8
@@ -107,7 +107,7 @@ def _table(scene: Scene, review: Review, y: float) -> float:
             y += 17
     if rest := table[ROWS:]:
         total = sum(float(row.elements) for row in rest)
-        scene.add(Text(left - 8, y + 7, f"{total:,.10g}", 11, INK, "end"))
+        scene.add(Text(left - 8, y + 7, amount(total), 11, INK, "end"))
         scene.add(Text(left, y + 7, f"in {exact(len(rest))} more rows", 11, SOFT))
         y += 17
     return y + 2

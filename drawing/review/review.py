@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from drawing.canvas.axes import Axis, legend
-from drawing.canvas.labels import plural
 from drawing.canvas.palette import ALARM, INK, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Scene, Text, fit, text_width
@@ -18,6 +17,7 @@ from drawing.timeline.paint import SHOWN, more_ranks, operations, paint, place_r
 from drawing.timeline.schedule import LEFT, RIGHT, WIDTH
 from lib.analysis.figures import end
 from lib.course.review import GROUPS, Review
+from lib.errors.wording import counted
 from lib.trace.trace import Trace
 
 __all__ = ["picture_of_review"]
@@ -57,7 +57,7 @@ def _headline(scene: Scene, review: Review) -> float:
         scene.add(Text(24, y, fit(line, WIDTH - 48, 11), 11, ALARM))
         y += 17
     if more := lines[FAULTS:]:
-        scene.add(Text(24, y, f"and {plural(len(more), 'more line')}", 11, ALARM))
+        scene.add(Text(24, y, f"and {counted(len(more), 'more line', ',')}", 11, ALARM))
         y += 17
     return y
 

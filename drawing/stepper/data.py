@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from drawing.canvas.labels import LONG, event_words, labels, plural, runs
+from drawing.canvas.labels import LONG, event_words, labels, ranges, size
 from drawing.canvas.palette import KINDS
 from drawing.side_by_side import difference, figures_of
 from drawing.stepper.spans import PLACES, spans
@@ -19,6 +19,7 @@ from drawing.timeline.boxes import Box, Timeline, boxes
 from drawing.timeline.paint import place_rows
 from drawing.values import slot
 from lib.cluster.clock import TICKS
+from lib.errors.wording import counted, runs
 from lib.trace.order import messages
 from lib.trace.trace import COMMUNICATION, STORES, TIMED, Event, Program, Trace
 from lib.values.values import Value
@@ -85,14 +86,14 @@ def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Table
     return {
         "name": name,
         "puzzle": trace.puzzle,
-        "size": ", ".join([plural(trace.ranks, "rank"), plural(trace.layers, "layer"), plural(trace.batches, "batch")]),
+        "size": size(trace),
         "layers": trace.layers,
         "end": moment(over),
         "last": moment(max(over, *(event.issued for _, event in trace.events()), 0)),
         "edge": moment(timeline.end),
         "figures": figures_of(trace),
         "error": trace.error,
-        "more": f"and {plural(rest, 'more rank')}, not in this page" if rest > 0 else "",
+        "more": f"and {counted(rest, 'more rank', ',')}, not in this page" if rest > 0 else "",
         "rows": {"tops": rows.tops, "height": rows.height, "thin": rows.thin, "bottom": rows.bottom},
         "lanes": timeline.lanes,
         "ranks": programs,
@@ -124,12 +125,12 @@ def _event(trace: Trace, program: Program, number: int, ids: list[int], tables: 
         tables.texts.add(_words(trace, program, event)),
         tables.texts.add(LONG.get(event.op, event.op.replace("_", " "))),
         event.layer,
-        tables.texts.add(runs(event.batches)),
+        tables.texts.add(ranges(event.batches)),
         moment(event.issued),
         None if event.start is None else moment(event.start),
         None if event.start is None else moment(event.start + event.length),
         -1 if place is None else tables.places.add(tuple(place)),
-        tables.texts.add(runs(frozenset(event.group))),
+        tables.texts.add(ranges(frozenset(event.group))),
         event.peer,
         [ids[value] for value in event.inputs],
         [ids[value] for value in event.outputs],
@@ -148,7 +149,7 @@ def _words(trace: Trace, program: Program, event: Event) -> str:
 def _value(value: Value, tables: Tables) -> int:
     def row() -> list[Any]:
         part = slot(value)
-        batches, shards = _runs(part.batches), _runs(part.shards)
+        batches, shards = _ends(part.batches), _ends(part.shards)
         kind = list(KINDS).index(value.kind)
         where = [part.column, part.place, part.row, batches, part.total_batches, shards, part.total]
         return [kind, *where, _size(value.elements()), str(value)]
@@ -161,15 +162,9 @@ def _size(elements: Any) -> float:
     return int(elements) if elements == int(elements) else float(elements)
 
 
-def _runs(items: frozenset[int]) -> list[int]:
+def _ends(items: frozenset[int]) -> list[int]:
     """A set of numbers as first and last of each run: {0, 1, 2, 5} is [0, 2, 5, 5]."""
-    found: list[int] = []
-    for item in sorted(items):
-        if found and found[-1] == item - 1:
-            found[-1] = item
-        else:
-            found += [item, item]
-    return found
+    return [end for first, after in runs(items) for end in (first, after - 1)]
 
 
 def _box(trace: Trace, box: Box, layers: int, tables: Tables) -> list[Any]:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from drawing.canvas.labels import exact, plural
+from drawing.canvas.labels import size
 from drawing.stepper.data import encode, shown_ranks
 from drawing.stepper.page import page
 from drawing.timeline.boxes import boxes
 from drawing.timeline.paint import place_rows
 from drawing.timeline.schedule import trace_of
 from lib.analysis.figures import end, peak
+from lib.errors.wording import amount, exact
 from lib.trace.trace import Trace
 
 __all__ = ["View", "step_through"]
@@ -86,7 +87,6 @@ class View:
         for _, trace in self.runs:
             top = peak(trace)
             state = "end" if trace.error is None else "stopped at"
-            size = ", ".join([plural(trace.ranks, "rank"), plural(trace.layers, "layer")])
-            figures = f"{state} {exact(end(trace))}, peak {float(top.elements):,.10g} on rank {top.rank}"
-            found.append(f"{size}, {plural(trace.batches, 'batch')}: {figures}")
+            figures = f"{state} {exact(end(trace))}, peak {amount(top.elements)} on rank {top.rank}"
+            found.append(f"{size(trace)}: {figures}")
         return f"<step through {'; '.join(found)}>"

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, legend, swatch
-from drawing.canvas.labels import compact, exact
+from drawing.canvas.labels import compact
 from drawing.canvas.palette import ALARM, GRID, INK, KINDS, PAPER, SOFT, TRACK
 from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
 from lib.analysis.figures import Peak, samples
 from lib.cluster.clock import steps
+from lib.errors.wording import amount, exact
 from lib.trace.trace import Trace
 
 __all__ = ["Level", "levels", "memory"]
@@ -55,7 +56,7 @@ def memory(scene: Scene, trace: Trace, peak: Peak, axis: Axis, ranks: range, top
     """Paints the panel from `top` on; returns where it ends."""
     scene.add(Text(axis.left - 10, top + 8, "memory", 11, INK, "end", bold=True))
     most = float(peak.elements)
-    summary = f"at most {most:,.10g} elements on rank {peak.rank} at time {exact(steps(peak.time))}"
+    summary = f"at most {amount(most)} elements on rank {peak.rank} at time {exact(steps(peak.time))}"
     scene.add(Text(axis.left, top + 8, summary, 11, INK))
     top += 20
     height, gap = _height(len(ranks))

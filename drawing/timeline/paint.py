@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, Entry, swatch
-from drawing.canvas.labels import labels, plural, title
+from drawing.canvas.labels import labels, title
 from drawing.canvas.palette import ALARM, INK, OPERATIONS, SOFT, TRACK, ink_on, layer_colour, mix
 from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
 from drawing.timeline.boxes import Box, Message, Timeline
+from lib.errors.wording import counted
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 
@@ -226,5 +227,5 @@ def more_ranks(scene: Scene, trace: Trace, rows: Rows, axis: Axis) -> float:
     rest = trace.ranks - len(rows.ranks)
     if rest <= 0:
         return rows.bottom
-    scene.add(Text(axis.left, rows.bottom + 9, f"and {plural(rest, 'more rank')}, not drawn", 11, SOFT))
+    scene.add(Text(axis.left, rows.bottom + 9, f"and {counted(rest, 'more rank', ',')}, not drawn", 11, SOFT))
     return rows.bottom + 18

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from drawing.canvas.axes import Axis, legend
-from drawing.canvas.labels import exact, plural
+from drawing.canvas.labels import size
 from drawing.canvas.palette import ALARM, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Scene, Text, fit
@@ -15,6 +15,7 @@ from drawing.timeline.memory import memory
 from drawing.timeline.paint import SHOWN, more_ranks, operations, paint, place_rows
 from lib.analysis.figures import Peak, end, peak, printed, printed_peak
 from lib.cluster.clock import steps
+from lib.errors.wording import amount, exact
 from lib.trace import trace as traces
 from lib.trace.trace import Trace
 
@@ -77,6 +78,5 @@ def picture_of_trace(trace: Trace, top: Peak | None = None) -> Picture:
 
 
 def _words(trace: Trace, top: Peak) -> str:
-    size = f"{plural(trace.ranks, 'rank')}, {plural(trace.layers, 'layer')}, {plural(trace.batches, 'batch')}"
     state = "stopped at" if trace.error is not None else "end"
-    return f"<timeline of {size}: {state} {exact(end(trace))}, peak {float(top.elements):,.10g} on rank {top.rank}>"
+    return f"<timeline of {size(trace)}: {state} {exact(end(trace))}, peak {amount(top.elements)} on rank {top.rank}>"

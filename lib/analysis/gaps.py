@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lib.analysis.dependencies import At, Causes, Span
-from lib.cluster.clock import steps
+from lib.cluster.clock import in_steps, steps
+from lib.errors.wording import exact, numbered
 from lib.trace.event import COLLECTIVE, COMPUTE, MESSAGES, Event
 from lib.trace.trace import Trace
 from lib.values.collectives import title
-from lib.values.values import numbers
 
-__all__ = ["Gap", "Path", "computing", "critical_path", "figure", "gaps", "operation"]
+__all__ = ["Gap", "Path", "computing", "critical_path", "gaps", "operation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,7 @@ class Gap:
 
     def when(self) -> str:
         """How long, and from when to when: "1.4 steps (3 to 4.4)"."""
-        unit = "step" if figure(self.length) == "1" else "steps"
-        return f"{figure(self.length)} {unit} ({figure(self.start)} to {figure(self.end)})"
+        return f"{in_steps(self.length)} ({exact(steps(self.start))} to {exact(steps(self.end))})"
 
     def why(self) -> str:
         """The reason, as the end of a sentence about the rank. It begins with a space, a comma or a semicolon."""
@@ -111,7 +110,7 @@ class Path:
 
     def text(self) -> str:
         """Steps by kind: "16 forward, 16 backward, 2.4 messages, 1 update"."""
-        return ", ".join(f"{figure(ticks)} {name}" for name, ticks in self.parts())
+        return ", ".join(f"{exact(steps(ticks))} {name}" for name, ticks in self.parts())
 
 
 def gaps(run: Trace) -> tuple[Gap, ...]:
@@ -243,10 +242,5 @@ def operation(event: Event) -> str:
     if event.layer is not None and event.op != "loss":
         words += f" of layer {event.layer}"
     if event.op in ("forward", "backward"):
-        words += f" ({'batch' if len(event.batches) == 1 else 'batches'} {numbers(event.batches)[1:-1]})"
+        words += f" ({numbered('batch', event.batches)})"
     return words
-
-
-def figure(ticks: int) -> str:
-    """A time in steps, to four decimals: 1.4, 8."""
-    return f"{round(steps(ticks), 4):.12g}"

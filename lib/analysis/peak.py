@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from lib.analysis.figures import Peak, peak
 from lib.errors.source_lines import Place
+from lib.errors.wording import counted, numbered
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import held_at, in_flight, own_lifetimes
 from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.collectives import title
-from lib.values.values import Elements, OptState, Value, Weight, numbers
+from lib.values.values import Elements, OptState, Value, Weight
 
 __all__ = ["Holding", "Row", "holdings", "lean", "rows"]
 
@@ -181,19 +182,19 @@ def _what(group: list[Holding]) -> str:
     """How many of what: "2 weights of layers 0, 1"."""
     values = [holding.value for holding in group]
     kind, many = values[0].kind, len(group) > 1
-    head, of = f"{len(group)} {kind}s" if many else kind, "layer"
+    head, of = counted(len(group), kind) if many else kind, "layer"
     layers = {value.layer for value in values}
     if kind == "activation gradient":  # it is named after the activation that it belongs to, as in values.subject
         head, of = f"{len(group)} gradients" if many else "gradient", "activation"
         layers = {layer + 1 for layer in layers}
-    parts = [f"{head} of {of}{'s' if len(layers) > 1 else ''} {numbers(layers)[1:-1]}"]
+    parts = [f"{head} of {numbered(of, layers)}"]
     batches = {batch for value in values for batch in getattr(value, "batches", ())}
     if batches:
-        parts.append(f"batch{'es' if len(batches) > 1 else ''} {numbers(batches)[1:-1]}")
+        parts.append(numbered("batch", batches))
     totals = {getattr(value, "total", 1) for value in values}
     if totals != {1} and len(totals) == 1:
         shards = {shard for value in values for shard in getattr(value, "shards", ())}
-        parts.append(f"shard{'s' if len(shards) > 1 else ''} {numbers(shards)[1:-1]} of {totals.pop()}")
+        parts.append(f"{numbered('shard', shards)} of {totals.pop()}")
     return ", ".join(parts)
 
 

@@ -11,7 +11,7 @@ from lib.analysis.dependencies import At, Causes
 from lib.cluster.clock import steps
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
-from lib.errors.wording import these
+from lib.errors.wording import amount, counted, plural, these
 from lib.trace.event import COMMUNICATION, COMPUTE, STORES, Event, Program, place_of
 from lib.trace.lifetimes import held_at, never_awaited
 from lib.trace.trace import Trace
@@ -75,7 +75,7 @@ def over_sent(trace: Trace, sent: float, limit: float) -> str:
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION]
     rank, event = next((found for found in moving if found[1].op == "allreduce"), moving[0])
     return _remark(
-        f"no target counts, because a rank sends {sent:,.10g} elements and may send {limit:,.10g}",
+        f"no target counts, because a rank sends {amount(sent)} elements and may send {amount(limit)}",
         where=_places([(rank, event)]),
         fix="an all-reduce brings every rank the whole sum, and a rank that updates one shard needs that shard of it:\n"
         "use model.scatterreduce(...)"
@@ -85,7 +85,7 @@ def over_sent(trace: Trace, sent: float, limit: float) -> str:
 
 
 def _more(found: Sequence[object], noun: str) -> str:
-    return "" if len(found) == 1 else f", and {len(found) - 1} more {noun}{'s' if len(found) > 2 else ''} like it"
+    return "" if len(found) == 1 else f", and {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
 
 
 # -- memory -------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     """Why memory is over the limit of a tier: what was alive that nobody needed, else what there was most of."""
     program = trace.programs[top.rank]
     now = program.events[top.index]
-    what = f'for "{name}" memory is {float(top.elements) - limit:,.10g} elements too high'
+    what = f'for "{name}" memory is {amount(float(top.elements) - limit)} elements too high'
     when = f"the peak is on rank {top.rank} at time {steps(top.time):g}, when {now.op} starts"
     unused = _unused(trace, top)
     where: Where = [] if (here := place_of(now)) is None else [(None, here)]
@@ -113,7 +113,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
         return _remark(
             what,
             got="\n".join(
-                [f"{when};", f"{size:,.10g} elements of it are values that nobody used again:", *lines, *rest]
+                [f"{when};", f"{amount(size)} elements of it are values that nobody used again:", *lines, *rest]
             ),
             where=where,
             fix=f"delete each of them right after its last use, as in: del {STORE[type(unused[0].value)]}[...]",
@@ -125,7 +125,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
         lines = [f"{alive.value}{_made(alive.born)}" for alive in loose[:SHOWN]]
         return _remark(
             what,
-            got="\n".join([f"{when};", f"{size:,.10g} elements of it are in no store, but still in use:", *lines]),
+            got="\n".join([f"{when};", f"{amount(size)} elements of it are in no store, but still in use:", *lines]),
             where=where,
             fix="await what is under way, and let go of variables: what can still be used takes memory",
         )
@@ -134,7 +134,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
         sizes[alive.value.kind] += alive.value.elements()
     most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
     count = Counter(alive.value.kind for alive in top.alive)
-    lines = [f"{_several(count[kind], kind)}: {float(sizes[kind]):,.10g} elements" for kind in most]
+    lines = [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
     return _remark(what, got="\n".join([f"{when}; alive are", *lines]), where=where, fix=_fewer(top, most))
 
 
@@ -176,13 +176,9 @@ def _made(event: Event | None) -> str:
     return "" if event is None or place is None else f", from {event.op} in line {place.line}"
 
 
-def _several(count: int, kind: str) -> str:
-    return f"{count} {kind}" + ("" if count == 1 else "s")
-
-
 def _counted(values: Sequence[Value]) -> str:
     kinds = Counter(value.kind for value in values)
-    return ", ".join(_several(kinds[kind], kind) for kind in kinds)
+    return ", ".join(counted(kinds[kind], kind) for kind in kinds)
 
 
 # -- time ---------------------------------------------------------------------------------------------------------

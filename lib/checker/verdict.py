@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lib.errors.wording import amount
+
 __all__ = ["Reached", "Verdict"]
 
 
@@ -68,5 +70,5 @@ class Verdict:
                 filled = min(width, round(share * width))
                 over = " over" if mine > limit else ""
                 bar = "#" * filled + "." * (width - filled)
-                lines.append(f"    {name:<7}[{bar}] {mine:>11,.10g} of {limit:,.10g}{over}")
+                lines.append(f"    {name:<7}[{bar}] {amount(mine):>11} of {amount(limit)}{over}")
         return "\n".join(lines)

@@ -11,6 +11,7 @@ from lib.course.progress import is_off, next_puzzle
 from lib.course.progress_file import ProgressError, Standing
 from lib.course.solutions import Way, ways
 from lib.errors.exceptions import PuzzleError, TraceError
+from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError
@@ -73,7 +74,8 @@ def status_table(standings: Mapping[str, Standing]) -> None:
     for record in PUZZLES.values():
         found = standings.get(record.id, Standing())
         state = Text("solved", "green") if found.passed else Text("tried" if found.runs else "", "yellow")
-        time, memory = ("", "") if found.time is None else (f"{found.time:g}", f"{found.memory:,.10g}")
+        time = "" if found.time is None else f"{found.time:g}"
+        memory = "" if found.memory is None else amount(found.memory)
         hints = f"{found.hints} of {len(record.hints)}" if found.hints else ""
         table.add_row(str(record.number + 1), record.id, state, found.tier or "", time, memory, hints)
     console().print(table)
@@ -142,7 +144,7 @@ def _figures(found: Sequence[Way]) -> None:
 
 
 def _measured(verdict: Verdict) -> tuple[str, str]:
-    return f"{verdict.time:g}", f"{verdict.memory:,.10g}"
+    return f"{verdict.time:g}", amount(verdict.memory)
 
 
 class Terminal:

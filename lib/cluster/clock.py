@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from fractions import Fraction
 
-__all__ = ["MAX_TICKS", "TICKS", "Streams", "steps", "ticks"]
+from lib.errors.wording import exact, plural
+
+__all__ = ["MAX_TICKS", "TICKS", "Streams", "in_steps", "steps", "ticks"]
 
 TICKS = 10**9
 MAX_TICKS = 2**60
@@ -24,6 +26,12 @@ def ticks(time: float | Fraction) -> int:
 def steps(time: int) -> float:
     """A time in ticks as steps: 19900000000 -> 19.9."""
     return time / TICKS
+
+
+def in_steps(time: int) -> str:
+    """A time in ticks in words: "1 step", "1.4 steps"."""
+    figure = exact(steps(time))
+    return f"{figure} {plural('step', float(figure))}"
 
 
 class Streams:

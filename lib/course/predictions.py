@@ -9,7 +9,7 @@ from types import EllipsisType
 from typing import NamedTuple
 
 from lib.analysis import figures
-from lib.errors.wording import with_article
+from lib.errors.wording import amount, with_article
 from lib.puzzles.records import PUZZLES
 from lib.trace.trace import COLLECTIVE, ModelLike, Trace, absent
 
@@ -54,15 +54,11 @@ class Quantity:
         nearest = min(fact.values, key=lambda value: abs(guess - value))
         gap = abs(guess - nearest)
         gap = round(gap, 1) if self.unit == "%" else float(f"{gap:.4g}")
-        return f"{_number(gap)} too {'high' if guess > nearest else 'low'}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.10g}"
+        return f"{amount(gap)} too {'high' if guess > nearest else 'low'}"
 
 
 def _fact(value: float) -> Fact:
-    return Fact((value,), _number(value))
+    return Fact((value,), amount(value))
 
 
 def _end(trace: Trace) -> Fact:
@@ -125,7 +121,7 @@ class Prediction:
         self._counted = False
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name} {'...' if g is None else _number(g)}" for name, g in self.guesses.items())
+        said = ", ".join(f"{name} {'...' if g is None else amount(g)}" for name, g in self.guesses.items())
         return f"your prediction: {said}; run the next cells, then guess.against(out)"
 
     def against(self, models: Sequence[ModelLike] | ModelLike | Trace) -> None:
@@ -141,7 +137,7 @@ class Prediction:
         rows: list[tuple[str, str, str, str]] = []
         for name, guess in self.guesses.items():
             quantity, fact = QUANTITIES[name], QUANTITIES[name].measure(models)
-            said, verdict = ("no guess", "") if guess is None else (_number(guess), quantity.verdict(guess, fact))
+            said, verdict = ("no guess", "") if guess is None else (amount(guess), quantity.verdict(guess, fact))
             rows.append((quantity.label, said, fact.text, verdict))
         print(_table(rows))
         verdicts = [verdict for *_, verdict in rows if verdict]

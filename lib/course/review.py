@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from lib.analysis.gaps import Gap, Path, figure, operation
+from lib.analysis.gaps import Gap, Path, operation
 from lib.checker.verdict import Verdict
-from lib.cluster.clock import steps
+from lib.cluster.clock import in_steps, steps
+from lib.errors.wording import amount, exact, numbered
 from lib.trace.event import COLLECTIVE
 from lib.trace.trace import Trace
 from lib.values.collectives import title
-from lib.values.values import Elements, numbers
+from lib.values.values import Elements
 
 if TYPE_CHECKING:
     from lib.analysis.bounds.puzzle_bounds import Bound, Limit
@@ -50,10 +51,10 @@ class Group:
         if len(self.gaps) == 1:
             return first.text()
         if len({(gap.start, gap.end, gap.why()) for gap in self.gaps}) == 1:
-            return f"{_plural(self.ticks)}: {first.clause(ranks, many=True)}"
-        least, most = figure(self.gaps[-1].length), figure(first.length)
+            return f"{in_steps(self.ticks)}: {first.clause(ranks, many=True)}"
+        least, most = exact(steps(self.gaps[-1].length)), exact(steps(first.length))
         each = most if least == most else f"{least} to {most}"
-        head = f"{_plural(self.ticks)}, {len(self.gaps)} times on {ranks}: {self.reason()}, {each} each"
+        head = f"{in_steps(self.ticks)}, {len(self.gaps)} times on {ranks}: {self.reason()}, {each} each"
         return head if first.kind == "communication" else f"{head}. For example, {first.text()}"
 
     def reason(self) -> str:
@@ -64,7 +65,7 @@ class Group:
         if first.kind == "communication":
             layers = {gap.before.event.layer for gap in self.gaps if gap.before is not None}
             known = {layer for layer in layers if layer is not None}
-            where = f" of layer{'s' if len(known) > 1 else ''} {numbers(known)[1:-1]}" if known else ""
+            where = f" of {numbered('layer', known)}" if known else ""
             return f"{what}{where if event is not None and event.op in COLLECTIVE else ''} that nothing hides"
         after = "" if first.cause is None else f" after {_kind_of(first.cause.event.op)}"
         return {
@@ -100,13 +101,7 @@ def _kind_of(op: str) -> str:
 
 
 def _ranks(ranks: Iterator[int]) -> str:
-    found = set(ranks)
-    return f"rank{'s' if len(found) > 1 else ''} {numbers(found)[1:-1]}"
-
-
-def _plural(ticks: int) -> str:
-    words = figure(ticks)
-    return f"{words} step{'' if words == '1' else 's'}"
+    return numbered("rank", set(ranks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +175,8 @@ class Review:
         time, memory = end(self.reference), float(peak(self.reference).elements)
         early, small = round(self.verdict.time - time, 9), self.verdict.memory - memory
         when = f"{abs(early):.10g} steps {'later' if early > 0 else 'earlier'}" if early else "as early"
-        size = f"{abs(small):,.10g} elements {'more' if small > 0 else 'less'}" if small else "the same memory"
-        yield f"The reference: {time:.10g} steps, {memory:,.10g} elements. Yours: {when}, {size}."
+        size = f"{amount(abs(small))} elements {'more' if small > 0 else 'less'}" if small else "the same memory"
+        yield f"The reference: {time:.10g} steps, {amount(memory)} elements. Yours: {when}, {size}."
 
     def waits(self) -> Iterator[str]:
         """What determines the end, and where the gaps are and why."""
@@ -189,20 +184,20 @@ class Review:
         if not whole:
             return
         name = "Critical path" if self.mine.error is None else "Critical path to where the run stopped"
-        yield f"{name}: {figure(whole)} steps = {self.path.text().replace(', ', ' + ')}{_through(self.path)}."
+        yield f"{name}: {exact(steps(whole))} steps = {self.path.text().replace(', ', ' + ')}{_through(self.path)}."
         empty, ranks = sum(gap.length for gap in self.idle), self.mine.ranks
         if not empty:
             until = "the end" if self.mine.error is None else "where the run stopped"
             yield f"No gaps: every rank computes from the beginning to {until}."
             return
         share = f"{empty / (whole * ranks):.1%}"
-        yield f"Gaps: {_plural(empty)} of {ranks} x {figure(whole)} ({share}) are not computing:"
+        yield f"Gaps: {in_steps(empty)} of {ranks} x {exact(steps(whole))} ({share}) are not computing:"
         groups = self.groups
         for group in groups[:GROUPS]:
             yield f"  {group.text()}"
         if rest := groups[GROUPS:]:
             others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"
-            yield f"  and {_plural(sum(group.ticks for group in rest))} for {others}"
+            yield f"  and {in_steps(sum(group.ticks for group in rest))} for {others}"
 
     def memory(self) -> Iterator[str]:
         """What is alive at the peak, and what of it could have been deleted."""
@@ -211,36 +206,36 @@ class Review:
         yield f"{self.fullest()}:"
         table = self.rows()
         for row, following in zip(table[:ROWS], [*table[1:], None], strict=False):
-            yield f"  {float(row.elements):>12,.10g}  {row.what}: {row.made}, {row.fate}"
+            yield f"  {amount(row.elements):>12}  {row.what}: {row.made}, {row.fate}"
             if row.idle and (following is None or following.place != row.place or not following.idle):
                 yield f"{'':>16}{row.advice()}"
         if rest := table[ROWS:]:
-            yield f"  {float(sum(row.elements for row in rest)):>12,.10g}  in {len(rest)} more rows"
+            yield f"  {amount(sum(row.elements for row in rest)):>12}  in {len(rest)} more rows"
         if any(row.idle for row in table):
             yield self.leaner()
 
     def fullest(self) -> str:
         """Which rank holds the most, how much, and when."""
         event = self.mine.programs[self.peak.rank].events[self.peak.index]
-        held = f"At the peak rank {self.peak.rank} holds {float(self.peak.elements):,.10g} elements"
+        held = f"At the peak rank {self.peak.rank} holds {amount(self.peak.elements)} elements"
         return f"{held}, at time {steps(self.peak.time):.10g}, when {operation(event)} begins"
 
     def leaner(self) -> str:
         """What the peak could be."""
-        less, now = f"{float(self.lean):,.10g} elements", f"{float(self.peak.elements):,.10g}"
+        less, now = f"{amount(self.lean)} elements", amount(self.peak.elements)
         return f"If every value were deleted after its last use, the peak would be {less} instead of {now}."
 
 
 def _limit(limit: Limit, mine: float, unit: str) -> str:
     """A limit, what it is made of, and how far a run is above it."""
-    parts = " + ".join(f"{part.amount:,.10g} for {part.what}" for part in limit.parts)
+    parts = " + ".join(f"{amount(part.amount)} for {part.what}" for part in limit.parts)
     if len(limit.parts) == 1:
         parts = limit.parts[0].what
     above = round(mine - limit.value, 9)
-    far = f"You are {above:,.10g} above it." if above > 0 else "You have reached it."
+    far = f"You are {amount(above)} above it." if above > 0 else "You have reached it."
     if limit.optimal:
         far = "You have reached it: this is optimal." if above <= 0 else f"{far} It can be reached."
-    return f"{limit.value:,.10g} {unit}: {parts} ({limit.kind}). {far}"
+    return f"{amount(limit.value)} {unit}: {parts} ({limit.kind}). {far}"
 
 
 def _through(path: Path) -> str:

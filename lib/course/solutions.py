@@ -10,6 +10,7 @@ from pathlib import Path
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.course.progress import Standing
+from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Unsolved, simulate
 from lib.submissions.gap import BuildError, find
@@ -100,7 +101,7 @@ def refusal(puzzle: str, standing: Standing | None) -> str | None:
         missing = f"{puzzle} is within its first target, but that does not count: the note of its check says why."
     else:
         missing = (
-            f"{puzzle} is correct, with {standing.time:g} steps and {standing.memory:,.10g} elements at best, but it "
+            f"{puzzle} is correct, with {standing.time:g} steps and {amount(standing.memory)} elements at best, but it "
             f"passes with at most {easiest.time:g} steps and {easiest.memory:,} elements."
         )
     where = shown(reference(puzzle))

@@ -66,10 +66,10 @@ def pipelined(program: Running, grad: Any) -> str | None:
         return None
     rank, event = takes[0]
     if len(taken) < grad.total_batches:
-        return f"rank {rank} took only {these('batch', taken, 'batches')}{line_of(event)}: take all batches"
+        return f"rank {rank} took only {these('batch', taken)}{line_of(event)}: take all batches"
     return (
-        f"rank {rank} took {these('batch', taken, 'batches')}{line_of(event)}, but on rank {program.rank} only "
-        f"{these('batch', grad.batches, 'batches')} came this far:\nreceive all of them, and add their gradients up"
+        f"rank {rank} took {these('batch', taken)}{line_of(event)}, but on rank {program.rank} only "
+        f"{these('batch', grad.batches)} came this far:\nreceive all of them, and add their gradients up"
     )
 
 

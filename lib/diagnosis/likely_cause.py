@@ -174,7 +174,7 @@ def _sum_first(program: Running, grad: WeightGrad) -> str | None:
     here = frozenset[int]().union(*(other.batches for _, other in alike(program, grad)))
     if len(here) == grad.total_batches:
         return (
-            f"this rank has had gradients of {these('batch', here, 'batches')}: add each one to the sum with `+`,\n"
+            f"this rank has had gradients of {these('batch', here)}: add each one to the sum with `+`,\n"
             "before the next takes its place"
         )
     if program.world.ranks == 1:

@@ -1,15 +1,33 @@
-"""Numbers, sets and names in words."""
+"""Numbers, sets and names in words: every text and picture writes a figure, a set of ranks or a plural as here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any, cast
 
-__all__ = ["listed", "numbers", "shown", "these", "with_article"]
+__all__ = [
+    "amount",
+    "counted",
+    "exact",
+    "listed",
+    "numbered",
+    "numbers",
+    "plural",
+    "ranges",
+    "run_words",
+    "runs",
+    "shown",
+    "these",
+    "with_article",
+]
 
 
 MOST_NUMBERS = 16
 """Numbers, or runs of them, that a message lists."""
+
+
+# -- names ------------------------------------------------------------------------------------------------------
 
 
 def with_article(noun: str) -> str:
@@ -25,27 +43,67 @@ def shown(key: Any) -> str:
     return ", ".join(map(repr, parts)) + ("," if len(parts) == 1 else "")
 
 
-def numbers(items: Iterable[int]) -> str:
-    """A set of numbers in order, with runs shortened: {0, 2-5}."""
-    return "{" + _runs(items) + "}"
+def plural(noun: str, number: float) -> str:
+    """The noun for so many things: 1 "rank", 4 "ranks", 2 "batches"."""
+    return noun if number == 1 else f"{noun}{'es' if noun.endswith('ch') else 's'}"
 
 
-def _runs(items: Iterable[int]) -> str:
-    ordered = sorted(items)
-    parts: list[str] = []
-    i = 0
-    while i < len(ordered):
-        j = i
-        while j + 1 < len(ordered) and ordered[j + 1] == ordered[j] + 1:
-            j += 1
-        if j - i < 2:
-            parts.extend(str(n) for n in ordered[i : j + 1])
+# -- figures ----------------------------------------------------------------------------------------------------
+
+
+def amount(value: float | Fraction) -> str:
+    """A number of elements, or what is left of one, to ten digits: 1,835,008."""
+    return f"{float(value):,.10g}"
+
+
+def exact(value: float) -> str:
+    """A time to four decimals (measured ones have nine), without .0 where it is whole: 8, 33.3."""
+    value = round(value, 4)
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def counted(number: int, noun: str, form: str = "") -> str:
+    """A count and its noun: "1 rank", "4 ranks". With the form "," thousands are parted: "1,024 ranks"."""
+    return f"{number:{form}} {plural(noun, number)}"
+
+
+# -- sets of numbers --------------------------------------------------------------------------------------------
+
+
+def runs(items: Iterable[int]) -> list[tuple[int, int]]:
+    """Numbers as runs [first, after the last) in order: {0, 1, 2, 7} -> [(0, 3), (7, 8)]."""
+    found: list[tuple[int, int]] = []
+    first = after = None
+    for number in sorted(items):
+        if first is None or after is None:
+            first = number
+        elif number > after:
+            found.append((first, after))
+            first = number
+        after = number + 1
+    return found if first is None or after is None else [*found, (first, after)]
+
+
+def run_words(found: Iterable[tuple[int, int]]) -> Iterator[str]:
+    """Runs as a message writes them, one after the other; a run of two is two numbers: "0", "4", "5", "7-9"."""
+    for first, after in found:
+        if after - first > 2:
+            yield f"{first}-{after - 1}"
         else:
-            parts.append(f"{ordered[i]}-{ordered[j]}")
-        i = j + 1
+            yield from map(str, range(first, after))
+
+
+def ranges(items: Iterable[int]) -> str:
+    """A set of numbers in order, with runs shortened; of very many their beginning and end: 0, 2-5."""
+    parts = list(run_words(runs(items)))
     if len(parts) > MOST_NUMBERS:
         parts[MOST_NUMBERS // 2 : -1] = ["..."]
     return ", ".join(parts)
+
+
+def numbers(items: Iterable[int]) -> str:
+    """The same with the braces of a set: {0, 2-5}."""
+    return "{" + ranges(items) + "}"
 
 
 def listed(items: Sequence[int], most: int = MOST_NUMBERS) -> str:
@@ -56,10 +114,13 @@ def listed(items: Sequence[int], most: int = MOST_NUMBERS) -> str:
     return f"[{', '.join(parts)}]"
 
 
-def these(noun: str, items: Iterable[int], plural: str | None = None) -> str:
-    """Numbered things in words: "rank 0", "ranks 0 and 1", "batches 0, 2-5"."""
+def these(noun: str, items: Iterable[int]) -> str:
+    """Numbered things in a sentence: "rank 0", "ranks 0 and 1", "batches 0, 2-5"."""
     ordered = sorted(items)
-    if len(ordered) == 1:
-        return f"{noun} {ordered[0]}"
-    inside = f"{ordered[0]} and {ordered[1]}" if len(ordered) == 2 else _runs(ordered)
-    return f"{plural or noun + 's'} {inside}"
+    return f"{plural(noun, 2)} {ordered[0]} and {ordered[1]}" if len(ordered) == 2 else numbered(noun, ordered)
+
+
+def numbered(noun: str, items: Iterable[int]) -> str:
+    """Numbered things as a label: "rank 0", "ranks 0, 1", "batches 0, 2-5"."""
+    ordered = sorted(items)
+    return f"{plural(noun, len(ordered))} {ranges(ordered)}"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from lib.cluster.costs import UNIT, Costs, costs_from
 from lib.cluster.mesh import Mesh
+from lib.errors.wording import counted
 
 __all__ = ["PUZZLES", "Puzzle", "Tier", "goal"]
 
@@ -117,8 +118,7 @@ def _record(key: str, record: dict[str, Any]) -> Puzzle:
 def goal(puzzle: str) -> None:
     """Prints what a puzzle asks for: its size, and every tier of its target."""
     record = PUZZLES[puzzle]
-    plural = "" if record.ranks == 1 else "s"
-    print(f"{record.title}: {record.ranks} rank{plural}, {record.layers} layers, {record.batches} batches", end="")
+    print(f"{record.title}: {counted(record.ranks, 'rank')}, {record.layers} layers, {record.batches} batches", end="")
     if record.mesh is not None:
         print(f"; mesh of {' x '.join(f'{axis} {size}' for axis, size in record.mesh.axes.items())}", end="")
     print()

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from lib.errors.exceptions import MismatchError, PuzzleError
-from lib.errors.wording import listed, these
+from lib.errors.wording import listed, numbers, these
 from lib.simulator.engine import Signal
 from lib.trace.event import Event, located
 from lib.values.collectives import COLLECTIVES
 from lib.values.rules import Member, agree
-from lib.values.values import numbers
 
 __all__ = ["Channel", "Communicator", "Group", "Meeting", "Message", "Receive"]
 

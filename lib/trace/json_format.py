@@ -25,6 +25,7 @@ from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place, resolve
+from lib.errors.wording import runs
 from lib.files import write_whole
 from lib.trace.event import Program
 from lib.trace.trace import Trace
@@ -38,17 +39,7 @@ MAX_BYTES = 512 * 2**20
 
 def set_text(items: Iterable[int]) -> str:
     """{0, 1, 2, 3, 7} -> "0-3,7"."""
-    parts: list[str] = []
-    first = last = -2
-    for number in [*sorted(items), None]:
-        if number is not None and number == last + 1:
-            last = number
-            continue
-        if last >= 0:
-            parts.append(f"{first}-{last}" if last > first else f"{first}")
-        if number is not None:
-            first = last = number
-    return ",".join(parts)
+    return ",".join(f"{first}" if after == first + 1 else f"{first}-{after - 1}" for first, after in runs(items))
 
 
 # -- out --------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from lib.errors.exceptions import RuleError
+from lib.errors.wording import amount
 from lib.values.values import Elements, Value, cut, describe, gather, reduce, renew, total_elements
 
 __all__ = ["COLLECTIVES", "Collective", "title"]
@@ -97,8 +98,8 @@ def _broadcast(values: Sequence[Any], root: int) -> Results:
         if value.elements() != elements:
             raise RuleError(
                 "what a member brings is not as large as what the root brings",
-                expected=f"a value of {float(elements):,.10g} elements, to be overwritten by the root's",
-                got=f"{describe(value)}: {float(value.elements()):,.10g} elements",
+                expected=f"a value of {amount(elements)} elements, to be overwritten by the root's",
+                got=f"{describe(value)}: {amount(value.elements())} elements",
                 fix="bring the value that the root's replaces, of the same shape: the old weight for a new one",
             )
     return [renew(values[root]) for _ in values]

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence, Set
 from fractions import Fraction
 from typing import Generic, TypeVar
 
-from lib.errors.wording import these
+from lib.errors.wording import run_words, runs, these
 
-__all__ = ["NOTHING", "WHOLE", "Owners", "Region", "listed", "runs"]
+__all__ = ["NOTHING", "WHOLE", "Owners", "Region", "listed"]
 
 Point = int | Fraction
 Interval = tuple[Point, Point]
@@ -22,20 +22,6 @@ MOST = 10**6
 """The largest number of shards of a weight, and of ranks, layers or batches: a Trace file holds no more."""
 MOST_RUNS = 20
 """Runs that a message lists."""
-
-
-def runs(items: Iterable[int]) -> list[tuple[int, int]]:
-    """Numbers as runs [first, after the last) in order: {0, 1, 2, 7} -> [(0, 3), (7, 8)]."""
-    found: list[tuple[int, int]] = []
-    first = after = None
-    for number in sorted(items):
-        if first is None or after is None:
-            first = number
-        elif number > after:
-            found.append((first, after))
-            first = number
-        after = number + 1
-    return found if first is None or after is None else [*found, (first, after)]
 
 
 class Region:
@@ -142,9 +128,8 @@ def _shards(found: Sequence[tuple[int, int]]) -> str:
 
 
 def listed(found: Sequence[tuple[int, int]]) -> str:
-    """Runs of numbers in the words of `wording.numbers`, without its braces: "0, 4-7"."""
-    parts = [f"{a}" if b - a == 1 else f"{a}, {a + 1}" if b - a == 2 else f"{a}-{b - 1}" for a, b in found[:MOST_RUNS]]
-    return ", ".join(parts) + (", ..." if len(found) > MOST_RUNS else "")
+    """Runs of numbers in the words of `wording.ranges`, of very many the beginning: "0, 4-7"."""
+    return ", ".join(run_words(found[:MOST_RUNS])) + (", ..." if len(found) > MOST_RUNS else "")
 
 
 class Owners(Generic[T]):

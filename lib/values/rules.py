@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable, plain, written
 from lib.errors.exceptions import MismatchError, PuzzleError, RuleError
-from lib.errors.wording import these, with_article
+from lib.errors.wording import numbers, plural, these, with_article
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.regions import MOST, WHOLE, listed
 from lib.values.values import (
@@ -24,7 +24,6 @@ from lib.values.values import (
     covers,
     describe,
     gather,
-    numbers,
     reduce,
     region,
     subject,
@@ -177,7 +176,7 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
         error = RuleError(
             f"there is no batch {_some(wrong)}",
             expected=f"batches from 0 to {shape.batches - 1}",
-            got=f"{'batches' if len(found) > 1 else 'batch'} {_some(found)}",
+            got=f"{plural('batch', len(found))} {_some(found)}",
             fix="batches are counted from 0; the last one is model.BATCHES - 1",
         )
         error.clue = ("batch",)
@@ -256,8 +255,8 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tupl
     if inp.batches != grad.batches:
         error = RuleError(
             "input and gradient of backward are of different batches",
-            expected=f"the gradient of {these('batch', inp.batches, 'batches')}, as the input",
-            got=f"the gradient of {these('batch', grad.batches, 'batches')}",
+            expected=f"the gradient of {these('batch', inp.batches)}, as the input",
+            got=f"the gradient of {these('batch', grad.batches)}",
             fix="take the input of the same batch; messages arrive in the order in which they were passed,\n"
             "so both ranks have to go through the batches in the same order",
         )

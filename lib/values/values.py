@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
-from lib.errors.wording import numbers, these, with_article
-from lib.values.regions import MOST, Interval, Region, runs
+from lib.errors.wording import numbers, runs, these, with_article
+from lib.values.regions import MOST, Interval, Region
 
 __all__ = [
     "HIDDEN",
@@ -508,7 +508,7 @@ def _twice(verb: str, field: str, twice: set[int], both: Sequence[Value]) -> Rul
         what = f"cannot {verb} these values: {field} {numbers(twice)} would be counted twice"
         fix = f"each must hold {field} that no other one holds"
         if verb == "sum":
-            name = these("batch", twice, "batches")
+            name = these("batch", twice)
             fix = f"add the gradient of each batch once: {name} {'is' if len(twice) == 1 else 'are'} in both already"
     whom = "the summands" if verb == "sum" else "them"
     error = RuleError(

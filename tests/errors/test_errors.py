@@ -10,7 +10,6 @@ import pytest
 from lib import AbsentKey, Model, NotSolved, PuzzleError, RankFailed, RuleError, simulate
 from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place, place, raised_at, student_place
-from lib.errors.wording import shown, these
 
 
 def test_a_message_has_only_the_parts_that_are_known() -> None:
@@ -147,21 +146,6 @@ def test_lines_that_stand_below_each_other_already_are_left_there() -> None:
     assert str(PuzzleError("it broke", got="one\n            two\n              three")) == (
         "it broke\n  got:      one\n            two\n              three"
     )
-
-
-@pytest.mark.parametrize(
-    ("items", "words"),
-    [([3], "rank 3"), ([5, 3], "ranks 3 and 5"), ([3, 4, 5], "ranks 3-5"), ([0, 2, 3, 4, 9], "ranks 0, 2-4, 9")],
-)
-def test_numbered_things_in_words(items: list[int], words: str) -> None:
-    assert these("rank", items) == words
-    assert these("batch", items, "batches") == words.replace("ranks", "batches").replace("rank", "batch")
-
-
-@pytest.mark.parametrize(("key", "words"), [(1, "1"), ("w", "'w'"), ((1, "w"), "1, 'w'"), ((1,), "1,"), ((), "()")])
-def test_a_key_is_shown_as_one_writes_it(key: Any, words: str) -> None:
-    assert shown(key) == words
-    assert eval(f"{{key: 0}}[{words}]", {"key": key}) == 0
 
 
 SOURCES = {

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from lib import Model, check, simulate
 from lib.checker.final_weights import finals
+from lib.errors.wording import runs
 from lib.trace.json_format import encode
 from lib.trace.rebuild import rebuild
 from lib.trace.validation import MAX_COUNT, decode
-from lib.values.regions import MOST, NOTHING, WHOLE, Owners, Region, listed, runs
+from lib.values.regions import MOST, NOTHING, WHOLE, Owners, Region, listed
 from lib.values.values import Weight, covers, overlap, region
 
 pieces = st.integers(1, 12).flatmap(lambda total: st.tuples(st.frozensets(st.integers(0, total - 1)), st.just(total)))

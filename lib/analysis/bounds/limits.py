@@ -31,6 +31,7 @@ from typing import NamedTuple
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.optima import Aim, Optimum, Size, stored
 from lib.cluster.costs import Costs
+from lib.errors.wording import counted
 from lib.values.values import BATCH_ELEMENTS, WEIGHT_ELEMENTS
 
 __all__ = ["Limit", "Part", "alive", "memory", "sent", "time"]
@@ -66,7 +67,7 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
     each, others = family.each, family.stages - 1
     group = family.mine if family.grouping == "all" else 1
     collective = min(costs.collective, 2 * costs.p2p)
-    layers, updates = _count(each, "layer"), each * costs.update
+    layers, updates = counted(each, "layer"), each * costs.update
     told = collective + costs.update if family.replicas > 1 else 0.0
     parts: list[Part] = []
     if family.sharded:
@@ -74,7 +75,7 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
     parts += _way(family, "forward", costs.forward * group, costs)
     work = (costs.forward + costs.backward) * each * family.mine
     where = " on the last rank" if others else ""
-    parts.append(Part(work, f"{layers} x {_count(family.mine, 'batch', 'batches')} forward and backward{where}"))
+    parts.append(Part(work, f"{layers} x {counted(family.mine, 'batch')} forward and backward{where}"))
     parts += _way(family, "back", costs.backward * group, costs)
     if updates >= told:
         parts.append(Part(updates, f"update of {layers}" + (" on the first rank" if others else "")))
@@ -91,9 +92,9 @@ def _way(family: Family, direction: str, layer: float, costs: Costs) -> list[Par
     others = family.stages - 1
     if not others:
         return []
-    group = _count(family.mine if family.grouping == "all" else 1, "batch", "batches")
+    group = counted(family.mine if family.grouping == "all" else 1, "batch")
     message = 2 * costs.p2p
-    through = f"{_count(others, 'stage')}: {_count(family.each, 'layer')} on {group}"
+    through = f"{counted(others, 'stage')}: {counted(family.each, 'layer')} on {group}"
     amount = round(others * (family.each * layer + message), 9)
     return [Part(amount, f"{direction} through {through} and a message of {message:g}")]
 
@@ -150,12 +151,12 @@ def alive(family: Family) -> list[Part]:
 def _states(family: Family) -> Part:
     amount = 2 * family.each * WEIGHT_ELEMENTS * family.share
     shards = f", 1/{family.replicas} of each" if family.sharded else ""
-    return Part(float(amount), f"weights and optimizer states of {_count(family.each, 'layer')}{shards}")
+    return Part(float(amount), f"weights and optimizer states of {counted(family.each, 'layer')}{shards}")
 
 
 def _own(family: Family, group: int) -> Part:
     """What the top layer's backward finds of its own batches."""
-    inputs = _count(family.each, "activation")
+    inputs = counted(family.each, "activation")
     of = f" of {group} batches each" if group > 1 else ""
     return Part((family.each + 1) * group * BATCH_ELEMENTS, f"{inputs} and a gradient{of}, at the first backward")
 
@@ -171,7 +172,7 @@ def _together(family: Family, group: int) -> list[Part]:
     over = [_states(family), Part(WEIGHT_ELEMENTS, "gradient of a weight")]
     if left:
         of = f" of {group} batches each" if group > 1 else ""
-        what = f"{_count(each - 1, 'activation')} and a gradient{of}" if each > 1 else f"the gradient to be sent{of}"
+        what = f"{counted(each - 1, 'activation')} and a gradient{of}" if each > 1 else f"the gradient to be sent{of}"
         over.append(Part(left * group * BATCH_ELEMENTS, f"{what}, after the first backward"))
     return max(start, over, key=_total)
 
@@ -179,10 +180,10 @@ def _together(family: Family, group: int) -> list[Part]:
 def _apart(family: Family, open_: int) -> list[Part]:
     """At the last of the top layer's backwards, each on one batch, when `open_` layers have had none."""
     sums = family.each - open_
-    parts = [_states(family), Part(sums * WEIGHT_ELEMENTS, f"sums of gradients of {_count(sums, 'layer')}")]
+    parts = [_states(family), Part(sums * WEIGHT_ELEMENTS, f"sums of gradients of {counted(sums, 'layer')}")]
     others = family.batches - 1
     if open_:
-        what = f"{_count(open_, 'activation')} and a gradient of {_count(others, 'other batch', 'other batches')} each"
+        what = f"{counted(open_, 'activation')} and a gradient of {counted(others, 'other batch')} each"
         parts.append(Part(others * (open_ + 1) * BATCH_ELEMENTS, what))
     own = _own(family, 1)
     return [*parts, own._replace(what=own.what.replace("the first backward", "the last batch's first backward"))]
@@ -208,7 +209,7 @@ def _memory_proof(family: Family, parts: list[Part]) -> str:
 def sent(family: Family, reached: bool) -> Limit:
     """The elements of the docstring above, a rank."""
     ranks, each = family.replicas, family.each
-    layers = _count(each, "layer")
+    layers = counted(each, "layer")
     parts: list[Part] = []
     if ranks > 1:
         whole = each * WEIGHT_ELEMENTS
@@ -221,7 +222,7 @@ def sent(family: Family, reached: bool) -> Limit:
     ways = min(family.stages - 1, 2)
     if ways:
         one = "activations to the next stage", "gradients to the stage before"
-        mine = _count(family.mine, "batch", "batches")
+        mine = counted(family.mine, "batch")
         amount = family.mine * BATCH_ELEMENTS
         parts += [Part(amount, f"{what}: {mine}") for what in one[:ways]]
     return Limit(_total(parts), tuple(parts), "bytes that must move", reached, _sent_proof(family))
@@ -275,7 +276,3 @@ def _solved_memory(family: Family) -> str:
 def _total(parts: list[Part]) -> float:
     """The sum of the parts, without the dust of binary fractions: times are multiples of a billionth of a step."""
     return round(sum(part.amount for part in parts), 9)
-
-
-def _count(number: int, one: str, more: str = "") -> str:
-    return f"{number} {one if number == 1 else more or one + 's'}"

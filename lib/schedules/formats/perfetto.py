@@ -10,9 +10,9 @@ from typing import Any
 
 from lib.analysis.figures import samples
 from lib.cluster.clock import TICKS
+from lib.errors.wording import numbers
 from lib.trace.event import COLLECTIVE, TIMED, Event
 from lib.trace.trace import Trace
-from lib.values.values import numbers
 
 __all__ = ["perfetto"]
 
