@@ -13,12 +13,12 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Poly, Rect, Scene, Text, fit, text_width
 from drawing.timeline.boxes import Timeline, boxes
 from drawing.timeline.paint import SHOWN, Rows, more_ranks, operations, paint, place_rows
-from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, nothing, trace_of
+from drawing.timeline.schedule import LEFT, RIGHT, WIDTH, note, trace_of
 from lib.analysis.figures import bubbles, end, peak, traffic
 from lib.cluster.clock import steps
 from lib.errors.wording import amount, exact
 from lib.trace.event import Event, Program
-from lib.trace.trace import TIMED, Trace
+from lib.trace.trace import TIMED, Trace, nothing_to
 
 __all__ = ["Difference", "compare", "difference"]
 
@@ -60,10 +60,10 @@ def compare(*runs: Any, names: Sequence[str] | None = None, **named: Any) -> Pic
         raise ValueError(f"names has {len(names)} for {len(runs)} runs")
     labelled = [*zip(names or [f"run {i + 1}" for i in range(len(runs))], runs, strict=True), *named.items()]
     if not labelled:
-        return nothing(None)
+        return note("nothing to draw yet")
     for name, run in labelled:
-        if isinstance(run, list) and not run:
-            return nothing(getattr(cast(Any, run), "puzzle", name))
+        if (why := nothing_to("draw", run, name)) is not None:
+            return note(why)
     traces = [(name, trace_of(run, "compare")) for name, run in labelled]
     first, base = traces[0]
     gaps = [difference(base, trace) for _, trace in traces[1:]]

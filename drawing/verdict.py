@@ -10,8 +10,9 @@ from zlib import crc32
 from drawing.canvas.palette import ALARM, ALARM_PALE, EDGE, GOLD, INK, KINDS, SOFT, TRACK, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, fit
-from lib.checker.verdict import Reached, Verdict
+from lib.checker.verdict import Verdict
 from lib.errors.wording import amount, exact
+from lib.puzzles.records import Tier
 
 __all__ = ["picture_of_verdict"]
 
@@ -54,7 +55,7 @@ def _headline(verdict: Verdict) -> str:
     return f"{name}correct!" + (f" Reached: {verdict.best}" if verdict.best else "")
 
 
-def _tier(scene: Scene, tier: Reached, verdict: Verdict, left: float, y: float) -> None:
+def _tier(scene: Scene, tier: Tier, verdict: Verdict, left: float, y: float) -> None:
     """One line: the name of the tier, whether it is reached, and a bar each for time and memory."""
     reached = verdict.correct and tier.reached
     scene.add(Text(left + 18, y, fit(tier.name, 172, 12), 12, INK if reached else SOFT, bold=reached))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
+from lib.checker.verdict import listen as _listen
 from lib.cluster.costs import LINKS, UNIT, Costs, Links
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import (
@@ -92,6 +93,15 @@ _LATER = {
     "solved": "lib.course.progress",
 }
 """What only notebooks need is imported when it is first asked for: `import lib` should be quick."""
+
+
+def _record(verdict: Verdict, trace: Trace) -> None:
+    """Adds a check of a puzzle's run to what the student has reached."""
+    if verdict.puzzle is not None:
+        import_module("lib.course.progress").checked(verdict, trace)
+
+
+_listen(_record)
 
 
 def __getattr__(name: str) -> object:

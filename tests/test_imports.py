@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import drawing
 import lib
 import lib.errors.exceptions
 from tests.support.drivers import ROOT, python
@@ -43,6 +44,7 @@ def test_all_is_what_is_imported_for_others() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lib")
         for alias in node.names
+        if not (alias.asname or "").startswith("_")
     }
     assert set(lib.__all__) == imported
     assert len(set(lib.__all__)) == len(lib.__all__)
@@ -53,6 +55,26 @@ def test_all_is_what_is_imported_for_others() -> None:
 def test_a_star_import_brings_just_that() -> None:
     code = "before = set(dir()); from lib import *; print(sorted(set(dir()) - before - {'before'}))"
     assert python(code) == f"{sorted(lib.__all__)}\n"
+
+
+def test_no_room_or_module_is_called_like_something_public() -> None:
+    """`import lib.check` would put the module in the place of the function."""
+    modules = {path.stem for path in (ROOT / "lib").iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert modules.isdisjoint(lib.__all__)
+    drawings = {path.stem for path in (ROOT / "drawing").iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert drawings.isdisjoint(drawing.__all__)
+
+
+def test_a_check_imports_what_records_progress_only_where_there_is_a_puzzle(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; os.environ['PUZZLES_PROGRESS'] = {!r}\n"
+        "from lib import CheckError, Model, simulate\n"
+        "for puzzle in (None, 'basic'):\n"
+        "    try: Model.check(simulate(lambda model: None, puzzle='basic'), puzzle=puzzle)\n"
+        "    except CheckError: print('lib.course.progress' in sys.modules)\n"
+    )
+    assert python(code.format(str(tmp_path / "progress.json"))) == "False\nTrue\n"
+    assert (tmp_path / "progress.json").is_file()
 
 
 @pytest.mark.parametrize(

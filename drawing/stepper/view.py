@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from drawing.canvas.labels import size
 from drawing.stepper.data import encode, shown_ranks
@@ -14,7 +14,7 @@ from drawing.timeline.paint import place_rows
 from drawing.timeline.schedule import trace_of
 from lib.analysis.figures import end, peak
 from lib.errors.wording import amount, exact
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, nothing_to
 
 __all__ = ["View", "step_through"]
 
@@ -31,15 +31,10 @@ def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] |
     if names is not None and len(names) != len(runs):
         raise ValueError(f"names has {len(names)} for {len(runs)} runs")
     for run in runs:
-        if isinstance(run, Sequence) and not cast("Sequence[Any]", run):
-            return View([], note=_unsolved(run))
+        if (note := nothing_to("step through", run)) is not None:
+            return View([], note=note)
     given = names or ([""] if other is None else ["run 1", "run 2"])
     return View([(str(name), trace_of(run, "step_through")) for name, run in zip(given, runs, strict=True)])
-
-
-def _unsolved(run: Any) -> str:
-    puzzle = getattr(run, "puzzle", None)
-    return "nothing to step through yet" + (f": {puzzle} is not solved" if puzzle else "")
 
 
 class View:

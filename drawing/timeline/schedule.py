@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from drawing.canvas.axes import Axis, legend
 from drawing.canvas.labels import size
@@ -32,8 +31,8 @@ def draw(run: Any) -> Picture:
     Both are the original's: `Timesteps` is when the last operation starts, and the memory is what the stores hold. The
     picture shows when everything is over, and all that is alive.
     """
-    if _is_empty(run):
-        return nothing(getattr(run, "puzzle", None))
+    if (why := traces.nothing_to("draw", run)) is not None:
+        return note(why)
     trace = trace_of(run)
     elements, rank, time = printed_peak(trace)
     print(f"Timesteps: {exact(printed(trace))} ")
@@ -46,13 +45,8 @@ def trace_of(run: Any, who: str = "draw") -> Trace:
     return traces.trace_of(run, f"{who} takes a Trace, a Model or a list of Models")
 
 
-def _is_empty(run: Any) -> bool:
-    return isinstance(run, Sequence) and not cast("Sequence[Any]", run)
-
-
-def nothing(puzzle: str | None) -> Picture:
-    """What there is to see of a puzzle that is not solved."""
-    words = "nothing to draw yet" + (f": {puzzle} is not solved" if puzzle else "")
+def note(words: str) -> Picture:
+    """A line of words in place of a picture."""
     scene = Scene(360, 46)
     scene.add(Text(180, 23, fit(words, 330, 12), 12, SOFT, "middle"))
     return Picture(scene, words)

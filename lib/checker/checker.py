@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lib.checker.verdict import Reached, Verdict
+from lib.checker.verdict import Verdict
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.puzzles.records import PUZZLES, Puzzle, Tier
+from lib.puzzles.records import PUZZLES, Puzzle, Size, Tier
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of
 
@@ -97,8 +97,7 @@ def check(
         faults=tuple(faults),
         notes=tuple(notes),
         tiers=tuple(
-            Reached(t.name, t.time, t.memory, t.reached(end, used) and number < counted)
-            for number, t in enumerate(tiers)
+            tier._replace(reached=tier.allows(end, used) and number < counted) for number, tier in enumerate(tiers)
         ),
         puzzle=puzzle,
     )
@@ -117,11 +116,7 @@ def _text(error: PuzzleError | TraceError) -> str:
 
 def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
     found: list[str] = []
-    for name, mine, wanted in (
-        ("ranks", trace.ranks, record.ranks),
-        ("layers", trace.layers, record.layers),
-        ("batches", trace.batches, record.batches),
-    ):
+    for name, mine, wanted in zip(Size._fields, Size.of(trace), record.size, strict=True):
         if mine != wanted:
             error = PuzzleError(
                 f"the puzzle {record.id} has {wanted} {name}, this run has {mine}",
@@ -149,7 +144,7 @@ def _over(timed: Trace, top: figures.Peak, end: float, tiers: Sequence[Tier]) ->
     """What keeps a run from the first tier that its figures miss."""
     from lib.checker import notes as remarks
 
-    missed = next((tier for tier in tiers if not tier.reached(end, float(top.elements))), None)
+    missed = next((tier for tier in tiers if not tier.allows(end, float(top.elements))), None)
     if missed is None:
         return
     if end > missed.time:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from lib.errors.wording import amount
+from lib.puzzles.records import Tier
 
-__all__ = ["Reached", "Verdict"]
+if TYPE_CHECKING:
+    from lib.trace.trace import Trace
 
-
-class Reached(NamedTuple):
-    """One tier of a target, and whether the run reached it: is within it, and counts."""
-
-    name: str
-    time: float
-    memory: float
-    reached: bool
-
-    def allows(self, time: float, memory: float) -> bool:
-        """Whether these figures are within the tier."""
-        return time <= self.time and memory <= self.memory
+__all__ = ["Listener", "Verdict", "listen", "tell"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +31,7 @@ class Verdict:
     rank: int
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    tiers: tuple[Reached, ...] = ()
+    tiers: tuple[Tier, ...] = ()
     puzzle: str | None = None
 
     @property
@@ -72,3 +64,19 @@ class Verdict:
                 bar = "#" * filled + "." * (width - filled)
                 lines.append(f"    {name:<7}[{bar}] {amount(mine):>11} of {amount(limit)}{over}")
         return "\n".join(lines)
+
+
+Listener = Callable[[Verdict, "Trace"], None]
+"""Who wants to hear of the checks that a student asks for: such as what records progress."""
+_listeners: list[Listener] = []
+
+
+def listen(listener: Listener) -> None:
+    """Has a listener hear of every check to come."""
+    _listeners.append(listener)
+
+
+def tell(verdict: Verdict, trace: Trace) -> None:
+    """Tells all listeners of a verdict on a run."""
+    for listener in _listeners:
+        listener(verdict, trace)

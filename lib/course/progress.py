@@ -114,7 +114,7 @@ def record(puzzle: str, more: Standing) -> str:
         )
 
 
-def checked(trace: Trace, verdict: Verdict) -> None:
+def checked(verdict: Verdict, trace: Trace) -> None:
     """Records a check of a run at the size of its puzzle; a sandbox and sizes of one's own are not recorded."""
     if verdict.puzzle is None or not has_size_of(trace, verdict.puzzle):
         return
@@ -133,9 +133,7 @@ def predicted(puzzle: str, made: int, right: int) -> None:
 
 def has_size_of(trace: Trace, puzzle: str) -> bool:
     """Whether a run is a puzzle at its own size, and no sandbox."""
-    wanted = PUZZLES[puzzle]
-    size = (wanted.ranks, wanted.layers, wanted.batches)
-    return not trace.sandbox and (trace.ranks, trace.layers, trace.batches) == size
+    return not trace.sandbox and PUZZLES[puzzle].fits(trace)
 
 
 def next_puzzle(solved: Iterable[str]) -> Puzzle | None:

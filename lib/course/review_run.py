@@ -12,7 +12,7 @@ from lib.checker.checker import check
 from lib.course.review import Review
 from lib.course.target import run
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.puzzles.records import PUZZLES, Puzzle
+from lib.puzzles.records import PUZZLES, Puzzle, Size
 from lib.trace.rebuild import rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, absent, trace_of
@@ -51,8 +51,8 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
 
 
 def _same_size(trace: Trace, record: Puzzle) -> None:
-    mine, wanted = (trace.ranks, trace.layers, trace.batches), (record.ranks, record.layers, record.batches)
-    if mine != wanted:
+    if not record.fits(trace):
+        mine, wanted = Size.of(trace), record.size
         raise ValueError(
             f"the puzzle {record.id} has {wanted[0]} ranks, {wanted[1]} layers and {wanted[2]} batches; this run has "
             f'{mine[0]}, {mine[1]} and {mine[2]}. Review the run of simulate({record.id}, puzzle="{record.id}")'

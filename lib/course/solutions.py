@@ -97,7 +97,7 @@ def refusal(puzzle: str, standing: Standing | None) -> str | None:
         missing = f"{puzzle} has not been checked yet."
     elif standing.time is None or standing.memory is None:
         missing = f"{puzzle} has been checked ({standing.runs} so far), but no run was one correct training step yet."
-    elif easiest.reached(standing.time, standing.memory):
+    elif easiest.allows(standing.time, standing.memory):
         missing = f"{puzzle} is within its first target, but that does not count: the note of its check says why."
     else:
         missing = (

@@ -75,8 +75,7 @@ def run(
     if isinstance(models, Unsolved):
         return None
     record, trace = PUZZLES[puzzle], Trace.of(models)
-    same_size = (trace.ranks, trace.layers, trace.batches) == (record.ranks, record.layers, record.batches)
-    goal = puzzle if same_size else None
+    goal = puzzle if record.fits(trace) else None
     own = (home() / "solutions").resolve() not in path.resolve().parents
     return Run(target, replace(trace, puzzle=goal), goal, own)
 
@@ -85,7 +84,7 @@ def judged(found: Run) -> Verdict:
     """The verdict on a run. One of your own function, at the size of its puzzle, is recorded as progress."""
     verdict = check(found.trace, found.puzzle)
     if found.own:
-        progress.checked(found.trace, verdict)
+        progress.checked(verdict, found.trace)
     return verdict
 
 

@@ -182,7 +182,7 @@ def _at_full_size(function: Function, record: Puzzle) -> str:
         return verdict
     if any(not tier.reached for tier in verdict.tiers if tier.allows(verdict.time, verdict.memory)):
         return verdict.notes[0]
-    missed = [tier for tier in record.tiers if not tier.reached(verdict.time, verdict.memory)]
+    missed = [tier for tier in record.tiers if not tier.allows(verdict.time, verdict.memory)]
     mine = f"{verdict.time:g} steps and {verdict.memory:,.0f} elements"
     return "; ".join(f"{mine} miss {t.name!r}: {t.time:g} and {t.memory:,}" for t in missed)
 

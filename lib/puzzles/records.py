@@ -5,33 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from lib.cluster.costs import UNIT, Costs, costs_from
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import counted
 
-__all__ = ["PUZZLES", "Puzzle", "Tier", "goal"]
+__all__ = ["PUZZLES", "Puzzle", "Size", "Sized", "Tier", "goal"]
 
 
 class Tier(NamedTuple):
-    """A target: at most `time` steps to the true end, at most `memory` elements on the fullest rank."""
+    """A target: at most `time` steps to the true end, at most `memory` elements on the fullest rank.
+
+    `reached` is for the tiers of a verdict: whether the run is within it, and counts.
+    """
 
     name: str
     time: float
     memory: float
+    reached: bool = False
 
-    def reached(self, time: float, memory: float) -> bool:
-        """Whether a run of this time and memory reaches the tier."""
+    def allows(self, time: float, memory: float) -> bool:
+        """Whether these figures are within the tier."""
         return time <= self.time and memory <= self.memory
 
 
+class Sized(Protocol):
+    """What has the size of a run: a Trace, a record, a family of schedules."""
+
+    @property
+    def ranks(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def batches(self) -> int: ...
+
+
 class Size(NamedTuple):
-    """A size at which a solution must be correct too."""
+    """How many ranks run how many layers on how many batches."""
 
     ranks: int
     layers: int
     batches: int
+
+    @classmethod
+    def of(cls, run: Sized) -> Size:
+        """The size of a run, or of what a run is to be."""
+        return cls(run.ranks, run.layers, run.batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +82,15 @@ class Puzzle:
     def stem(self) -> str:
         """The name of its notebook, without the ending. The introduction is number 00."""
         return f"{self.number + 1:02d}_{self.id}"
+
+    @property
+    def size(self) -> Size:
+        """The size at which its tiers apply."""
+        return Size.of(self)
+
+    def fits(self, run: Sized) -> bool:
+        """Whether a run has the puzzle's size."""
+        return Size.of(run) == self.size
 
 
 class _Puzzles(Mapping[str, Puzzle]):

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 from lib.checker.checker import check
-from lib.checker.verdict import Verdict
+from lib.checker.verdict import Verdict, tell
 from lib.cluster.clock import steps
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, plain, written
@@ -458,10 +458,7 @@ class Model(Given):
             return None
         trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
         verdict = check(models, puzzle, time=time, memory=memory)
-        if puzzle is not None:
-            from lib.course.progress import checked  # here and not above: `import lib` should be quick
-
-            checked(trace, verdict)
+        tell(verdict, trace)
         if not verdict.correct:
             error = CheckError("this is not one correct training step", got="\n            ".join(verdict.faults))
             error.trace = trace

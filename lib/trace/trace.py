@@ -33,16 +33,30 @@ __all__ = [
     "Program",
     "Trace",
     "absent",
+    "nothing_to",
     "trace_of",
 ]
 
 
 def absent(models: object) -> str | None:
     """Why there is no run in what simulate was to return: it is not solved, or it failed. None where there is one."""
-    if not isinstance(models, list) or models:
+    if not isinstance(models, list | tuple) or models:
         return None
-    stub: str | None = getattr(cast("object", models), "puzzle", None)
-    return "No run: simulate(...) has not come to its end" if stub is None else f"Not solved yet: {stub}"
+    puzzle = _stub_of(cast("object", models))
+    return "No run: simulate(...) has not come to its end" if puzzle is None else f"Not solved yet: {puzzle}"
+
+
+def nothing_to(do: str, models: object, name: str | None = None) -> str | None:
+    """What a picture says where there is no run to draw or to step through. None where there is one."""
+    if absent(models) is None:
+        return None
+    puzzle = _stub_of(models) or name
+    return f"nothing to {do} yet" + (f": {puzzle} is not solved" if puzzle else "")
+
+
+def _stub_of(models: object) -> str | None:
+    """The puzzle that is not solved: simulate gives a list without Models, which knows its name."""
+    return getattr(models, "puzzle", None)
 
 
 def trace_of(run: object, who: str) -> Trace:

@@ -28,9 +28,8 @@ from lib import (
     simulate,
 )
 from lib.analysis import figures
-from lib.checker.verdict import Reached
 from lib.puzzles import records as puzzles
-from lib.puzzles.records import Tier
+from lib.puzzles.records import Size, Tier
 from tests.support.drivers import python
 from tests.support.schedules import (
     CLASSIC,
@@ -526,7 +525,7 @@ def test_the_words_of_a_verdict() -> None:
         memory=2359296.0,
         rank=2,
         notes=("mind the gap.",),
-        tiers=(Reached("passes", 21.0, 2_500_000, True), Reached("best known", 20.4, 1_966_080, False)),
+        tiers=(Tier("passes", 21.0, 2_500_000, True), Tier("best known", 20.4, 1_966_080, False)),
         puzzle="fsdp",
     )
     assert verdict.text() == (
@@ -612,3 +611,20 @@ def test_what_is_held_at_the_end_is_held() -> None:
     verdict = judge(thirds, ranks=3, layers=1, batches=3)
     assert verdict.correct
     assert verdict.memory == pytest.approx(2 * WEIGHT / 3 + WEIGHT + 2 * BATCH)
+
+
+def test_a_tier_is_one_class_from_the_record_to_the_verdict() -> None:
+    verdict = check(Trace.of(simulate(ddp, puzzle="ddp")), "ddp")
+    assert [tier._replace(reached=False) for tier in verdict.tiers] == list(PUZZLES["ddp"].tiers)
+
+
+def test_a_run_fits_a_puzzle_of_its_size_only() -> None:
+    record, trace = PUZZLES["ddp"], Trace.of(simulate(ddp, puzzle="ddp"))
+    assert record.fits(trace)
+    assert record.size == Size.of(trace) == (4, 2, 4)
+    others = [
+        dataclasses.replace(trace, layers=3),
+        dataclasses.replace(trace, batches=8),
+        dataclasses.replace(trace, programs=trace.programs[:2]),
+    ]
+    assert not any(record.fits(other) for other in others)

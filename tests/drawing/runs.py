@@ -10,7 +10,8 @@ from typing import Any
 from drawing import Picture, draw_group, picture_of
 from drawing import compare as compare
 from lib import Activation, ActivationGrad, Model, OptState, PuzzleError, Trace, Weight, WeightGrad, check, simulate
-from lib.checker.verdict import Reached, Verdict
+from lib.checker.verdict import Verdict
+from lib.puzzles.records import Tier
 
 
 def load(model: Model) -> None:
@@ -139,9 +140,9 @@ VERDICT = Verdict(
     memory=1_835_008.0,
     rank=0,
     tiers=(
-        Reached("passes", 6.0, 2_000_000, True),
-        Reached("as good as the classic", 5.6, 1_835_008, True),
-        Reached("out of reach", 5.5, 1_000_000, False),
+        Tier("passes", 6.0, 2_000_000, True),
+        Tier("as good as the classic", 5.6, 1_835_008, True),
+        Tier("out of reach", 5.5, 1_000_000, False),
     ),
     puzzle="ddp",
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from lib.errors.exceptions import PuzzleError, TraceError
+from lib.puzzles.records import Size
 from lib.trace.event import COLLECTIVE, TIMED, Event, Program
 from lib.trace.lifetimes import Lifetimes, lifetimes
 from lib.trace.rebuild import rebuild
@@ -82,9 +83,8 @@ class Family:
 
 def excuse(run: Trace, family: Family) -> str | None:
     """The first thing in which a run is not of a family, in a sentence about the run; None where it is of it."""
-    sizes = (run.ranks, run.layers, run.batches)
-    if sizes != (family.ranks, family.layers, family.batches):
-        return "it has {} ranks, {} layers and {} batches".format(*sizes)
+    if Size.of(run) != Size.of(family):
+        return "it has {} ranks, {} layers and {} batches".format(*Size.of(run))
     if run.error is not None:
         return "it did not end"
     try:
