@@ -21,7 +21,8 @@ from drawing import compare as compare
 from drawing import draw, draw_group
 from drawing.review.review import picture_of_review
 from lib import PUZZLES, Model, Trace, review, simulate
-from lib.analysis.gaps import critical_path, gaps
+from lib.analysis.critical_path import critical_path
+from lib.analysis.gaps import gaps
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 

@@ -11,17 +11,14 @@ draws what to solve before what.
 from __future__ import annotations
 
 from drawing.canvas.picture import Picture
+from drawing.comparison import compare
 from drawing.display import register
 from drawing.map import puzzle_map
 from drawing.registry import picture_of
-from drawing.review.review import picture_of_review
-from drawing.side_by_side import compare
 from drawing.stepper import step_through
 from drawing.timeline.schedule import draw
 from drawing.values import draw_group
-from lib.course.review import Review
 
 __all__ = ["Picture", "compare", "draw", "draw_group", "picture_of", "puzzle_map", "step_through"]
 
 register()
-picture_of.register(Review, picture_of_review)

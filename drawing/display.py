@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final
@@ -18,15 +19,10 @@ from chalk.core import BaseDiagram
 
 import lib
 from drawing.canvas.picture import bundle
-from drawing.review.review import picture_of_review
+from drawing.registry import PICTURES, Shown
 from drawing.timeline.schedule import picture_of_trace
-from drawing.values import picture_of_value
-from drawing.verdict import picture_of_verdict
-from lib.checker.verdict import Verdict
-from lib.course.review import Review
 from lib.errors.exceptions import PuzzleError
 from lib.trace.trace import TIMED, Trace
-from lib.values.values import Value
 
 __all__ = ["error_text", "register", "student_frames"]
 
@@ -49,8 +45,9 @@ def register() -> None:
     if shell is None:
         return
     formatter = shell.display_formatter.mimebundle_formatter
-    for kind, show in SHOWN.items():
-        formatter.for_type(kind, show)
+    for kind, shown in PICTURES.items():
+        formatter.for_type(kind, partial(_bundle, shown=shown))
+    formatter.for_type(BaseDiagram, bundle)
     shell.display_formatter.formatters["text/html"].for_type(BaseDiagram, _nothing)
     shell.set_custom_exc((Exception, KeyboardInterrupt), _on_error)
 
@@ -66,29 +63,9 @@ def _nothing(diagram: BaseDiagram) -> None:
     return None
 
 
-def _value(value: Value) -> Bundle:
-    return {**bundle(picture_of_value(value)), "text/plain": repr(value)}
-
-
-def _trace(trace: Trace) -> Bundle:
-    return bundle(picture_of_trace(trace))
-
-
-def _verdict(verdict: Verdict) -> Bundle:
-    return bundle(picture_of_verdict(verdict))
-
-
-def _review(review: Review) -> Bundle:
-    return {**bundle(picture_of_review(review)), "text/plain": review.text()}
-
-
-SHOWN: Final[dict[type, Callable[[Any], Bundle]]] = {
-    Value: _value,
-    Trace: _trace,
-    Verdict: _verdict,
-    Review: _review,
-    BaseDiagram: bundle,
-}
+def _bundle(thing: Any, shown: Shown) -> Bundle:
+    picture = bundle(shown.picture(thing))
+    return picture if shown.text is None else {**picture, "text/plain": shown.text(thing)}
 
 
 def _on_error(

@@ -1,34 +1,47 @@
-"""picture_of: the picture of anything that has one, without printing."""
+"""What has a picture, in one table: `picture_of` and notebooks look things up here."""
 
 from __future__ import annotations
 
-from functools import singledispatch
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from drawing.canvas.picture import Picture
+from drawing.review.review import picture_of_review
 from drawing.timeline.schedule import picture_of_trace, trace_of
 from drawing.values import draw_group, picture_of_value
 from drawing.verdict import picture_of_verdict
 from lib.checker.verdict import Verdict
+from lib.course.review import Review
 from lib.trace.trace import Trace
 from lib.values.values import Value
 
-__all__ = ["picture_of"]
+__all__ = ["PICTURES", "Shown", "picture_of"]
 
 
-@singledispatch
+class Shown(NamedTuple):
+    """How things of a class are shown: their picture, and the text beside it where that is not the picture's words."""
+
+    picture: Callable[[Any], Picture]
+    text: Callable[[Any], str] | None = None
+
+
+PICTURES: Final[Mapping[type, Shown]] = {
+    Value: Shown(picture_of_value, repr),
+    Trace: Shown(picture_of_trace),
+    Verdict: Shown(picture_of_verdict),
+    Review: Shown(picture_of_review, Review.text),
+}
+
+
 def picture_of(thing: Any) -> Picture:
-    """The picture of a value, a Trace, a verdict, a Model, a dict or list of values, or a list of Models."""
-    return picture_of_trace(trace_of(thing))
+    """The picture of a value, a Trace, a verdict, a review, a Model, a dict or list of values, or a list of Models."""
+    for kind, shown in PICTURES.items():
+        if isinstance(thing, kind):
+            return shown.picture(thing)
+    values = isinstance(thing, dict) or (isinstance(thing, list | tuple) and not _is_run(thing))
+    return draw_group(thing) if values else picture_of_trace(trace_of(thing))
 
 
-@picture_of.register(list)
-@picture_of.register(tuple)
-def _(thing: Any) -> Picture:
-    return picture_of_trace(trace_of(thing)) if thing and hasattr(thing[0], "program") else draw_group(thing)
-
-
-picture_of.register(dict, draw_group)
-picture_of.register(Value, picture_of_value)
-picture_of.register(Trace, picture_of_trace)
-picture_of.register(Verdict, picture_of_verdict)
+def _is_run(things: Any) -> bool:
+    """Whether a list is one of Models. An empty one is a store with nothing in it."""
+    return bool(things) and hasattr(things[0], "program")

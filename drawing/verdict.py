@@ -7,17 +7,16 @@ from math import cos, pi, sin
 from typing import Final
 from zlib import crc32
 
-from drawing.canvas.palette import ALARM, ALARM_PALE, EDGE, GOLD, INK, KINDS, SOFT, TRACK, mix
+from drawing.canvas.palette import ALARM, ALARM_PALE, EDGE, GOLD, GOOD, INK, KINDS, SOFT, TRACK, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, fit
 from lib.checker.verdict import Verdict
 from lib.errors.wording import amount, exact
 from lib.puzzles.records import Tier
 
-__all__ = ["picture_of_verdict"]
+__all__ = ["picture_of_verdict", "tier_name"]
 
 WIDTH: Final = 800
-GOOD: Final = "#2f8f6b"
 LIMITLESS: Final = 2.0**60
 """Limits from here on are none: the caller asked for time only, or for memory only."""
 
@@ -55,14 +54,18 @@ def _headline(verdict: Verdict) -> str:
     return f"{name}correct!" + (f" Reached: {verdict.best}" if verdict.best else "")
 
 
-def _tier(scene: Scene, tier: Tier, verdict: Verdict, left: float, y: float) -> None:
-    """One line: the name of the tier, whether it is reached, and a bar each for time and memory."""
-    reached = verdict.correct and tier.reached
-    scene.add(Text(left + 18, y, fit(tier.name, 172, 12), 12, INK if reached else SOFT, bold=reached))
+def tier_name(scene: Scene, name: str, reached: bool, left: float, y: float) -> None:
+    """The name of a tier, bold and with a tick where it is reached, else with a dash."""
+    scene.add(Text(left + 18, y, fit(name, 172, 12), 12, INK if reached else SOFT, bold=reached))
     if reached:
         scene.add(Poly(((left, y), (left + 4, y + 5), (left + 12, y - 6)), stroke=GOOD, line=2.2))
     else:
         scene.add(Poly(((left + 2, y), (left + 10, y)), stroke=SOFT, line=2))
+
+
+def _tier(scene: Scene, tier: Tier, verdict: Verdict, left: float, y: float) -> None:
+    """One line: the name of the tier, whether it is reached, and a bar each for time and memory."""
+    tier_name(scene, tier.name, verdict.correct and tier.reached, left, y)
     start, room = left + 196, WIDTH - left - 208
     for name, share, mine, limit in (
         ("time", 0.38, verdict.time, tier.time),

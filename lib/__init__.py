@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lib.course.hints import hint
     from lib.course.predictions import predict
     from lib.course.progress import solved
-    from lib.course.review_run import review
+    from lib.course.review import review
 
 __all__ = [
     "HIDDEN",
@@ -89,7 +89,7 @@ __all__ = [
 _LATER = {
     "hint": "lib.course.hints",
     "predict": "lib.course.predictions",
-    "review": "lib.course.review_run",
+    "review": "lib.course.review",
     "solved": "lib.course.progress",
 }
 """What only notebooks need is imported when it is first asked for: `import lib` should be quick."""

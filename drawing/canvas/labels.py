@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from drawing.timeline.boxes import Box
+from lib.analysis.event_words import event_words, ranges
 from lib.cluster.clock import steps
-from lib.errors import wording
-from lib.errors.wording import counted, exact, plural
+from lib.errors.wording import counted, exact
 from lib.trace.event import COLLECTIVE, Event
 from lib.trace.trace import Trace
 
-__all__ = ["LONG", "compact", "event_words", "labels", "ranges", "size", "title"]
+__all__ = ["LONG", "compact", "labels", "size", "title"]
 
 SHORT: Final = {
     "allreduce": "AR",
@@ -47,12 +46,6 @@ def compact(elements: float) -> str:
     return f"{elements:.3g}"
 
 
-@lru_cache(maxsize=4096)
-def ranges(items: frozenset[int]) -> str:
-    """`wording.ranges`, remembered: a picture says the same few sets for every box."""
-    return wording.ranges(items)
-
-
 def labels(box: Box, event: Event) -> tuple[list[str], str]:
     """The label of a box, best first with shorter ones after it, and a smaller second line."""
     layer = "" if event.layer is None else f"L{event.layer}"
@@ -70,22 +63,6 @@ def labels(box: Box, event: Event) -> tuple[list[str], str]:
         return ["update", "U"], layer
     name = SHORT.get(event.op, event.op)
     return ([LONG[event.op], name] if event.op in COLLECTIVE else [name]), layer
-
-
-def event_words(event: Event, ranks: int) -> str:
-    """An operation and its values: "forward, layer 3, batches 0-3". `ranks` is the size of the world."""
-    parts = [LONG.get(event.op, event.op.replace("_", " "))]
-    if event.peer is not None:
-        parts[0] += f" {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
-    if event.layer is not None and event.layer >= 0:  # the gradient of the data has no layer to come from
-        parts.append(f"layer {event.layer}")
-    if event.batches:
-        parts.append(f"{plural('batch', len(event.batches))} {ranges(event.batches)}")
-    if event.op in ("load_weights", "shard") and len(event.arg) == 2 and event.arg[1] > 1:
-        parts.append(f"shard {event.arg[0]} of {event.arg[1]}")
-    if event.op in COLLECTIVE:
-        parts.append("all ranks" if len(event.group) == ranks else f"ranks {ranges(frozenset(event.group))}")
-    return ", ".join(parts)
 
 
 def title(trace: Trace, box: Box, brief: bool = False) -> str:

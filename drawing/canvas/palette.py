@@ -21,6 +21,7 @@ TRACK: Final = "#f4f4f1"
 ALARM: Final = "#b3261e"
 ALARM_PALE: Final = "#fbe6e4"
 GOLD: Final = "#e3a72f"
+GOOD: Final = "#2f8f6b"
 
 KINDS: Final = {
     "weight": "#4a6fa5",

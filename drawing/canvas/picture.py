@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import chalk.core
-from chalk.backend.cairo import ToCairoShape
 from chalk.backend.svg import ToSVGShape
 from chalk.core import BaseDiagram, Primitive
 from chalk.shapes import Shape
@@ -20,7 +19,7 @@ from chalk.style import Style
 from chalk.transform import P2, Affine, BoundingBox
 from chalk.visitor import A, ShapeVisitor
 
-from drawing.canvas import bitmap, cairo
+from drawing.canvas import bitmap
 from drawing.canvas.scene import Scene
 
 __all__ = ["UNIT", "Canvas", "Picture", "bundle"]
@@ -49,14 +48,10 @@ class Canvas(Shape):
         return BoundingBox([P2(-x, -y), P2(x, y)])
 
     def accept(self, visitor: ShapeVisitor[A], **kwargs: Any) -> A:
-        """Draws itself for chalk's SVG and cairo backends."""
-        answer: Any = None
-        if isinstance(visitor, ToSVGShape):
-            answer = _Element(self.scene)
-        elif isinstance(visitor, ToCairoShape):
-            cairo.paint(self.scene, kwargs["ctx"], 1 / UNIT)
-        else:
-            raise NotImplementedError("pictures are drawn as SVG or PNG; for PDF use picture.save('name.pdf')")
+        """Draws itself for chalk's SVG backend."""
+        if not isinstance(visitor, ToSVGShape):
+            raise NotImplementedError("a picture is drawn as SVG; for PNG and PDF use picture.save('name.png')")
+        answer: Any = _Element(self.scene)
         return answer
 
     def __eq__(self, other: object) -> bool:
@@ -119,16 +114,6 @@ class Picture(Primitive):
         shown = height or self.scene.height
         line = 1 if draw_height is None else draw_height / shown
         Path(path).write_text(self.scene.svg(height, width, line, self.words), encoding="utf-8")
-
-    def render(self, path: str, height: int | None = None, width: int | None = None) -> None:
-        """Writes a PNG file, as chalk's diagrams do, without needing cairo."""
-        Path(path).write_bytes(bitmap.convert(self.svg(height, width), ".png", 1))
-
-    render_png = render
-
-    def render_pdf(self, path: str, height: int | None = None) -> None:
-        """Writes a PDF file."""
-        Path(path).write_bytes(bitmap.convert(self.svg(height), ".pdf", 1))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         height = chalk.core.SVG_HEIGHT

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.palette import EDGE, INK, PAPER
 
-__all__ = ["Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "num", "text_width"]
+__all__ = ["Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "num", "text_width", "wrapped"]
 
 FONT: Final = "Helvetica,Arial,'Liberation Sans',sans-serif"
 _FORBIDDEN: Final = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "�")
@@ -74,6 +74,15 @@ class Scene:
         """Paints more."""
         self.marks.extend(marks)
 
+    def paragraph(
+        self, left: float, y: float, text: str, room: float, step: float, fill: str = INK, bold: bool = False
+    ) -> float:
+        """Text of size 11 on as many lines as it needs, the middle of the first at height y; the one of the next."""
+        for line in wrapped(text, room, 11):
+            self.add(Text(left, y, line, 11, fill, bold=bold))
+            y += step
+        return y
+
     def fragment(self, line: float = 1) -> str:
         """One <g> element with everything in it. `line` makes all lines thicker or thinner."""
         paper = Rect(0.5, 0.5, self.width - 1, self.height - 1, PAPER, EDGE, radius=6)
@@ -123,6 +132,17 @@ def fit(text: str, room: float, size: float) -> str:
     while keep and text_width(text[:keep], size) > room - size:
         keep -= 1
     return text[:keep].rstrip() + "…"
+
+
+def wrapped(text: str, room: float, size: float) -> list[str]:
+    """A text in lines that fit, broken at spaces."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and text_width(f"{lines[-1]} {word}", size) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 def _style(mark: Mark, line: float) -> str:

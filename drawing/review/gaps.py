@@ -9,11 +9,12 @@ from drawing.canvas.axes import Axis
 from drawing.canvas.palette import ALARM, ALARM_PALE, INK, OPERATIONS, PAPER, SOFT
 from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.paint import Rows
-from drawing.timeline.schedule import LEFT, WIDTH
-from lib.analysis.gaps import Gap, Path
-from lib.course.review import GROUPS, Group, Review
+from drawing.timeline.panel import LEFT, WIDTH
+from lib.analysis.critical_path import Path
+from lib.analysis.gaps import Gap, Group
+from lib.course.review import Review
 
-__all__ = ["TINTS", "gap_list", "hatch", "mark_gaps", "mark_path", "path_sample", "wrapped"]
+__all__ = ["TINTS", "gap_list", "hatch", "mark_gaps", "mark_path", "path_sample"]
 
 TINTS: Final = {
     "fill": ("#e6eef8", "#7d9cc6"),
@@ -22,9 +23,11 @@ TINTS: Final = {
     "stream": ("#e0f0e8", "#4c9878"),
     "communication": ("#cfe0ee", "#2f6f9f"),
     "drain": ("#ececea", "#9d9b94"),
+    "never": (ALARM_PALE, ALARM),
+    "stopped": (ALARM_PALE, ALARM),
+    "unknown": (ALARM_PALE, ALARM),
 }
 """Fill and hatching of each kind of gap. Letters tell them apart where colours do not."""
-FAILED: Final = (ALARM_PALE, ALARM)
 FALLING: Final = frozenset(["message", "stream"])
 """Kinds whose hatching falls; that of the others rises."""
 LETTERS: Final = "abcdefghijkl"
@@ -54,7 +57,7 @@ def _is_band(gap: Gap) -> bool:
 
 
 def _marked(gap: Gap, letter: str, axis: Axis, rows: Rows) -> Iterator[Mark]:
-    fill, line = TINTS.get(gap.kind, FAILED)
+    fill, line = TINTS[gap.kind]
     x, top, height = axis.x(gap.start), rows.tops[gap.rank], rows.height
     width = axis.x(gap.end) - x
     if width > 3:
@@ -72,7 +75,7 @@ def _marked(gap: Gap, letter: str, axis: Axis, rows: Rows) -> Iterator[Mark]:
 
 def badge(x: float, y: float, letter: str, kind: str) -> Iterator[Mark]:
     """A letter in a small box, centred."""
-    _, line = TINTS.get(kind, FAILED)
+    _, line = TINTS[kind]
     yield Rect(x - 5.5, y - 6.5, 11, 13, PAPER, line, 0.8, radius=2.5)
     yield Text(x, y, letter, 10, INK, "middle", bold=True)
 
@@ -116,28 +119,22 @@ def path_sample(scene: Scene, right: float, y: float) -> None:
 
 def gap_list(scene: Scene, review: Review, y: float) -> float:
     """The critical path in words and every group with its mark; returns where they end."""
-    lines = list(review.waits())
-    groups = review.groups
-    for head in lines[:2]:
-        for words in wrapped(head, WIDTH - LEFT - 24, 11):
-            scene.add(Text(LEFT, y + 6, words, 11, INK, bold=True))
-            y += 17
+    for head in review.heads():
+        y = scene.paragraph(LEFT, y + 6, head, WIDTH - LEFT - 24, 17, bold=True) - 6
     y += 2
-    for letter, group in zip(lettered(groups[:GROUPS]), groups[:GROUPS], strict=True):
+    groups, rest = review.reasons()
+    for letter, group in zip(lettered(groups), groups, strict=True):
         _sample(scene, group, letter, y)
-        for words in wrapped(group.text(), WIDTH - LEFT - 68, 11):
-            scene.add(Text(LEFT + 42, y + 7.5, words, 11, INK))
-            y += 16
-        y += 4
-    if len(groups) > GROUPS:
-        scene.add(Text(LEFT + 42, y + 6, lines[-1].strip(), 11, SOFT))
+        y = scene.paragraph(LEFT + 42, y + 7.5, group.text(), WIDTH - LEFT - 68, 16) - 3.5
+    if rest:
+        scene.add(Text(LEFT + 42, y + 6, rest, 11, SOFT))
         y += 17
     return y
 
 
 def _sample(scene: Scene, group: Group, letter: str, y: float) -> None:
     """How a group looks on the timeline."""
-    fill, line = TINTS.get(group.kind, FAILED)
+    fill, line = TINTS[group.kind]
     if group.kind == "never":
         scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *OPERATIONS["pending"], dash="3 2"))
         return
@@ -146,14 +143,3 @@ def _sample(scene: Scene, group: Group, letter: str, y: float) -> None:
         return
     scene.add(Rect(LEFT, y, 34, 15, fill), *hatch(LEFT, y, 34, 15, line, group.kind in FALLING))
     scene.add(*badge(LEFT + 17, y + 7.5, letter, group.kind))
-
-
-def wrapped(text: str, room: float, size: float) -> list[str]:
-    """A text in lines that fit, broken at spaces."""
-    lines: list[str] = []
-    for word in text.split():
-        if lines and text_width(f"{lines[-1]} {word}", size) <= room:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from drawing.canvas.palette import ALARM, EDGE, INK, SOFT, mix
-from drawing.canvas.scene import Poly, Rect, Scene, Text, fit, text_width
-from drawing.review.gaps import wrapped
-from drawing.timeline.schedule import WIDTH
+from drawing.canvas.palette import ALARM, EDGE, GOOD, INK, SOFT, mix
+from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
+from drawing.timeline.panel import WIDTH
+from drawing.verdict import tier_name
 from lib.course.review import Review
 from lib.errors.wording import amount
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["limits"]
 
-GOOD: Final = "#2f8f6b"
 MINE: Final = "#3d4654"
 BOUND: Final = "#8a5a00"
 NAMES: Final = 24.0
@@ -53,38 +52,24 @@ def limits(scene: Scene, review: Review, y: float) -> float:
         bound and bound.memory,
     )
     for row, tier in enumerate(verdict.tiers):
-        _name(scene, tier.name, tier.reached, y + 19 + ROW * (row + 1))
+        tier_name(scene, tier.name, tier.reached, NAMES, y + 19 + ROW * (row + 1))
     scene.add(Text(NAMES + 18, y + 19, "yours", 12, INK, bold=True))
     for figure, (left, width) in zip((time, memory), COLUMNS, strict=True):
         _bars(scene, figure, left, width, y)
     y += 14 + ROW * (len(verdict.tiers) + 1) + (18 if bound is not None else 0)
-    for line in review.bounds():
-        y = _told(scene, line, y) + 3
-    for line in review.beside():
-        scene.add(Text(NAMES, y + 8, line, 11, INK, bold=True))
-        y += 16
-    return y
+    if (premise := review.premise()) is not None:
+        y = scene.paragraph(NAMES, y + 8, premise, WIDTH - NAMES - 24, 15, SOFT) - 5
+    for limit in review.limits():
+        _diamond(scene, NAMES + 5, y + 8, 4, 4)
+        y = scene.paragraph(NAMES + 16, y + 8, limit, WIDTH - NAMES - 40, 15) - 5
+    scene.add(Text(NAMES, y + 8, review.beside(), 11, INK, bold=True))
+    return y + 16
 
 
-def _told(scene: Scene, line: str, y: float) -> float:
-    """One line about the lower bounds; those about one limit are indented, and get its mark."""
-    limit = line.startswith(" ")
-    left = NAMES + (16 if limit else 0)
-    if limit:
-        x, middle = NAMES + 5, y + 8
-        scene.add(Poly(((x, middle - 4), (x + 4, middle), (x, middle + 4), (x - 4, middle)), fill=BOUND))
-    for words in wrapped(line, WIDTH - left - 24, 11):
-        scene.add(Text(left, y + 8, words, 11, INK if limit else SOFT))
-        y += 15
-    return y
-
-
-def _name(scene: Scene, name: str, reached: bool, y: float) -> None:
-    scene.add(Text(NAMES + 18, y, fit(name, 172, 12), 12, INK if reached else SOFT, bold=reached))
-    if reached:
-        scene.add(Poly(((NAMES, y), (NAMES + 4, y + 5), (NAMES + 12, y - 6)), stroke=GOOD, line=2.2))
-    else:
-        scene.add(Poly(((NAMES + 2, y), (NAMES + 10, y)), stroke=SOFT, line=2))
+def _diamond(scene: Scene, x: float, y: float, wide: float, high: float, title: str = "") -> None:
+    """The mark of a lower bound, on its line and beside what it says."""
+    corners = ((x, y - high), (x + wide, y), (x, y + high), (x - wide, y))
+    scene.add(Poly(corners, fill=BOUND, title=title))
 
 
 def _bars(scene: Scene, figure: Figure, left: float, width: float, y: float) -> None:
@@ -114,8 +99,7 @@ def _bars(scene: Scene, figure: Figure, left: float, width: float, y: float) -> 
 def _bound(scene: Scene, limit: Limit, left: float, x: float, top: float, bottom: float) -> None:
     """The lower bound: a line through the bars that begin at `left`, and its value below, on the side that has room."""
     scene.add(Poly(((x, top), (x, bottom)), stroke=BOUND, line=1.4))
-    diamond = ((x, bottom - 1), (x + 5, bottom + 5), (x, bottom + 11), (x - 5, bottom + 5))
-    scene.add(Poly(diamond, fill=BOUND, title=limit.proof))
+    _diamond(scene, x, bottom + 5, 5, 6, limit.proof)
     words = f"lower bound {amount(limit.value)}"
     before = x - left > text_width(words, 10) + 12
     scene.add(Text(x - 9 if before else x + 9, bottom + 6, words, 10, BOUND, "end" if before else "start"))

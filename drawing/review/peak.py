@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.palette import ALARM, INK, KINDS, PAPER, SOFT, TRACK
 from drawing.canvas.scene import Rect, Scene, Text, fit, text_width
-from drawing.review.gaps import hatch, wrapped
-from drawing.timeline.schedule import LEFT, WIDTH
+from drawing.review.gaps import hatch
+from drawing.timeline.panel import LEFT, WIDTH
 from lib.analysis.figures import peak
 from lib.course.review import ROWS, Review
 from lib.errors.wording import amount, exact
@@ -39,9 +39,7 @@ def fullest(scene: Scene, review: Review, y: float) -> float:
     """The bar, that of the reference below it, and the table; returns where they end."""
     if not review.alive:
         return y
-    for words in wrapped(review.fullest(), WIDTH - LEFT - 24, 11):
-        scene.add(Text(LEFT, y + 6, words, 11, INK, bold=True))
-        y += 17
+    y = scene.paragraph(LEFT, y + 6, review.fullest(), WIDTH - LEFT - 24, 17, bold=True) - 6
     mine = shares(review)
     bars = [("yours", mine)]
     if review.reference is not None:
@@ -51,10 +49,7 @@ def fullest(scene: Scene, review: Review, y: float) -> float:
         y = _bar(scene, name, bar, ROOM / most, y + 2) + 3
     y = _table(scene, review, y + 4)
     if any(share.idle for share in mine):
-        y += 4
-        for words in wrapped(review.leaner(), WIDTH - LEFT - 24, 11):
-            scene.add(Text(LEFT, y + 6, words, 11, ALARM, bold=True))
-            y += 17
+        y = scene.paragraph(LEFT, y + 10, review.leaner(), WIDTH - LEFT - 24, 17, ALARM, bold=True) - 6
     return y
 
 
@@ -89,7 +84,7 @@ def _table(scene: Scene, review: Review, y: float) -> float:
     """Rows of values that are alike. Below those that nobody needs stands where to delete them."""
     table = review.rows()
     left = LEFT + 92
-    for row, following in zip(table[:ROWS], [*table[1:], None], strict=False):
+    for row in table[:ROWS]:
         colour = KINDS[row.kind]
         scene.add(Rect(LEFT, y + 1, 12, 12, colour))
         if row.idle:
@@ -102,8 +97,8 @@ def _table(scene: Scene, review: Review, y: float) -> float:
         after = left + text_width(bold, 11) + 8
         scene.add(Text(after, y + 7, fit(f"{row.made}, {row.fate}", WIDTH - after - 14, 11), 11, SOFT))
         y += 17
-        if row.idle and (following is None or following.place != row.place or not following.idle):
-            scene.add(Text(left, y + 6, fit(row.advice(), WIDTH - left - 14, 10.5), 10.5, ALARM))
+        if row.advice:
+            scene.add(Text(left, y + 6, fit(row.advice, WIDTH - left - 14, 10.5), 10.5, ALARM))
             y += 17
     if rest := table[ROWS:]:
         total = sum(float(row.elements) for row in rest)

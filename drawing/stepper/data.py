@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from drawing.canvas.labels import LONG, event_words, labels, ranges, size
+from drawing.canvas.labels import LONG, labels, size
 from drawing.canvas.palette import KINDS
-from drawing.side_by_side import difference, figures_of
 from drawing.stepper.spans import PLACES, spans
 from drawing.stepper.tables import FIELDS, Tables
 from drawing.stepper.theme import kinds, layer_ramp, legend, style
 from drawing.timeline.boxes import Box, Timeline, boxes
 from drawing.timeline.paint import place_rows
 from drawing.values import slot
+from lib.analysis.difference import difference, figures_of, said
+from lib.analysis.event_words import event_words, ranges
+from lib.analysis.figures import makespan
 from lib.cluster.clock import TICKS
 from lib.errors.wording import counted, runs
 from lib.trace.order import messages
@@ -39,8 +41,7 @@ def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dic
     lines = list(notes)
     if len(named) == 2:
         (one, first), (other, second) = named
-        gap = difference(first, second)
-        lines.append(f"{one} and {other} do the same" if gap is None else gap.words(one, other))
+        lines.append(said(difference(first, second), one, other))
     found = {(box.family, box.lane > 0) for line in timelines for box in line.boxes}
     return {
         "fields": FIELDS,
@@ -78,7 +79,7 @@ def moment(time: int) -> float:
 def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Tables) -> dict[str, Any]:
     count = len(timeline.lanes)
     rows = place_rows(timeline.lanes, 0)
-    over = max((event.end or 0 for _, event in trace.events()), default=0)
+    over = makespan(trace)
     programs = [_program(trace, program, tables) for program in trace.programs[:count]]
     for box in timeline.boxes:
         programs[box.rank]["boxes"].append(_box(trace, box, layers, tables))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from lib.analysis.figures import makespan
 from lib.trace.order import messages
 from lib.trace.trace import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program, Trace
 
@@ -60,7 +61,7 @@ def boxes(trace: Trace, most: int | None = None) -> Timeline:
 
     A run that failed goes on a little past its last event, for what never happened.
     """
-    end = max((event.end or 0 for _, event in trace.events()), default=0)
+    end = makespan(trace)
     pending = [event.issued for _, event in trace.events() if event.op in COMMUNICATION and event.start is None]
     culprit = failed_rank(trace)
     if pending or culprit is not None:

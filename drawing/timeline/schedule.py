@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from drawing.canvas.axes import Axis, legend
 from drawing.canvas.labels import size
 from drawing.canvas.palette import ALARM, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Scene, Text, fit
-from drawing.timeline.boxes import boxes
 from drawing.timeline.memory import memory
-from drawing.timeline.paint import SHOWN, more_ranks, operations, paint, place_rows
+from drawing.timeline.panel import LEFT, WIDTH, panels
 from lib.analysis.figures import Peak, end, peak, printed, printed_peak
 from lib.cluster.clock import steps
 from lib.errors.wording import amount, exact
@@ -19,10 +17,6 @@ from lib.trace import trace as traces
 from lib.trace.trace import Trace
 
 __all__ = ["draw", "picture_of_trace", "trace_of"]
-
-WIDTH: Final = 840
-LEFT: Final = 74
-RIGHT: Final = 48
 
 
 def draw(run: Any) -> Picture:
@@ -55,19 +49,15 @@ def note(words: str) -> Picture:
 def picture_of_trace(trace: Trace, top: Peak | None = None) -> Picture:
     """The timeline of a run and its memory, without printing anything. `top` is its peak, where that is known."""
     top = top or peak(trace)
-    timeline = boxes(trace, SHOWN)
-    axis = Axis(LEFT, WIDTH - LEFT - RIGHT, timeline.end)
     scene = Scene(WIDTH, 0)
     y = 14.0
     if trace.error is not None:
         scene.add(Text(LEFT, y + 4, fit(trace.error.partition("\n")[0], WIDTH - LEFT - 20, 12), 12, ALARM, bold=True))
         y += 24
-    y = legend(scene, LEFT, y, WIDTH - 12, operations(trace.layers, timeline.boxes)) + 6
-    rows = place_rows(timeline.lanes, y)
-    paint(scene, trace, timeline, axis, rows)
-    word = "end" if trace.error is None else "stopped at"
-    y = axis.numbers(scene, more_ranks(scene, trace, rows, axis) + 2, end(trace), word)
-    scene.height = (memory(scene, trace, top, axis, rows.ranks, y + 8) if top.elements else y) + 4
+    (panel,), y = panels(scene, [trace], y)
+    rows = panel.rows(scene, y + 6)
+    y = panel.numbers(scene, rows)
+    scene.height = (memory(scene, trace, top, panel.axis, rows.ranks, y + 8) if top.elements else y) + 4
     return Picture(scene, _words(trace, top))
 
 

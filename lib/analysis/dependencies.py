@@ -13,6 +13,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
+from lib.analysis.figures import makespan
 from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program
 from lib.trace.order import Communicators, messages
 from lib.trace.trace import Trace
@@ -46,7 +47,7 @@ class Causes:
 
     def __init__(self, run: Trace) -> None:
         self.run = run
-        self.end = max((event.end or 0 for _, event in run.events()), default=0)
+        self.end = makespan(run)
         self.spans = [list(_spans(program, self.end, run.error is not None)) for program in run.programs]
         self._communicator = Communicators()
         self._members: dict[tuple[int, int], list[At]] = defaultdict(list)

@@ -24,6 +24,7 @@ __all__ = [
     "alive_at",
     "bubbles",
     "end",
+    "makespan",
     "peak",
     "printed",
     "printed_peak",
@@ -76,9 +77,14 @@ class Bubbles(NamedTuple):
     span: float
 
 
+def makespan(trace: Trace) -> int:
+    """When the last operation is over, in ticks."""
+    return max((event.end or 0 for _, event in trace.events()), default=0)
+
+
 def end(trace: Trace) -> float:
-    """When the last operation is over, in steps."""
-    return steps(max((e.end or 0 for _, e in trace.events()), default=0))
+    """The same in steps."""
+    return steps(makespan(trace))
 
 
 def printed(trace: Trace) -> float:
@@ -190,7 +196,7 @@ def bubbles(trace: Trace) -> Bubbles:
         busy += sum(e.length for e in compute)
         if compute:
             longest = max(longest, max(e.end or 0 for e in compute) - min(e.start or 0 for e in compute))
-    total = max((e.end or 0 for _, e in trace.events()), default=0)
+    total = makespan(trace)
     ranks = trace.ranks
     return Bubbles(1 - busy / (total * ranks) if total else 0.0, 1 - busy / (longest * ranks) if longest else 0.0)
 

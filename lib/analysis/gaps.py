@@ -1,32 +1,78 @@
-"""Where the gaps (bubbles) of a run are and why each is there, and the critical path that determines its end.
+"""Where the gaps (bubbles) of a run are, and why each is there.
 
 A gap is an interval in which a rank's compute clock does not compute. Its gaps and what it computes add up to the end
-of the whole run, exactly. Every gap has a kind:
-
-    fill           the rank has not received its first input yet
-    message        it waits for a message that has not been sent yet
-    collective     it waits in a collective for a member that has not come yet
-    stream         it waits for an earlier communication of the same ranks to be over
-    communication  it waits while its communication is under way: communication that nothing hides
-    drain          it has done everything, and others still work
-    never          it waits for something that never happened: only in a run that failed
-    stopped        the run failed before it went on
-    unknown        nothing says what it did: only in a run that was measured
+of the whole run, exactly. Every gap has a kind; KINDS has them, and what is said of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, Span
+from lib.analysis.event_words import operation, operations
 from lib.cluster.clock import in_steps, steps
 from lib.errors.wording import exact, numbered
-from lib.trace.event import COLLECTIVE, COMPUTE, MESSAGES, Event
+from lib.trace.event import COLLECTIVE, COMPUTE, Event
 from lib.trace.trace import Trace
-from lib.values.collectives import title
 
-__all__ = ["Gap", "Path", "computing", "critical_path", "gaps", "operation"]
+__all__ = ["KINDS", "Gap", "Group", "Kind", "computing", "gaps", "grouped"]
+
+
+class Kind(NamedTuple):
+    """What is said of the gaps of one kind, with names in braces for what is different in each.
+
+    `why` ends a sentence about the rank, and `reason` is what many gaps have in common. In both {call} is the
+    communication in which the rank waits (in `reason` all such), {after} the operation that made it wait, if known, and
+    {later} that or "later". In `why` {late} is the rank for which it waits, {cause} the operation that made it wait,
+    {side} the other rank, and {last} what ends the run; in `reason` {layers} are those of the communications.
+    Gaps of one kind are of one group where they have one `call`, and one `cause`, if the kind asks for that.
+    """
+
+    why: str
+    reason: str
+    verb: tuple[str, str] = ("waits", "each wait")
+    by_call: bool = False
+    by_cause: bool = False
+
+
+KINDS: Final = {
+    # The rank has not received its first input yet.
+    "fill": Kind(
+        " for its first input: a message from rank {late}, which sends it{later}",
+        "waiting for the first input",
+    ),
+    # It waits for a message that has not been sent yet.
+    "message": Kind(
+        " for a message from rank {late}, which sends it{later}",
+        "waiting for messages that are sent{later}",
+        by_cause=True,
+    ),
+    # It waits in a collective for a member that has not come yet.
+    "collective": Kind(
+        " in {call} for rank {late}, which comes last{after}",
+        "waiting in {call} for ranks that come last{after}",
+        by_call=True,
+        by_cause=True,
+    ),
+    # It waits for an earlier communication of the same ranks to be over.
+    "stream": Kind(
+        " before {call}, because {cause} between the same ranks is still under way",
+        "{call} that wait for an earlier communication of the same ranks",
+        by_call=True,
+    ),
+    # It waits while its communication is under way: communication that nothing hides.
+    "communication": Kind(" {side}", "{call}{layers} that nothing hides", ("spends", "each spend"), by_call=True),
+    # It has done everything, and others still work.
+    "drain": Kind(" early{last}", "done before the end of the run", ("is done", "are each done")),
+    # It waits for something that never happened: only in a run that failed.
+    "never": Kind(" in {call}, which never happened", "waiting for what never happened"),
+    # The run failed before it went on.
+    "stopped": Kind(", because the run failed", "stopped because the run failed"),
+    # Nothing says what it did: only in a run that was measured.
+    "unknown": Kind(" between two operations", "between two operations"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +103,7 @@ class Gap:
 
     def clause(self, subject: str, many: bool = False) -> str:
         """The same of another subject: `many` ranks that each have this gap."""
-        verbs = {"communication": ("spends", "each spend"), "drain": ("is done", "are each done")}
-        verb = verbs.get(self.kind, ("waits", "each wait"))[many]
-        early = " early" if self.kind == "drain" else ""
-        return f"{subject} {verb} {self.when()}{early}{self.why()}"
+        return f"{subject} {KINDS[self.kind].verb[many]} {self.when()}{self.why()}"
 
     def when(self) -> str:
         """How long, and from when to when: "1.4 steps (3 to 4.4)"."""
@@ -69,48 +112,80 @@ class Gap:
     def why(self) -> str:
         """The reason, as the end of a sentence about the rank. It begins with a space, a comma or a semicolon."""
         event = None if self.before is None else self.before.event
-        after = "" if self.cause is None else f" after {operation(self.cause.event)}"
-        if self.kind == "fill":
-            return f" for its first input: a message from rank {self.late}, which sends it{after or ' later'}"
-        if self.kind == "message":
-            return f" for a message from rank {self.late}, which sends it{after or ' later'}"
-        if self.kind == "collective" and event is not None:
-            return f" in {operation(event)} for rank {self.late}, which comes last{after}"
-        if self.kind == "stream" and event is not None:
-            busy = "an earlier one" if self.cause is None else operation(self.cause.event)
-            return f" before {operation(event)}, because {busy} between the same ranks is still under way"
-        if self.kind == "communication" and event is not None:
-            side = {"pass_to": "sending to", "receive": "receiving from"}.get(event.op)
-            return f" {side} rank {event.peer}" if side else f" in {operation(event)}"
-        if self.kind == "drain" and self.cause is not None:
-            return f"; rank {self.cause.rank} ends last, with {operation(self.cause.event)}"
-        if self.kind == "never" and event is not None:
-            return f" in {operation(event)}, which never happened"
-        return {"stopped": ", because the run failed", "drain": ""}.get(self.kind, " between two operations")
+        cause = None if self.cause is None else operation(self.cause.event)
+        return KINDS[self.kind].why.format(
+            call="communication" if event is None else operation(event),
+            side="in communication" if event is None else _side(event),
+            late=self.late,
+            cause=cause or "an earlier one",
+            after=f" after {cause}" if cause else "",
+            later=f" after {cause}" if cause else " later",
+            last="" if self.cause is None else f"; rank {self.cause.rank} ends last, with {cause}",
+        )
+
+
+def _side(event: Event) -> str:
+    """A communication under way, as the place where a rank spends its time."""
+    side = {"pass_to": "sending to", "receive": "receiving from"}.get(event.op)
+    return f"{side} rank {event.peer}" if side else f"in {operation(event)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
-    """The critical path: operations of which each begins exactly when the one before is over, from 0 to the end."""
+class Group:
+    """Gaps of one kind and with one reason, the longest first. `ticks` is how much they are together."""
 
-    steps: tuple[At, ...]
+    gaps: tuple[Gap, ...]
 
-    def parts(self) -> tuple[tuple[str, int], ...]:
-        """Ticks by kind of operation: forward, backward, update, messages, and each collective by its name."""
-        found: dict[str, int] = {"forward": 0, "backward": 0, "loss": 0, "update": 0, "messages": 0}
-        for _, _, event in self.steps:
-            name = "messages" if event.op in MESSAGES else title(event.op)
-            found[name] = found.get(name, 0) + event.length
-        return tuple((name, ticks) for name, ticks in found.items() if ticks)
+    @property
+    def kind(self) -> str:
+        """The kind of its gaps."""
+        return self.gaps[0].kind
 
-    def ranks(self) -> tuple[int, ...]:
-        """The ranks that it goes through, in order."""
-        ranks = [step.rank for step in self.steps]
-        return tuple(rank for i, rank in enumerate(ranks) if i == 0 or ranks[i - 1] != rank)
+    @property
+    def ticks(self) -> int:
+        """The length of all its gaps together."""
+        return sum(gap.length for gap in self.gaps)
 
     def text(self) -> str:
-        """Steps by kind: "16 forward, 16 backward, 2.4 messages, 1 update"."""
-        return ", ".join(f"{exact(steps(ticks))} {name}" for name, ticks in self.parts())
+        """How much, how often, on which ranks, and why; of gaps that differ, the longest as an example."""
+        first, ranks = self.gaps[0], numbered("rank", {gap.rank for gap in self.gaps})
+        if len(self.gaps) == 1:
+            return first.text()
+        if len({(gap.start, gap.end, gap.why()) for gap in self.gaps}) == 1:
+            return f"{in_steps(self.ticks)}: {first.clause(ranks, many=True)}"
+        least, most = exact(steps(self.gaps[-1].length)), exact(steps(first.length))
+        each = most if least == most else f"{least} to {most}"
+        head = f"{in_steps(self.ticks)}, {len(self.gaps)} times on {ranks}: {self.reason()}, {each} each"
+        return head if first.kind == "communication" else f"{head}. For example, {first.text()}"
+
+    def reason(self) -> str:
+        """What its gaps have in common."""
+        first = self.gaps[0]
+        call = None if first.before is None else first.before.event
+        after = "" if first.cause is None else f" after {operations(first.cause.event)}"
+        return KINDS[self.kind].reason.format(
+            call="communication" if call is None else operations(call),
+            layers="" if call is None or call.op not in COLLECTIVE else self._layers(),
+            after=after,
+            later=after or " later",
+        )
+
+    def _layers(self) -> str:
+        """The layers of its communications: " of layers 0-3"."""
+        layers = {gap.before.event.layer for gap in self.gaps if gap.before and gap.before.event.layer is not None}
+        return f" of {numbered('layer', layers)}" if layers else ""
+
+
+def grouped(found: Iterable[Gap]) -> tuple[Group, ...]:
+    """Gaps of one kind and with one reason together, the groups that are longest in all first."""
+    alike: dict[tuple[str, str, str], list[Gap]] = {}
+    for gap in found:
+        kind = KINDS[gap.kind]
+        call = operations(gap.before.event) if kind.by_call and gap.before is not None else ""
+        cause = operations(gap.cause.event) if kind.by_cause and gap.cause is not None else ""
+        alike.setdefault((gap.kind, call, cause), []).append(gap)
+    groups = [Group(tuple(sorted(gaps, key=lambda gap: -gap.length))) for gaps in alike.values()]
+    return tuple(sorted(groups, key=lambda group: -group.ticks))
 
 
 def gaps(run: Trace) -> tuple[Gap, ...]:
@@ -202,45 +277,3 @@ def _merged(found: Iterator[Gap]) -> Iterator[Gap]:
         held = gap
     if held is not None:
         yield held
-
-
-def critical_path(run: Trace) -> Path:
-    """The chain of operations that determines the end: followed back from the one that ends last.
-
-    Of several causes at one moment the rank's own is taken, so that the path changes ranks only where it must.
-    """
-    causes = Causes(run)
-    here = causes.last()
-    found: list[At] = []
-    seen: set[tuple[int, int]] = set()
-    while here is not None and here[:2] not in seen:  # a Trace from a file may say that something waits for itself
-        seen.add(here[:2])
-        if here.event.length:
-            found.append(here)
-        here = _reason(causes, here) if here.event.start else None
-    return Path(tuple(reversed(found)))
-
-
-def _reason(causes: Causes, here: At) -> At | None:
-    """What ended just when an operation began, and so let it begin."""
-    event = here.event
-    if event.op in COLLECTIVE:
-        last = causes.last_member(here)
-        return causes.kept(last) if last.event.issued == event.start else causes.stream(here)
-    if event.op in MESSAGES and event.issued != event.start:
-        sent = causes.sent(here)
-        return sent if sent is not None and sent.event.end == event.start else causes.stream(here)
-    return causes.kept(here)
-
-
-def operation(event: Event) -> str:
-    """An operation in words: "backward of layer 1 (batches 0-3)", "all-gather of layer 1", "the message to rank 2"."""
-    if event.op in MESSAGES:
-        side = "to" if event.op == "pass_to" else "from"
-        return f"the message {side} {'any rank' if event.peer is None else f'rank {event.peer}'}"
-    words = title(event.op)
-    if event.layer is not None and event.op != "loss":
-        words += f" of layer {event.layer}"
-    if event.op in ("forward", "backward"):
-        words += f" ({numbered('batch', event.batches)})"
-    return words

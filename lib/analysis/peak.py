@@ -124,7 +124,8 @@ class Row(NamedTuple):
     """Values at the peak that are alike: of one kind, made on one line, and with one fate.
 
     `what` names them, `made` says by which operation on which line of the student's, `fate` who still needs them or
-    why they might have gone. `idle` where they could have been deleted before; `place` is the line of their last use.
+    why they might have gone. `idle` where they could have been deleted before; `place` is the line of their last use,
+    and `advice` says what to do there, at the last of the rows with one such place.
     """
 
     kind: str
@@ -134,13 +135,7 @@ class Row(NamedTuple):
     fate: str
     idle: bool
     place: Place | None
-
-    def advice(self) -> str:
-        """What to do about an idle row."""
-        if self.place is None:
-            return "could have been deleted before"
-        where = f"{self.place.file}, line {self.place.line}"
-        return f"could have been deleted before: del it after {where}: {self.place.text}"
+    advice: str = ""
 
 
 def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
@@ -161,10 +156,17 @@ def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
     for row in table:
         lines[row.place] = lines.get(row.place, 0) + row.elements
     # Rows with one place to delete them at stand together, so that it need be said only once.
-    return sorted(
-        table,
-        key=lambda row: (not row.idle, -lines[row.place] if row.idle else 0, row.place or (), -row.elements),
-    )
+    table.sort(key=lambda row: (not row.idle, -lines[row.place] if row.idle else 0, row.place or (), -row.elements))
+    return [
+        row._replace(advice=_advice(row.place)) if row.idle and (row.idle, row.place) != following else row
+        for row, following in zip(table, [*((row.idle, row.place) for row in table[1:]), None], strict=False)
+    ]
+
+
+def _advice(place: Place | None) -> str:
+    """What to do about values whose last use is on a line."""
+    before = "could have been deleted before"
+    return before if place is None else f"{before}: del it after {place.file}, line {place.line}: {place.text}"
 
 
 def _row(trace: Trace, group: list[Holding]) -> Row:

@@ -183,7 +183,7 @@ def draw(target: Target, output: Output = None, puzzle: PuzzleOption = None) -> 
 @app.command()
 def review(target: Target, output: Output = None, puzzle: PuzzleOption = None) -> None:
     """Say how far a run is from the best, where its ranks wait, and what fills its memory."""
-    from lib.course.review_run import review as look
+    from lib.course.review import review as look
 
     found = _run(target, puzzle=puzzle)
     if found.puzzle is None:
@@ -208,7 +208,7 @@ def compare(
 ) -> None:
     """Put the figures of several runs side by side, and say where they first differ from the first one."""
     from drawing import compare as paint
-    from drawing.side_by_side import difference
+    from lib.analysis.difference import difference, said
 
     found = [_run(target) for target in targets]
     table = Table("", *found[0].figures())
@@ -216,9 +216,7 @@ def compare(
         table.add_row(one.name, *one.figures().values())
     console().print(table)
     for other in found[1:]:
-        gap = difference(found[0].trace, other.trace)
-        names = found[0].name, other.name
-        say(f"{names[0]} and {names[1]} do the same" if gap is None else gap.words(*names))
+        say(said(difference(found[0].trace, other.trace), found[0].name, other.name))
     if output is not None:
         paint(*[one.trace for one in found], names=[one.name for one in found]).save(output)
         say(f"Drew {output}")

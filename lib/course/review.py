@@ -1,27 +1,31 @@
-"""Review: a run beside the reference as plain data, and in words."""
+"""review: what a student asks after a run. How good is it, where do the ranks wait, and what fills the memory?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from lib.analysis.gaps import Gap, Path, operation
+from lib.analysis import figures
+from lib.analysis.bounds.puzzle_bounds import Bound, Limit, has_bound, lower_bound
+from lib.analysis.critical_path import Path, critical_path
+from lib.analysis.event_words import operation
+from lib.analysis.figures import Peak, traffic
+from lib.analysis.gaps import Gap, Group, gaps, grouped
+from lib.analysis.peak import Holding, Row, holdings, lean, rows
+from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.cluster.clock import in_steps, steps
-from lib.errors.wording import amount, exact, numbered
-from lib.trace.event import COLLECTIVE
-from lib.trace.trace import Trace
-from lib.values.collectives import title
+from lib.course.target import run
+from lib.errors.exceptions import PuzzleError, TraceError
+from lib.errors.wording import amount, exact
+from lib.puzzles.records import PUZZLES, Puzzle, Size
+from lib.trace.rebuild import rebuild
+from lib.trace.retiming import retime
+from lib.trace.trace import ModelLike, Trace, absent, trace_of
 from lib.values.values import Elements
 
-if TYPE_CHECKING:
-    from lib.analysis.bounds.puzzle_bounds import Bound, Limit
-    from lib.analysis.figures import Peak
-    from lib.analysis.peak import Holding, Row
-
-__all__ = ["Group", "Review", "grouped"]
+__all__ = ["GROUPS", "ROWS", "Review", "review"]
 
 GROUPS = 6
 """Kinds of gaps that are told one by one; of more, the rest is counted."""
@@ -29,79 +33,57 @@ ROWS = 12
 """Rows of the table of the peak that are shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Gaps of one kind and with one reason, the longest first. `ticks` is how much they are together."""
+def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None:
+    """The run of a puzzle beside its reference solution; notebooks show it as a picture, `text()` says it in words.
 
-    gaps: tuple[Gap, ...]
-
-    @property
-    def kind(self) -> str:
-        """The kind of its gaps (see lib.analysis.gaps)."""
-        return self.gaps[0].kind
-
-    @property
-    def ticks(self) -> int:
-        """The length of all its gaps together."""
-        return sum(gap.length for gap in self.gaps)
-
-    def text(self) -> str:
-        """How much, how often, on which ranks, and why; of gaps that differ, the longest as an example."""
-        first, ranks = self.gaps[0], _ranks(gap.rank for gap in self.gaps)
-        if len(self.gaps) == 1:
-            return first.text()
-        if len({(gap.start, gap.end, gap.why()) for gap in self.gaps}) == 1:
-            return f"{in_steps(self.ticks)}: {first.clause(ranks, many=True)}"
-        least, most = exact(steps(self.gaps[-1].length)), exact(steps(first.length))
-        each = most if least == most else f"{least} to {most}"
-        head = f"{in_steps(self.ticks)}, {len(self.gaps)} times on {ranks}: {self.reason()}, {each} each"
-        return head if first.kind == "communication" else f"{head}. For example, {first.text()}"
-
-    def reason(self) -> str:
-        """What its gaps have in common."""
-        first = self.gaps[0]
-        event = None if first.before is None else first.before.event
-        what = "communication" if event is None else _kind_of(event.op)
-        if first.kind == "communication":
-            layers = {gap.before.event.layer for gap in self.gaps if gap.before is not None}
-            known = {layer for layer in layers if layer is not None}
-            where = f" of {numbered('layer', known)}" if known else ""
-            return f"{what}{where if event is not None and event.op in COLLECTIVE else ''} that nothing hides"
-        after = "" if first.cause is None else f" after {_kind_of(first.cause.event.op)}"
-        return {
-            "fill": "waiting for the first input",
-            "message": f"waiting for messages that are sent{after or ' later'}",
-            "collective": f"waiting in {what} for ranks that come last{after}",
-            "stream": f"{what} that wait for an earlier communication of the same ranks",
-            "drain": "done before the end of the run",
-            "never": "waiting for what never happened",
-            "stopped": "stopped because the run failed",
-        }.get(first.kind, "between two operations")
+    Takes the Models that simulate returned, or a Trace. None where there is no run, which is said. ValueError where the
+    run does not have the sizes of the puzzle. The reference is run here, for a correct run only.
+    """
+    if (why := absent(models)) is not None:
+        print(f"{why}.")
+        return None
+    record = PUZZLES[puzzle]
+    trace = trace_of(models, "review takes the Models that simulate returned, or a Trace")
+    _same_size(trace, record)
+    verdict = check(trace, puzzle)
+    mine = _timed(trace, record)
+    bound = lower_bound(puzzle) if verdict.correct and has_bound(puzzle) else None
+    peak = figures.peak(mine)
+    return Review(
+        verdict=verdict,
+        mine=mine,
+        reference=_reference(record) if verdict.correct else None,
+        bound=bound,
+        excuse=None if bound is None else bound.excuse(mine),
+        idle=gaps(mine),
+        path=critical_path(mine),
+        peak=peak,
+        alive=holdings(mine, peak, whole=verdict.correct),
+        lean=lean(mine),
+    )
 
 
-def grouped(found: Sequence[Gap]) -> tuple[Group, ...]:
-    """Gaps of one kind and with one reason together, the groups that are longest in all first."""
-    alike: dict[tuple[object, ...], list[Gap]] = {}
-    for gap in found:
-        event, cause = gap.before and gap.before.event, gap.cause and gap.cause.event
-        what: object = None
-        if event is not None and gap.kind in ("communication", "collective", "stream"):
-            what = _kind_of(event.op)
-        why = _kind_of(cause.op) if cause is not None and gap.kind in ("message", "collective") else None
-        alike.setdefault((gap.kind, what, why), []).append(gap)
-    groups = [Group(tuple(sorted(gaps, key=lambda gap: -gap.length))) for gaps in alike.values()]
-    return tuple(sorted(groups, key=lambda group: -group.ticks))
+def _same_size(trace: Trace, record: Puzzle) -> None:
+    if not record.fits(trace):
+        mine, wanted = Size.of(trace), record.size
+        raise ValueError(
+            f"the puzzle {record.id} has {wanted[0]} ranks, {wanted[1]} layers and {wanted[2]} batches; this run has "
+            f'{mine[0]}, {mine[1]} and {mine[2]}. Review the run of simulate({record.id}, puzzle="{record.id}")'
+        )
 
 
-def _kind_of(op: str) -> str:
-    """What operations of one kind are called together."""
-    if op in ("pass_to", "receive"):
-        return "messages"
-    return title(op)
+def _timed(trace: Trace, record: Puzzle) -> Trace:
+    """The Trace that the verdict speaks of: values made anew and timed with the puzzle's costs, where that can be."""
+    try:
+        again = retime(rebuild(trace).run, record.costs)
+    except (PuzzleError, TraceError):
+        return trace  # the verdict says what is wrong with it
+    return Trace(again.layers, again.batches, again.programs, again.costs, again.mesh, again.sandbox, error=again.error)
 
 
-def _ranks(ranks: Iterator[int]) -> str:
-    return numbered("rank", set(ranks))
+def _reference(record: Puzzle) -> Trace | None:
+    found = run(record.id)
+    return None if found is None else found.trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,73 +113,88 @@ class Review:
 
     def rows(self) -> list[Row]:
         """The table of what is alive at the peak."""
-        from lib.analysis.peak import rows
-
         return rows(self.mine, self.alive)
 
     def text(self) -> str:
         """The whole review in words. Of the verdict's notes it has the first lines: what they tell of is told below."""
         verdict = replace(self.verdict, notes=tuple(note.partition("\n")[0] for note in self.verdict.notes))
-        parts = (self.bounds(), self.proofs(), self.beside(), self.waits(), self.memory())
+        parts = (self.bounds(), self.proofs(), (self.beside(),), self.waits(), self.memory())
         return "\n".join([verdict.text(), *chain.from_iterable(parts)])
 
     def bounds(self) -> Iterator[str]:
         """The lower bounds, what they are made of, and how far the run is above them."""
-        if self.bound is None or not self.verdict.correct:
-            return
-        if self.excuse is not None:
-            yield f"The lower bound does not speak of this run: {self.excuse.rstrip('.')}."
-            return
-        from lib.analysis.figures import traffic
+        if (premise := self.premise()) is not None:
+            yield premise
+            yield from (f"  {limit}" for limit in self.limits())
 
-        bound, verdict = self.bound, self.verdict
-        sent = max((float(elements) for elements, _ in traffic(self.mine)), default=0.0)
-        yield f"Lower bounds, for every schedule like this: {bound.premise}"
-        yield f"  It ends no earlier than at {_limit(bound.time, verdict.time, 'steps')}"
-        yield f"  It needs no less than {_limit(bound.memory, verdict.memory, 'elements')}"
+    def premise(self) -> str | None:
+        """Of which schedules the lower bounds speak, or why not of this one. None where there is nothing to say."""
+        if self.bound is None or not self.verdict.correct:
+            return None
+        if self.excuse is not None:
+            return f"The lower bound does not speak of this run: {self.excuse.rstrip('.')}."
+        return f"Lower bounds, for every schedule like this: {self.bound.premise}"
+
+    def limits(self) -> Iterator[str]:
+        """Each lower bound that speaks of this run, and how far the run is above it."""
+        bound, verdict = self._speaking(), self.verdict
+        if bound is None:
+            return
+        yield f"It ends no earlier than at {_limit(bound.time, verdict.time, 'steps')}"
+        yield f"It needs no less than {_limit(bound.memory, verdict.memory, 'elements')}"
         if bound.sent.value:
-            yield f"  Its busiest rank sends no less than {_limit(bound.sent, sent, 'elements')}"
+            sent = max((float(elements) for elements, _ in traffic(self.mine)), default=0.0)
+            yield f"Its busiest rank sends no less than {_limit(bound.sent, sent, 'elements')}"
+
+    def _speaking(self) -> Bound | None:
+        """The lower bounds, where they speak of this run."""
+        return self.bound if self.verdict.correct and self.excuse is None else None
 
     def proofs(self) -> Iterator[str]:
         """How the lower bounds are proved. The picture leaves this out."""
-        if self.bound is not None and self.verdict.correct and self.excuse is None:
-            for name, limit in (("steps", self.bound.time), ("memory", self.bound.memory), ("sent", self.bound.sent)):
+        if (bound := self._speaking()) is not None:
+            for name, limit in (("steps", bound.time), ("memory", bound.memory), ("sent", bound.sent)):
                 if limit.value:
                     yield f"  Proof ({name}): {limit.proof}"
 
-    def beside(self) -> Iterator[str]:
+    def beside(self) -> str:
         """How the run compares with the reference."""
         if self.reference is None:
-            yield "The timeline of the reference is shown beside a correct run only."
-            return
-        from lib.analysis.figures import end, peak
-
-        time, memory = end(self.reference), float(peak(self.reference).elements)
+            return "The timeline of the reference is shown beside a correct run only."
+        time, memory = figures.end(self.reference), float(figures.peak(self.reference).elements)
         early, small = round(self.verdict.time - time, 9), self.verdict.memory - memory
         when = f"{abs(early):.10g} steps {'later' if early > 0 else 'earlier'}" if early else "as early"
         size = f"{amount(abs(small))} elements {'more' if small > 0 else 'less'}" if small else "the same memory"
-        yield f"The reference: {time:.10g} steps, {amount(memory)} elements. Yours: {when}, {size}."
+        return f"The reference: {time:.10g} steps, {amount(memory)} elements. Yours: {when}, {size}."
 
     def waits(self) -> Iterator[str]:
         """What determines the end, and where the gaps are and why."""
-        whole = max((event.end or 0 for _, event in self.mine.events()), default=0)
+        yield from self.heads()
+        told, rest = self.reasons()
+        yield from (f"  {group.text()}" for group in told)
+        if rest:
+            yield f"  {rest}"
+
+    def heads(self) -> tuple[str, ...]:
+        """The critical path, and how much the ranks do not compute. Nothing where nothing took time."""
+        whole = figures.makespan(self.mine)
         if not whole:
-            return
+            return ()
         name = "Critical path" if self.mine.error is None else "Critical path to where the run stopped"
-        yield f"{name}: {exact(steps(whole))} steps = {self.path.text().replace(', ', ' + ')}{_through(self.path)}."
+        path = f"{name}: {exact(steps(whole))} steps = {self.path.text().replace(', ', ' + ')}{_through(self.path)}."
         empty, ranks = sum(gap.length for gap in self.idle), self.mine.ranks
         if not empty:
             until = "the end" if self.mine.error is None else "where the run stopped"
-            yield f"No gaps: every rank computes from the beginning to {until}."
-            return
+            return path, f"No gaps: every rank computes from the beginning to {until}."
         share = f"{empty / (whole * ranks):.1%}"
-        yield f"Gaps: {in_steps(empty)} of {ranks} x {exact(steps(whole))} ({share}) are not computing:"
+        return path, f"Gaps: {in_steps(empty)} of {ranks} x {exact(steps(whole))} ({share}) are not computing:"
+
+    def reasons(self) -> tuple[tuple[Group, ...], str]:
+        """The groups of gaps that are told one by one, and what is said of all others."""
         groups = self.groups
-        for group in groups[:GROUPS]:
-            yield f"  {group.text()}"
-        if rest := groups[GROUPS:]:
-            others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"
-            yield f"  and {in_steps(sum(group.ticks for group in rest))} for {others}"
+        told, rest = groups[:GROUPS], groups[GROUPS:]
+        others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"
+        return told, f"and {in_steps(sum(group.ticks for group in rest))} for {others}" if rest else ""
 
     def memory(self) -> Iterator[str]:
         """What is alive at the peak, and what of it could have been deleted."""
@@ -205,10 +202,10 @@ class Review:
             return
         yield f"{self.fullest()}:"
         table = self.rows()
-        for row, following in zip(table[:ROWS], [*table[1:], None], strict=False):
+        for row in table[:ROWS]:
             yield f"  {amount(row.elements):>12}  {row.what}: {row.made}, {row.fate}"
-            if row.idle and (following is None or following.place != row.place or not following.idle):
-                yield f"{'':>16}{row.advice()}"
+            if row.advice:
+                yield f"{'':>16}{row.advice}"
         if rest := table[ROWS:]:
             yield f"  {amount(sum(row.elements for row in rest)):>12}  in {len(rest)} more rows"
         if any(row.idle for row in table):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import Costs, Model, Trace, retime, simulate
-from lib.analysis.gaps import Path, critical_path
+from lib.analysis.critical_path import Path, critical_path
 from lib.cluster.clock import ticks
 from lib.trace.event import COLLECTIVE, MESSAGES
 from tests.analysis.test_gaps import compute, end

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 from lib import Costs, Model, Trace, simulate
-from lib.analysis.gaps import Gap, computing, gaps, operation
+from lib.analysis.dependencies import At
+from lib.analysis.event_words import operation
+from lib.analysis.gaps import KINDS, Gap, Group, computing, gaps
 from lib.trace.event import COLLECTIVE, COMPUTE, Event
 from tests.drawing.runs import trace
 from tests.support.random_programs import Schedule, run, schedules
@@ -226,3 +228,12 @@ def test_operations_in_words() -> None:
     assert operation(event("loss")) == "loss"
     assert operation(event("pass_to", peer=2)) == "the message to rank 2"
     assert operation(event("receive")) == "the message from any rank"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_says_why_and_what_its_gaps_have_in_common(kind: str) -> None:
+    here = At(1, 0, Event("allreduce", 3, frozenset(), (), (), 0, 0, 1, None))
+    for gap in (Gap(0, 0, 10**9, kind), Gap(0, 0, 10**9, kind, here, 1, here)):
+        words = gap.text(), Group((gap,)).reason()
+        assert words[0].startswith(("rank 0 waits 1 step (0 to 1)", "rank 0 spends 1 step", "rank 0 is done 1 step"))
+        assert not any("{" in text or "None" in text.replace("rank None", "") for text in words)

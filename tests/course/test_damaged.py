@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from drawing import picture_of
 from lib import TraceError
 from lib.analysis import figures
-from lib.analysis.gaps import computing, critical_path, gaps
+from lib.analysis.critical_path import critical_path
+from lib.analysis.gaps import computing, gaps
 from lib.analysis.peak import holdings, lean, rows
-from lib.course.review_run import review
+from lib.course.review import review
 from lib.trace import json_format as serial
 from tests.support.damage import damaged
 
@@ -41,7 +42,7 @@ def test_and_reviewed_where_it_has_the_sizes_of_a_puzzle(data: Any) -> None:
     except TraceError:
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lib.course.review_run._same_size", lambda trace, record: None)
+        patch.setattr("lib.course.review._same_size", lambda trace, record: None)
         found = review(trace, puzzle="ddp")
     assert found is not None
     assert found.text()

@@ -163,10 +163,10 @@ def test_an_earlier_run_with_the_same_memory() -> None:
     found = review(models, puzzle="ddp")
     assert found is not None
     faster = replace(found, reference=reviewed("ddp").mine)
-    assert list(faster.beside()) == [
+    assert faster.beside() == (
         "The reference: 5.6 steps, 1,835,008 elements. Yours: 0.6 steps earlier, 262,144 elements less."
-    ]
-    assert list(found.waits())[1] == "No gaps: every rank computes from the beginning to the end."
+    )
+    assert found.heads()[1] == "No gaps: every rank computes from the beginning to the end."
 
 
 # -- what it takes --------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from functools import cache
 import pytest
 
 from drawing import draw
-from drawing.canvas.labels import event_words
 from lib import NotSolved, PuzzleError, RankFailed, Trace, TraceError
+from lib.analysis.event_words import event_words
 from lib.errors import exceptions as errors
 from lib.trace.event import COMMUNICATION, TIMED, Event
 from tests.diagnosis.corpus import Outcome, cases, run, run_in_asyncio

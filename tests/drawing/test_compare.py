@@ -6,8 +6,8 @@ import pytest
 
 from drawing import compare as compare
 from drawing.canvas.scene import Rect
-from drawing.side_by_side import difference
 from lib import LINKS, simulate
+from lib.analysis.difference import difference
 from tests.drawing.runs import RUNS, ddp, trace
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import drawing
 from drawing import Picture, draw, draw_group, picture_of
+from drawing.canvas.picture import Canvas
 from lib import Model, NotSolved, PuzzleError, Weight, simulate
 from tests.drawing.runs import RUNS, VALUES, ddp, quietly, trace
 from tests.support.schedules import CLASSIC, Case
@@ -168,8 +169,6 @@ def test_bitmaps(tmp_path: Path) -> None:
     picture = draw_group(Weight(0, 2, 0))
     assert picture.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert picture.save(tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
-    picture.render_png(str(tmp_path / "b.png"), 100)
-    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_bitmaps_need_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,28 +178,10 @@ def test_bitmaps_need_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not (tmp_path / "a.png").exists()
 
 
-def test_chalk_can_paint_it_with_cairo() -> None:
-    """With a context that only notes what it is asked for: pycairo is not needed here."""
-    from drawing.canvas import cairo
-
-    class Context:
-        def __init__(self) -> None:
-            self.calls: list[tuple[str, tuple[Any, ...]]] = []
-
-        def __getattr__(self, name: str) -> Any:
-            def call(*args: Any) -> Any:
-                self.calls.append((name, args))
-                return type("Extents", (), {"width": 10.0})()
-
-            return call
-
-    context = Context()
-    scene = picture_of(RUNS["overlapped"]).scene
-    cairo.paint(scene, context, 0.5)
-    names = [name for name, _ in context.calls]
-    assert names.count("save") == names.count("restore")
-    assert names.count("show_text") > 20
-    assert ("show_text", ("AR",)) in context.calls
+def test_chalks_other_backends_say_what_to_use() -> None:
+    visitor: Any = object()
+    with pytest.raises(NotImplementedError, match=r"picture\.save"):
+        Canvas(draw_group(Weight(0, 2, 0)).scene).accept(visitor)
 
 
 def test_a_rank_that_had_not_begun_when_another_failed_says_so() -> None:

@@ -13,12 +13,13 @@ import pytest
 
 from drawing import Picture, picture_of
 from drawing.canvas.palette import ALARM, INK
-from drawing.canvas.scene import Mark, Poly, Rect, Text, text_width
-from drawing.display import SHOWN
-from drawing.review.gaps import TINTS, hatch, wrapped
+from drawing.canvas.scene import Mark, Poly, Rect, Text, text_width, wrapped
+from drawing.display import _bundle  # pyright: ignore[reportPrivateUsage]
+from drawing.registry import PICTURES
+from drawing.review.gaps import TINTS, hatch
 from drawing.review.peak import shares
 from lib import Model, review, simulate
-from lib.analysis.gaps import Gap
+from lib.analysis.gaps import KINDS, Gap
 from lib.course.review import Review
 from lib.errors.source_lines import Place
 from tests.analysis.test_gaps import compute
@@ -103,6 +104,19 @@ def test_each_gap_is_marked_over_its_time(every: dict[str, tuple[Review, Picture
                 assert mark.width == pytest.approx(scale * gap.length, abs=0.9)
 
 
+def test_every_kind_of_gap_has_a_tint() -> None:
+    assert set(TINTS) == set(KINDS)
+
+
+def test_the_picture_reads_no_words_of_the_review(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands on the paper comes from rows: words in another order, or with a blank before them, change nothing."""
+    found = replace(reviewed("pipeline_fsdp"), bound=bound(), excuse=None)
+    svg = picture_of(found).svg()
+    for name in ("waits", "bounds", "memory"):
+        monkeypatch.setattr(Review, name, lambda self: ["  Nothing."])  # pyright: ignore
+    assert picture_of(found).svg().partition(">")[2] == svg.partition(">")[2]  # all but what is read aloud
+
+
 def test_the_letters_on_the_timeline_are_those_of_the_list(every: dict[str, tuple[Review, Picture]]) -> None:
     for name, (_, picture) in every.items():
         letters = [m.text for m in picture.scene.marks if isinstance(m, Text) and len(m.text) == 1 and m.bold]
@@ -164,7 +178,7 @@ def test_a_run_of_nothing_has_a_picture() -> None:
 
 def test_a_notebook_gets_the_picture_and_the_text() -> None:
     found = reviewed("ddp")
-    bundle = SHOWN[Review](found)
+    bundle = _bundle(found, PICTURES[Review])
     assert sorted(bundle) == ["image/svg+xml", "text/plain"]
     assert bundle["text/plain"] == found.text()
     assert bundle["image/svg+xml"] == picture_of(found).svg()

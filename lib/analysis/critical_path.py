@@ -1,0 +1,66 @@
+"""The critical path of a run: the chain of operations that determines its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lib.analysis.dependencies import At, Causes
+from lib.analysis.event_words import operations
+from lib.cluster.clock import steps
+from lib.errors.wording import exact
+from lib.trace.event import COLLECTIVE, MESSAGES
+from lib.trace.trace import Trace
+
+__all__ = ["Path", "critical_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The critical path: operations of which each begins exactly when the one before is over, from 0 to the end."""
+
+    steps: tuple[At, ...]
+
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """Ticks by kind of operation: forward, backward, update, messages, and each collective by its name."""
+        found: dict[str, int] = {"forward": 0, "backward": 0, "loss": 0, "update": 0, "messages": 0}
+        for _, _, event in self.steps:
+            found[operations(event)] = found.get(operations(event), 0) + event.length
+        return tuple((name, ticks) for name, ticks in found.items() if ticks)
+
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that it goes through, in order."""
+        ranks = [step.rank for step in self.steps]
+        return tuple(rank for i, rank in enumerate(ranks) if i == 0 or ranks[i - 1] != rank)
+
+    def text(self) -> str:
+        """Steps by kind: "16 forward, 16 backward, 2.4 messages, 1 update"."""
+        return ", ".join(f"{exact(steps(ticks))} {name}" for name, ticks in self.parts())
+
+
+def critical_path(run: Trace) -> Path:
+    """The chain of operations that determines the end: followed back from the one that ends last.
+
+    Of several causes at one moment the rank's own is taken, so that the path changes ranks only where it must.
+    """
+    causes = Causes(run)
+    here = causes.last()
+    found: list[At] = []
+    seen: set[tuple[int, int]] = set()
+    while here is not None and here[:2] not in seen:  # a Trace from a file may say that something waits for itself
+        seen.add(here[:2])
+        if here.event.length:
+            found.append(here)
+        here = _reason(causes, here) if here.event.start else None
+    return Path(tuple(reversed(found)))
+
+
+def _reason(causes: Causes, here: At) -> At | None:
+    """What ended just when an operation began, and so let it begin."""
+    event = here.event
+    if event.op in COLLECTIVE:
+        last = causes.last_member(here)
+        return causes.kept(last) if last.event.issued == event.start else causes.stream(here)
+    if event.op in MESSAGES and event.issued != event.start:
+        sent = causes.sent(here)
+        return sent if sent is not None and sent.event.end == event.start else causes.stream(here)
+    return causes.kept(here)

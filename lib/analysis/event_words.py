@@ -1,0 +1,52 @@
+"""Operations in words, as reviews, comparisons and pictures name them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from lib.errors import wording
+from lib.errors.wording import numbered, plural
+from lib.trace.event import COLLECTIVE, MESSAGES, Event
+from lib.values.collectives import title
+
+__all__ = ["event_words", "operation", "operations", "ranges"]
+
+
+@lru_cache(maxsize=4096)
+def ranges(items: frozenset[int]) -> str:
+    """`wording.ranges`, remembered: the same few sets are said of every event."""
+    return wording.ranges(items)
+
+
+def operation(event: Event) -> str:
+    """An operation in a sentence: "backward of layer 1 (batches 0-3)", "the message to rank 2"."""
+    if event.op in MESSAGES:
+        side = "to" if event.op == "pass_to" else "from"
+        return f"the message {side} {'any rank' if event.peer is None else f'rank {event.peer}'}"
+    words = title(event.op)
+    if event.layer is not None and event.op != "loss":
+        words += f" of layer {event.layer}"
+    if event.op in ("forward", "backward"):
+        words += f" ({numbered('batch', event.batches)})"
+    return words
+
+
+def operations(event: Event) -> str:
+    """What operations like this one are called together: "backward", "all-gather", "messages"."""
+    return "messages" if event.op in MESSAGES else title(event.op)
+
+
+def event_words(event: Event, ranks: int) -> str:
+    """An operation as a label: "forward, layer 3, batches 0-3". `ranks` is the size of the world."""
+    parts = ["send" if event.op == "pass_to" else title(event.op).replace("_", " ")]
+    if event.peer is not None:
+        parts[0] += f" {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
+    if event.layer is not None and event.layer >= 0:  # the gradient of the data has no layer to come from
+        parts.append(f"layer {event.layer}")
+    if event.batches:
+        parts.append(f"{plural('batch', len(event.batches))} {ranges(event.batches)}")
+    if event.op in ("load_weights", "shard") and len(event.arg) == 2 and event.arg[1] > 1:
+        parts.append(f"shard {event.arg[0]} of {event.arg[1]}")
+    if event.op in COLLECTIVE:
+        parts.append("all ranks" if len(event.group) == ranks else f"ranks {ranges(frozenset(event.group))}")
+    return ", ".join(parts)
