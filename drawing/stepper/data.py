@@ -22,7 +22,7 @@ from lib.analysis.event_words import event_words, ranges
 from lib.analysis.figures import makespan
 from lib.cluster.clock import TICKS
 from lib.errors.wording import counted, runs
-from lib.trace.order import messages
+from lib.trace.order import awaited_at_once, messages
 from lib.trace.trace import COMMUNICATION, STORES, TIMED, Event, Program, Trace
 from lib.values.values import Value
 
@@ -119,9 +119,7 @@ def _event(trace: Trace, program: Program, number: int, ids: list[int], tables: 
     about = event.arg[0] if event.op == "wait" and event.arg else -1
     mode = 0
     if event.op in COMMUNICATION:
-        # A run that failed stopped before it could be told that its last communication was awaited at once.
-        last = trace.error is not None and number == len(program.events) - 1
-        mode = 1 if event.blocking or last else 2
+        mode = 1 if awaited_at_once(trace, program, number) else 2
     return [
         tables.texts.add(_words(trace, program, event)),
         tables.texts.add(LONG.get(event.op, event.op.replace("_", " "))),

@@ -18,7 +18,7 @@ from drawing.stepper.theme import DAY, NIGHT
 
 __all__ = ["json_in_html", "page"]
 
-SCRIPTS: Final = ("model.js", "timeline.js", "overlay.js", "stores.js", "details.js", "stepper.js", "controls.js")
+SCRIPTS: Final = ("run.js", "timeline.js", "overlay.js", "stores.js", "details.js", "app.js", "controls.js")
 
 
 def page(data: dict[str, Any]) -> str:

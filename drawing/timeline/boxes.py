@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lib.analysis.figures import makespan
-from lib.trace.order import messages
+from lib.trace.order import awaited_at_once, messages
 from lib.trace.trace import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program, Trace
 
 __all__ = ["Box", "Message", "Timeline", "boxes", "failed_rank"]
@@ -70,7 +70,7 @@ def boxes(trace: Trace, most: int | None = None) -> Timeline:
     found: list[Box] = []
     lanes: list[int] = []
     for program in trace.programs[:most]:
-        mine = list(_rank(program, end, trace.error is not None))
+        mine = list(_rank(trace, program, end))
         if program.rank == culprit and program.events:
             mine.append(Box(program.rank, len(program.events) - 1, "failed", _clock(program), end))
         found.extend(mine)
@@ -90,17 +90,15 @@ def _clock(program: Program) -> int:
     return max((time for time in own if time is not None), default=0)
 
 
-def _rank(program: Program, edge: int, failed: bool) -> Iterator[Box]:
+def _rank(trace: Trace, program: Program, edge: int) -> Iterator[Box]:
     """The boxes of one rank, in program order."""
     free: list[int] = []
-    last = len(program.events) - 1
     for index, event in enumerate(program.events):
         if event.op not in COMMUNICATION:
             if event.start is not None and (event.op in COMPUTE or event.length > 0):
                 yield Box(program.rank, index, _family(event), event.start, event.start + event.length)
             continue
-        # A run that failed stopped before it could be told that its last communication was awaited at once.
-        lane = 0 if event.blocking or (failed and index == last) else _lane(free, event, edge)
+        lane = 0 if awaited_at_once(trace, program, index) else _lane(free, event, edge)
         if event.start is None:
             yield Box(program.rank, index, "pending", event.issued, edge, lane)
             continue

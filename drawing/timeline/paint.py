@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, Entry, swatch
@@ -14,7 +14,7 @@ from lib.errors.wording import counted
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 
-__all__ = ["SHOWN", "Rows", "more_ranks", "operations", "paint", "place_rows"]
+__all__ = ["SHOWN", "Rows", "more_ranks", "operations", "paint", "place_label", "place_rows"]
 
 CROWDED: Final = 1500
 """From this many boxes on, boxes are plain and their titles brief."""
@@ -36,6 +36,24 @@ WORDS: Final = {
     "pending": "never happened",
     "failed": "failed here",
 }
+
+
+SMALL: Final = 8.5
+"""The size of small labels: of boxes that are low or narrow, and of the layer below another label."""
+LABEL_SIZES: Final = ((22, 11.0), (10, SMALL))
+"""Pixels that a box must be high for a label of a size."""
+LABEL_WIDTH: Final = 5
+"""Pixels that a box must be wide for any label."""
+LABEL_MARGIN: Final = 3
+"""Pixels of the width that a label leaves free, as LAYER_MARGIN for the layer, and TURNED_MARGIN of the height."""
+LAYER_MARGIN: Final = 2
+TURNED_MARGIN: Final = 5
+TWO_LINES: Final = 26
+"""Pixels that a box must be high for a layer below its label, which then stand so far below and above the middle."""
+LAYER_BELOW: Final = 7
+LABEL_ABOVE: Final = 5
+TURNED_WIDTH: Final = 8
+"""Pixels that a box must be wide for a label that reads upwards."""
 
 
 class Rows(NamedTuple):
@@ -168,24 +186,37 @@ class _Painter:
             self.details.append(Rect(x, top + height - stripe, width, stripe, colour))
 
     def label(self, box: Box, event: Event, fill: str, x: float, top: float, width: float, height: float) -> None:
-        """The longest label that fits, upright or turned, with the layer below where there is room."""
-        size = 11.0 if height >= 22 else 8.5 if height >= 10 else 0.0
-        if not size or width < 5:
-            return
-        found, layer = labels(box, event)
+        """The label of a box, where there is room for one."""
         colour = ALARM if box.family == "pending" else ink_on(fill)
-        middle = top + height / 2
-        best = next((text for text in found if text_width(text, size) <= width - 3), None)
-        if best is None:
-            turned = found[-1] if found and not found[-1].endswith("…") else ""
-            if turned and width >= 8 and text_width(turned, 8.5) <= height - 5:
-                on_its_side = len(turned) > 1  # a U that lies down looks like no letter
-                self.texts.append(Text(x + width / 2, middle - 1, turned, 8.5, colour, "middle", turned=on_its_side))
-            return
-        if height >= 26 and layer and text_width(layer, 8.5) <= width - 2:
-            self.texts.append(Text(x + width / 2, middle + 7, layer, 8.5, colour, "middle"))
-            middle -= 5
-        self.texts.append(Text(x + width / 2, middle, best, size, colour, "middle"))
+        for line in place_label(*labels(box, event), width, height):
+            middle = top + height / 2 + line.below
+            text = Text(x + width / 2, middle, line.text, line.size, colour, "middle", turned=line.turned)
+            self.texts.append(text)
+
+
+class Line(NamedTuple):
+    """A line of a label in the middle of its box, or so many pixels `below` it. `turned` where it reads upwards."""
+
+    text: str
+    size: float
+    below: float = 0.0
+    turned: bool = False
+
+
+def place_label(texts: Sequence[str], layer: str, width: float, height: float) -> list[Line]:
+    """The longest text that fits into a box, upright or turned, with the layer below where there is room."""
+    size = next((size for least, size in LABEL_SIZES if height >= least), None)
+    if size is None or width < LABEL_WIDTH or not texts:
+        return []
+    best = next((text for text in texts if text_width(text, size) <= width - LABEL_MARGIN), None)
+    if best is not None:
+        if not layer or height < TWO_LINES or text_width(layer, SMALL) > width - LAYER_MARGIN:
+            return [Line(best, size)]
+        return [Line(layer, SMALL, LAYER_BELOW), Line(best, size, -LABEL_ABOVE)]
+    short = texts[-1]
+    if short.endswith("…") or width < TURNED_WIDTH or text_width(short, SMALL) > height - TURNED_MARGIN:
+        return []
+    return [Line(short, SMALL, -1, turned=len(short) > 1)]  # a U that lies down looks like no letter
 
 
 def _arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from lib.analysis.figures import makespan
 from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program
-from lib.trace.order import Communicators, messages
+from lib.trace.order import Communicators, awaited_at_once, messages
 from lib.trace.trace import Trace
 
 __all__ = ["At", "Causes", "Span"]
@@ -48,7 +48,7 @@ class Causes:
     def __init__(self, run: Trace) -> None:
         self.run = run
         self.end = makespan(run)
-        self.spans = [list(_spans(program, self.end, run.error is not None)) for program in run.programs]
+        self.spans = [list(_spans(run, program, self.end)) for program in run.programs]
         self._communicator = Communicators()
         self._members: dict[tuple[int, int], list[At]] = defaultdict(list)
         self._last: dict[tuple[int, int], At] = {}
@@ -125,14 +125,13 @@ class Causes:
         return found
 
 
-def _spans(program: Program, end: int, failed: bool) -> Iterator[Span]:
+def _spans(run: Trace, program: Program, end: int) -> Iterator[Span]:
     """The spans of a rank, without holes, from 0 to where its clock stops. None is empty."""
-    clock, final = 0, len(program.events) - 1
+    clock = 0
     for at, event in enumerate(program.events):
         number = at
         if event.op in COMMUNICATION:
-            # A run that failed stopped before it could be told that its last communication was awaited at once.
-            if not (event.blocking or (failed and at == final)):
+            if not awaited_at_once(run, program, at):
                 continue
             begin, over = event.issued, end if event.end is None else event.end
         elif event.start is None:

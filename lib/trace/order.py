@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lib.trace.event import COLLECTIVE, Event
+from lib.trace.event import COLLECTIVE, Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.rules import Member, bring
 from lib.values.values import Value
 
-__all__ = ["Communicators", "Passage", "brought_to", "meetings", "member", "messages"]
+__all__ = ["Communicators", "Passage", "awaited_at_once", "brought_to", "meetings", "member", "messages"]
 
 
 class Communicators:
@@ -37,6 +37,15 @@ class Communicators:
             # a hash of all its ranks for each event would cost more than everything else.
             known = self._known[id(group)] = (group, number)
         return known[1]
+
+
+def awaited_at_once(run: Trace, program: Program, number: int) -> bool:
+    """Whether a rank waits for a communication where it is called, and does nothing else meanwhile.
+
+    A run that failed stopped before it could be told so of the last one: of that it is assumed.
+    """
+    last = run.error is not None and number == len(program.events) - 1
+    return last or program.events[number].blocking
 
 
 class Passage(NamedTuple):

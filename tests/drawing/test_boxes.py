@@ -6,9 +6,13 @@ from collections import defaultdict
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from drawing.canvas.scene import text_width
 from drawing.timeline.boxes import LANES, Box, boxes
 from drawing.timeline.memory import levels
+from drawing.timeline.paint import place_label
 from lib import Model, Trace, simulate
 from lib.analysis import figures
 from lib.cluster.clock import steps
@@ -134,3 +138,23 @@ def test_a_rank_without_a_program_is_empty() -> None:
     assert boxes(Trace.of(models[:1])).boxes == []
     assert levels(Trace.of(models[:1]), 2) == []
     assert COMMUNICATION <= TIMED
+
+
+@given(
+    st.lists(st.text("abcdef 0123-,", min_size=1), max_size=3),
+    st.sampled_from(["", "L3"]),
+    st.floats(0, 90),
+    st.floats(0, 40),
+)
+def test_a_label_stays_inside_its_box(texts: list[str], layer: str, width: float, height: float) -> None:
+    texts = sorted(texts, key=lambda text: -text_width(text, 11))
+    lines = place_label(texts, layer, width, height)
+    for line in lines:
+        long = text_width(line.text, line.size)
+        across, along = (line.size / 2, long) if line.turned else (long, line.size / 2)  # letters are half their size
+        assert across <= width
+        assert abs(line.below) + along / 2 <= height / 2
+    assert [line.text for line in lines if line.text in texts] == [line.text for line in lines if line.text != layer]
+    if any(text_width(text, 11) + 3 <= width for text in texts) and height >= 22:
+        assert lines  # of what fits, the longest
+        assert lines[-1].text == next(text for text in texts if text_width(text, 11) + 3 <= width)
