@@ -10,7 +10,7 @@ made up or loaded twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lib.checker.verdict import Verdict
 from lib.errors.exceptions import PuzzleError, TraceError
@@ -40,28 +40,73 @@ def check(
     Made-up gradients are accepted from a live Model without a Dist, where there is no puzzle; from nobody else.
     """
     from lib.analysis import figures  # here and not above: only a check needs it, and `import lib` should be quick
-    from lib.checker import (
-        notes as remarks,  # here and not above: only a check needs it, and `import lib` should be quick
+    from lib.checker import notes
+
+    models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
+    _need_numbers(time, memory)
+    record = None if puzzle is None else PUZZLES[puzzle]
+    sandbox = record is None and not isinstance(models, Trace) and _is_sandbox(models)
+    judged = _judge(trace, record, sandbox)
+    timed, faults = judged.timed, judged.faults
+    top = figures.peak(timed)
+    end, used = figures.end(timed), float(top.elements)
+    tiers = record.tiers if record is not None else _own(time, memory)
+    hidden = [(program.rank, alive) for program in timed.programs for alive in figures.hidden(program)]
+    remarks = [*judged.notes, *notes.forgotten(timed, hidden, judged=len(tiers) > 1 and not faults)]
+    if record is None:
+        remarks.extend(judged.stale)
+    if not faults:
+        remarks.extend(_over(timed, top, end, tiers))
+    # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
+    counted = 1 if hidden and record is not None else len(tiers)
+    if (sent := _too_much_sent(timed, record)) is not None:
+        counted = 0
+        remarks.extend([] if faults else [sent])
+    return Verdict(
+        correct=not faults,
+        time=end,
+        printed=figures.printed(timed),
+        memory=used,
+        rank=top.rank,
+        faults=tuple(faults),
+        notes=tuple(remarks),
+        tiers=tuple(
+            tier._replace(reached=tier.allows(end, used) and number < counted) for number, tier in enumerate(tiers)
+        ),
+        puzzle=puzzle,
     )
+
+
+def _need_numbers(time: object, memory: object) -> None:
+    for name, unit, target in (("time", "steps", time), ("memory", "elements", memory)):
+        number = isinstance(target, int | float) and not isinstance(target, bool) and target == target
+        if target is not None and not number:
+            raise ValueError(f"{name}= is the most {unit} that the run may take, a number; got {name}={target!r}")
+
+
+class _Judged(NamedTuple):
+    """What is wrong with a run (nothing: it is one correct training step), what else is to be said of it, which ranks
+    are not ready for the next step, and the run with the values and times that it is judged by."""
+
+    faults: list[str]
+    notes: list[str]
+    stale: list[str]
+    timed: Trace
+
+
+def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
+    """Rebuilds a run, times it with the costs of the puzzle, and says what is wrong with it. Nothing that is kept with
+    the Trace is asked: somebody may have changed it since."""
     from lib.checker.final_weights import finals
     from lib.checker.readiness import unready
     from lib.trace.rebuild import rebuild
 
-    models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
-    sandbox = puzzle is None and not isinstance(models, Trace) and _is_sandbox(models)
-    for name, target in (("time", time), ("memory", memory)):
-        if target is not None and (isinstance(target, bool) or not isinstance(target, int | float) or target != target):  # pyright: ignore[reportUnnecessaryIsInstance]
-            unit = "steps" if name == "time" else "elements"
-            raise ValueError(f"{name}= is the most {unit} that the run may take, a number; got {name}={target!r}")
-    record = None if puzzle is None else PUZZLES[puzzle]
-    faults: list[str] = []
-    run: Trace = trace
+    faults = [] if record is None else _wrong_size(trace, record)
     rebuilt: Rebuilt | None = None
-    if record is not None:
-        faults.extend(_wrong_size(trace, record))
+    timed = trace
     try:
         rebuilt = rebuild(trace)
-        run = retime(rebuilt.run, trace.costs if record is None else record.costs)
+        timed = retime(rebuilt.run, trace.costs if record is None else record.costs)
     except (PuzzleError, TraceError) as error:
         faults.append(_text(error))
     if trace.error is not None:
@@ -71,36 +116,18 @@ def check(
     stale = unready(rebuilt, sandbox) if rebuilt is not None and not faults else []
     if record is not None:
         faults.extend(stale)
-    timed = Trace(run.layers, run.batches, run.programs, run.costs, run.mesh, error=run.error)
-    top = figures.peak(timed)
-    end, used = figures.end(timed), float(top.elements)
-    tiers = record.tiers if record is not None else _own(time, memory)
-    hidden = [(program.rank, alive) for program in timed.programs for alive in figures.hidden(program)]
-    notes = [*_pretended(rebuilt, sandbox), *remarks.forgotten(timed, hidden, judged=len(tiers) > 1 and not faults)]
-    if record is None:
-        notes.extend(stale)
-    if not faults:
-        notes.extend(_over(timed, top, end, tiers))
-    # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
-    counted = 1 if hidden and record is not None else len(tiers)
-    if record is not None and record.sent is not None:
-        sent = max((float(sent) for sent, _ in figures.traffic(timed)), default=0.0)
-        if sent > record.sent:
-            counted = 0
-            notes.extend([] if faults else [remarks.over_sent(timed, sent, record.sent)])
-    return Verdict(
-        correct=not faults,
-        time=end,
-        printed=figures.printed(timed),
-        memory=used,
-        rank=top.rank,
-        faults=tuple(faults),
-        notes=tuple(notes),
-        tiers=tuple(
-            tier._replace(reached=tier.allows(end, used) and number < counted) for number, tier in enumerate(tiers)
-        ),
-        puzzle=puzzle,
-    )
+    return _Judged(faults, list(_pretended(rebuilt, sandbox)), stale, timed)
+
+
+def _too_much_sent(timed: Trace, record: Puzzle | None) -> str | None:
+    """What to say of a run in which a rank sends more than the puzzle allows."""
+    if record is None or record.sent is None:
+        return None
+    from lib.analysis import figures
+    from lib.checker import notes
+
+    sent = max((float(sent) for sent, _ in figures.traffic(timed)), default=0.0)
+    return notes.over_sent(timed, sent, record.sent) if sent > record.sent else None
 
 
 def _own(time: float | None, memory: float | None) -> tuple[Tier, ...]:
@@ -142,12 +169,12 @@ def _pretended(rebuilt: Rebuilt | None, sandbox: bool) -> Iterator[str]:
 
 def _over(timed: Trace, top: figures.Peak, end: float, tiers: Sequence[Tier]) -> Iterator[str]:
     """What keeps a run from the first tier that its figures miss."""
-    from lib.checker import notes as remarks
+    from lib.checker import notes
 
     missed = next((tier for tier in tiers if not tier.allows(end, float(top.elements))), None)
     if missed is None:
         return
     if end > missed.time:
-        yield remarks.over_time(timed, end, missed.name, missed.time)
+        yield notes.over_time(timed, end, missed.name, missed.time)
     if top.elements > missed.memory:
-        yield remarks.over_memory(timed, top, missed.name, missed.memory)
+        yield notes.over_memory(timed, top, missed.name, missed.memory)

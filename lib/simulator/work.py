@@ -6,10 +6,10 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lib.errors.exceptions import ForgottenAwait
-from lib.errors.source_lines import Place, resolve, student_place
+from lib.errors.source_lines import Place, student_place
 from lib.simulator.engine import Signal
 from lib.simulator.recorder import Recorder
-from lib.trace.event import NO_BATCHES, Event
+from lib.trace.event import NO_BATCHES, Event, place_of
 from lib.values.rules import need
 from lib.values.values import Value, clean, renew
 
@@ -77,8 +77,7 @@ class Work(Generic[T]):
 
     def issued(self) -> tuple[str, Place | None]:
         """The operation whose call made it, and where that stands."""
-        source = self._event.source
-        return self._event.op, source if source is None or isinstance(source, Place) else resolve(*source)
+        return self._event.op, place_of(self._event)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

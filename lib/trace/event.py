@@ -103,13 +103,15 @@ class Program:
 
 def place_of(event: Event | None) -> Place | None:
     """The student's source line of an event, where it is known."""
-    source = None if event is None else event.source
+    return None if event is None else _resolved(event.source)
+
+
+def _resolved(source: Source) -> Place | None:
     return source if source is None or isinstance(source, Place) else resolve(*source)
 
 
 def located(error: PuzzleError, rank: int | None, source: Source) -> PuzzleError:
     """Adds the source line of an event to an error."""
-    found = resolve(*source) if isinstance(source, tuple) and not isinstance(source, Place) else source
-    if isinstance(found, Place):
+    if (found := _resolved(source)) is not None:
         error.where.append((rank, found))
     return error

@@ -24,7 +24,7 @@ from typing import Any, cast
 from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import NoTraceFile, TraceError
-from lib.errors.source_lines import Place, resolve
+from lib.errors.source_lines import Place
 from lib.errors.wording import runs
 from lib.files import write_whole
 from lib.trace.event import Program
@@ -49,7 +49,7 @@ def encode(run: Trace) -> dict[str, Any]:
     """The run as JSON data. Equal runs give equal data, whatever order they were stepped in."""
     places: dict[Place, int] = {}
     groups: dict[tuple[int, ...], int] = {}
-    programs = [_encode_program(program, places, groups) for program in run.programs]
+    programs = [_encode_program(run, program, places, groups) for program in run.programs]
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -70,11 +70,12 @@ def _encode_mesh(mesh: Mesh) -> dict[str, Any]:
     return {"axes": [[*axis] for axis in mesh.axes.items()], "ranks": [*mesh.ranks], "host_size": mesh.host_size}
 
 
-def _encode_program(program: Program, places: dict[Place, int], groups: dict[tuple[int, ...], int]) -> dict[str, Any]:
+def _encode_program(
+    run: Trace, program: Program, places: dict[Place, int], groups: dict[tuple[int, ...], int]
+) -> dict[str, Any]:
     events: list[list[Any]] = []
     for e in program.events:
-        source = e.source
-        place = source if source is None or isinstance(source, Place) else resolve(*source)
+        place = run.place(e)
         events.append(
             [
                 e.op,

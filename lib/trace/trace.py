@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import is_awaitable
-from lib.errors.source_lines import Place, resolve
-from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, STORES, TIMED, Event, Move, Program
+from lib.errors.source_lines import Place
+from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, STORES, TIMED, Event, Move, Program, place_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lib.trace.lifetimes import Lifetimes
+    from lib.trace.rebuild import Rebuilt
 
 # Files and text are read and written by modules that a run does not need: they are imported when somebody asks, so
-# that `import lib` stays quick.
+# that `import lib` stays quick. The same goes for what is worked out from a Trace.
+D = TypeVar("D")
 
 __all__ = [
     "COLLECTIVE",
@@ -120,12 +121,8 @@ class Trace:
     sandbox: bool = False
     puzzle: str | None = None
     error: str | None = None
-    _places: dict[tuple[CodeType, int], Place | None] = field(
-        default_factory=dict[tuple[CodeType, int], Place | None], repr=False, compare=False
-    )
-    _lives: tuple[list[tuple[int, int]], list[Lifetimes]] | None = field(
-        default=None, init=False, repr=False, compare=False
-    )
+    _derived: dict[object, Any] = field(default_factory=dict[object, Any], init=False, repr=False, compare=False)
+    _size: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]], init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, models: Sequence[ModelLike], error: str | None = None) -> Trace:
@@ -159,18 +156,40 @@ class Trace:
         source = event.source
         if source is None or isinstance(source, Place):
             return source
-        if source not in self._places:
-            self._places[source] = resolve(*source)
-        return self._places[source]
+        if source not in self._derived:
+            self._derived[source] = place_of(event)
+        return self._derived[source]
 
     def lifetimes(self) -> list[Lifetimes]:
-        """How long the values of each rank live (see `lib.trace.lifetimes`): worked out once, or anew if it went on."""
-        size = [(len(program.events), len(program.moves)) for program in self.programs]
-        if self._lives is None or self._lives[0] != size:
-            from lib.trace.lifetimes import lifetimes
+        """How long the values of each rank live (see `lib.trace.lifetimes`)."""
+        from lib.trace.lifetimes import lifetimes
 
-            self._lives = size, lifetimes(self)
-        return self._lives[1]
+        return self._once(lifetimes, lambda: lifetimes(self))
+
+    def rebuilt(self) -> Rebuilt:
+        """The run worked out anew from its operations (see `lib.trace.rebuild`). PuzzleError or TraceError where that
+        cannot be. A check does not ask here: it rebuilds for itself, and believes nothing that is kept."""
+        from lib.trace.rebuild import rebuild
+
+        return self._once(rebuild, lambda: rebuild(self))
+
+    def normalised(self, costs: Costs | None = None) -> Trace:
+        """This Trace with every value and every time worked out anew, at its own costs or at others: what a verdict
+        speaks of. PuzzleError or TraceError where that cannot be."""
+        costs = self.costs if costs is None else costs
+        from lib.trace.retiming import retime
+
+        return self._once(("normalised", costs), lambda: retime(self.rebuilt().run, costs))
+
+    def _once(self, key: object, work_out: Callable[[], D]) -> D:
+        """What follows from this Trace: worked out once, and anew if the run went on since."""
+        size = [(len(program.events), len(program.moves)) for program in self.programs]
+        if self._size != size:
+            self._size = size
+            self._derived.clear()
+        if key not in self._derived:
+            self._derived[key] = work_out()
+        return self._derived[key]
 
     def save(self, path: str | Path) -> None:
         """Writes the Trace as JSON, all of it or nothing."""

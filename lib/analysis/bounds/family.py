@@ -15,8 +15,7 @@ from fractions import Fraction
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.puzzles.records import Size
 from lib.trace.event import COLLECTIVE, TIMED, Event, Program
-from lib.trace.lifetimes import Lifetimes, lifetimes
-from lib.trace.rebuild import rebuild
+from lib.trace.lifetimes import Lifetimes
 from lib.trace.trace import Trace
 from lib.values.values import (
     WEIGHT_ELEMENTS,
@@ -88,7 +87,7 @@ def excuse(run: Trace, family: Family) -> str | None:
     if run.error is not None:
         return "it did not end"
     try:
-        rebuilt = rebuild(run).run
+        rebuilt = run.normalised()
     except (PuzzleError, TraceError):
         return "it is not one correct training step"
     return next(_differences(rebuilt, family), None)
@@ -99,7 +98,7 @@ def _differences(run: Trace, family: Family) -> Iterator[str]:
     yield from _computed(run, family, owners)
     place = {rank: family.stage(layer) for (layer, _), rank in owners.items()}
     yield from _shared_out(family, owners, place)
-    for program, lives in zip(run.programs, lifetimes(run), strict=True):
+    for program, lives in zip(run.programs, run.lifetimes(), strict=True):
         yield from _given(program, lives, family, place[program.rank])
     sent: set[tuple[str, int, int]] = set()
     for program in run.programs:
