@@ -11,38 +11,38 @@ Model.check(models, puzzle="ddp")
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from lib.checker.checker import check
-from lib.checker.verdict import Verdict
 from lib.checker.verdict import listen as _listen
-from lib.cluster.costs import LINKS, UNIT, Costs, Links
-from lib.cluster.mesh import Mesh
-from lib.errors.exceptions import (
-    AbsentKey,
-    BudgetError,
-    CheckError,
-    DeadlockError,
-    ForgottenAwait,
-    MismatchError,
-    NotSolved,
-    PuzzleError,
-    RankFailed,
-    RuleError,
-    TraceError,
-)
-from lib.puzzles.records import PUZZLES, goal
-from lib.simulator.dist import Dist
-from lib.simulator.model import Model
-from lib.simulator.simulator import Unsolved, simulate
-from lib.simulator.work import Work
-from lib.trace.retiming import retime
-from lib.trace.trace import Event, Trace
-from lib.values.values import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, Weight, WeightGrad
 
 if TYPE_CHECKING:
+    from lib.checker.checker import check
+    from lib.checker.verdict import Verdict
+    from lib.cluster.costs import LINKS, UNIT, Costs, Links
+    from lib.cluster.mesh import Mesh
     from lib.course.hints import hint
     from lib.course.predictions import predict
     from lib.course.progress import solved
     from lib.course.review import review
+    from lib.errors.exceptions import (
+        AbsentKey,
+        BudgetError,
+        CheckError,
+        DeadlockError,
+        ForgottenAwait,
+        MismatchError,
+        NotSolved,
+        PuzzleError,
+        RankFailed,
+        RuleError,
+        TraceError,
+    )
+    from lib.puzzles.records import PUZZLES, goal
+    from lib.simulator.dist import Dist
+    from lib.simulator.model import Model
+    from lib.simulator.simulator import Unsolved, simulate
+    from lib.simulator.work import Work
+    from lib.trace.retiming import retime
+    from lib.trace.trace import Event, Trace
+    from lib.values.values import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, Weight, WeightGrad
 
 __all__ = [
     "HIDDEN",
@@ -86,13 +86,29 @@ __all__ = [
     "solved",
 ]
 
-_LATER = {
-    "hint": "lib.course.hints",
-    "predict": "lib.course.predictions",
-    "review": "lib.course.review",
-    "solved": "lib.course.progress",
+_HOMES = {
+    "lib.checker.checker": "check",
+    "lib.checker.verdict": "Verdict",
+    "lib.cluster.costs": "LINKS UNIT Costs Links",
+    "lib.cluster.mesh": "Mesh",
+    "lib.course.hints": "hint",
+    "lib.course.predictions": "predict",
+    "lib.course.progress": "solved",
+    "lib.course.review": "review",
+    "lib.errors.exceptions": "AbsentKey BudgetError CheckError DeadlockError ForgottenAwait MismatchError NotSolved "
+    "PuzzleError RankFailed RuleError TraceError",
+    "lib.puzzles.records": "PUZZLES goal",
+    "lib.simulator.dist": "Dist",
+    "lib.simulator.model": "Model",
+    "lib.simulator.simulator": "Unsolved simulate",
+    "lib.simulator.work": "Work",
+    "lib.trace.retiming": "retime",
+    "lib.trace.trace": "Event Trace",
+    "lib.values.values": "HIDDEN LENGTH Activation ActivationGrad OptState Weight WeightGrad",
 }
-"""What only notebooks need is imported when it is first asked for: `import lib` should be quick."""
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+"""Where each public name lives. It is imported when it is first asked for: `import lib` should be quick, and who
+simulates needs nothing of what checks, reviews and gives hints."""
 
 
 def _record(verdict: Verdict, trace: Trace) -> None:
@@ -105,7 +121,11 @@ _listen(_record)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
+    if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_LATER[name]), name)
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

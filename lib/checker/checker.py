@@ -10,17 +10,18 @@ made up or loaded twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from lib.analysis import figures
+from lib.checker import notes
+from lib.checker.final_weights import finals
+from lib.checker.readiness import unready
 from lib.checker.verdict import Verdict
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.puzzles.records import PUZZLES, Puzzle, Size, Tier
+from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of
-
-if TYPE_CHECKING:
-    from lib.analysis import figures
-    from lib.trace.rebuild import Rebuilt
 
 __all__ = ["check"]
 
@@ -39,8 +40,6 @@ def check(
 
     Made-up gradients are accepted from a live Model without a Dist, where there is no puzzle; from nobody else.
     """
-    from lib.analysis import figures  # here and not above: only a check needs it, and `import lib` should be quick
-    from lib.checker import notes
 
     models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
     _need_numbers(time, memory)
@@ -97,9 +96,6 @@ class _Judged(NamedTuple):
 def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
     """Rebuilds a run, times it with the costs of the puzzle, and says what is wrong with it. Nothing that is kept with
     the Trace is asked: somebody may have changed it since."""
-    from lib.checker.final_weights import finals
-    from lib.checker.readiness import unready
-    from lib.trace.rebuild import rebuild
 
     faults = [] if record is None else _wrong_size(trace, record)
     rebuilt: Rebuilt | None = None
@@ -123,8 +119,6 @@ def _too_much_sent(timed: Trace, record: Puzzle | None) -> str | None:
     """What to say of a run in which a rank sends more than the puzzle allows."""
     if record is None or record.sent is None:
         return None
-    from lib.analysis import figures
-    from lib.checker import notes
 
     sent = max((float(sent) for sent, _ in figures.traffic(timed)), default=0.0)
     return notes.over_sent(timed, sent, record.sent) if sent > record.sent else None
@@ -169,7 +163,6 @@ def _pretended(rebuilt: Rebuilt | None, sandbox: bool) -> Iterator[str]:
 
 def _over(timed: Trace, top: figures.Peak, end: float, tiers: Sequence[Tier]) -> Iterator[str]:
     """What keeps a run from the first tier that its figures miss."""
-    from lib.checker import notes
 
     missed = next((tier for tier in tiers if not tier.allows(end, float(top.elements))), None)
     if missed is None:

@@ -1,1 +1,43 @@
-"""Why something went wrong: the likely cause, in words."""
+"""Why something went wrong, in words: the likely cause and the likely fix.
+
+    from lib import diagnosis
+    raise diagnosis.not_callable(...)
+
+Nothing here is needed by a run that goes well, so each part is imported when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lib.diagnosis.deadlock import on_failed, on_spinning, on_stuck, rank_failed
+    from lib.diagnosis.likely_cause import advise
+    from lib.diagnosis.python_errors import asleep, never_awaited, not_callable, not_here, not_ours, waiting_at
+
+__all__ = [
+    "advise",
+    "asleep",
+    "never_awaited",
+    "not_callable",
+    "not_here",
+    "not_ours",
+    "on_failed",
+    "on_spinning",
+    "on_stuck",
+    "rank_failed",
+    "waiting_at",
+]
+
+_HOMES = {
+    "lib.diagnosis.deadlock": "on_failed on_spinning on_stuck rank_failed",
+    "lib.diagnosis.likely_cause": "advise",
+    "lib.diagnosis.python_errors": "asleep never_awaited not_callable not_here not_ours waiting_at",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found

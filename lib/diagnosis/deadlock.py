@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lib.diagnosis.collectives import ALONG_LAYERS, outside
+from lib.diagnosis.python_errors import asleep, failed, waiting_at
 from lib.errors.exceptions import DeadlockError, MismatchError, PuzzleError, RankFailed
 from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import these
@@ -54,8 +55,6 @@ def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
 
 def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> RankFailed:
     """The error of a run in which one rank raised: for itself, and for those who wait for it."""
-    from lib.diagnosis.python_errors import failed  # here and not above: only a mistake needs it
-
     if error is None or not isinstance(error, PuzzleError):
         return failed(rank, error or RuntimeError("a rank stopped"))
     who = "another rank" if error.rank is None else f"rank {error.rank}"
@@ -76,16 +75,14 @@ def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
         error.trace = dist.failure.trace  # type: ignore[attr-defined]  # for notebooks to draw
 
 
-def on_spinning(dist: Dist, rank: int, task: Any) -> PuzzleError | None:
+def on_spinning(dist: Dist, rank: int, task: Any, turns: int) -> PuzzleError | None:
     """What ends an asyncio task that takes turns without end; None for one that is not the rank's alone, such as the
     task in which a notebook runs its cells."""
     model = dist.models.get(rank)
     frame = getattr(task.get_coro(), "cr_frame", None)
     if model is None or frame is None or not any(value is model for value in frame.f_locals.values()):
         return None
-    from lib.diagnosis.python_errors import asleep, waiting_at  # here and not above: only a mistake needs it
-
-    error = asleep(rank, waiting_at(task.get_coro()))
+    error = asleep(rank, waiting_at(task.get_coro()), turns)
     error.trace = dist.so_far(str(error))
     return error
 

@@ -14,7 +14,6 @@ from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, Rank
 from lib.errors.forgotten_await import put_await
 from lib.errors.source_lines import Place, innermost, is_students, place, resolve, student_place
 from lib.errors.wording import with_article
-from lib.simulator.engine import TURNS
 from lib.values.values import describe
 
 __all__ = ["asleep", "failed", "never_awaited", "not_callable", "not_here", "not_ours", "waiting_at"]
@@ -203,10 +202,10 @@ def not_here(thing: str, fix: str) -> PuzzleError:
     )
 
 
-def asleep(rank: int, where: Place | None) -> BudgetError:
+def asleep(rank: int, where: Place | None, turns: int) -> BudgetError:
     """A rank that asks again and again, and lets all others run in between, without end."""
     return BudgetError(
-        f"this rank takes turn after turn, more than {TURNS} times, and nobody moves",
+        f"this rank takes turn after turn, more than {turns} times, and nobody moves",
         expected="a loop that ends: what its condition asks for is done by a rank that can still move",
         got="a loop around `await asyncio.sleep(...)`, while all others wait or have finished",
         fix="wait for what another rank does with `await`, not with a loop: value = await model.receive(source)",

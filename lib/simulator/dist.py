@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
+from lib import diagnosis
 from lib.cluster.clock import Streams
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
-from lib.simulator.engine import Engine, Signal
+from lib.simulator.engine import TURNS, Engine, Signal
 from lib.simulator.matching import Channel, Communicator, Group, Meeting, Message, Receive
 from lib.simulator.recorder import BUDGET
 from lib.trace.event import Event
@@ -127,19 +128,13 @@ class Dist(Given):
 
     # What goes wrong is told by `stuck`, imported when it does: `import lib` should be quick.
     def _on_stuck(self) -> Callable[[], PuzzleError] | None:
-        from lib.diagnosis.deadlock import on_stuck
-
-        return on_stuck(self)
+        return diagnosis.on_stuck(self)
 
     def _on_failed(self, rank: int, error: BaseException) -> None:
-        from lib.diagnosis.deadlock import on_failed
-
-        on_failed(self, rank, error)
+        diagnosis.on_failed(self, rank, error)
 
     def _on_spinning(self, rank: int, task: Any) -> PuzzleError | None:
-        from lib.diagnosis.deadlock import on_spinning
-
-        return on_spinning(self, rank, task)
+        return diagnosis.on_spinning(self, rank, task, TURNS)
 
     def _progress(self) -> int:
         """A number that grows with whatever a rank records."""

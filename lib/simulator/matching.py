@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
 
+from lib import diagnosis
 from lib.errors.exceptions import MismatchError, PuzzleError
 from lib.errors.wording import listed, numbers, these
 from lib.simulator.engine import Signal
@@ -68,9 +69,7 @@ class Meeting:
 
     def locate(self, error: PuzzleError) -> None:
         """Adds the source lines of the two members that an error is about, and the likely reason."""
-        from lib.diagnosis.likely_cause import advise  # here and not above: only a mistake needs it
-
-        advise(error)
+        diagnosis.advise(error)
         for member, event in zip(self.members, self.events, strict=True):
             if member is not None and event is not None and member.rank in getattr(error, "ranks", ()):
                 located(error, member.rank, event.source)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
-from lib.checker.checker import check
-from lib.checker.verdict import Verdict, tell
+from lib.checker.verdict import tell
 from lib.cluster.clock import steps
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, plain, written
@@ -37,6 +36,9 @@ from lib.values.values import (
     renew,
     total_elements,
 )
+
+if TYPE_CHECKING:
+    from lib.checker.verdict import Verdict
 
 __all__ = ["LogEvent", "Model"]
 
@@ -453,6 +455,8 @@ class Model(Given):
         Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
         a puzzle that is not solved yet is no error.
         """
+        from lib.checker.checker import check  # here and not above: who simulates need not check
+
         if (why := absent(models)) is not None:
             print(why)
             return None

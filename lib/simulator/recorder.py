@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NoReturn, TypeVar
 
+from lib import diagnosis
 from lib.diagnosis.running import World
 from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
 from lib.errors.source_lines import student_frame, student_place
@@ -133,9 +134,7 @@ class Recorder(Program):
         if not isinstance(error, MismatchError):
             error.at(self.rank)
             if error.clue:
-                from lib.diagnosis.likely_cause import advise  # here and not above: only a mistake needs it
-
-                advise(error, self)
+                diagnosis.advise(error, self)
         if error.trace is None:
             error.trace = self.world.so_far(str(error))
         return error

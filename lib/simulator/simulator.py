@@ -11,13 +11,14 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from lib import diagnosis
 from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
 from lib.puzzles.records import PUZZLES
 from lib.simulator.dist import Dist
-from lib.simulator.engine import Failed, Foreign, Spinning
+from lib.simulator.engine import TURNS, Failed, Foreign, Spinning
 from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET
 from lib.trace.event import TIMED
@@ -54,9 +55,7 @@ def simulate(
     Raises PuzzleError for a mistake of the function's, with the Trace up to there in `error.trace`.
     """
     if not _can_be_called(function):
-        from lib.diagnosis.python_errors import not_callable  # here and not above: only a mistake needs it
-
-        raise not_callable(function)
+        raise diagnosis.not_callable(function)
     for name, size in (("layers", layers), ("batches", batches), ("ranks", ranks)):
         if isinstance(size, bool):  # the rest is for Dist and Model to refuse
             raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
@@ -157,16 +156,12 @@ def _outcome(
             return NEEDED
         return _failure(dist, failed.name, failed.__cause__)
     except Spinning as spinning:
-        from lib.diagnosis.python_errors import asleep, waiting_at  # here and not above: only a mistake needs it
-
-        return asleep(spinning.name, waiting_at(coroutines[spinning.name]))
+        return diagnosis.asleep(spinning.name, diagnosis.waiting_at(coroutines[spinning.name]), TURNS)
     except Foreign as foreign:
-        from lib.diagnosis.python_errors import not_ours, waiting_at
-
         rank, thing = foreign.args
         if hasattr(thing, "_asyncio_future_blocking"):
             return NEEDED
-        return not_ours(rank, thing, waiting_at(coroutines[rank]))
+        return diagnosis.not_ours(rank, thing, diagnosis.waiting_at(coroutines[rank]))
     except PuzzleError as error:
         return error
     return None
@@ -214,9 +209,7 @@ def _failure(dist: Dist, rank: int, cause: BaseException | None) -> PuzzleError:
         cause.left_over()
     if isinstance(cause, PuzzleError):
         return cause
-    from lib.diagnosis.deadlock import rank_failed  # here and not above: only a mistake needs it
-
-    failure = rank_failed(dist, rank, cause)
+    failure = diagnosis.rank_failed(dist, rank, cause)
     failure.__cause__ = cause
     return failure
 
@@ -237,9 +230,7 @@ def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
             if name is None:
                 show(message, category, filename, line, *rest)
             else:
-                from lib.diagnosis.python_errors import never_awaited
-
-                found.append(never_awaited(name[1].rpartition(".")[2], dist.engine.running()))
+                found.append(diagnosis.never_awaited(name[1].rpartition(".")[2], dist.engine.running()))
 
         warnings.showwarning = note
         yield found

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import AbsentKey, PuzzleError, RuleError
+from lib.errors.forgotten_await import forgotten_await
 from lib.errors.source_lines import resolve
 from lib.errors.wording import shown, with_article
 from lib.simulator.recorder import Recorder
@@ -150,8 +151,6 @@ class Store(dict[Any, T]):
     def _refuse(self, key: Any, value: Any) -> PuzzleError:
         name, wanted = f"{self.name}[{shown(key)}]", with_article(self._kind.kind)
         if is_awaitable(value):
-            from lib.errors.forgotten_await import forgotten_await  # here and not above: only a mistake needs it
-
             return self._program.blame(forgotten_await(f"{name} was given what was not awaited", wanted, value))
         error = RuleError(f"{name} was given something that is not a value", expected=wanted, got=describe(value))
         error.clue = ("stored", self._kind, value)

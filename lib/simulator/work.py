@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lib.errors.exceptions import ForgottenAwait
+from lib.errors.forgotten_await import put_await
 from lib.errors.source_lines import Place, student_place
 from lib.simulator.engine import Signal
 from lib.simulator.recorder import Recorder
@@ -82,8 +83,6 @@ class Work(Generic[T]):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        from lib.errors.forgotten_await import put_await  # here and not above: only a mistake needs it
-
         call, where = self.issued()
         here = student_place()
         fix = f"await it first, on a line of its own: result = await model.{call}(...)"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable, plain, written
 from lib.errors.exceptions import MismatchError, PuzzleError, RuleError
+from lib.errors.forgotten_await import forgotten_await
 from lib.errors.wording import numbers, plural, these, with_article
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.regions import MOST, WHOLE, listed
@@ -66,8 +67,6 @@ def need(kind: type[T], value: Any, role: str, op: str) -> T:
         return value
     wanted = with_article(kind.kind)
     if is_awaitable(value):
-        from lib.errors.forgotten_await import forgotten_await  # here and not above: only a mistake needs it
-
         raise forgotten_await(f"the {role} was not awaited", wanted, value)
     error = RuleError(
         f"the {role} is not {wanted}",

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
+from lib.errors.forgotten_await import forgotten_await
 from lib.errors.wording import numbers, runs, these, with_article
 from lib.values.regions import MOST, Interval, Region
 
@@ -525,8 +526,6 @@ def _same_kind(verb: str, first: Value, other: object) -> None:
     if type(first) is type(other):
         return
     if is_awaitable(other):
-        from lib.errors.forgotten_await import forgotten_await  # here and not above: only a mistake needs it
-
         raise forgotten_await(f"cannot {verb} what was not awaited", f"another {first.kind}", other)
     raise RuleError(
         f"cannot {verb} two different kinds of value",

@@ -20,10 +20,10 @@ from contextvars import ContextVar
 from math import isfinite, ulp
 from typing import Any, NoReturn, cast
 
-from lib.diagnosis.python_errors import asleep, not_here, waiting_at
+from lib import diagnosis
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, is_students
-from lib.simulator.engine import Engine, Patience, Signal, is_ready
+from lib.simulator.engine import TURNS, Engine, Patience, Signal, is_ready
 
 __all__ = ["Stopped", "run"]
 
@@ -146,7 +146,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         every = [(rank, task) for rank, tasks in sorted(self.tasks.items()) for task in tasks]
         asking = [item for item in every if (_sleeps(item[1]) if timer else is_ready(item[1]))]
         rank, task = (asking or every)[0]
-        raise asleep(rank, waiting_at(task.get_coro()))
+        raise diagnosis.asleep(rank, diagnosis.waiting_at(task.get_coro()), TURNS)
 
     # -- tasks --------------------------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
 
 
 def _refuse(thing: str, fix: str) -> NoReturn:
-    error = not_here(thing, fix)
+    error = diagnosis.not_here(thing, fix)
     rank = RANK.get(-1)
     raise error if rank < 0 else error.at(rank)
 
@@ -283,7 +283,7 @@ def _elsewhere_of(task: asyncio.Task[Any]) -> Elsewhere:
     while (code := getattr(coroutine, "cr_code", None)) is not None:
         thing = _THINGS.get(code.co_qualname, thing)
         coroutine = coroutine.cr_await
-    return Elsewhere(thing, waiting_at(task.get_coro()))
+    return Elsewhere(thing, diagnosis.waiting_at(task.get_coro()))
 
 
 @contextmanager
