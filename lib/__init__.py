@@ -11,7 +11,7 @@ Model.check(models, puzzle="ddp")
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from lib.checker.verdict import listen as _listen
+from lib.checker.listeners import listen as _listen
 
 if TYPE_CHECKING:
     from lib.checker.checker import check
@@ -111,7 +111,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 simulates needs nothing of what checks, reviews and gives hints."""
 
 
-def _record(verdict: Verdict, trace: Trace) -> None:
+def _record(verdict: "Verdict", trace: "Trace") -> None:
     """Adds a check of a puzzle's run to what the student has reached."""
     if verdict.puzzle is not None:
         import_module("lib.course.progress").checked(verdict, trace)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lib.errors.wording import amount
 from lib.puzzles.records import Tier
 
-if TYPE_CHECKING:
-    from lib.trace.trace import Trace
-
-__all__ = ["Listener", "Verdict", "listen", "tell"]
+__all__ = ["Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +59,3 @@ class Verdict:
                 bar = "#" * filled + "." * (width - filled)
                 lines.append(f"    {name:<7}[{bar}] {amount(mine):>11} of {amount(limit)}{over}")
         return "\n".join(lines)
-
-
-Listener = Callable[[Verdict, "Trace"], None]
-"""Who wants to hear of the checks that a student asks for: such as what records progress."""
-_listeners: list[Listener] = []
-
-
-def listen(listener: Listener) -> None:
-    """Has a listener hear of every check to come."""
-    _listeners.append(listener)
-
-
-def tell(verdict: Verdict, trace: Trace) -> None:
-    """Tells all listeners of a verdict on a run."""
-    for listener in _listeners:
-        listener(verdict, trace)

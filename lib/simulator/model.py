@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
-from lib.checker.verdict import tell
+from lib.checker.listeners import tell
 from lib.cluster.clock import steps
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, plain, written
