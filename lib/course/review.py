@@ -20,8 +20,6 @@ from lib.course.target import run
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount, exact
 from lib.puzzles.records import PUZZLES, Puzzle, Size
-from lib.trace.rebuild import rebuild
-from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, absent, trace_of
 from lib.values.values import Elements
 
@@ -75,10 +73,9 @@ def _same_size(trace: Trace, record: Puzzle) -> None:
 def _timed(trace: Trace, record: Puzzle) -> Trace:
     """The Trace that the verdict speaks of: values made anew and timed with the puzzle's costs, where that can be."""
     try:
-        again = retime(rebuild(trace).run, record.costs)
+        return trace.normalised(record.costs)
     except (PuzzleError, TraceError):
         return trace  # the verdict says what is wrong with it
-    return Trace(again.layers, again.batches, again.programs, again.costs, again.mesh, again.sandbox, error=again.error)
 
 
 def _reference(record: Puzzle) -> Trace | None:
