@@ -28,7 +28,7 @@ from lib.replay.errors import (
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.result import ReplayResult
 from lib.schedules.formats.perfetto import perfetto
-from lib.trace.trace import Trace
+from lib.trace.trace import Trace, trace_of
 
 if TYPE_CHECKING:
     from lib.simulator.model import Model
@@ -65,14 +65,7 @@ def replay(
     could not be done; wrong numbers raise nothing, see `ReplayResult.ok`. `hook` is for tests.
     """
     chosen = replace(options, **choices) if options is not None else ReplayOptions(**choices)
-    trace = schedule if isinstance(schedule, Trace) else Trace.of(schedule)
     need_torch()
-    from lib.replay import run
+    from lib.replay.run import run  # here and not above: it imports torch
 
-    if chosen.transport == "local":
-        return run.run_local(run.prepare(trace, chosen), chosen, hook)
-    from lib.replay.processes import torchrun
-
-    if torchrun.rank_here() is not None:
-        return torchrun.join(run.prepare(trace, chosen, torchrun.ranks_of_this_machine()), chosen, hook)
-    return run.run_forked(run.prepare(trace, chosen), chosen, hook)
+    return run(trace_of(schedule, "replay takes a Trace, or the Models that simulate returned"), chosen, hook)

@@ -8,13 +8,13 @@ whose whole time is the median, not a mixture.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from lib.cluster.clock import TICKS
-from lib.replay.plan.plan import Desk, Plan
-from lib.trace.event import COLLECTIVE, Event, Program
+from lib.replay.plan.plan import Plan, RankPlan
+from lib.trace.event import COLLECTIVE, COMPUTE, MESSAGES, Event, Program
 from lib.trace.trace import Trace
 from lib.values.values import Activation
 
@@ -58,8 +58,7 @@ def assemble(plan: Plan, reports: Sequence[Report]) -> Measured:
     for number in range(count):
         starts, ends = _aligned(reports, number, shared)
         runs.append([_program(plan, rank, starts, ends, unit) for rank in range(plan.ranks)])
-    trace = plan.trace
-    made = Trace(trace.layers, trace.batches, runs[middle], trace.costs, trace.mesh, puzzle=trace.puzzle)
+    made = replace(plan.trace, programs=runs[middle])
     seconds = unit / 1e9
     lengths = tuple(
         tuple(median(event.length for event in same) / TICKS * seconds for same in _by_event(runs, rank))
@@ -85,18 +84,18 @@ def _unit(plan: Plan, reports: Sequence[Report]) -> float:
     """Nanoseconds of the median forward of one batch."""
     found = [
         (ends[i] - starts[i]) / batches
-        for desk, report in zip(plan.desks, reports, strict=True)
-        for i, batches in _forwards(desk)
+        for rank_plan, report in zip(plan.rank_plans, reports, strict=True)
+        for i, batches in _forwards(rank_plan)
         for starts, ends, _, _ in report["steps"]
     ]
     return max(median(found), 1.0) if found else 1e6
 
 
-def _forwards(desk: Desk) -> list[tuple[int, int]]:
+def _forwards(rank_plan: RankPlan) -> list[tuple[int, int]]:
     """Events that are a forward, with the number of batches that each really has."""
     found: list[tuple[int, int]] = []
-    for i, event in enumerate(desk.program.events):
-        value = desk.program.values[event.outputs[0]] if event.op == "forward" else None
+    for i, event in enumerate(rank_plan.program.events):
+        value = rank_plan.program.values[event.outputs[0]] if event.op == "forward" else None
         if isinstance(value, Activation):
             found.append((i, len(value.batches)))
     return found
@@ -117,18 +116,18 @@ def _aligned(reports: Sequence[Report], number: int, shared: bool) -> tuple[list
 
 
 def _program(plan: Plan, rank: int, starts: list[list[int]], ends: list[list[int]], unit: float) -> Program:
-    desk = plan.desks[rank]
+    rank_plan = plan.rank_plans[rank]
     made = Program(rank)
-    made.values, made.moves = desk.program.values, desk.program.moves
-    made.events = [event.copy() for event in desk.program.events]
+    made.values, made.moves = rank_plan.program.values, rank_plan.program.moves
+    made.events = [event.copy() for event in rank_plan.program.events]
     scale = TICKS / unit
     for index, event in enumerate(made.events):
         called, end = starts[rank][index], ends[rank][index]
         begun = called
-        if event.op in COLLECTIVE and (joint := desk.joints.get(index)) is not None:
-            begun = max(starts[other][i] for other, i in zip(joint.members, joint.events, strict=True))
-        elif event.op == "receive" and (letter := desk.letters.get(index)) is not None:
-            begun = max(called, starts[letter.source][letter.sent])
+        if event.op in COLLECTIVE and (collective := rank_plan.collectives.get(index)) is not None:
+            begun = max(starts[other][i] for other, i in zip(collective.members, collective.events, strict=True))
+        elif event.op == "receive" and (message := rank_plan.messages.get(index)) is not None:
+            begun = max(called, starts[message.source][message.sent])
         begun = min(begun, end)
         event.issued = round(called * scale)
         event.start = round(begun * scale)
@@ -137,19 +136,17 @@ def _program(plan: Plan, rank: int, starts: list[list[int]], ends: list[list[int
 
 
 def _spreads(plan: Plan, runs: Sequence[Sequence[Program]], seconds: float) -> list[Spread]:
-    """Medians by operation, over all ranks and steps. Of collectives from the moment at which all were there."""
+    """Medians by operation, over all ranks and steps: what computes, in the order in which it is first done, then what
+    communicates. Of collectives from the moment at which all were there."""
     simulated: dict[str, list[float]] = {}
     measured: dict[str, list[float]] = {}
-    for rank, desk in enumerate(plan.desks):
-        for event, same in zip(desk.program.events, _by_event(runs, rank), strict=True):
+    for rank, rank_plan in enumerate(plan.rank_plans):
+        for event, same in zip(rank_plan.program.events, _by_event(runs, rank), strict=True):
             simulated.setdefault(event.op, []).append(event.length / TICKS)
             measured.setdefault(event.op, []).extend(real.length / TICKS * seconds for real in same)
     return [
-        Spread(op, len(simulated[op]), median(simulated[op]), median(measured[op])) for op in _ORDER if op in simulated
+        Spread(op, len(simulated[op]), median(simulated[op]), median(measured[op]))
+        for kind in (COMPUTE, COLLECTIVE, MESSAGES, ("wait",))
+        for op in simulated
+        if op in kind
     ]
-
-
-_ORDER = (
-    *("forward", "loss", "backward", "update", "allreduce", "allgather", "scatterreduce", "alltoall", "broadcast"),
-    *("pass_to", "receive", "wait"),
-)

@@ -49,8 +49,8 @@ class ReplayOptions:
     `transport`: "local" runs all ranks in this process, "gloo" as processes on CPU or GPU, "nccl" with one GPU a
     rank. `dtype`: float64, float32 or bfloat16. `optimizer`: "sgd" (with momentum: the state has the simulated size)
     or "adam" (two moments: the state takes twice the simulated memory). `warmup` and `steps`: the training step is
-    run once to be compared with the truth, then `warmup` times unmeasured, then `steps` times measured; every time
-    from the same initial weights. `hidden` and `length`: a weight has hidden x hidden elements, an activation
+    run once to be compared with ordinary training, then `warmup` times unmeasured, then `steps` times measured; every
+    time from the same initial weights. `hidden` and `length`: a weight has hidden x hidden elements, an activation
     length x hidden a batch. `timeout`: seconds in which some rank must get on. `threads`: of torch, a rank.
     `backward`: "explicit" kernels or "autograd". `verify`: compare with ordinary training. `against`: libraries to run
     beside it, out of ddp, ddp_by_layer,

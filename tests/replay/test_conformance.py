@@ -131,17 +131,16 @@ def test_models_will_do_as_well_as_a_trace() -> None:
 
 def test_gloo_by_way_of_main_memory() -> None:
     """What is on a GPU goes through main memory: the same copies, here from main memory to main memory."""
-    from lib.replay.transports import processes
+    from lib.replay.processes import play
+    from lib.replay.transports import distributed
 
-    class Staged(processes.ProcessTransport):
+    class Staged(distributed.ProcessTransport):
         def __init__(self, *arguments: Any, **more: Any) -> None:
             super().__init__(*arguments, **more)
             self.staged = True
 
-    from lib.replay.processes import rank
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rank, "ProcessTransport", Staged)
+        patch.setattr(play, "ProcessTransport", Staged)
         for name in ("odd", "pipeline", "hybrid"):
             assert replay(trace(name), **SMALL).ok
 

@@ -1,4 +1,4 @@
-"""The truth: one process does ordinary training on the whole batch, with autograd and torch's own optimizer.
+"""The reference: one process does ordinary training on the whole batch, with autograd and torch's own optimizer.
 
 In float64, whatever the type of the replay, from the same initial numbers: so the deviation is the replay's own. Each
 rank's gradients, updated weights and optimizer states are compared element by element, and final weights of different
@@ -8,28 +8,28 @@ ranks with each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
-from lib.replay.layers import layers, optim
-from lib.replay.layers.layers import Source
-from lib.replay.layers.tensors import select
+from lib.replay.layers import layers, optimizers
+from lib.replay.layers.initial_numbers import InitialNumbers
+from lib.replay.layers.ranges import select
 from lib.replay.options import ReplayOptions
-from lib.replay.plan.libraries_plan import shares
+from lib.replay.plan.library_plan import library_results
 from lib.replay.plan.plan import Plan
 from lib.replay.plan.sizes import Range, length
 
-__all__ = ["Deviation", "Truth", "compare", "train"]
+__all__ = ["Comparison", "Deviation", "Reference", "compare", "compared", "train"]
 
 WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """How far a replay was from the truth in one respect: at worst, on which rank and layer.
+    """How far a replay was from ordinary training in one respect: at worst, on which rank and layer.
 
     `relative` is the largest difference divided by the largest entry of the true tensor. `event` is the number of the
     operation on that rank, None for what a library computed.
@@ -50,30 +50,58 @@ class Deviation:
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
-    """Flat float64 tensors, by layer."""
+class Reference:
+    """What ordinary training gives: flat float64 tensors, by layer."""
 
     gradients: list[Tensor]
     weights: list[Tensor]
     states: list[Tensor]
 
+    def of_updates(self) -> Iterator[tuple[str, list[Tensor]]]:
+        """What belongs to an update, in the order in which ranks keep it."""
+        return zip(WHATS, (self.gradients, self.weights, self.states), strict=False)
 
-def train(plan: Plan, options: ReplayOptions, source: Source) -> Truth:
+
+class Comparison(NamedTuple):
+    """The worst deviations of a replay, and of each library that was run beside it."""
+
+    replay: list[Deviation]
+    libraries: dict[str, list[Deviation]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, for the other ranks."""
+        return {
+            "replay": [asdict(one) for one in self.replay],
+            "libraries": {name: [asdict(one) for one in found] for name, found in self.libraries.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Comparison:
+        """What `to_json` gave."""
+        libraries = {name: [Deviation(**one) for one in found] for name, found in data["libraries"].items()}
+        return cls([Deviation(**one) for one in data["replay"]], libraries)
+
+
+def compared(plan: Plan, options: ReplayOptions, initial: InitialNumbers, results: Sequence[Tensor]) -> Comparison:
+    """How far the replay, and each library, was from ordinary training. `results` has what each rank kept."""
+    if not options.verify:
+        return Comparison([], {name: [] for name in options.against})
+    reference = train(plan, options, initial)
+    libraries = {name: compare_library(plan, options, reference, results, name) for name in options.against}
+    return Comparison(compare(plan, options, reference, results), libraries)
+
+
+def train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> Reference:
     """One step of ordinary training."""
-    sizes, trace = plan.sizes, plan.trace
-    count = range(trace.layers)
-    parameters = [
-        torch.nn.Parameter(source("weight", i).double().view(sizes.hidden, sizes.hidden).clone()) for i in count
-    ]
-    states = [source("state", i).double() for i in count]
-    batches = range(trace.batches)
-    x, target = source.rows("data", batches).double(), source.rows("target", batches).double()
-    for weight in parameters:
-        x = layers.forward(x, weight)
-    layers.loss(x, target, x.shape[0]).backward()
+    count = range(plan.trace.layers)
+    model = layers.model(initial.matrix(i).double().clone() for i in count)
+    x, target = (initial.rows(kind, range(plan.trace.batches)).double() for kind in ("data", "target"))
+    layers.loss(model(x), target, x.shape[0]).backward()
+    parameters = list(model.parameters())
     gradients = [_flat(weight.grad) for weight in parameters]
     weights = [weight.detach().view(-1) for weight in parameters]
-    return Truth(gradients, weights, optim.torch_step(options.optimizer, gradients, weights, states))
+    states = [initial("state", i).double() for i in count]
+    return Reference(gradients, weights, optimizers.torch_step(options.optimizer, gradients, weights, states))
 
 
 def _flat(tensor: Tensor | None) -> Tensor:
@@ -81,8 +109,8 @@ def _flat(tensor: Tensor | None) -> Tensor:
     return tensor.reshape(-1)
 
 
-def compare(plan: Plan, options: ReplayOptions, truth: Truth, results: Sequence[Tensor]) -> list[Deviation]:
-    """The worst deviation in each respect. `results` has what each rank kept (see plan.Judged and plan.Final)."""
+def compare(plan: Plan, options: ReplayOptions, reference: Reference, results: Sequence[Tensor]) -> list[Deviation]:
+    """The worst deviation in each respect. `results` has what each rank kept (see plan.Compared)."""
     worst: dict[str, Deviation] = {}
     tolerance = options.number.tolerance
     whole: list[Range] = [(0, plan.sizes.weight)]
@@ -95,21 +123,18 @@ def compare(plan: Plan, options: ReplayOptions, truth: Truth, results: Sequence[
         if before is None or (before.relative == before.relative and not relative <= before.relative):
             worst[what] = Deviation(what, absolute, relative, rank, layer, event, tolerance)
 
-    for rank, (desk, kept) in enumerate(zip(plan.desks, results, strict=True)):
-        for event, judged in desk.judged.items():
-            at = judged.offset
-            for what, true, width in (
-                ("gradient", truth.gradients, 1),
-                ("weight", truth.weights, 1),
-                ("optimizer state", truth.states, plan.sizes.moments),
-            ):
-                numel = length(judged.ranges) * width
-                part = select(true[judged.layer], whole, judged.ranges, width)
-                note(what, rank, judged.layer, event, kept[at : at + numel], part)
+    for rank, (rank_plan, kept) in enumerate(zip(plan.rank_plans, results, strict=True)):
+        for event, updated in rank_plan.updates.items():
+            at = updated.offset
+            for what, true in reference.of_updates():
+                width = true[updated.layer].numel() // plan.sizes.weight
+                numel = length(updated.ranges) * width
+                part = select(true[updated.layer], whole, updated.ranges, width)
+                note(what, rank, updated.layer, event, kept[at : at + numel], part)
                 at += numel
-        for event, final in desk.finals.items():
+        for event, final in rank_plan.final_weights.items():
             mine = kept[final.offset : final.offset + length(final.ranges)]
-            true = select(truth.weights[final.layer], whole, final.ranges)
+            true = select(reference.weights[final.layer], whole, final.ranges)
             note("final weight", rank, final.layer, event, mine, true)
             for other in _overlapping(seen, final.layer, final.ranges):
                 note("replicas", rank, final.layer, event, *_common(mine, final.ranges, seen[other], other[1]))
@@ -118,15 +143,15 @@ def compare(plan: Plan, options: ReplayOptions, truth: Truth, results: Sequence[
 
 
 def compare_library(
-    plan: Plan, options: ReplayOptions, truth: Truth, results: Sequence[Tensor], name: str
+    plan: Plan, options: ReplayOptions, reference: Reference, results: Sequence[Tensor], name: str
 ) -> list[Deviation]:
-    """The same for what a library computed (see shares.Share)."""
+    """The same for what a library computed (see library_plan.LibraryResults)."""
     found: list[Deviation] = []
     for rank, kept in enumerate(results):
-        share = shares(plan, options.against, rank)[0][name]
-        at = share.offset
-        for layer in share.layers:
-            for what, true in (("gradient", truth.gradients), ("weight", truth.weights), (WHATS[2], truth.states)):
+        mine = library_results(plan, options.against, rank)[0][name]
+        at = mine.offset
+        for layer in mine.layers:
+            for what, true in reference.of_updates():
                 numel = true[layer].numel()
                 off = difference(kept[at : at + numel], true[layer])
                 found.append(Deviation(what, *off, rank, layer, None, options.number.tolerance))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,24 +11,33 @@ from pathlib import Path
 from lib.analysis.figures import samples
 from lib.replay.errors import NotEnoughMemory
 from lib.replay.options import ReplayOptions
-from lib.replay.plan.plan import Plan
+from lib.replay.plan.plan import Plan, make_plan
+from lib.replay.plan.sizes import Sizes
 from lib.trace.event import STORES
+from lib.trace.trace import Trace
 
-__all__ = ["Need", "available", "predict", "refuse_if_too_large", "simulated_curve"]
+__all__ = ["Need", "available", "plan_that_fits", "predict", "refuse_if_too_large", "simulated_curve"]
 
 PROCESS = 60 * 2**20
 """What a forked rank adds of its own before it holds a tensor: measured 13 MB, with room for workspaces."""
-CUDA_CONTEXT = 600 * 2**20
-"""What CUDA and its libraries take of a GPU for each process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Bytes that a replay needs: `peaks` of the values, a rank; `host` and `gpu` in all (on the fullest GPU)."""
+    """Bytes that a replay needs: `peaks` of the values, a rank; `host` of this machine's main memory in all."""
 
     peaks: tuple[int, ...]
     host: int
-    gpu: int
+
+
+def plan_that_fits(trace: Trace, options: ReplayOptions, here: Sequence[int] | None = None) -> Plan:
+    """The plan of a replay that fits. UnfitTrace or NotEnoughMemory before anything is started.
+
+    `here` are the ranks that this machine is to hold, under torchrun; without it, it holds all.
+    """
+    plan = make_plan(trace, Sizes(options.hidden, options.length, options.moments, options.number.bytes))
+    refuse_if_too_large(predict(plan, options, here), options)
+    return plan
 
 
 def simulated_curve(plan: Plan, rank: int) -> dict[int, float]:
@@ -43,7 +51,7 @@ def predict(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = Non
     ranks = range(plan.ranks) if here is None else [rank for rank in here if rank < plan.ranks]
     peaks = tuple(round(max(simulated_curve(plan, rank).values(), default=0.0)) for rank in range(plan.ranks))
     layers, batches = plan.trace.layers, plan.trace.batches
-    results = [desk.results * number for desk in plan.desks]
+    results = [rank_plan.kept * number for rank_plan in plan.rank_plans]
     if here is None:  # the data and the first weights once, in memory that forked ranks share
         host = (layers * sizes.weight * (1 + sizes.moments) + 2 * batches * sizes.batch) * number
     else:  # every process its own; the first rank collects what all have kept
@@ -54,28 +62,26 @@ def predict(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = Non
         host += 8 * (layers * sizes.weight * (3 + sizes.moments) + 3 * (layers + 1) * batches * sizes.batch)
     if options.against:
         host += len(ranks) * number * layers * (sizes.weight * (4 + sizes.moments) + 2 * batches * sizes.batch)
-    gpu = 0
-    if options.on_gpu:
-        devices = len(ranks) if options.transport == "nccl" else max(1, _gpus())
-        shares = [sum(peaks[rank] for rank in ranks[first::devices]) for first in range(min(devices, len(ranks)))]
-        gpu = max(shares, default=0) + CUDA_CONTEXT * -(-len(ranks) // devices)
-    else:
+    if not options.on_gpu:
         host += sum(peaks[rank] for rank in ranks)
-    return Need(peaks, host, gpu)
+    return Need(peaks, host)
 
 
 def refuse_if_too_large(need: Need, options: ReplayOptions) -> None:
-    """NotEnoughMemory where the prediction is more than there is, or than the options allow."""
-    for name, needed, there in (("", need.host, available()), ("GPU ", need.gpu, _free_on_gpu(options))):
-        limit = there if options.memory_limit is None else options.memory_limit
-        if limit is not None and needed > limit:
-            fullest = max(range(len(need.peaks)), key=need.peaks.__getitem__)
-            raise NotEnoughMemory(
-                f"this replay needs about {_say(needed)} of {name}memory (rank {fullest} alone holds "
-                f"{_say(need.peaks[fullest])} of {', '.join(STORES)}), and {_say(limit)} may be used: "
-                "make hidden or length smaller, or use a smaller dtype",
-                rank=fullest,
-            )
+    """NotEnoughMemory where the prediction is more than there is, or than the options allow.
+
+    A GPU is not asked: what does not fit there is an error of its operation, where a system that runs out of main
+    memory kills whom it likes.
+    """
+    limit = available() if options.memory_limit is None else options.memory_limit
+    if limit is not None and need.host > limit:
+        fullest = max(range(len(need.peaks)), key=need.peaks.__getitem__)
+        raise NotEnoughMemory(
+            f"this replay needs about {_say(need.host)} of memory (rank {fullest} alone holds "
+            f"{_say(need.peaks[fullest])} of {', '.join(STORES)}), and {_say(limit)} may be used: "
+            "make hidden or length smaller, or use a smaller dtype",
+            rank=fullest,
+        )
 
 
 def available() -> int | None:
@@ -105,24 +111,6 @@ def _cgroup() -> int | None:
     except OSError:
         return None
     return int(limit) - int(used) if limit.isdigit() and used.isdigit() else None
-
-
-def _gpus() -> int:
-    import torch
-
-    return torch.cuda.device_count()
-
-
-def _free_on_gpu(options: ReplayOptions) -> int | None:
-    """Free bytes of the fullest GPU. Asked of the driver, without starting CUDA in this process."""
-    if not options.on_gpu:
-        return None
-    try:
-        command = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-        return min(int(line) for line in said.split()) * 2**20
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
 
 
 def _say(number: float) -> str:

@@ -1,44 +1,49 @@
 """The plan of a replay: everything that every rank has to know before it starts, worked out from the Trace alone.
 
 Who meets whom with which values, when each value may be freed, when each message has to be gone, what may be
-overwritten in place, and what is to be compared with the truth. So no message has to say what it is, and nothing is
-negotiated while the ranks run. What the Trace states about its values is not believed: they are made anew by `rebuild`.
+overwritten in place, and what is to be compared with ordinary training. So no message has to say what it is, and
+nothing is negotiated while the ranks run. What the Trace states about its values is not believed: they are made anew by
+`rebuild`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lib.checker.checker import check
-from lib.errors.source_lines import Place
 from lib.replay.errors import UnfitTrace
 from lib.replay.plan.sizes import Range, Sizes, length
-from lib.trace.event import Event, Program
+from lib.trace.event import COLLECTIVE, Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, uses
-from lib.trace.order import messages
+from lib.trace.order import meetings, messages
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace
-from lib.trace.walk import Meet, Pass, walk
-from lib.values.collectives import COLLECTIVES
-from lib.values.values import Value, Weight, WeightGrad
+from lib.values.collectives import COLLECTIVES, Collective
+from lib.values.values import Elements, OptState, Value, Weight, WeightGrad
 
-__all__ = ["Final", "Joint", "Judged", "Letter", "Plan", "describe_event", "make_plan"]
+__all__ = ["Compared", "Plan", "PlannedCollective", "PlannedMessage", "RankPlan", "make_plan"]
 
 
-class Joint(NamedTuple):
-    """A collective that takes place: its members in the order of the group, and the values that each brings."""
+class PlannedCollective(NamedTuple):
+    """A collective that takes place: its members in the order of the group, the values that each brings, the place of
+    its root, and the event of each."""
 
-    number: int
-    op: str
+    row: Collective
     members: tuple[int, ...]
     brought: tuple[tuple[Value, ...], ...]
+    root: int
     events: tuple[int, ...]
 
+    def sent(self, rank: int, size: Callable[[Sequence[Value]], Elements]) -> Elements:
+        """What a member sends, where values have this size together: what the row says."""
+        return self.row.sent(self.row.brought(self.brought), self.root, size)[self.members.index(rank)]
 
-class Letter(NamedTuple):
+
+class PlannedMessage(NamedTuple):
     """A message that is received: from where to where, the values in it, and the two events."""
 
     source: int
@@ -48,44 +53,50 @@ class Letter(NamedTuple):
     received: int
 
 
-class Judged(NamedTuple):
-    """An update whose gradient, weight and state are compared with the truth: where they lie, and where they are kept.
+class Compared(NamedTuple):
+    """What of an event is compared with ordinary training: a weight of this layer and these ranges. Where the event has
+    updated it, its gradient and the new state are compared, too.
 
-    `offset` counts numbers in the rank's results: the gradient, the weight, then the state.
+    `values` are their ids: the weight, or the gradient, the weight and the state. `offset` counts numbers in the rank's
+    results, where they are kept one after the other.
     """
 
     layer: int
     ranges: tuple[Range, ...]
-    offset: int
-
-
-class Final(NamedTuple):
-    """A final weight that is compared with the truth, and with the other ranks'."""
-
-    layer: int
-    ranges: tuple[Range, ...]
+    values: tuple[int, ...]
     offset: int
 
 
 @dataclass
-class Desk:
+class RankPlan:
     """What one rank has to know. Keys are numbers of its events.
 
-    `rest` are the values that are there before the step begins. `frees` has the values that are freed before an event,
-    `taken` the sends that have to be over by then.
+    `at_rest` are the values that are there before the step begins. `frees` has the values that are freed before an
+    event, `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that
+    nobody needs afterwards, `used` the values that anybody uses. `kept` is how many numbers are kept for comparison.
     """
 
     program: Program
-    joints: dict[int, Joint] = field(default_factory=dict[int, Joint])
-    letters: dict[int, Letter] = field(default_factory=dict[int, Letter])
-    rest: set[int] = field(default_factory=set[int])
+    collectives: dict[int, PlannedCollective] = field(default_factory=dict[int, PlannedCollective])
+    messages: dict[int, PlannedMessage] = field(default_factory=dict[int, PlannedMessage])
+    at_rest: set[int] = field(default_factory=set[int])
     frees: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    taken: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    owned: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    gone_before: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    overwritable: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     used: set[int] = field(default_factory=set[int])
-    judged: dict[int, Judged] = field(default_factory=dict[int, Judged])
-    finals: dict[int, Final] = field(default_factory=dict[int, Final])
-    results: int = 0
+    updates: dict[int, Compared] = field(default_factory=dict[int, Compared])
+    final_weights: dict[int, Compared] = field(default_factory=dict[int, Compared])
+    kept: int = 0
+
+    def value(self, number: int) -> Value:
+        """What the Trace says of a value that is used."""
+        value = self.program.values[number]
+        assert value is not None, "rebuild made every value that is used"
+        return value
+
+    def inputs(self, event: Event) -> tuple[Value, ...]:
+        """The values that an event uses."""
+        return tuple(map(self.value, event.inputs))
 
 
 @dataclass
@@ -94,18 +105,36 @@ class Plan:
 
     trace: Trace
     sizes: Sizes
-    desks: list[Desk]
+    rank_plans: list[RankPlan]
     groups: list[tuple[int, ...]]
     pairs: list[tuple[int, int]]
 
     @property
     def ranks(self) -> int:
         """The world size."""
-        return len(self.desks)
+        return len(self.rank_plans)
 
 
 def make_plan(trace: Trace, sizes: Sizes) -> Plan:
     """The plan. UnfitTrace where the Trace is not one correct training step."""
+    _must_be_a_training_step(trace)
+    rebuilt = rebuild(trace)
+    simulated = retime(rebuilt.run, trace.costs)
+    parts = max((getattr(value, "total", 1) for program in simulated.programs for value in program.values), default=1)
+    if parts > sizes.weight:
+        raise UnfitTrace(f"a weight of {sizes.hidden} x {sizes.hidden} has no {parts} shards: make hidden larger")
+    plans = [RankPlan(program) for program in simulated.programs]
+    groups = _plan_collectives(simulated, plans)
+    pairs, gone_by = _plan_messages(simulated, plans)
+    for rank, (plan, lives) in enumerate(zip(plans, simulated.lifetimes(), strict=True)):
+        dies = _lifetimes(plan, lives)
+        _uses(plan, dies, gone_by[rank])
+        _gone_before(plan, dies, gone_by[rank])
+        _compared(rebuilt, rank, plan, sizes)
+    return Plan(simulated, sizes, plans, groups, pairs)
+
+
+def _must_be_a_training_step(trace: Trace) -> None:
     if trace.sandbox:
         raise UnfitTrace("this Trace is that of a sandbox, where gradients may be made up: simulate it with a Dist")
     verdict = check(trace)
@@ -114,92 +143,54 @@ def make_plan(trace: Trace, sizes: Sizes) -> Plan:
         raise UnfitTrace(
             f"this Trace is not one correct training step, so it has no truth to compare with:\n  {faults}"
         )
-    rebuilt = rebuild(trace)
-    run = rebuilt.run
-    timed = retime(run, run.costs)
-    parts = max((getattr(value, "total", 1) for program in run.programs for value in program.values), default=1)
-    if parts > sizes.weight:
-        raise UnfitTrace(f"a weight of {sizes.hidden} x {sizes.hidden} has no {parts} shards: make hidden larger")
-    simulated = Trace(run.layers, run.batches, timed.programs, run.costs, run.mesh, puzzle=trace.puzzle)
-    desks = [Desk(program) for program in simulated.programs]
-    groups, pairs = _meetings(simulated, desks)
-    gone_by: dict[int, dict[int, int]] = defaultdict(dict)
-    for passage in messages(simulated):
-        gone_by[passage.source][passage.sent] = given_up(simulated, passage)
-    for desk, lives in zip(desks, simulated.lifetimes(), strict=True):
-        dies = _lifetimes(desk, lives)
-        gone = gone_by[desk.program.rank]
-        _uses(desk, dies, gone)
-        _taken(desk, dies, gone)
-    _judge(rebuilt, run, desks, sizes)
-    return Plan(simulated, sizes, desks, groups, pairs)
-
-
-def describe_event(plan: Plan, rank: int, index: int) -> str:
-    """One operation in words: "event 12, allreduce of layer 1 with ranks 0, 1, 2, 3 (ddp.py, line 7: ...)"."""
-    events = plan.desks[rank].program.events
-    if not 0 <= index < len(events):
-        return "the start" if index < 0 else "the end"
-    event = events[index]
-    shown = events[event.arg[0]] if event.op == "wait" else event
-    words = f"event {index}, " + ("wait for " if event.op == "wait" else "") + shown.op
-    if shown.layer is not None and shown.op != "get_activation":
-        words += f" of layer {shown.layer}"
-    if shown.group:
-        words += f" with ranks {', '.join(map(str, shown.group))}"
-    if shown.peer is not None:
-        words += f" {'to' if shown.op == 'pass_to' else 'from'} rank {shown.peer}"
-    place = event.source if isinstance(event.source, Place) else plan.trace.place(event)
-    return f"{words} ({place})" if place is not None else words
 
 
 # -- who meets whom -----------------------------------------------------------------------------------------------
 
 
-def _meetings(run: Trace, desks: list[Desk]) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
-    index = {id(event): i for desk in desks for i, event in enumerate(desk.program.events)}
+def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]]:
+    """Tells each rank the collectives that it takes part in; the groups of more than one rank."""
     groups: set[tuple[int, ...]] = set()
+    for meeting in meetings(run):
+        members = tuple(rank for rank, _ in meeting)
+        events = [plans[rank].program.events[number] for rank, number in meeting]
+        brought = tuple(plans[rank].inputs(event) for rank, event in zip(members, events, strict=True))
+        root = events[0].arg[0] if events[0].arg else 0
+        row, numbers = COLLECTIVES[events[0].op], tuple(number for _, number in meeting)
+        planned = PlannedCollective(row, members, brought, root, numbers)
+        for rank, number in meeting:
+            plans[rank].collectives[number] = planned
+        if len(members) > 1:
+            groups.add(members)
+    return sorted(groups)
+
+
+def _plan_messages(run: Trace, plans: list[RankPlan]) -> tuple[list[tuple[int, int]], dict[int, dict[int, int]]]:
+    """Tells each rank the messages that it sends and receives. Gives the pairs of ranks that send values, and by rank
+    and send the last event at which the message may still be the sender's."""
     pairs: set[tuple[int, int]] = set()
-    count = 0
-    for step in walk(run):
-        if isinstance(step, Meet):
-            members = tuple(rank for rank, _ in step.members)
-            brought = tuple(_values(desks[rank], event) for rank, event in step.members)
-            events = tuple(index[id(event)] for _, event in step.members)
-            joint = Joint(count, step.members[0][1].op, members, brought, events)
-            count += 1
-            for rank, event in step.members:
-                desks[rank].joints[index[id(event)]] = joint
-            if len(members) > 1:
-                groups.add(members)
-        elif isinstance(step, Pass):
-            sent, received = index[id(step.sent)], index[id(step.received)]
-            letter = Letter(step.source, step.target, _values(desks[step.source], step.sent), sent, received)
-            desks[step.source].letters[sent] = desks[step.target].letters[received] = letter
-            if letter.values:
-                pairs.add((step.source, step.target))
-    return sorted(groups), sorted(pairs)
-
-
-def _values(desk: Desk, event: Event) -> tuple[Value, ...]:
-    return tuple(_value(desk, number) for number in event.inputs)
-
-
-def _value(desk: Desk, number: int) -> Value:
-    value = desk.program.values[number]
-    assert value is not None, "rebuild made every value that is used"
-    return value
+    gone_by: dict[int, dict[int, int]] = defaultdict(dict)
+    for passage in messages(run):
+        source, sent, target, received = passage
+        gone_by[source][sent] = given_up(run, passage)
+        if received is not None:
+            values = plans[source].inputs(plans[source].program.events[sent])
+            planned = PlannedMessage(source, target, values, sent, received)
+            plans[source].messages[sent] = plans[target].messages[received] = planned
+            if values:
+                pairs.add((source, target))
+    return sorted(pairs), gone_by
 
 
 # -- how long values live -----------------------------------------------------------------------------------------
 
 
-def _lifetimes(desk: Desk, lives: Lifetimes) -> list[int]:
+def _lifetimes(plan: RankPlan, lives: Lifetimes) -> list[int]:
     """What is there before the step, and before which event each value is freed."""
-    program = desk.program
+    program = plan.program
     count = len(program.values)  # what nobody waits for has no id, and the interpreter drops it
     born, last = lives.born[:count], lives.last[:count]
-    desk.rest = {number for number in range(count) if born[number] < 0 <= lives.maker[number]}
+    plan.at_rest = {number for number in range(count) if born[number] < 0 <= lives.maker[number]}
     over = len(program.events) + 1
     dies = [max(first, final) + 1 for first, final in zip(born, last, strict=True)]
     since: dict[int, int] = {}
@@ -214,62 +205,76 @@ def _lifetimes(desk: Desk, lives: Lifetimes) -> list[int]:
         dies[number] = over
     for number, at in enumerate(dies):
         if at < over:
-            desk.frees.setdefault(at, []).append(number)
+            plan.frees.setdefault(at, []).append(number)
     return dies
 
 
-def _uses(desk: Desk, dies: list[int], gone: dict[int, int]) -> None:
+def _uses(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
     """Which events may overwrite an input, because nobody needs it again."""
-    for number, spans in uses(desk.program, gone).items():
-        desk.used.add(number)
+    for number, spans in uses(plan.program, gone).items():
+        plan.used.add(number)
         *before, (index, until) = spans
         if dies[number] <= until + 1 and all(end < index for _, end in before):  # as in memory, where in place is meant
-            desk.owned.add((index, number))
+            plan.overwritable.add((index, number))
 
 
-def _taken(desk: Desk, dies: list[int], gone: dict[int, int]) -> None:
+def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
     """Before which event the sender of each message waits until it has been taken over.
 
     In simulated time a message belongs to its sender until its receive is issued; a process may be far ahead of that.
-    So before the first event that frees or overwrites what was sent, and that is issued later than the receive, the
+    So before the first event that frees or may overwrite what was sent, and that is issued later than the receive, the
     sender waits for the send. Nobody waits for ever: all that a rank waits for, here or because the Trace does, are
     calls of other ranks that are issued earlier in simulated time, or at the same time and before it in every order in
     which the schedule can be walked; the earliest of all calls still to come waits for nothing. For this, waiting for
     room must not be replayed: it takes no simulated time, so a rank would wait for calls that are issued later.
     """
-    events = desk.program.events
-    overwritten = {number: index for index, number in desk.owned if events[index].op in _IN_PLACE}
+    events = plan.program.events
+    overwritten = {number: index for index, number in plan.overwritable if _may_overwrite(events[index])}
     for index, last in sorted(gone.items()):
         inputs = events[index].inputs
-        if inputs and index in desk.letters:
+        if inputs and index in plan.messages:
             first = min(min(dies[number], overwritten.get(number, FOREVER)) for number in inputs)
             # What is still under way at the end is waited for there.
-            desk.taken.setdefault(max(last + 1, first), []).append(index)
+            plan.gone_before.setdefault(max(last + 1, first), []).append(index)
 
 
-_IN_PLACE = frozenset(["update", "add", *(row.name for row in COLLECTIVES.values() if row.in_place)])
+def _may_overwrite(event: Event) -> bool:
+    """Whether an event might work in the memory of its input: all but messages, and collectives that never do."""
+    if event.op in COLLECTIVE:
+        return COLLECTIVES[event.op].in_place
+    return bool(event.outputs)
 
 
 # -- what is compared ---------------------------------------------------------------------------------------------
 
 
-def _judge(rebuilt: Rebuilt, run: Trace, desks: list[Desk], sizes: Sizes) -> None:
-    finals = {(rank, id(event)): weight for (rank, _), (event, weight, _) in rebuilt.finals.items()}
-    for rank, (desk, recorded) in enumerate(zip(desks, run.programs, strict=True)):
-        for index, event in enumerate(recorded.events):
-            if event.op == "update" and _honest(rebuilt, rank, event, desk):
-                weight = _value(desk, event.inputs[1])
-                ranges = sizes.ranges(weight)
-                desk.judged[index] = Judged(weight.layer, ranges, desk.results)
-                desk.results += length(ranges) * (2 + sizes.moments)
-            elif (rank, id(event)) in finals:
-                weight = finals[rank, id(event)]
-                ranges = sizes.ranges(weight)
-                desk.finals[index] = Final(weight.layer, ranges, desk.results)
-                desk.results += length(ranges)
+def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None:
+    """What of a rank's events is compared with ordinary training: the honest steps of weights, and what it hands in."""
+    finals = {id(event): weight for (at, _), (event, weight, _) in rebuilt.finals.items() if at == rank}
+    for index, event in enumerate(rebuilt.run.programs[rank].events):
+        honest = not any((rank, number) in rebuilt.flaws for number in event.outputs)
+        update = _update(plan, event) if honest else None
+        weight = finals.get(id(event))
+        if update is not None:
+            _, number, _ = update
+            ranges = sizes.ranges(plan.value(number))
+            plan.updates[index] = Compared(plan.value(number).layer, ranges, update, plan.kept)
+            plan.kept += length(ranges) * (2 + sizes.moments)
+        elif weight is not None:
+            ranges = sizes.ranges(weight)
+            plan.final_weights[index] = Compared(weight.layer, ranges, (event.inputs[0],), plan.kept)
+            plan.kept += length(ranges)
 
 
-def _honest(rebuilt: Rebuilt, rank: int, event: Event, desk: Desk) -> bool:
-    grad, weight = _value(desk, event.inputs[0]), _value(desk, event.inputs[1])
-    flawed = any((rank, number) in rebuilt.flaws for number in event.outputs)
-    return not flawed and isinstance(grad, WeightGrad) and isinstance(weight, Weight) and weight.step == 0
+def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
+    """The gradient, the new weight and the new state of an operation that makes the first step of a loaded weight."""
+    if event.op in COLLECTIVE or not event.outputs or len(event.inputs) < 2:
+        return None
+    taken = {type(value): number for number in event.inputs if isinstance(value := plan.program.values[number], Value)}
+    given = {type(value): number for number in event.outputs if isinstance(value := plan.program.values[number], Value)}
+    before, after = (plan.program.values[found[Weight]] if Weight in found else None for found in (taken, given))
+    if not (isinstance(before, Weight) and isinstance(after, Weight) and before.step == 0 and after.step == 1):
+        return None
+    if WeightGrad not in taken or OptState not in given:
+        return None
+    return taken[WeightGrad], given[Weight], given[OptState]

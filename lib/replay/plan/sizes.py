@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from lib.values.values import BATCH_ELEMENTS, WEIGHT_ELEMENTS, Activation, ActivationGrad, Elements, OptState, Value
 
@@ -54,14 +55,19 @@ class Sizes:
         """Numbers in a value's tensor."""
         return length(self.ranges(value)) * self.width(value)
 
+    def simulated(self, values: Sequence[Value]) -> Elements:
+        """Numbers of some values as the simulator counts them, with fractions of an element."""
+        return sum((value.elements() * self._scale(value.kind) for value in values), Fraction(0))
+
     def simulated_bytes(self, by_kind: dict[str, Elements]) -> float:
         """The bytes that elements counted by the simulator, kind by kind, would have at these sizes."""
-        found = 0.0
-        for kind, elements in by_kind.items():
-            batched = kind in (Activation.kind, ActivationGrad.kind)
-            scale = self.batch / BATCH_ELEMENTS if batched else self.weight / WEIGHT_ELEMENTS
-            found += float(elements) * scale * (self.moments if kind == OptState.kind else 1) * self.bytes
-        return found
+        return sum(float(elements * self._scale(kind)) for kind, elements in by_kind.items()) * self.bytes
+
+    def _scale(self, kind: str) -> Fraction:
+        """Numbers of a replay for each element that the simulator counts."""
+        if kind in (Activation.kind, ActivationGrad.kind):
+            return Fraction(self.batch, BATCH_ELEMENTS)
+        return Fraction(self.weight, WEIGHT_ELEMENTS) * (self.moments if kind == OptState.kind else 1)
 
 
 def cut_range(elements: int, shard: int, total: int) -> Range:

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,16 +26,16 @@ from torch import Tensor
 from lib.files import child_environment
 from lib.replay import errors
 from lib.replay.errors import ReplayError
-from lib.replay.layers.layers import Source
-from lib.replay.options import Hook, ReplayOptions
-from lib.replay.plan.libraries_plan import kept
-from lib.replay.plan.plan import Plan
-from lib.replay.processes.board import STARTING, Board
-from lib.replay.processes.rank import Meeting, be_rank, check_free
+from lib.replay.options import can_fork
+from lib.replay.processes.forked_rank import Launch, be_rank
+from lib.replay.processes.play import STARTING
+from lib.replay.processes.rendezvous import rendezvous_of
+from lib.replay.processes.shared_state import SharedState
 from lib.replay.processes.watch import Child, watch
-from lib.replay.rank.worker import Report
+from lib.replay.rank.context import Job, device_of
+from lib.replay.rank.steps import Report
 
-__all__ = ["fork_is_safe", "fork_ranks", "forked"]
+__all__ = ["fork_ranks", "forked"]
 
 
 def fork_is_safe() -> bool:
@@ -45,51 +44,49 @@ def fork_is_safe() -> bool:
 
 
 @contextlib.contextmanager
-def forked(
-    plan: Plan, options: ReplayOptions, source: Source, hook: Hook | None = None
-) -> Iterator[tuple[list[Report], list[Tensor]]]:
-    """Runs all ranks as processes: their reports, and what they kept for the truth."""
+def forked(job: Job) -> Iterator[tuple[list[Report], list[Tensor]]]:
+    """Runs all ranks as processes: their reports, and what they kept to be compared."""
+    if not can_fork():
+        raise ReplayError(f"{sys.platform} cannot fork the ranks: use transport='local', or torchrun")
+    device_of(job.options, job.plan.ranks - 1)  # WrongWorld while it is still one process that says so
     folder = Path(tempfile.mkdtemp(prefix="puzzles-replay-"))
     try:
-        board = Board(folder / "board", plan, kept(plan, options), source.dtype, create=True)
-        if options.start == "fork" or (options.start == "auto" and fork_is_safe()):
-            reports = fork_ranks(plan, options, source, board, folder, hook)
+        state = SharedState(folder / "state", job.kept, job.initial.dtype, create=True)
+        if job.options.start == "fork" or (job.options.start == "auto" and fork_is_safe()):
+            reports = fork_ranks(job, state, folder)
         else:
-            reports = _in_fresh_python(plan, options, folder, hook)
-        yield reports, [board.results(rank) for rank in range(plan.ranks)]
+            reports = _in_fresh_python(job, folder)
+        yield reports, [state.results(rank) for rank in range(job.plan.ranks)]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def fork_ranks(
-    plan: Plan, options: ReplayOptions, source: Source, board: Board, folder: Path, hook: Hook | None = None
-) -> list[Report]:
+def fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
     """Forks all ranks and waits for their reports."""
     children: list[Child] = []
     lifeline = os.pipe()
     try:
-        for rank in range(plan.ranks):
-            board.say(rank, STARTING, -1)
-        meeting = _meeting_point(options, folder)
-        _fill(plan, source)
-        if options.against:
-            from lib.replay.layers.libraries import preload
+        launch = Launch(job, state, folder, rendezvous_of(job.options, folder), lifeline)
+        job.initial.make_all(job.plan)
+        if job.options.against:
+            from lib.replay.rank.libraries import preload
 
-            preload(options.against)
-        for rank in range(plan.ranks):
+            preload(job.options.against)
+        for rank in range(job.plan.ranks):
+            state.say(rank, STARTING, -1)
+        for rank in range(job.plan.ranks):
             try:
-                child = _fork(rank, plan, options, source, board, meeting, folder, lifeline, hook)
+                children.append(_fork(launch, rank))
             except OSError as error:
-                raise ReplayError(f"rank {rank} of {plan.ranks} cannot be started: {error.strerror}") from None
-            children.append(child)
+                raise ReplayError(f"rank {rank} of {job.plan.ranks} cannot be started: {error.strerror}") from None
 
         def everybody_is_ready() -> None:
             # Everything is open by now. Without its folder the replay leaves no trace even if we are killed. (Nccl and
             # the libraries come back to the store in it.)
-            if options.transport == "gloo" and not options.against:
+            if job.options.transport == "gloo" and not job.options.against:
                 shutil.rmtree(folder, ignore_errors=True)
 
-        return watch(plan, board, children, options.timeout, everybody_is_ready)
+        return watch(launch, children, everybody_is_ready)
     finally:
         for child in children:
             child.end()
@@ -97,15 +94,15 @@ def fork_ranks(
             os.close(number)
 
 
-def _in_fresh_python(plan: Plan, options: ReplayOptions, folder: Path, hook: Hook | None) -> list[Report]:
-    """Lets a fresh Python fork the ranks: see `fresh`. It ends when this process does."""
-    if hook is not None:
+def _in_fresh_python(job: Job, folder: Path) -> list[Report]:
+    """Lets a fresh Python fork the ranks: see `fork_server`. It ends when this process does."""
+    if job.hook is not None:
         raise ValueError("a hook cannot follow into another Python: start='fork'")
-    plan.trace.save(folder / "trace.json")
-    (folder / "options.json").write_text(json.dumps(options.to_json()), "utf-8")
+    job.plan.trace.save(folder / "trace.json")
+    (folder / "options.json").write_text(json.dumps(job.options.to_json()), "utf-8")
     environment = child_environment(path or os.getcwd() for path in sys.path)
-    command = [sys.executable, "-m", "lib.replay.processes.fresh", str(folder)]
-    log = folder / "fresh.log"
+    command = [sys.executable, "-m", "lib.replay.processes.fork_server", str(folder)]
+    log = folder / "fork_server.log"
     with log.open("wb") as said:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said, env=environment)
     try:
@@ -125,45 +122,7 @@ def _in_fresh_python(plan: Plan, options: ReplayOptions, folder: Path, hook: Hoo
     return found["reports"]
 
 
-def _fill(plan: Plan, source: Source) -> None:
-    """Makes what the ranks will load, once, in the memory that they will share."""
-    for desk in plan.desks:
-        for event in desk.program.events:
-            if event.op == "load_weights" and event.layer is not None:
-                source("weight", event.layer)
-                source("state", event.layer)
-            elif event.op == "get_activation":
-                for batch in event.batches:
-                    source("data", batch)
-                    source("target", batch)
-
-
-def _meeting_point(options: ReplayOptions, folder: Path) -> Meeting:
-    """Where the ranks will find each other: InUse where the place that was asked for is taken."""
-    where = options.rendezvous
-    if where is None:
-        return Meeting(f"file://{folder / 'store'}", _loopback())
-    check_free(where)
-    return Meeting(where, None)
-
-
-def _loopback() -> str | None:
-    """The interface that ranks of one machine talk over: no name has to be resolved, and no packet leaves."""
-    names = {name for _, name in socket.if_nameindex()}
-    return next((name for name in ("lo", "lo0") if name in names), None)
-
-
-def _fork(
-    rank: int,
-    plan: Plan,
-    options: ReplayOptions,
-    source: Source,
-    board: Board,
-    meeting: Meeting,
-    folder: Path,
-    lifeline: tuple[int, int],
-    hook: Hook | None,
-) -> Child:
+def _fork(launch: Launch, rank: int) -> Child:
     home, away = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -176,7 +135,7 @@ def _fork(
     code = 70
     try:
         os.close(home)
-        os.close(lifeline[1])
-        code = be_rank(rank, plan, options, source, board, meeting, folder, lifeline[0], away, hook)
+        os.close(launch.lifeline[1])
+        code = be_rank(launch, rank, away)
     finally:
         os._exit(code)

@@ -4,7 +4,7 @@
 
 Every process reads the same Trace. torchrun brings them together, and ends all of them when one fails. Each rank says
 in torchrun's store how far it is, so that whoever waits in vain can name the one who does not get on. Reports go round
-as JSON in tensors, never pickled; what is compared with the truth goes to rank 0 alone, which tells the others.
+as JSON in tensors, never pickled; what is compared with ordinary training goes to rank 0 alone, which tells the others.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -16,7 +16,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
@@ -24,20 +23,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from lib.replay.errors import RankRaised, RankStalled, ReplayError, WrongWorld
-from lib.replay.layers import reference as truth
-from lib.replay.options import Hook, ReplayOptions
-from lib.replay.plan.libraries_plan import kept, shares
-from lib.replay.plan.plan import Plan, describe_event
-from lib.replay.processes.rank import is_echo, keep_freed_memory
-from lib.replay.rank.interpreter import Kit
-from lib.replay.rank.wire import Meter
-from lib.replay.rank.worker import Report, job
-from lib.replay.result import ReplayResult
-from lib.replay.run import assembled, compared, device_of, make_source
-from lib.replay.transports.processes import ProcessTransport
+from lib.replay.errors import RankStalled, ReplayError, WrongWorld
+from lib.replay.layers.reference import Comparison, compared
+from lib.replay.plan.describe import describe_event, raised, stalled
+from lib.replay.processes.play import STARTING, WAITING, is_echo, meet, play
+from lib.replay.processes.rendezvous import Rendezvous
+from lib.replay.rank.context import Job
+from lib.replay.rank.steps import Report
+from lib.replay.transports.distributed import ProcessTransport
 
-__all__ = ["join", "rank_here", "ranks_of_this_machine"]
+__all__ = ["play_here", "rank_here", "ranks_of_this_machine"]
 
 BEAT = 0.5
 """Seconds between two signs of life."""
@@ -61,28 +56,32 @@ class Life:
     def __init__(self, store: Any, rank: int) -> None:
         self.store = store
         self.rank = rank
+        self.state = STARTING
         self.event = -1
-        self.waiting = False
         self.beats = 0
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._beat, daemon=True)
         self.thread.start()
 
+    def say(self, state: int, event: int) -> None:
+        """What this rank does."""
+        self.state, self.event = state, event
+
     def _beat(self) -> None:
         while not self.over.is_set():
             self.beats += 1
             with contextlib.suppress(Exception):  # the store is gone: so is everything else
-                self.store.set(f"life/{self.rank}", json.dumps([self.beats, self.event, self.waiting]))
+                self.store.set(f"life/{self.rank}", json.dumps([self.beats, self.state, self.event]))
             self.over.wait(BEAT)
 
-    def others(self, ranks: int) -> dict[int, tuple[int, int, bool]]:
-        """What each other rank said last."""
-        found: dict[int, tuple[int, int, bool]] = {}
+    def others(self, ranks: int) -> dict[int, tuple[int, int, int]]:
+        """The beats, state and event that each other rank told last."""
+        found: dict[int, tuple[int, int, int]] = {}
         for rank in range(ranks):
             if rank != self.rank:
                 with contextlib.suppress(Exception):
-                    beats, event, waiting = json.loads(self.store.get(f"life/{rank}"))
-                    found[rank] = (beats, event, waiting)
+                    beats, state, event = json.loads(self.store.get(f"life/{rank}"))
+                    found[rank] = (beats, state, event)
         return found
 
     def end(self) -> None:
@@ -91,98 +90,63 @@ class Life:
         self.thread.join(5)
 
 
-def join(plan: Plan, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
-    """Plays this process's rank. Every process gets the result."""
+def play_here(job: Job) -> tuple[int, list[Report], Comparison]:
+    """Plays this process's rank. Every process gets its rank, the reports of all, and the comparison."""
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    plan = job.plan
     if world != plan.ranks:
         raise WrongWorld(
             f"the Trace has {plan.ranks} ranks, torchrun started {world} processes: "
             f"--nnodes times --nproc-per-node must be {plan.ranks}"
         )
     begun = time.perf_counter_ns()
-    meter = Meter()
-    torch.set_num_threads(options.threads)
-    keep_freed_memory()
-    device = torch.device("cpu")
-    if options.on_gpu:
-        device = device_of(options, int(os.environ.get("LOCAL_RANK", rank)))
-        torch.cuda.set_device(device)
-    backend = "nccl" if options.transport == "nccl" else "gloo"
-    wait = timedelta(seconds=options.timeout)
-    dist.init_process_group(backend, timeout=wait, device_id=device if backend == "nccl" else None)
+    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
+    rendezvous = Rendezvous("env://", job.options.timeout, one_machine=one_machine)
     try:
-        return _play(plan, options, rank, device, begun, meter, hook)
+        transport = meet(job, rank, int(os.environ.get("LOCAL_RANK", rank)), rendezvous)
+        if job.options.against:
+            from lib.replay.rank.libraries import preload
+
+            preload(job.options.against)
+        results = torch.zeros(job.kept[rank], dtype=job.initial.dtype)
+        # The store that the process group was made with: torch gives it no public name.
+        store = dist.distributed_c10d.PrefixStore("puzzles-replay", dist.distributed_c10d._get_default_store())
+        with _alive(job, store, rank) as life:
+            report = play(job, transport, results, life.say)
+            report["ready"] -= begun
+            reports = _exchange(report, transport)
+            return rank, reports, _compared_on_rank_0(job, results, transport, store)
     finally:
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
 
 
-def _play(
-    plan: Plan,
-    options: ReplayOptions,
-    rank: int,
-    device: torch.device,
-    begun: int,
-    meter: Meter,
-    hook: Hook | None,
-) -> ReplayResult:
-    # The store that the process group was made with: torch gives it no public name.
-    store = dist.distributed_c10d.PrefixStore("puzzles-replay", dist.distributed_c10d._get_default_store())
-    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
+@contextlib.contextmanager
+def _alive(job: Job, store: Any, rank: int) -> Iterator[Life]:
+    """Tells the others how far this rank is. What goes wrong is told with its operation, or with who is to blame."""
     life = Life(store, rank)
     try:
-        source = make_source(plan, options, share=False)
-        if options.against:
-            from lib.replay.layers.libraries import preload
-
-            preload(options.against)
-        counts = kept(plan, options)
-        transport = ProcessTransport(rank, plan, device, options.timeout, shared_clock=one_machine)
-        results = torch.zeros(counts[rank], dtype=source.dtype)
-        owned, _ = shares(plan, options.against, rank)
-        kit = Kit(rank, plan, options, source, transport, device, results, owned, hook)
-        kit.at = lambda index: setattr(life, "event", index)
-        report: Report = {}
-        _follow(plan, job(kit, report, meter), life, options)
-        report["ready"] -= begun
-        reports = _exchange(report, transport)
-        told = _compared_on_rank_0(plan, options, source, results, counts, transport, store)
-        errors, others = _read(told)
-        made = assembled(plan, options, reports, 0, errors, others)
-        return replace(made, rank=rank)
+        yield life
+    except Exception as error:
+        blamed = _blame(job, life) if is_echo(error) else None
+        raise blamed or raised(job.plan, rank, life.event, f"{type(error).__name__}: {error}") from error
     finally:
         life.end()
 
 
-def _follow(plan: Plan, steps: Iterator[Any], life: Life, options: ReplayOptions) -> None:
-    """Runs the job. What goes wrong is told with this rank and its operation, or with the rank that is to blame."""
-    try:
-        for handle in steps:
-            life.waiting = True
-            handle.wait()
-            life.waiting = False
-    except Exception as error:
-        operation = describe_event(plan, life.rank, life.event)
-        blamed = _blame(plan, life, options) if is_echo(error) else None
-        what = f"rank {life.rank} failed in {operation}: {type(error).__name__}: {error}"
-        if blamed is None:
-            raise RankRaised(what, rank=life.rank, operation=operation) from error
-        raise blamed from error
-
-
-def _blame(plan: Plan, life: Life, options: ReplayOptions) -> ReplayError | None:
+def _blame(job: Job, life: Life) -> ReplayError | None:
     """The first rank that gives no sign of life any more, or has not moved though it waits for nobody."""
+    plan = job.plan
     before = life.others(plan.ranks)
     time.sleep(3 * BEAT)
-    after = life.others(plan.ranks)
-    for rank, (beats, event, waiting) in sorted(after.items()):
-        gone = before.get(rank, (0, 0, False))[0] == beats
-        stuck = not waiting and before.get(rank) is not None and before[rank][1] == event
-        if gone or stuck:
+    waited = f"rank {life.rank} waited for it in {describe_event(plan, life.rank, life.event)}"
+    for rank, (beats, state, event) in sorted(life.others(plan.ranks).items()):
+        last_beats, _, last_event = before.get(rank, (0, STARTING, None))
+        if beats == last_beats:
             operation = describe_event(plan, rank, event)
-            here = f"rank {life.rank} waited for it in {describe_event(plan, life.rank, life.event)}"
-            how = "is gone" if gone else f"did not move for {options.timeout:g} s"
-            return RankStalled(f"rank {rank} {how}, in {operation}; {here}", rank=rank, operation=operation)
+            return RankStalled(f"rank {rank} is gone, in {operation}; {waited}", rank=rank, operation=operation)
+        if state != WAITING and event == last_event:
+            return stalled(plan, [rank], event, job.options.timeout, waited)
     return None
 
 
@@ -201,39 +165,22 @@ def _exchange(report: Report, transport: ProcessTransport) -> list[Report]:
     return [json.loads(bytes(one[:length].tolist())) for one, length in zip(all_, lengths, strict=True)]
 
 
-def _compared_on_rank_0(
-    plan: Plan,
-    options: ReplayOptions,
-    source: Any,
-    results: Tensor,
-    counts: list[int],
-    transport: ProcessTransport,
-    store: Any,
-) -> dict[str, Any]:
+def _compared_on_rank_0(job: Job, results: Tensor, transport: ProcessTransport, store: Any) -> Comparison:
     """Rank 0 collects what all kept, compares, and tells the others."""
-    if not options.verify:
-        return {"errors": [], "others": {name: [] for name in options.against}}
+    if not job.options.verify:
+        return compared(job.plan, job.options, job.initial, ())
     device = transport.token.device
     if transport.rank != 0:
         if results.numel():
             dist.send(results.to(device), 0)
         store.wait(["verdict"], timedelta(hours=6))
-        return json.loads(store.get("verdict"))
+        return Comparison.from_json(json.loads(store.get("verdict")))
     everything = [results]
-    for rank in range(1, plan.ranks):
-        room = torch.empty(counts[rank], dtype=results.dtype, device=device)
-        if counts[rank]:
+    for rank, count in enumerate(job.kept[1:], 1):
+        room = torch.empty(count, dtype=results.dtype, device=device)
+        if count:
             dist.recv(room, rank)
         everything.append(room.cpu())
-    errors, others = compared(plan, options, source, everything)
-    told = {
-        "errors": [asdict(error) for error in errors],
-        "others": {name: [asdict(error) for error in found] for name, found in others.items()},
-    }
-    store.set("verdict", json.dumps(told))
-    return told
-
-
-def _read(told: dict[str, Any]) -> tuple[list[truth.Deviation], dict[str, list[truth.Deviation]]]:
-    others = {name: [truth.Deviation(**error) for error in found] for name, found in told["others"].items()}
-    return [truth.Deviation(**error) for error in told["errors"]], others
+    found = compared(job.plan, job.options, job.initial, everything)
+    store.set("verdict", json.dumps(found.to_json()))
+    return found

@@ -11,10 +11,11 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from lib.replay.errors import RankDied, RankRaised, RankStalled, ReplayError
-from lib.replay.plan.plan import Plan, describe_event
-from lib.replay.processes.board import FINISHED, STARTING, WAITING, Board
-from lib.replay.rank.worker import Report
+from lib.replay.errors import RankDied, RankStalled, ReplayError
+from lib.replay.plan.describe import describe_event, raised, stalled
+from lib.replay.processes.forked_rank import Launch
+from lib.replay.processes.play import FINISHED, STARTING, WAITING
+from lib.replay.rank.steps import Report
 
 __all__ = ["Child", "watch"]
 
@@ -41,6 +42,18 @@ class Child:
             return json.loads(self.said)
         except ValueError:
             return None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it died, or reported an error."""
+        outcome = self.outcome
+        return outcome is None or "error" in outcome
+
+    def read(self) -> bool:
+        """Reads what it has said since; False if it will say no more."""
+        part = os.read(self.pipe, 1 << 20)
+        self.said += part
+        return bool(part)
 
     def reap(self, seconds: float = 0) -> bool:
         """Whether it has ended, within so many seconds."""
@@ -69,70 +82,56 @@ class Child:
             self.reap(GOODBYE)
 
 
-def watch(
-    plan: Plan, board: Board, children: Sequence[Child], timeout: float, ready: Callable[[], None]
-) -> list[Report]:
+def watch(launch: Launch, children: Sequence[Child], ready: Callable[[], None]) -> list[Report]:
     """The reports of all ranks. `ready` is called once all have begun. ReplayError names who failed, and in what."""
-    open_ = {child.pipe: child for child in children}
-    moves, moved = board.moves(), time.monotonic()
+    state, timeout = launch.state, launch.job.options.timeout
+    left = len(children)
+    moves, moved = state.moves(), time.monotonic()
     deadline: float | None = None
     told = False
     with selectors.DefaultSelector() as selector:
         for child in children:
             selector.register(child.pipe, selectors.EVENT_READ, child)
-        while open_:
+        while left and (deadline is None or time.monotonic() < deadline):
             pause = min(timeout / 4, 0.05 if not told else 1.0)
             if deadline is not None:
                 pause = max(0.0, min(pause, deadline - time.monotonic()))
             for key, _ in selector.select(pause):
                 child: Child = key.data
-                part = os.read(child.pipe, 1 << 20)
-                child.said += part
-                if part:
-                    continue
-                selector.unregister(child.pipe)
-                del open_[child.pipe]
-                if _failed(child) and deadline is None:
-                    deadline = time.monotonic() + GRACE
-            if not told and all(board.state(child.rank) != STARTING for child in children):
+                if not child.read():
+                    selector.unregister(child.pipe)
+                    left -= 1
+                    if child.failed and deadline is None:
+                        deadline = time.monotonic() + GRACE
+            if not told and all(state.state(child.rank) != STARTING for child in children):
                 told = True
                 ready()
-            if deadline is not None and time.monotonic() >= deadline:
-                break
-            if board.moves() != moves:
-                moves, moved = board.moves(), time.monotonic()
+            if state.moves() != moves:
+                moves, moved = state.moves(), time.monotonic()
             elif time.monotonic() - moved > timeout:
-                raise _stalled(plan, board, children, timeout)
+                raise _stalled(launch)
     if deadline is not None:
-        raise _blame(plan, board, children)
+        raise _blame(launch, children)
     for child in children:
         child.reap(GOODBYE)
     return [child.outcome or {} for child in children]
 
 
-def _failed(child: Child) -> bool:
-    outcome = child.outcome
-    return outcome is None or "error" in outcome
-
-
-def _blame(plan: Plan, board: Board, children: Sequence[Child]) -> ReplayError:
+def _blame(launch: Launch, children: Sequence[Child]) -> ReplayError:
     """Who failed first: one that is gone, one whose own operation failed, and only then one who waited for them."""
     silent = [child for child in children if child.pipe >= 0 and child.outcome is None and child.reap(0.1)]
     if silent:
-        return _died(plan, board, silent[0])
+        return _died(launch, silent[0])
     spoken = [(child, outcome) for child in children if (outcome := child.outcome) is not None and "error" in outcome]
     child, outcome = min(spoken, key=lambda item: (item[1]["echo"], item[1]["when"]))
-    operation = describe_event(plan, child.rank, outcome["event"])
-    what = f"rank {child.rank} failed in {operation}: {outcome['error']}"
-    return RankRaised(what, rank=child.rank, operation=operation)
+    return raised(launch.job.plan, child.rank, outcome["event"], outcome["error"])
 
 
-def _died(plan: Plan, board: Board, child: Child) -> RankDied:
-    operation = describe_event(plan, child.rank, board.event(child.rank))
+def _died(launch: Launch, child: Child) -> RankDied:
+    operation = describe_event(launch.job.plan, child.rank, launch.state.event(child.rank))
     status = child.status or 0
     if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        name = signal.Signals(number).name
+        name = signal.Signals(os.WTERMSIG(status)).name
         how = f"was killed by {name}"
         if name == "SIGKILL":
             how += ", which is what the system does when memory runs out"
@@ -141,17 +140,11 @@ def _died(plan: Plan, board: Board, child: Child) -> RankDied:
     return RankDied(f"rank {child.rank} {how}, in {operation}", rank=child.rank, operation=operation)
 
 
-def _stalled(plan: Plan, board: Board, children: Sequence[Child], timeout: float) -> RankStalled:
+def _stalled(launch: Launch) -> RankStalled:
     """Nobody has moved for the whole timeout. To blame is one who does not wait for others, if there is one."""
-    left = [child.rank for child in children if board.state(child.rank) != FINISHED]
-    busy = [rank for rank in left if board.state(rank) != WAITING] or left
-    rank = busy[0]
-    operation = describe_event(plan, rank, board.event(rank))
-    others = f"; ranks {', '.join(map(str, busy[1:]))} neither" if len(busy) > 1 else ""
-    if board.state(rank) == STARTING:
-        operation = "the start, before it had met the others"
-    return RankStalled(
-        f"rank {rank} did not move for {timeout:g} s, in {operation}{others}; if it is only slow, allow more time",
-        rank=rank,
-        operation=operation,
-    )
+    job, state = launch.job, launch.state
+    left = [rank for rank in range(job.plan.ranks) if state.state(rank) != FINISHED]
+    busy = [rank for rank in left if state.state(rank) != WAITING] or left
+    started = state.state(busy[0]) != STARTING
+    hint = "if it is only slow, allow more time"
+    return stalled(job.plan, busy, state.event(busy[0]), job.options.timeout, hint, started)

@@ -70,6 +70,10 @@ class Transport(Protocol):
         """Is over when every rank has come here."""
         ...
 
+    def bytes_sent(self) -> int | None:
+        """Bytes that have really left this process so far, where the system counts them."""
+        ...
+
 
 class Done:
     """The handle of something that was over at once."""

@@ -5,39 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lib.replay.errors import ReplayError
-from lib.replay.options import ReplayOptions
 from lib.replay.plan.plan import Plan
 
-__all__ = ["PIPELINES", "Share", "batches_of", "kept", "layers_of", "shares"]
+__all__ = ["PIPELINES", "LibraryResults", "batches_of", "layers_of", "library_results"]
 
 PIPELINES = ("gpipe", "1f1b")
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class LibraryResults:
     """What a rank keeps of a library's step: gradient, weight and state of whole layers, from `offset` on."""
 
     offset: int
     layers: tuple[int, ...]
 
 
-def shares(plan: Plan, against: tuple[str, ...], rank: int) -> tuple[dict[str, Share], int]:
-    """The share of a rank in each library's results, and how many numbers the rank keeps in all."""
-    at = plan.desks[rank].results
-    found: dict[str, Share] = {}
+def library_results(plan: Plan, against: tuple[str, ...], rank: int) -> tuple[dict[str, LibraryResults], int]:
+    """What a rank keeps of each library, and how many numbers it keeps in all."""
+    at = plan.rank_plans[rank].kept
+    found: dict[str, LibraryResults] = {}
     for name in against:
         _refuse(plan, name)
         layers = layers_of(plan, name, rank)
         if name not in PIPELINES and rank != 0:
             layers = ()
-        found[name] = Share(at, layers)
+        found[name] = LibraryResults(at, layers)
         at += len(layers) * plan.sizes.weight * (2 + plan.sizes.moments)
     return found, at
-
-
-def kept(plan: Plan, options: ReplayOptions) -> list[int]:
-    """How many numbers each rank keeps."""
-    return [shares(plan, options.against, rank)[1] for rank in range(plan.ranks)]
 
 
 def layers_of(plan: Plan, name: str, rank: int) -> tuple[int, ...]:

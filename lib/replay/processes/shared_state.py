@@ -1,4 +1,4 @@
-"""What forked ranks and their parent share: how far each rank is, and the tensors that are compared with the truth.
+"""What forked ranks and their parent share: how far each rank is, and the tensors that are compared.
 
 One file, mapped by all: so a rank that dies has still said where it was, nothing is pickled, and results cost one copy.
 """
@@ -16,29 +16,25 @@ import torch
 from torch import Tensor
 
 from lib.replay.errors import NotEnoughMemory
-from lib.replay.plan.plan import Plan
 
-__all__ = ["FINISHED", "READY", "RUNNING", "STARTING", "WAITING", "Board"]
+__all__ = ["SharedState"]
 
-STARTING, READY, RUNNING, WAITING, FINISHED = range(5)
-WORDS = 4
-"""For each rank: its state, the number of its event, how often it moved, and one to spare."""
+WORDS = 3
+"""For each rank: its state, the number of its event, and how often it moved."""
 ALIGN = 64
 
 
-class Board:
+class SharedState:
     """The file. `state(rank)` and the like are read by the parent; `say` and `results` belong to the ranks.
 
     `counts` says how many numbers each rank keeps.
     """
 
-    def __init__(self, path: Path, plan: Plan, counts: Sequence[int], dtype: torch.dtype, create: bool) -> None:
-        self.plan = plan
+    def __init__(self, path: Path, counts: Sequence[int], dtype: torch.dtype, create: bool) -> None:
         self.counts = counts
         self.dtype = dtype
-        header = plan.ranks * WORDS * 8
         self.starts: list[int] = []
-        at = header
+        at = len(counts) * WORDS * 8
         for count in counts:
             at = -(-at // ALIGN) * ALIGN
             self.starts.append(at)
@@ -54,7 +50,7 @@ class Board:
         self.words = memoryview(self.map).cast("q")
 
     def say(self, rank: int, state: int, event: int) -> None:
-        """A rank says what it does."""
+        """A rank says what it does (see play)."""
         at = rank * WORDS
         words = self.words
         words[at] = state
@@ -71,10 +67,10 @@ class Board:
 
     def moves(self) -> tuple[int, ...]:
         """How often each rank has moved."""
-        return tuple(self.words[rank * WORDS + 2] for rank in range(self.plan.ranks))
+        return tuple(self.words[rank * WORDS + 2] for rank in range(len(self.counts)))
 
     def results(self, rank: int) -> Tensor:
-        """The room for what a rank keeps for the truth; a copy of nothing."""
+        """The room for what a rank keeps to be compared; a copy of nothing."""
         count = self.counts[rank]
         if count == 0:
             return torch.empty(0, dtype=self.dtype)

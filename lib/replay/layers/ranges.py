@@ -1,4 +1,4 @@
-"""Tensors as ranges of a line of elements (see sizes): taking ranges out of one, and putting several together."""
+"""Tensors of ranges of a line of elements (see sizes): taking ranges out of one, and putting several together."""
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lib.replay.plan.sizes import Range, length
+from lib.replay.plan.sizes import Range
 
-__all__ = ["join", "select"]
+__all__ = ["in_order", "join", "select"]
 
 
 def select(flat: Tensor, have: Sequence[Range], want: Sequence[Range], width: int = 1) -> Tensor:
@@ -57,8 +57,3 @@ def in_order(ranges: Sequence[Sequence[Range]]) -> bool:
     """Whether tensors of these ranges, one after the other, are in the order of the line already."""
     starts = [start for one in ranges for start, _ in one]
     return starts == sorted(starts)
-
-
-def elements(ranges: Sequence[Range], width: int = 1) -> int:
-    """Numbers in a tensor of these ranges."""
-    return length(ranges) * width

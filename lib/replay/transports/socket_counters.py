@@ -8,13 +8,13 @@ import stat
 import struct
 import sys
 
-__all__ = ["Meter"]
+__all__ = ["SocketCounters"]
 
 _BYTES_SENT = 200
 """Where tcpi_bytes_sent lies in struct tcp_info (Linux 4.19 and later)."""
 
 
-class Meter:
+class SocketCounters:
     """Counts over the connections that were opened after it was made: those of the ranks, not of a notebook."""
 
     def __init__(self) -> None:

@@ -104,15 +104,14 @@ def test_only_the_first_step_counts_as_evidence_without_verify() -> None:
     assert "Not compared" in result.text()
 
 
-def test_halves_of_backward_are_what_autograd_says() -> None:
+def test_backward_is_what_autograd_says() -> None:
     from lib.replay.layers import layers
 
     x, grad, weight = (torch.randn(6, 6, dtype=torch.float64) for _ in range(3))
     by_weight, by_input = layers.autograd(x, grad, weight)
-    for found in (layers.backward(x, grad, weight), (layers.backward_weight(x, grad), None)):
-        torch.testing.assert_close(found[0], by_weight, rtol=1e-14, atol=1e-14)
-    torch.testing.assert_close(layers.backward(x, grad, weight)[1], by_input, rtol=1e-14, atol=1e-14)
-    torch.testing.assert_close(layers.backward_input(x, grad, weight), by_input, rtol=1e-14, atol=1e-14)
+    found = layers.backward(x, grad, weight)
+    torch.testing.assert_close(found[0], by_weight, rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(found[1], by_input, rtol=1e-14, atol=1e-14)
     assert layers.backward(x, grad, weight, need_input=False)[1] is None
     y, target = torch.randn(4, 6, dtype=torch.float64, requires_grad=True), torch.randn(4, 6, dtype=torch.float64)
     layers.loss(y, target, 4).backward()
@@ -121,12 +120,12 @@ def test_halves_of_backward_are_what_autograd_says() -> None:
 
 @pytest.mark.parametrize(("name", "width"), [("sgd", 1), ("adam", 2)])
 def test_optimizers_are_those_of_torch(name: str, width: int) -> None:
-    from lib.replay.layers import optim
+    from lib.replay.layers import optimizers
 
     grad, weight = torch.randn(30, dtype=torch.float64), torch.randn(30, dtype=torch.float64)
     state = torch.rand(30 * width, dtype=torch.float64)
     theirs = weight.clone()
-    (after,) = optim.torch_step(name, [grad], [theirs], [state])
-    optim.step(name, grad, weight, state)
+    (after,) = optimizers.torch_step(name, [grad], [theirs], [state])
+    optimizers.step(name, grad, weight, state)
     torch.testing.assert_close(weight, theirs, rtol=1e-15, atol=1e-15)
     torch.testing.assert_close(state, after, rtol=1e-15, atol=1e-15)

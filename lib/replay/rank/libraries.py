@@ -17,20 +17,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lib.replay.layers import layers, optim
-from lib.replay.plan.libraries_plan import PIPELINES, batches_of, layers_of
-from lib.replay.rank.interpreter import Kit
+from lib.replay.layers import layers, optimizers
+from lib.replay.plan.library_plan import PIPELINES, batches_of, layers_of
+from lib.replay.rank.context import RankContext
+from lib.values.collectives import COLLECTIVES
 
-__all__ = ["contender", "preload"]
+__all__ = ["library_step", "preload"]
 
-NAMES = {
-    "allreduce_": "allreduce",
-    "_allgather_base_": "allgather",
-    "_reduce_scatter_base_": "scatterreduce",
-    "broadcast_": "broadcast",
-    "send": "pass_to",
-    "recv_": "receive",
-}
+MESSAGES = {"send": "pass_to", "recv": "receive"}
 
 
 def preload(names: tuple[str, ...]) -> None:
@@ -43,18 +37,6 @@ def preload(names: tuple[str, ...]) -> None:
         import torch.distributed.pipelining  # noqa: F401
 
 
-class Layer(nn.Module):
-    """One layer of the replay as a module."""
-
-    def __init__(self, weight: Tensor) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(weight)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """y = tanh(x) W, as in `layers`."""
-        return layers.forward(x, self.weight)
-
-
 class _Count(TorchDispatchMode):
     """Counts the communications that torch dispatches."""
 
@@ -65,28 +47,32 @@ class _Count(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace == "c10d":
             name = func._schema.name.partition("::")[2]
-            self.found[NAMES.get(name, str(name))] += 1
+            self.found[our_name(str(name))] += 1
         return func(*args, **(kwargs or {}))
 
 
-class Contender:
+def our_name(name: str) -> str:
+    """What we call an operation of torch's: "_reduce_scatter_base_" is the one with the title "reduce-scatter"."""
+    plain = name.strip("_").removesuffix("_base").replace("_", "")
+    ours = MESSAGES | {row.title.replace("-", ""): row.name for row in COLLECTIVES.values()}
+    return ours.get(plain, name)
+
+
+class LibraryStep:
     """A library's training step. Subclasses say what the model is wrapped in, and how one step runs."""
 
-    def __init__(self, name: str, kit: Kit) -> None:
+    def __init__(self, name: str, context: RankContext) -> None:
         self.name = name
-        self.kit = kit
-        plan, source, device = kit.plan, kit.source, kit.device
-        hidden = plan.sizes.hidden
-        self.layers = layers_of(plan, name, kit.rank)
-        weights = [source("weight", i).clone().view(hidden, hidden).to(device) for i in self.layers]
-        self.modules = [Layer(weight) for weight in weights]
-        self.rows = plan.trace.batches * plan.sizes.length
-        batches = range(plan.trace.batches) if name in PIPELINES else batches_of(plan, kit.rank)
-        self.x = source.rows("data", batches).to(device)
-        self.target = source.rows("target", batches).to(device)
+        self.context = context
+        plan, initial, device = context.plan, context.initial, context.device
+        self.layers = layers_of(plan, name, context.rank)
+        self.modules = layers.model(initial.matrix(i).clone().to(device) for i in self.layers)
+        batches = range(plan.trace.batches) if name in PIPELINES else batches_of(plan, context.rank)
+        self.x = initial.rows("data", batches).to(device)
+        self.target = initial.rows("target", batches).to(device)
         self.build()
-        states = [source("state", i).to(device) for i in self.layers]
-        self.optimizer = optim.reference(kit.options.optimizer, self.parameters(), states, self.like)
+        states = [initial("state", i).to(device) for i in self.layers]
+        self.optimizer = optimizers.reference(context.options.optimizer, self.parameters(), states, self.like)
 
     def build(self) -> None:
         """Wraps the modules."""
@@ -106,7 +92,7 @@ class Contender:
 
     def parameters(self) -> list[nn.Parameter]:
         """The weights, in the order of the layers."""
-        return [module.weight for module in self.modules]
+        return list(self.modules.parameters())
 
     def run(self) -> None:
         """One training step."""
@@ -118,12 +104,12 @@ class Contender:
         """One training step, and when it began and ended."""
         begun = time.perf_counter_ns()
         self.run()
-        if self.kit.device.type == "cuda":
+        if self.context.device.type == "cuda":
             torch.cuda.synchronize()
         return begun, time.perf_counter_ns()
 
     def prove(self) -> dict[str, Any]:
-        """One step whose numbers are kept for the truth; then one whose communications are counted.
+        """One step whose numbers are kept to be compared; then one whose communications are counted.
 
         The second and third step are the first ordinary ones: DDP, for one, rebuilds its buckets in the second.
         """
@@ -135,29 +121,29 @@ class Contender:
         return {"counts": dict(count.found)}
 
     def keep(self) -> None:
-        """Writes gradients, weights and states to this rank's share of the results."""
-        share, at = self.kit.shares[self.name], 0
-        at = share.offset
+        """Writes gradients, weights and states to this rank's part of the results."""
+        kept = self.context.library_results[self.name]
+        at = kept.offset
         for layer, parameter in zip(self.layers, self.parameters(), strict=True):
             assert parameter.grad is not None, "every weight takes part in the loss"
-            state = optim.state_of(self.kit.options.optimizer, self.optimizer, parameter, self.whole)
+            state = optimizers.state_of(self.context.options.optimizer, self.optimizer, parameter, self.whole)
             for tensor in (self.whole(parameter.grad), self.whole(parameter), state):
-                if layer in share.layers:
-                    self.kit.results[at : at + tensor.numel()].copy_(tensor.reshape(-1))
+                if layer in kept.layers:
+                    self.context.results[at : at + tensor.numel()].copy_(tensor.reshape(-1))
                     at += tensor.numel()
 
 
-class DataParallel(Contender):
+class DataParallel(LibraryStep):
     """DDP. Its buckets hold several layers unless told otherwise."""
 
     def build(self) -> None:
         """`ddp_by_layer` is the schedule of the puzzle: one all-reduce a layer, behind the backward of the next."""
         size: dict[str, Any] = {"bucket_cap_mb": 1e-6} if self.name == "ddp_by_layer" else {}
-        self.model: Any = nn.parallel.DistributedDataParallel(nn.Sequential(*self.modules), **size)
+        self.model: Any = nn.parallel.DistributedDataParallel(self.modules, **size)
 
     def compute(self) -> None:
         """Forward and backward of this rank's batches."""
-        (layers.loss(self.model(self.x), self.target, self.rows) * dist.get_world_size()).backward()
+        (layers.loss(self.model(self.x), self.target, self.context.rows) * dist.get_world_size()).backward()
 
 
 class FullySharded(DataParallel):
@@ -170,10 +156,10 @@ class FullySharded(DataParallel):
 
         ranks = dist.get_world_size()
         shape, names = ((2, ranks // 2), ("replica", "shard")) if self.name == "hsdp" else ((ranks,), ("shard",))
-        mesh = init_device_mesh(self.kit.device.type, shape, mesh_dim_names=names)
+        mesh = init_device_mesh(self.context.device.type, shape, mesh_dim_names=names)
         for module in self.modules:
             fully_shard(module, mesh=mesh)
-        self.model = fully_shard(nn.Sequential(*self.modules), mesh=mesh)
+        self.model = fully_shard(self.modules, mesh=mesh)
 
     def like(self, parameter: nn.Parameter, flat: Tensor) -> Tensor:
         """Sharded as the parameter is."""
@@ -187,20 +173,20 @@ class FullySharded(DataParallel):
         return tensor.full_tensor().detach()
 
 
-class Pipelined(Contender):
+class Pipelined(LibraryStep):
     """torch.distributed.pipelining: a stage a rank, a microbatch a batch."""
 
     def build(self) -> None:
         """The stage of this rank, with shapes given, so that nothing is sent to find them out."""
         from torch.distributed import pipelining
 
-        plan, device = self.kit.plan, self.kit.device
-        stages, rank = plan.ranks, self.kit.rank
-        size, dtype = (plan.sizes.length, plan.sizes.hidden), self.kit.source.dtype
+        plan, device = self.context.plan, self.context.device
+        stages, rank = plan.ranks, self.context.rank
+        size, dtype = (plan.sizes.length, plan.sizes.hidden), self.context.initial.dtype
         output = torch.empty(size, dtype=dtype, device="meta").requires_grad_()
         inputs = output if rank else output.detach()
         stage = pipelining.PipelineStage(
-            nn.Sequential(*self.modules), rank, stages, device, input_args=(inputs,), output_args=(output,)
+            self.modules, rank, stages, device, input_args=(inputs,), output_args=(output,)
         )
         kind = pipelining.ScheduleGPipe if self.name == "gpipe" else pipelining.Schedule1F1B
         self.schedule = kind(stage, plan.trace.batches, loss_fn=self.loss, scale_grads=False)
@@ -208,7 +194,7 @@ class Pipelined(Contender):
 
     def loss(self, y: Tensor, target: Tensor) -> Tensor:
         """The loss of a microbatch."""
-        return layers.loss(y, target, self.rows)
+        return layers.loss(y, target, self.context.rows)
 
     def compute(self) -> None:
         """This rank's part of the schedule."""
@@ -216,7 +202,7 @@ class Pipelined(Contender):
         self.schedule.step(*inputs, target=self.target if self.last else None)
 
 
-def contender(name: str, kit: Kit) -> Contender:
+def library_step(name: str, context: RankContext) -> LibraryStep:
     """A library by name."""
     kinds = {"ddp": DataParallel, "ddp_by_layer": DataParallel, "fsdp": FullySharded, "hsdp": FullySharded}
-    return kinds.get(name, Pipelined)(name, kit)
+    return kinds.get(name, Pipelined)(name, context)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
 
-from lib.replay.layers.tensors import in_order, join, select  # noqa: E402
+from lib.replay.layers.ranges import in_order, join, select  # noqa: E402
 from lib.replay.plan.sizes import Range, merged  # noqa: E402
 
 LINE = 12

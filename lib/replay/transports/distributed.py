@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from lib.replay.plan.plan import Plan
+from lib.replay.transports.socket_counters import SocketCounters
 from lib.replay.transports.transport import Done, Handle
 
 __all__ = ["ProcessTransport"]
@@ -57,10 +58,13 @@ class WorkHandle:
 class ProcessTransport:
     """One rank's way to the others. torch.distributed is initialised already, with as many ranks as the Trace has."""
 
-    def __init__(self, rank: int, plan: Plan, device: torch.device, timeout: float, shared_clock: bool) -> None:
+    def __init__(
+        self, rank: int, plan: Plan, device: torch.device, timeout: float, shared_clock: bool, sockets: SocketCounters
+    ) -> None:
         self.rank = rank
         self.device = device
         self.shared_clock = shared_clock
+        self.sockets = sockets
         nccl = dist.get_backend() == "nccl"
         self.staged = device.type == "cuda" and not nccl
         everybody = tuple(range(plan.ranks))
@@ -163,3 +167,6 @@ class ProcessTransport:
         if self.token.is_cuda:
             handle.after = torch.cuda.synchronize
         return handle
+
+    def bytes_sent(self) -> int | None:
+        return self.sockets.sent()

@@ -1,9 +1,9 @@
 """A fresh Python that forks the ranks, for a parent that must not be forked.
 
-    python -m lib.replay.processes.fresh FOLDER
+    python -m lib.replay.processes.fork_server FOLDER
 
-The folder holds the Trace, the options and the board; the outcome is written there, too. Ends when its standard input
-does, which is when its parent is gone.
+The folder holds the Trace, the options and the shared state; the outcome is written there, too. Ends when its standard
+input does, which is when its parent is gone.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -16,14 +16,12 @@ import sys
 import threading
 from pathlib import Path
 
-import torch
-
 from lib.replay.errors import ReplayError
 from lib.replay.options import ReplayOptions
-from lib.replay.plan.libraries_plan import kept
-from lib.replay.processes.board import Board
+from lib.replay.plan.memory import plan_that_fits
 from lib.replay.processes.launch import fork_ranks
-from lib.replay.run import make_source, prepare
+from lib.replay.processes.shared_state import SharedState
+from lib.replay.rank.context import Job
 from lib.trace.trace import Trace
 
 __all__ = ["main"]
@@ -33,12 +31,11 @@ def main(folder: Path) -> int:
     """Runs what the folder holds; exit status 1 for an error that the outcome tells of."""
     options = ReplayOptions.from_json(json.loads((folder / "options.json").read_text("utf-8")))
     try:
-        plan = prepare(Trace.load(folder / "trace.json"), options)
-        source = make_source(plan, options)
-        board = Board(folder / "board", plan, kept(plan, options), getattr(torch, options.dtype), create=False)
-        work = folder / "ranks"
-        work.mkdir()
-        outcome: dict[str, object] = {"reports": fork_ranks(plan, options, source, board, work)}
+        job = Job.of(plan_that_fits(Trace.load(folder / "trace.json"), options), options)
+        state = SharedState(folder / "state", job.kept, job.initial.dtype, create=False)
+        ranks = folder / "ranks"
+        ranks.mkdir()
+        outcome: dict[str, object] = {"reports": fork_ranks(job, state, ranks)}
     except ReplayError as error:
         kind = type(error).__name__
         outcome = {"kind": kind, "what": str(error), "rank": error.rank, "operation": error.operation}

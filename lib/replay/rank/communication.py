@@ -1,0 +1,190 @@
+"""Communication of a rank: what each operation brings to the transport, and what becomes of what it gets.
+
+A collective is one row of COLLECTIVE_KERNELS, for all transports. Buffers have exactly the size that the simulator
+counts, wherever the members' parts are equal: outputs are made when the operation is issued, and an in-place operation
+works in its input unless somebody still needs that.
+"""
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from lib.replay.layers.ranges import in_order, join
+from lib.replay.plan.plan import PlannedCollective
+from lib.replay.plan.sizes import cut_range
+from lib.replay.rank.context import Call, KernelTable
+from lib.replay.transports.transport import Done, Handle, Several, Transport
+from lib.values.values import Value
+
+__all__ = ["COLLECTIVE_KERNELS", "CollectiveCall", "CollectiveKernel", "Communication", "Started", "issue"]
+
+
+class CollectiveCall(Call):
+    """A collective of a rank, as its kernel sees it. Members are numbered from 0, in the order of their group."""
+
+    __slots__ = ("collective",)
+
+    def __init__(self, call: Call, collective: PlannedCollective) -> None:
+        super().__init__(call.context, call.plan, call.index, call.event, call.tensors)
+        self.collective = collective
+
+    @property
+    def transport(self) -> Transport:
+        """The way to the others."""
+        return self.context.transport
+
+    @property
+    def group(self) -> tuple[int, ...]:
+        """The ranks of the members."""
+        return self.collective.members
+
+    @property
+    def me(self) -> int:
+        """The number of this member."""
+        return self.group.index(self.context.rank)
+
+    @property
+    def root(self) -> int:
+        """The number of the root."""
+        return self.collective.root
+
+    @property
+    def brought(self) -> tuple[tuple[Value, ...], ...]:
+        """The values that each member brings."""
+        return self.collective.brought
+
+
+class Started(NamedTuple):
+    """A collective that a kernel has started: its buffers, and what gives its outputs once it is over (None: the
+    buffers are the outputs)."""
+
+    handle: Handle
+    buffers: Sequence[Tensor]
+    outputs: Callable[[], Sequence[Tensor]] | None = None
+
+
+CollectiveKernel = Callable[[CollectiveCall, Sequence[Tensor]], Started]
+
+
+class Communication:
+    """A communication that was issued. `outputs` gives what it brought, once it is over.
+
+    `bytes` is what the rank sends: whole messages, and of collectives what their row says. `buffers` live until it is
+    over even where the values in them do not.
+    """
+
+    __slots__ = ("buffers", "bytes", "handle", "is_send", "noticed", "outputs")
+
+    def __init__(
+        self,
+        handle: Handle,
+        sent: float = 0,
+        buffers: Sequence[Tensor] = (),
+        outputs: Callable[[], Sequence[Tensor]] | None = None,
+        is_send: bool = False,
+    ) -> None:
+        self.handle = handle
+        self.bytes = sent
+        self.buffers = buffers
+        self.outputs = outputs
+        self.is_send = is_send
+        self.noticed = False
+
+
+def issue(call: Call) -> Communication:
+    """Issues one communication of a rank."""
+    if call.event.op == "pass_to":
+        return _pass_to(call)
+    if call.event.op == "receive":
+        return _receive(call)
+    collective = call.plan.collectives.get(call.index)
+    if collective is None:  # it never takes place, and nobody waits for it
+        return Communication(Done())
+    inputs = [call.tensors[number] for number in call.event.inputs]
+    if len(collective.members) == 1:
+        own = [call.own(i) if collective.row.in_place else tensor.clone() for i, tensor in enumerate(inputs)]
+        return Communication(Done(), 0, own)
+    started = COLLECTIVE_KERNELS[call.event.op](CollectiveCall(call, collective), inputs)
+    sizes = call.context.sizes
+    sent = collective.sent(call.context.rank, lambda values: sum(map(sizes.numel, values)))
+    return Communication(started.handle, float(sent) * sizes.bytes, started.buffers, started.outputs)
+
+
+def _pass_to(call: Call) -> Communication:
+    message = call.plan.messages.get(call.index)
+    if message is None:  # nobody receives it
+        return Communication(Done(), is_send=True)
+    tensors = [call.tensors[number] for number in call.event.inputs]
+    handle = Several([call.context.transport.send(message.target, tensor) for tensor in tensors])
+    sent = sum(tensor.numel() for tensor in tensors) * call.context.sizes.bytes
+    return Communication(handle, sent, tensors, is_send=True)
+
+
+def _receive(call: Call) -> Communication:
+    message = call.plan.messages.get(call.index)
+    if message is None:  # nobody sends it, and nobody waits for it
+        return Communication(Done())
+    buffers = [call.empty(call.numel(value)) for value in message.values]
+    return Communication(
+        Several([call.context.transport.receive(message.source, buffer) for buffer in buffers]), 0, buffers
+    )
+
+
+# -- collectives --------------------------------------------------------------------------------------------------
+
+
+def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    buffer = call.own(0)
+    return Started(call.transport.all_reduce(call.group, buffer), [buffer])
+
+
+def _all_gather(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    values = [brought[0] for brought in call.brought]
+    sizes, ranges = [call.numel(value) for value in values], [call.ranges(value) for value in values]
+    out = call.empty(sum(sizes))
+    handle = call.transport.all_gather(call.group, out, inputs[0], sizes)
+    if in_order(ranges):
+        return Started(handle, [out])
+    width = call.context.sizes.width(values[0])
+    return Started(handle, [out], lambda: [join(list(zip(out.split(sizes), ranges, strict=True)), width)])
+
+
+def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    members = len(call.group)
+    sizes = [stop - start for start, stop in (cut_range(inputs[0].numel(), i, members) for i in range(members))]
+    out = call.empty(sizes[call.me])
+    return Started(call.transport.reduce_scatter(call.group, out, inputs[0], sizes), [out])
+
+
+def _all_to_all(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    sizes = [call.numel(brought[call.me]) for brought in call.brought]
+    out = call.empty(sum(sizes))
+    handle = call.transport.all_to_all(call.group, out, inputs, sizes)
+    return Started(handle, [out], lambda: [part.clone() for part in out.split(sizes)])
+
+
+def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    numel = call.numel(call.brought[call.root][0])
+    if inputs[0].numel() == numel:
+        buffer = call.own(0)
+    else:  # of uneven shards, one may be a number longer than another: then this member is not the root
+        buffer = call.empty(numel)
+        if call.may_overwrite(0):
+            del call.tensors[call.event.inputs[0]]  # it would have been overwritten
+    return Started(call.transport.broadcast(call.group, buffer, call.root), [buffer])
+
+
+COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
+    {
+        "allreduce": _all_reduce,
+        "allgather": _all_gather,
+        "scatterreduce": _reduce_scatter,
+        "alltoall": _all_to_all,
+        "broadcast": _broadcast,
+    }
+)
+"""By the name of the collective, for two members or more: by itself a rank keeps what it brings."""

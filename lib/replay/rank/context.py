@@ -1,0 +1,174 @@
+"""What a rank has for the whole replay, and what a kernel is told of the operation that it does."""
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from lib.replay.errors import WrongWorld
+from lib.replay.layers.initial_numbers import InitialNumbers
+from lib.replay.options import Hook, ReplayOptions
+from lib.replay.plan.library_plan import LibraryResults, library_results
+from lib.replay.plan.plan import Plan, RankPlan
+from lib.replay.plan.sizes import Range, Sizes
+from lib.replay.transports.transport import Transport
+from lib.trace.event import Event
+from lib.values.values import Value
+
+__all__ = ["Call", "Job", "KernelTable", "RankContext", "device_of"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all ranks of a replay are to do, however they were started."""
+
+    plan: Plan
+    options: ReplayOptions
+    initial: InitialNumbers
+    hook: Hook | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, options: ReplayOptions, hook: Hook | None = None, share: bool = True) -> Job:
+        """The job of a plan. `share`: the ranks share the memory of its initial numbers."""
+        return cls(plan, options, InitialNumbers.of(plan, options, share), hook)
+
+    @property
+    def kept(self) -> list[int]:
+        """How many numbers each rank keeps to be compared. ReplayError where a library cannot train this model."""
+        return [library_results(self.plan, self.options.against, rank)[1] for rank in range(self.plan.ranks)]
+
+
+@dataclass
+class RankContext:
+    """What all steps of a rank share. `now_in` is told the number of each event before it begins."""
+
+    job: Job
+    rank: int
+    transport: Transport
+    device: torch.device
+    results: Tensor
+    now_in: Callable[[int], None] = field(default=lambda index: None)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of all ranks."""
+        return self.job.plan
+
+    @property
+    def options(self) -> ReplayOptions:
+        """What was asked for."""
+        return self.job.options
+
+    @property
+    def initial(self) -> InitialNumbers:
+        """What training starts from."""
+        return self.job.initial
+
+    @property
+    def mine(self) -> RankPlan:
+        """The plan of this rank."""
+        return self.plan.rank_plans[self.rank]
+
+    @property
+    def sizes(self) -> Sizes:
+        """How many numbers the values have."""
+        return self.plan.sizes
+
+    @property
+    def rows(self) -> int:
+        """Rows of all batches together."""
+        return self.plan.trace.batches * self.plan.sizes.length
+
+    @property
+    def library_results(self) -> dict[str, LibraryResults]:
+        """What this rank keeps of each library."""
+        return library_results(self.plan, self.options.against, self.rank)[0]
+
+    def empty(self, numel: int) -> Tensor:
+        """A new flat tensor on the rank's device."""
+        return torch.empty(numel, dtype=self.initial.dtype, device=self.device)
+
+
+class Call:
+    """One operation of a rank, as its kernel sees it. Inputs and outputs are numbered as in the Trace, from 0.
+
+    `tensors` are those of the rank, by the id of their value. All are flat: see `sizes`.
+    """
+
+    __slots__ = ("context", "event", "index", "plan", "tensors")
+
+    def __init__(
+        self, context: RankContext, plan: RankPlan, index: int, event: Event, tensors: dict[int, Tensor]
+    ) -> None:
+        self.context = context
+        self.plan = plan
+        self.index = index
+        self.event = event
+        self.tensors = tensors
+
+    def input(self, place: int) -> Value:
+        """What the Trace says of an input."""
+        return self.plan.value(self.event.inputs[place])
+
+    def output(self, place: int) -> Value:
+        """What the Trace says of an output."""
+        return self.plan.value(self.event.outputs[place])
+
+    def ranges(self, value: Value) -> tuple[Range, ...]:
+        """Where the tensor of a value lies on the line of its layer, or of the batches."""
+        return self.context.sizes.ranges(value)
+
+    def numel(self, value: Value) -> int:
+        """Numbers in the tensor of a value."""
+        return self.context.sizes.numel(value)
+
+    def empty(self, numel: int) -> Tensor:
+        """A new flat tensor on the rank's device."""
+        return self.context.empty(numel)
+
+    def matrix(self, tensor: Tensor) -> Tensor:
+        """The same numbers in rows, as layers take them."""
+        return tensor.view(-1, self.context.sizes.hidden)
+
+    def may_overwrite(self, place: int) -> bool:
+        """Whether nobody needs an input afterwards."""
+        return (self.index, self.event.inputs[place]) in self.plan.overwritable
+
+    def own(self, place: int) -> Tensor:
+        """An input to work in: its own tensor if nobody needs that afterwards, else a copy."""
+        tensor = self.tensors[self.event.inputs[place]]
+        return tensor if self.may_overwrite(place) else tensor.clone()
+
+    def is_used(self, place: int) -> bool:
+        """Whether anybody uses an output."""
+        return self.event.outputs[place] in self.plan.used
+
+
+K = TypeVar("K")
+
+
+class KernelTable(dict[str, K]):
+    """Kernels by the name of their operation."""
+
+    def __missing__(self, name: str) -> K:
+        raise LookupError(f"no kernel for {name}: an operation is replayed by a row in a table of kernels")
+
+
+def device_of(options: ReplayOptions, local_rank: int) -> torch.device:
+    """The device of a rank: the CPU, or the GPUs in turn. WrongWorld where there are too few."""
+    if not options.on_gpu:
+        return torch.device("cpu")
+    count = torch.cuda.device_count()
+    if count == 0:
+        raise WrongWorld("there is no GPU here that torch can use: transport='gloo', device='cpu' needs none")
+    if options.transport == "nccl" and local_rank >= count:
+        raise WrongWorld(
+            f"nccl needs a GPU for each rank of a machine: this one has {count}, and a rank number {local_rank}. "
+            "With transport='gloo', device='cuda' several ranks share one"
+        )
+    return torch.device("cuda", local_rank % count)
