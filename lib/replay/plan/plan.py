@@ -19,8 +19,7 @@ from lib.replay.plan.sizes import Range, Sizes, length
 from lib.trace.event import COLLECTIVE, Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, uses
 from lib.trace.order import meetings, messages
-from lib.trace.rebuild import Rebuilt, rebuild
-from lib.trace.retiming import retime
+from lib.trace.rebuild import Rebuilt
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.values import Elements, OptState, Value, Weight, WeightGrad
@@ -118,8 +117,7 @@ class Plan:
 def make_plan(trace: Trace, sizes: Sizes) -> Plan:
     """The plan. UnfitTrace where the Trace is not one correct training step."""
     _must_be_a_training_step(trace)
-    rebuilt = rebuild(trace)
-    simulated = retime(rebuilt.run, trace.costs)
+    rebuilt, simulated = trace.rebuilt(), trace.normalised()
     parts = max((getattr(value, "total", 1) for program in simulated.programs for value in program.values), default=1)
     if parts > sizes.weight:
         raise UnfitTrace(f"a weight of {sizes.hidden} x {sizes.hidden} has no {parts} shards: make hidden larger")
