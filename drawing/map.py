@@ -32,7 +32,7 @@ class Stop(Protocol):
     """What the map asks of a puzzle: such as the records in lib.PUZZLES."""
 
     @property
-    def number(self) -> int: ...  # counted from 0; the map counts from 1, as the titles of the notebooks do
+    def number(self) -> int: ...  # counted from 1, as in the titles of the notebooks
     @property
     def title(self) -> str: ...
     @property
@@ -172,7 +172,7 @@ def _card(scene: Scene, place: Place, stop: Stop, depth: float, solved: bool) ->
     scene.add(Rect(x, y, WIDTH, HEIGHT, PAPER, GOLD if solved else EDGE, 2 if solved else 1, radius=5))
     scene.add(Rect(x, y + 5, 5, HEIGHT - 10, GOLD if solved else layer_colour(round(depth * 10), 10)))
     room = WIDTH - 26 - (52 if solved else 0)
-    scene.add(Text(x + 16, y + 17, fit(f"{stop.number + 1}. {stop.title}", room, SIZE + 1), SIZE + 1, bold=True))
+    scene.add(Text(x + 16, y + 17, fit(f"{stop.number}. {stop.title}", room, SIZE + 1), SIZE + 1, bold=True))
     if solved:
         scene.add(Text(x + WIDTH - 10, y + 17, "solved", SIZE, INK, "end"))
     for number, line in enumerate(_lines(stop.teaches, WIDTH - 28, SIZE)):

@@ -18,7 +18,7 @@
 # <!-- part: top -->
 
 # %% [markdown]
-# # 1. One device
+# # $heading
 #
 # **What you learn:** the order of operations in one training step, and which value is needed until when.
 #

@@ -18,7 +18,7 @@
 # <!-- part: top -->
 
 # %% [markdown]
-# # 2. Gradient accumulation
+# # $heading
 #
 # **What you learn:** the same training step with less memory, by running one batch at a time.
 #

@@ -18,7 +18,7 @@
 # <!-- part: top -->
 
 # %% [markdown]
-# # 3. Distributed data parallel
+# # $heading
 #
 # **What you learn:** the first schedule for several GPUs. Each has the whole model and its own batch, and the
 # gradients are summed over the network.

@@ -18,7 +18,7 @@
 # <!-- part: top -->
 
 # %% [markdown]
-# # 4. Weight-sharded data parallel
+# # $heading
 #
 # **What you learn:** to store a quarter of every weight and to have the whole of it only while it is used.
 #

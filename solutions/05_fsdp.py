@@ -18,7 +18,7 @@
 # <!-- part: top -->
 
 # %% [markdown]
-# # 5. Fully sharded data parallel
+# # $heading
 #
 # **What you learn:** to shard the gradients as well. This is FSDP, also known as ZeRO stage 3, the workhorse
 # of large-model training.

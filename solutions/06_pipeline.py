@@ -18,7 +18,7 @@
 # <!-- part: top -->
 
 # %% [markdown]
-# # 6. Pipeline
+# # $heading
 #
 # **What you learn:** the other way to share a model. Each rank owns some *layers*, and the data comes to the
 # weights instead of the weights to the data.

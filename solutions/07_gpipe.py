@@ -18,7 +18,7 @@
 # <!-- part: top -->
 
 # %% [markdown]
-# # 7. GPipe: a pipeline of microbatches
+# # $heading
 #
 # **What you learn:** to shrink the bubble of a pipeline with microbatches.
 #
@@ -70,7 +70,7 @@ compare(
 
 # %% [markdown]
 # GPipe does this in both directions: all microbatches forward, then all microbatches backward, then one
-# update. It is the pipeline of puzzle 6 and the gradient accumulation of puzzle 2 in one.
+# update. It is the pipeline of puzzle $number_pipeline and the gradient accumulation of puzzle $number_grad_accum in one.
 #
 # There are now several values of each kind on a rank, so give them a key with two parts,
 # `activations[layer, b]`. Messages between two ranks arrive in the order in which they were sent. If you take

@@ -18,7 +18,7 @@
 # <!-- part: top -->
 
 # %% [markdown]
-# # 8. Pipeline and FSDP together
+# # $heading
 #
 # **What you learn:** to combine two ways of sharing on a grid of ranks, with a process group for each.
 #
@@ -282,7 +282,7 @@ Model.check(out, puzzle="pipeline_fsdp")
 # - Change the sizes: `simulate(pipeline_fsdp, layers=8, batches=4, mesh=mesh)` gives each stage two layers. Is it
 #   still right to keep the full weights from forward to backward?
 # - Change the network. With `from lib import LINKS`, `simulate(fsdp, puzzle="fsdp", costs=LINKS)` prices
-#   collectives by what they move: the schedule of puzzle 5 takes 20.4 time steps as before, and that of puzzle 4,
+#   collectives by what they move: the schedule of puzzle $number_fsdp takes 20.4 time steps as before, and that of puzzle $number_wsdp,
 #   with its all-reduces, 22.2.
 # - Take four microbatches through each row of this last puzzle, in the order of 1F1B, and gather each layer once.
 #   This is near to how the largest models are trained.

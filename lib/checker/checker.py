@@ -18,7 +18,7 @@ from lib.checker.final_weights import finals
 from lib.checker.readiness import unready
 from lib.checker.verdict import Verdict
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.puzzles.records import PUZZLES, Puzzle, Size, Tier
+from lib.puzzles.records import Puzzle, Size, Tier, schedule_record
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of
@@ -43,7 +43,7 @@ def check(
 
     models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
     _need_numbers(time, memory)
-    record = None if puzzle is None else PUZZLES[puzzle]
+    record = None if puzzle is None else schedule_record(puzzle)
     sandbox = record is None and not isinstance(models, Trace) and _is_sandbox(models)
     judged = _judge(trace, record, sandbox)
     timed, faults = judged.timed, judged.faults

@@ -73,7 +73,7 @@ def list_() -> None:
         tiers = [(tier.name, f"{tier.time:g}", f"{tier.memory:,}") for tier in record.tiers]
         columns = ("\n".join(column) for column in zip(*tiers, strict=True))
         sizes = f"{record.ranks}, {record.layers}, {record.batches}"
-        table.add_row(str(record.number + 1), record.id, record.title, sizes, *columns)
+        table.add_row(str(record.number), record.id, record.title, sizes, *columns)
     console().print(table)
 
 
@@ -227,11 +227,15 @@ def build(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where one is not current.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite notebooks that somebody has worked in.")] = False,
 ) -> None:
-    """Make the notebooks in puzzles/ and solutions/ from solutions/NN_name.py."""
+    """Make the notebooks in puzzles/ and solutions/ from solutions/NN_name.py, and renumber what needs it."""
     from lib.notebooks import build as notebooks
 
     if not is_checkout():
         fail("Notebooks are built in a checkout of the repository; this is an installed copy.")
+    if check and (moves := notebooks.misnumbered(home())):
+        fail("Puzzles have other numbers now; mend with `puzzles build`:\n" + "\n".join(moves))
+    for old, new in ({} if check else notebooks.renumber(home())).items():
+        say(f"Renamed {old} to {Path(new).name}")
     with console().status("Running every notebook"):
         files = notebooks.build(home())
     old = notebooks.stale(files, home())
@@ -242,7 +246,7 @@ def build(
     if not check:
         for name in notebooks.write(files, home()):
             say(f"Wrote {name}")
-    say(f"{len(files)} notebooks are current.")
+    say(f"{sum(name.endswith('.ipynb') for name in files)} notebooks are current.")
 
 
 @app.command()

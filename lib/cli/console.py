@@ -77,7 +77,7 @@ def status_table(standings: Mapping[str, Standing]) -> None:
         time = "" if found.time is None else f"{found.time:g}"
         memory = "" if found.memory is None else amount(found.memory)
         hints = f"{found.hints} of {len(record.hints)}" if found.hints else ""
-        table.add_row(str(record.number + 1), record.id, state, found.tier or "", time, memory, hints)
+        table.add_row(str(record.number), record.id, state, found.tier or "", time, memory, hints)
     console().print(table)
     solved = sum(record in standings and standings[record].passed for record in PUZZLES)
     say(f"{solved} of {len(PUZZLES)} solved. {what_next(standings)}")

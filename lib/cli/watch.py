@@ -14,7 +14,7 @@ from lib.course.attempt import LIMIT, Attempt, attempt
 from lib.course.hints import Hints, next_hint
 from lib.course.progress import known, next_puzzle, solved
 from lib.course.solutions import refusal
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.submissions.load import SourceError, puzzle_of
 from lib.submissions.locations import notebook_of, shown
 
@@ -132,7 +132,7 @@ class Watcher:
             try:
                 puzzle = self._about(path)
             except (SourceError, OSError) as error:
-                if self.alone or path.stem in {record.stem for record in PUZZLES.values()}:
+                if self.alone or puzzle_of_file(path.stem) is not None:
                     self.screen.say(str(error))
                 continue
             self.seen.add(path.name)

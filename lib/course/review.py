@@ -19,7 +19,7 @@ from lib.cluster.clock import in_steps, steps
 from lib.course.target import run
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount, exact
-from lib.puzzles.records import PUZZLES, Puzzle, Size
+from lib.puzzles.records import Puzzle, Size, schedule_record
 from lib.trace.trace import ModelLike, Trace, absent, trace_of
 from lib.values.values import Elements
 
@@ -40,7 +40,7 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
     if (why := absent(models)) is not None:
         print(f"{why}.")
         return None
-    record = PUZZLES[puzzle]
+    record = schedule_record(puzzle)
     trace = trace_of(models, "review takes the Models that simulate returned, or a Trace")
     _same_size(trace, record)
     verdict = check(trace, puzzle)

@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib.files import write_whole
-from lib.notebooks.shared_cells import FRONT, expand
-from lib.puzzles.records import PUZZLES
+from lib.notebooks.shared_cells import FRONT, expand, readme
+from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.submissions.gap import Answer, BuildError, find, student, untouched
-from lib.submissions.load import code_cells
+from lib.submissions.load import Notebook, code_cells
 
 try:
     import jupytext  # pyright: ignore[reportMissingTypeStubs]
     import nbformat
 
-    from lib.notebooks.kernels import Notebook, execute
+    from lib.notebooks.kernels import execute
 except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
     raise ImportError(f"notebooks need {package}: pip install 'llm-training-puzzles[notebook]'") from missing
 
-__all__ = ["Source", "build", "read_sources", "stale", "worked_on", "write"]
+__all__ = ["Source", "build", "misnumbered", "read_sources", "renumber", "stale", "worked_on", "write"]
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -88,7 +88,10 @@ def read_sources(folder: Path) -> list[Source]:
 
 
 def build(root: Path) -> dict[str, str]:
-    """The text of every notebook by its path below `root`, of which only the folder solutions/ is read."""
+    """The text of every notebook, and of README.md where there is one, by its path below `root`.
+
+    Only README.md and the folder solutions/ are read.
+    """
     sources = read_sources(root / "solutions")
     ran = execute({source.path.with_suffix(".ipynb"): source.solved() for source in sources})
     errors = [result for result in ran if isinstance(result, BuildError)]
@@ -99,7 +102,33 @@ def build(root: Path) -> dict[str, str]:
     for source, notebook in zip(sources, run, strict=True):
         files[f"puzzles/{source.path.stem}.ipynb"] = _text(source.student())
         files[f"solutions/{source.path.stem}.ipynb"] = _text(notebook)
-    return files
+    page = root / "README.md"
+    return files | ({page.name: readme(page.read_text("utf-8"))} if page.is_file() else {})
+
+
+def misnumbered(root: Path) -> dict[str, str]:
+    """The files of puzzles whose number is another than they are called after: their names, and what they should be."""
+    moves: dict[str, str] = {}
+    for folder in ("solutions", "puzzles"):
+        for path in sorted((root / folder).glob("[0-9]*_*")):
+            record = puzzle_of_file(path.stem)
+            if record is not None and path.stem != record.stem and path.suffix in (".py", ".ipynb"):
+                moves[f"{folder}/{path.name}"] = f"{folder}/{record.stem}{path.suffix}"
+    return moves
+
+
+def renumber(root: Path) -> dict[str, str]:
+    """Renames the files of puzzles that got another number, with whatever work is in them, and returns their names.
+
+    BuildError where both names are taken: then somebody has to say which is the right one.
+    """
+    moves = misnumbered(root)
+    for old, new in moves.items():
+        if (root / new).exists():
+            raise BuildError(f"there are {old} and {new}, for one puzzle: remove one of them")
+    for old, new in moves.items():
+        (root / old).rename(root / new)
+    return moves
 
 
 def stale(files: Mapping[str, str], root: Path) -> list[str]:

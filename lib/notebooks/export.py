@@ -22,6 +22,7 @@ from typing import Any
 from lib.files import ROOT
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
+from lib.submissions.load import Notebook
 from lib.submissions.locations import home, is_checkout
 
 __all__ = ["chosen", "edition", "export", "together", "wheel"]
@@ -35,8 +36,6 @@ SETUP = "# @title Set up"
 TITLE = re.compile(r"\A(?:#.*\n)+")
 PACKAGES = re.compile(r' *packages = "llm-training-puzzles\S* ?([^"]*)"\.split\(\)\n')
 LINK = re.compile(r"\[([^\]]+)\]\(\w+\.ipynb\)")
-
-Notebook = dict[str, Any]
 
 CARRIED = '''
 import base64

@@ -20,15 +20,15 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 from lib.files import ROOT, child_environment
 from lib.submissions.gap import BuildError
+from lib.submissions.load import Notebook
 
-__all__ = ["Notebook", "execute", "joined", "reject"]
+__all__ = ["execute", "joined", "reject"]
 
 TIMEOUT = 120
 """Seconds that a cell may take."""
 
 ADDRESS = r"\b0x[0-9a-f]{6,}"
 
-Notebook = dict[str, Any]
 _node = cast(Any, nbformat).from_dict  # which has no types
 
 

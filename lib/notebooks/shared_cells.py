@@ -4,28 +4,33 @@
     # <!-- part: hints -->
 
 in solutions/NN_name.py stands for the cells of solutions/parts/hints.py, in which `$id`, `$ranks` and the other words
-of this module are filled in for that notebook.
+of this module are filled in for that notebook. A source itself has the line `# # $heading` for its title, and
+`$number_ddp` for the number of another puzzle.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
 from string import Template
 
-from lib.puzzles.records import PUZZLES, Puzzle
+from lib.puzzles.records import PUZZLES, Puzzle, puzzle_of_file
 from lib.submissions.gap import BuildError
 
-__all__ = ["FRONT", "Address", "expand", "links_to"]
+__all__ = ["FRONT", "Address", "expand", "links_to", "readme"]
 
 FRONT = {"index": "Map of the puzzles", "introduction": "Introduction"}
 """The notebooks before the puzzles, all numbered 00, and how links call them."""
 
 PART = re.compile(r"^# %% \[markdown\]\n# <!-- part: (\w+) -->\n?$", re.MULTILINE)
+WORDS = ("id", "title", "heading", "ranks", "navigation", "top", "requirements", "table")
+"""The words of parts."""
+HEADING = re.compile(r"^# # \$heading$", re.MULTILINE)
+NUMBER = re.compile(r"\$number_(\w+)")
+README_ROWS = re.compile(r"(?:^\| (?!00)\d+ \|.*\n)+", re.MULTILINE)
 NEARLY = re.compile(r"<!--\s*part\b.*", re.IGNORECASE)
 PACKAGE = "llm-training-puzzles"
 EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensions", "zipp"})
@@ -37,11 +42,22 @@ def expand(text: str, stem: str, root: Path) -> str:
 
     Raises BuildError for a part that does not exist, or that asks for a word that there is not.
     """
-    notebook = _Notebook(stem, root)
-    whole = PART.sub(lambda found: notebook.part(found[1]), text)
+    words = _Words(stem, root)
+    whole = PART.sub(lambda found: words.part(found[1]), _numbered(text, words))
     if left := NEARLY.search(whole):
         raise BuildError(f"{stem}.py: {left[0]!r} is not a part: a cell with nothing but `<!-- part: name -->`")
     return whole
+
+
+def _numbered(text: str, words: _Words) -> str:
+    """A source with its heading, and with the numbers of the puzzles that it speaks of. Any other $ is its own."""
+
+    def number(found: re.Match[str]) -> str:
+        if found[1] not in PUZZLES:
+            raise BuildError(f"{words.stem}.py: {found[0]} is the number of no puzzle; there are {', '.join(PUZZLES)}")
+        return str(PUZZLES[found[1]].number)
+
+    return NUMBER.sub(number, HEADING.sub(lambda _: f"# # {words.heading()}", text))
 
 
 def links_to(stem: str, label: str) -> str:
@@ -101,29 +117,21 @@ def _plain(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
 
 
-class _Notebook:
-    """One notebook for which parts are filled in. A word is worked out when a part asks for it."""
+class _Words:
+    """What the words of parts and sources stand for in one notebook. Each is worked out when it is asked for."""
 
     def __init__(self, stem: str, root: Path) -> None:
         self.stem = stem
         self.root = root
-        self.words: dict[str, Callable[[], str]] = {
-            "id": lambda: self.puzzle.id,
-            "title": lambda: self.puzzle.title,
-            "ranks": lambda: str(self.puzzle.ranks),
-            "navigation": self.navigation,
-            "heading": lambda: " · ".join(filter(None, (self.navigation(), Address.read(root).badge(stem)))),
-            "requirements": lambda: " ".join([Address.read(root).requirement(), *pinned(root)]),
-            "table": self.table,
-        }
 
-    @property
-    def puzzle(self) -> Puzzle:
-        """Its record. BuildError for a notebook without one."""
-        for puzzle in PUZZLES.values():
-            if puzzle.stem == self.stem:
-                return puzzle
-        raise BuildError(f"{self.stem}.py: this part speaks of a puzzle, and this notebook has none")
+    def fill(self, text: str, where: str) -> str:
+        """A part with its words filled in."""
+        template = Template(text)
+        unknown = sorted(set(template.get_identifiers()) - set(WORDS))
+        if unknown or not template.is_valid():
+            what = ", ".join(f"${word}" for word in unknown) or "a single $"
+            raise BuildError(f"{where} has {what}; its words are ${', $'.join(WORDS)}")
+        return template.substitute({word: getattr(self, word)() for word in template.get_identifiers()})
 
     def part(self, name: str) -> str:
         """The cells of a part, filled in."""
@@ -131,17 +139,32 @@ class _Notebook:
         if not path.is_file():
             there = ", ".join(sorted(p.stem for p in path.parent.glob("*.py"))) or "none"
             raise BuildError(f"{self.stem}.py: there is no part {name!r}; the parts are {there}")
-        template = Template(path.read_text("utf-8"))
-        unknown = sorted(set(template.get_identifiers()) - self.words.keys())
-        if unknown or not template.is_valid():
-            what = ", ".join(f"${word}" for word in unknown) or "a single $"
-            raise BuildError(f"parts/{name}.py has {what}; its words are ${', $'.join(self.words)}")
-        return template.substitute({word: self.words[word]() for word in template.get_identifiers()})
+        return self.fill(path.read_text("utf-8"), f"parts/{name}.py")
+
+    @property
+    def puzzle(self) -> Puzzle:
+        """Its record. BuildError for a notebook without one."""
+        found = puzzle_of_file(self.stem)
+        if found is None:
+            raise BuildError(f"{self.stem}.py: this part speaks of a puzzle, and this notebook has none")
+        return found
+
+    def id(self) -> str:
+        return self.puzzle.id
+
+    def title(self) -> str:
+        return self.puzzle.title
+
+    def heading(self) -> str:
+        return self.puzzle.heading
+
+    def ranks(self) -> str:
+        return str(self.puzzle.ranks)
 
     def navigation(self) -> str:
         """Links to the notebooks before and after this one, and to the map."""
         names = {f"00_{name}": label for name, label in FRONT.items()}
-        names |= {puzzle.stem: f"{puzzle.number + 1}. {puzzle.title}" for puzzle in PUZZLES.values()}
+        names |= {puzzle.stem: puzzle.heading for puzzle in PUZZLES.values()}
         stems = list(names)
         here = stems.index(self.stem)
         links = [f"← {links_to(stems[here - 1], names[stems[here - 1]])}"] if here > 1 else []
@@ -149,13 +172,29 @@ class _Notebook:
         links += [f"{links_to(stems[here + 1], names[stems[here + 1]])} →"] if here + 1 < len(stems) else []
         return " · ".join(links)
 
+    def top(self) -> str:
+        """The navigation, and a badge where the project is published."""
+        return " · ".join(filter(None, (self.navigation(), Address.read(self.root).badge(self.stem))))
+
+    def requirements(self) -> str:
+        """What pip has to install."""
+        return " ".join([Address.read(self.root).requirement(), *pinned(self.root)])
+
     def table(self) -> str:
         """Every puzzle as a row of a Markdown table: a link, what it teaches, and what to solve before."""
         rows = ["| puzzle | what it is about | solve first |", "|---|---|---|"]
         for puzzle in PUZZLES.values():
             needs = [PUZZLES[need] for need in puzzle.needs]
-            before = ", ".join(links_to(need.stem, str(need.number + 1)) for need in needs)
+            before = ", ".join(links_to(need.stem, str(need.number)) for need in needs)
             first = before or links_to("00_introduction", FRONT["introduction"])
-            link = links_to(puzzle.stem, f"{puzzle.number + 1}. {puzzle.title}")
-            rows.append(f"| {link} | {puzzle.teaches} | {first} |")
+            rows.append(f"| {links_to(puzzle.stem, puzzle.heading)} | {puzzle.teaches} | {first} |")
         return "\n# ".join(rows)
+
+
+def readme(text: str) -> str:
+    """README.md with the rows of its table of puzzles as the records have them."""
+    rows: list[str] = []
+    for puzzle in PUZZLES.values():
+        size = "a function" if puzzle.is_function else ", ".join(map(str, puzzle.size))
+        rows.append(f"| {puzzle.number:02d} | {puzzle.id} | {size} | {puzzle.teaches} |\n")
+    return README_ROWS.sub("".join(rows), text, count=1)

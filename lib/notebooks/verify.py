@@ -30,6 +30,7 @@ __all__ = ["CHECKS", "Finding", "verify"]
 
 CHECKS = ("record", "generated", "unsolved", "reference", "hidden sizes", "hints", "alternatives")
 LITTER = ("__pycache__", ".ipynb_checkpoints")
+TITLE = "# # $heading"
 FEWEST = 5
 """Words that a hint has at least."""
 Function = Callable[[Model], Any]
@@ -63,9 +64,8 @@ def _record_problem(root: Path, record: Puzzle) -> str:
     source = root / "solutions" / f"{record.stem}.py"
     if not source.is_file():
         return f"solutions/{source.name} is missing"
-    title = f"# # {record.number + 1}. {record.title}"
-    if title not in source.read_text("utf-8").splitlines():
-        return f"solutions/{source.name} has no line {title!r}: the title of the record"
+    if TITLE not in source.read_text("utf-8").splitlines():
+        return f"solutions/{source.name} has no line {TITLE!r}, for its number and its title"
     for easy, hard in pairwise(record.tiers):
         if hard.time > easy.time or hard.memory > easy.memory:
             return f"tier {hard.name!r} asks for less than {easy.name!r}"

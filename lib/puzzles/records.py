@@ -1,4 +1,8 @@
-"""The records of the puzzles: sizes, targets, hints, and what comes before what. puzzles.toml is their only home."""
+"""The records of the puzzles: sizes, goals, hints, and what comes before what.
+
+Their only home are the files beside this module: chapters.toml says which chapters there are, and <chapter>.toml has a
+record for each puzzle, in order.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,19 @@ from lib.cluster.costs import UNIT, Costs, costs_from
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import counted
 
-__all__ = ["PUZZLES", "Puzzle", "Size", "Sized", "Tier", "goal"]
+__all__ = [
+    "PUZZLES",
+    "Premise",
+    "Puzzle",
+    "Row",
+    "Size",
+    "Sized",
+    "Tier",
+    "chapters",
+    "goal",
+    "puzzle_of_file",
+    "schedule_record",
+]
 
 
 class Tier(NamedTuple):
@@ -54,34 +70,80 @@ class Size(NamedTuple):
         return cls(run.ranks, run.layers, run.batches)
 
 
+class Premise(NamedTuple):
+    """The family of schedules that a puzzle's lower bound speaks of (see `lib.analysis.bounds.family`).
+
+    `words` say for a student what it asks of a schedule.
+    """
+
+    words: str
+    stages: int = 1
+    sharded: bool = False
+    grouping: str = "any"
+
+
+class Row(NamedTuple):
+    """One line of a table: what a function is given, and what it has to answer."""
+
+    given: tuple[Any, ...]
+    answer: Any
+
+
+KINDS = ("schedule", "function")
+"""What the answer to a puzzle is: a function of a Model that each rank runs, or a plain one that gives an answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Puzzle:
     """One puzzle. `id` is also the name of the function that a student writes.
 
-    `needs` are the ids of the puzzles to solve first, `teaches` says what it is about in half a sentence, and the
-    three `hints` (Markdown) are a question, an idea and nearly the code. `sent` is how many elements a rank may send at
-    most, where that is what the puzzle is about: no tier is reached by a run that sends more.
+    `number` counts from 1 through all chapters, in the order in which the records stand. `needs` are the ids of the
+    puzzles to solve first, `teaches` says what it is about in half a sentence, and the three `hints` (Markdown) are a
+    question, an idea and nearly the code.
+
+    A schedule has a size, goals, and hidden sizes at which it must be correct too. `sent` is how many elements a rank
+    may send at most, where that is what the puzzle is about: no tier is reached by a run that sends more. `bound` is
+    what its lower bound speaks of, where one is known.
+
+    A plain function has a `table` of answers instead, and `draws` random inputs, on which it must agree with the
+    reference; `fix` says what is likely wrong where nothing better is known. Its size is 0.
     """
 
     id: str
     number: int
+    chapter: str
+    kind: str
     title: str
     needs: tuple[str, ...]
     teaches: str
     hints: tuple[str, ...]
-    ranks: int
-    layers: int
-    batches: int
-    tiers: tuple[Tier, ...]
-    hidden: tuple[Size, ...]
-    mesh: Mesh | None
-    costs: Costs
+    ranks: int = 0
+    layers: int = 0
+    batches: int = 0
+    tiers: tuple[Tier, ...] = ()
+    hidden: tuple[Size, ...] = ()
+    mesh: Mesh | None = None
+    costs: Costs = UNIT
     sent: float | None = None
+    bound: Premise | None = None
+    table: tuple[Row, ...] = ()
+    draws: int = 0
+    fix: str = ""
 
     @property
     def stem(self) -> str:
         """The name of its notebook, without the ending. The introduction is number 00."""
-        return f"{self.number + 1:02d}_{self.id}"
+        return f"{self.number:02d}_{self.id}"
+
+    @property
+    def heading(self) -> str:
+        """Its number and its title."""
+        return f"{self.number}. {self.title}"
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the answer is a plain function, and not a schedule."""
+        return self.kind == "function"
 
     @property
     def size(self) -> Size:
@@ -115,39 +177,97 @@ class _Puzzles(Mapping[str, Puzzle]):
 PUZZLES: Mapping[str, Puzzle] = _Puzzles()
 
 
-@cache
-def _records() -> dict[str, Puzzle]:
+def puzzle_of_file(stem: str) -> Puzzle | None:
+    """The puzzle that a file is called after, <number>_<id>. The number may be one that the puzzle had before."""
+    number, _, name = stem.partition("_")
+    return PUZZLES[name] if number.isdigit() and name in PUZZLES else None
+
+
+def schedule_record(puzzle: str) -> Puzzle:
+    """The record of a puzzle whose answer is a schedule. ValueError where it is a plain function."""
+    record = PUZZLES[puzzle]
+    if record.is_function:
+        call = f'check_function({puzzle}, puzzle="{puzzle}")'
+        raise ValueError(f"the answer to {puzzle} is a plain function, which no rank runs: {call} checks it")
+    return record
+
+
+def chapters() -> dict[str, str]:
+    """The titles of the chapters, in order."""
+    return {name: chapter["title"] for name, chapter in _read("chapters").items()}
+
+
+def _read(name: str) -> dict[str, dict[str, Any]]:
     import tomllib  # here and not above: `import lib` should be quick
     from importlib.resources import files
 
-    data = tomllib.loads((files("lib.puzzles") / "puzzles.toml").read_text("utf-8"))
-    return {key: _record(key, record) for key, record in sorted(data.items(), key=lambda item: item[1]["number"])}
+    return tomllib.loads((files("lib.puzzles") / f"{name}.toml").read_text("utf-8"))
 
 
-def _record(key: str, record: dict[str, Any]) -> Puzzle:
-    mesh = record.get("mesh")
-    return Puzzle(
-        id=key,
-        number=record["number"],
-        title=record["title"],
-        needs=tuple(record["needs"]),
-        teaches=record["teaches"],
-        hints=tuple(hint.strip() for hint in record["hints"]),
-        ranks=record["ranks"],
-        layers=record["layers"],
-        batches=record["batches"],
-        tiers=tuple(Tier(**tier) for tier in record["tiers"]),
-        hidden=tuple(Size(**size) for size in record["hidden"]),
-        mesh=None if mesh is None else Mesh(mesh),
-        costs=costs_from(record["costs"]) if "costs" in record else UNIT,
-        sent=record.get("sent"),
-    )
+@cache
+def _records() -> dict[str, Puzzle]:
+    records: dict[str, Puzzle] = {}
+    for chapter in chapters():
+        for key, data in _read(chapter).items():
+            if key in records:
+                raise ValueError(f"two records are called {key}: in {records[key].chapter}.toml and in {chapter}.toml")
+            records[key] = _record(key, len(records) + 1, chapter, data)
+    return records
+
+
+def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle:
+    """A Puzzle from its TOML. ValueError for a field that there is not, or one of another kind of puzzle."""
+    kind = data.get("kind", "schedule")
+    if kind not in KINDS:
+        raise ValueError(f"{key}: its kind is one of {', '.join(KINDS)}; got {kind!r}")
+    needed = {"title", "needs", "teaches", "hints"}
+    needed |= {"table", "draws"} if kind == "function" else {"ranks", "layers", "batches", "tiers", "hidden"}
+    free = {"kind", "fix"} if kind == "function" else {"kind", "mesh", "costs", "sent", "bound"}
+    if wrong := (needed - data.keys()) | (data.keys() - needed - free):
+        raise ValueError(
+            f"{key}: a {kind} has {', '.join(sorted(needed))} and may have {', '.join(sorted(free))}; "
+            f"see to {', '.join(sorted(wrong))}"
+        )
+    made: dict[str, Any] = dict(data)
+    made |= {"kind": kind, "needs": tuple(data["needs"])}
+    made["hints"] = tuple(hint.strip() for hint in data["hints"])
+    made["tiers"] = tuple(Tier(**tier) for tier in data.get("tiers", ()))
+    made["hidden"] = tuple(Size(**size) for size in data.get("hidden", ()))
+    made["table"] = _rows(key, data.get("table", ""))
+    if "mesh" in data:
+        made["mesh"] = Mesh(data["mesh"])
+    if "costs" in data:
+        made["costs"] = costs_from(data["costs"])
+    if "bound" in data:
+        premise = dict(data["bound"])
+        made["bound"] = Premise(premise.pop("premise"), **premise)
+    return Puzzle(key, number, chapter, **made)
+
+
+def _rows(key: str, text: str) -> tuple[Row, ...]:
+    """A table from its text: on each line what is given and what is to come out, `[2, 1], [2, 4] -> 9`, in Python."""
+    from ast import literal_eval  # here and not above: only few puzzles have tables
+
+    rows: list[Row] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        given, arrow, answer = line.partition("->")
+        try:
+            if not arrow:
+                raise ValueError("no ->")
+            rows.append(Row(literal_eval(f"({given},)"), literal_eval(answer.strip())))
+        except (SyntaxError, ValueError) as error:
+            raise ValueError(f"{key}: this is no row of a table ({error}): {line}") from None
+    return tuple(rows)
 
 
 def goal(puzzle: str) -> None:
     """Prints what a puzzle asks for: its size, and every tier of its target."""
     record = PUZZLES[puzzle]
-    print(f"{record.title}: {counted(record.ranks, 'rank')}, {record.layers} layers, {record.batches} batches", end="")
+    if record.is_function:
+        print(f"{record.title}: a function that is right on {len(record.table)} given inputs and {record.draws} others")
+        return
+    sizes = f"{counted(record.ranks, 'rank')}, {record.layers} layers, {record.batches} batches"
+    print(f"{record.title}: {sizes}", end="")
     if record.mesh is not None:
         print(f"; mesh of {' x '.join(f'{axis} {size}' for axis, size in record.mesh.axes.items())}", end="")
     print()

@@ -16,7 +16,7 @@ from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import schedule_record
 from lib.simulator.dist import Dist
 from lib.simulator.engine import TURNS, Failed, Foreign, Spinning
 from lib.simulator.model import Model
@@ -61,7 +61,7 @@ def simulate(
             raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
     if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
-    record = None if puzzle is None else PUZZLES[puzzle]
+    record = None if puzzle is None else schedule_record(puzzle)
     if mesh is None and record is not None and ranks in (None, record.ranks):
         mesh = record.mesh
     if layers is None:

@@ -13,16 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.submissions.gap import parse
 
-__all__ = ["SourceError", "code_cells", "load_function", "puzzle_of"]
+__all__ = ["Notebook", "SourceError", "code_cells", "load_function", "puzzle_of"]
 
 HARMLESS = frozenset({"dict", "frozenset", "len", "list", "max", "min", "range", "set", "sum", "tuple", "Mesh"})
 """What an assignment at top level may call and still be taken over."""
 
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+
+
+Notebook = dict[str, Any]
+"""A notebook as JSON: its cells, its metadata."""
 
 
 class SourceError(ValueError):
@@ -54,9 +58,8 @@ def load_function(path: str | Path, name: str) -> Callable[[Any], Any]:
 def puzzle_of(path: str | Path) -> str:
     """The puzzle that a file is about: by its name, else by the only puzzle whose function it defines."""
     file = Path(path)
-    for puzzle in PUZZLES.values():
-        if puzzle.stem == file.stem:
-            return puzzle.id
+    if (named := puzzle_of_file(file.stem)) is not None:
+        return named.id
     cells = list(_cells(file))
     found = {p for p in PUZZLES for cell in cells if _defines(cell.text, p)}
     if len(found) == 1:

@@ -44,8 +44,10 @@ def workplace(current: Path) -> Path:
         return home() / "puzzles"
     folder = current / "puzzles"
     folder.mkdir(exist_ok=True)
+    # By what they are called without their number: that of a puzzle changes when others are added.
+    there = {path.stem.partition("_")[2] for path in folder.glob("*.ipynb")}
     for notebook in sorted((home() / "puzzles").glob("*.ipynb")):
-        if not (folder / notebook.name).exists():
+        if notebook.stem.partition("_")[2] not in there:
             shutil.copyfile(notebook, folder / notebook.name)
     return folder
 

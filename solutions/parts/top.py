@@ -1,2 +1,2 @@
 # %% [markdown]
-# $heading
+# $top

@@ -9,7 +9,7 @@ from typing import Any
 
 from lib import Trace, Verdict, check, retime
 from lib.analysis import figures
-from lib.puzzles.records import Puzzle, Tier
+from lib.puzzles.records import Puzzle, Size, Tier
 from lib.trace.json_format import decode, encode
 from lib.trace.rebuild import rebuild
 from tests.adversary.oracle import Opinion, opinion
@@ -31,9 +31,14 @@ def figures_of(verdict: Verdict) -> tuple[float, float, float]:
 def puzzle_of(trace: Trace) -> Iterator[str]:
     """A puzzle of the size and the costs of a run, for as long as it is asked about."""
     tiers = (Tier("any", float("inf"), float("inf")),)
-    sizes = trace.ranks, trace.layers, trace.batches
-    record = Puzzle(PUZZLE, 0, PUZZLE, (), "", ("", "", ""), *sizes, tiers, (), trace.mesh, trace.costs)
-    module: Any = sys.modules["lib.checker.checker"]
+    record = Puzzle(
+        *(PUZZLE, 0, "", "schedule", PUZZLE, (), "", ("", "", "")),
+        *Size.of(trace),
+        tiers=tiers,
+        mesh=trace.mesh,
+        costs=trace.costs,
+    )
+    module: Any = sys.modules["lib.puzzles.records"]
     before = module.PUZZLES
     module.PUZZLES = {PUZZLE: record}
     try:

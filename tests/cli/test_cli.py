@@ -151,8 +151,8 @@ def test_draw(folder: Path) -> None:
 
 
 def test_draw_shows_how_far_a_failed_run_came(folder: Path) -> None:
-    (folder / "05_fsdp.py").write_text(STUCK.replace("basic", "fsdp"))
-    result = puzzles("draw", "05_fsdp.py", "-o", "stuck.svg")
+    (folder / f"{PUZZLES['fsdp'].stem}.py").write_text(STUCK.replace("basic", "fsdp"))
+    result = puzzles("draw", f"{PUZZLES['fsdp'].stem}.py", "-o", "stuck.svg")
     assert result.exit_code == 1
     assert "Drew what happened before the error: stuck.svg" in result.output
     assert "deadlock" in result.stderr
@@ -198,7 +198,7 @@ def test_lab_starts_jupyterlab_in_the_puzzles(tmp_path: Path, monkeypatch: pytes
 def test_a_wheel_copies_the_notebooks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brought = tmp_path / "_notebooks"
     (brought / "puzzles").mkdir(parents=True)
-    for name in ("01_basic.ipynb", "02_grad_accum.ipynb"):
+    for name in ("01_basic.ipynb", f"{PUZZLES['grad_accum'].stem}.ipynb"):
         (brought / "puzzles" / name).write_text("new")
     monkeypatch.setattr(locations, "is_checkout", lambda: False)
     monkeypatch.setattr(locations, "home", lambda: brought)
@@ -207,7 +207,7 @@ def test_a_wheel_copies_the_notebooks_once(tmp_path: Path, monkeypatch: pytest.M
     mine.write_text("my work")
     assert locations.workplace(tmp_path) == tmp_path / "puzzles"
     assert mine.read_text() == "my work"
-    assert (tmp_path / "puzzles" / "02_grad_accum.ipynb").read_text() == "new"
+    assert (tmp_path / "puzzles" / f"{PUZZLES['grad_accum'].stem}.ipynb").read_text() == "new"
 
 
 def test_nothing_is_built_in_a_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +266,10 @@ def test_a_missing_extra_says_what_to_install(module: str, absent: str, hint: st
 def test_export_writes_notebooks_that_carry_the_package(tmp_path: Path) -> None:
     result = puzzles("export", "--colab", "ddp", "introduction", "-o", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["00_introduction.ipynb", "03_ddp.ipynb"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "00_introduction.ipynb",
+        f"{PUZZLES['ddp'].stem}.ipynb",
+    ]
     one = tmp_path / "course.ipynb"
     assert puzzles("export", "--colab", "ddp", "fsdp", "-o", str(one)).exit_code == 0
     text = one.read_text("utf-8")

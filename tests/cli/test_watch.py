@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from lib import PUZZLES
 from lib.cli import app as cli
 from lib.cli import watch as watching
 from lib.cli.watch import Watcher, watch
@@ -77,7 +78,7 @@ class Session:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A student's folder with two notebooks and the introduction, as they are handed out."""
-    for name in ("00_introduction", "01_basic", "02_grad_accum"):
+    for name in ("00_introduction", "01_basic", PUZZLES["grad_accum"].stem):
         shutil.copy(home() / "puzzles" / f"{name}.ipynb", tmp_path)
     return tmp_path
 
@@ -128,7 +129,7 @@ def test_a_folder_from_the_first_puzzle_to_the_next(start: Any, folder: Path) ->
     session.until("'what' is no command. h: a hint")
     solve(folder / "01_basic.ipynb", "basic")
     session.until("Correct!")
-    session.until("basic is solved. Next: grad_accum, 02_grad_accum.ipynb")
+    session.until(f"basic is solved. Next: grad_accum, {PUZZLES['grad_accum'].stem}.ipynb")
     session.type("r")
     session.until("The official answer to basic")
     session.until("update_last")
@@ -223,7 +224,7 @@ def test_once_says_by_its_status_whether_it_is_solved(folder: Path, monkeypatch:
     assert result.exit_code == 1
     assert result.output.startswith("basic: passes\n")
     assert "grad_accum is not solved yet" in result.output
-    solve(folder / "02_grad_accum.ipynb", "grad_accum")
+    solve(folder / f"{PUZZLES['grad_accum'].stem}.ipynb", "grad_accum")
     result = run.invoke(cli.app, ["watch", "--once", "."])
     assert result.exit_code == 0
     assert result.output.endswith("Every puzzle here passes.\n")
@@ -297,7 +298,7 @@ def test_one_file_that_passes_is_enough_for_a_puzzle(folder: Path, paper: Paper,
     states["01_basic.ipynb"] = "passed"
     watcher = Watcher(folder, paper)
     assert not watcher.begin()
-    assert paper.taken()[:2] == ["basic: passes", "-- grad_accum (02_grad_accum.ipynb)"]
+    assert paper.taken()[:2] == ["basic: passes", f"-- grad_accum ({PUZZLES['grad_accum'].stem}.ipynb)"]
     assert watcher.passed == {"basic"}
 
 
@@ -305,11 +306,11 @@ def test_next_goes_on_and_comes_round(folder: Path, paper: Paper, states: dict[s
     watcher = Watcher(folder, paper)
     watcher.begin()
     paper.taken()
-    for name in ("02_grad_accum.ipynb", "01_basic.ipynb", "02_grad_accum.ipynb"):
+    for name in (f"{PUZZLES['grad_accum'].stem}.ipynb", "01_basic.ipynb", f"{PUZZLES['grad_accum'].stem}.ipynb"):
         assert watcher.command("n")
         assert paper.taken()[0].endswith(f"({name})")
-    states.update({"02_grad_accum.ipynb": "passed", "01_basic.ipynb": "passed"})
-    watcher.changed([folder / "02_grad_accum.ipynb"])
+    states.update({f"{PUZZLES['grad_accum'].stem}.ipynb": "passed", "01_basic.ipynb": "passed"})
+    watcher.changed([folder / f"{PUZZLES['grad_accum'].stem}.ipynb"])
     watcher.command("n")
     assert "-- basic (01_basic.ipynb)" in paper.taken()
     watcher.command("n")
@@ -342,7 +343,9 @@ def test_what_was_passed_before_is_revealed_and_skipped(
     assert paper.taken()[-1] == "answer basic"
     watcher.command("n")
     watcher.command("n")
-    assert [line for line in paper.taken() if line.startswith("--")] == ["-- grad_accum (02_grad_accum.ipynb)"] * 2
+    assert [line for line in paper.taken() if line.startswith("--")] == [
+        f"-- grad_accum ({PUZZLES['grad_accum'].stem}.ipynb)"
+    ] * 2
 
 
 def test_hints_go_on_even_when_nothing_is_recorded(folder: Path, paper: Paper, states: dict[str, str]) -> None:

@@ -80,7 +80,7 @@ def test_hints(root: Path, monkeypatch: pytest.MonkeyPatch, hints: tuple[str, ..
 @pytest.mark.parametrize(
     ("first", "second", "stem", "problem"),
     [
-        ({}, {"needs": ("basics",)}, "02_grad_accum", "it needs 'basics', and there is no such puzzle"),
+        ({}, {"needs": ("basics",)}, PUZZLES["grad_accum"].stem, "it needs 'basics', and there is no such puzzle"),
         ({"needs": ("grad_accum",)}, {}, "01_basic", "it needs 'grad_accum', which does not come before it"),
         ({"needs": ("basic",)}, {}, "01_basic", "it needs 'basic', which does not come before it"),
         ({"teaches": " "}, {}, "01_basic", "it does not say what it teaches"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from lib import PUZZLES
 from lib.notebooks import export
 from lib.notebooks.build import read_sources
 from lib.submissions.gap import BuildError
@@ -39,7 +40,7 @@ print("from", lib.__file__)
 def editions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The student's and the solved notebook of one puzzle, and two puzzles in one file, as one mails them."""
     folder = tmp_path_factory.mktemp("mail")
-    ddp, fsdp = SOURCES["03_ddp"], SOURCES["05_fsdp"]
+    ddp, fsdp = SOURCES[PUZZLES["ddp"].stem], SOURCES[PUZZLES["fsdp"].stem]
     made = {"student": ddp.student(), "solved": ddp.solved(), "more": fsdp.solved()}
     for name, notebook in made.items():
         (folder / f"{name}.ipynb").write_text(json.dumps(notebook), "utf-8")
@@ -90,8 +91,8 @@ def test_an_edition_is_one_file_without_links_and_with_one_set_up(editions: dict
 
 
 def test_only_the_set_up_and_the_links_are_changed() -> None:
-    notebook = SOURCES["03_ddp"].student()
-    made = export.edition(notebook, "03_ddp.ipynb", ("some.whl", b"bytes"))
+    notebook = SOURCES[PUZZLES["ddp"].stem].student()
+    made = export.edition(notebook, f"{PUZZLES['ddp'].stem}.ipynb", ("some.whl", b"bytes"))
     pairs = list(zip(notebook["cells"], made["cells"], strict=True))
     changed = [old["source"] for old, new in pairs if old != new]
     assert [source[:8] for source in changed] == ["# @title", "← [2. Gr", "← [2. Gr"]
@@ -109,8 +110,9 @@ def test_the_wheel_is_the_same_every_time_and_records_every_file() -> None:
     assert {
         "lib/simulator/simulator.py",
         "drawing/py.typed",
-        "lib/puzzles/puzzles.toml",
-        "lib/_notebooks/solutions/03_ddp.py",
+        "lib/puzzles/basics.toml",
+        "lib/puzzles/chapters.toml",
+        f"lib/_notebooks/solutions/{PUZZLES['ddp'].stem}.py",
     } <= set(names)
     assert not any(n.endswith(".ipynb") or "__pycache__" in n for n in names)
 

@@ -23,14 +23,14 @@ def root(tmp_path: Path) -> Path:
     parts = tmp_path / "solutions" / "parts"
     parts.mkdir(parents=True)
     (parts / "who.py").write_text("# %% [markdown]\n# $title on $ranks ranks\n", "utf-8")
-    (parts / "top.py").write_text("# %% [markdown]\n# $heading\n", "utf-8")
+    (parts / "top.py").write_text("# %% [markdown]\n# $top\n", "utf-8")
     (tmp_path / "pyproject.toml").write_text(PROJECT, "utf-8")
     return tmp_path
 
 
 def test_a_part_stands_where_the_source_asks_for_it_filled_in_for_that_notebook(root: Path) -> None:
     text = "# %%\n1\n\n" + ASKS.format("who") + "\n# %%\n2\n"
-    assert expand(text, "03_ddp", root) == (
+    assert expand(text, PUZZLES["ddp"].stem, root) == (
         "# %%\n1\n\n# %% [markdown]\n# Distributed data parallel on 4 ranks\n\n# %%\n2\n"
     )
 
@@ -38,14 +38,14 @@ def test_a_part_stands_where_the_source_asks_for_it_filled_in_for_that_notebook(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (ASKS.format("what"), "03_ddp.py: there is no part 'what'; the parts are top, who"),
-        ("# %%\n# <!-- part: who -->\n", "03_ddp.py: '<!-- part: who -->' is not a part"),
+        (ASKS.format("what"), f"{PUZZLES['ddp'].stem}.py: there is no part 'what'; the parts are top, who"),
+        ("# %%\n# <!-- part: who -->\n", f"{PUZZLES['ddp'].stem}.py: '<!-- part: who -->' is not a part"),
         (ASKS.format("who!"), "is not a part: a cell with nothing but"),
     ],
 )
 def test_a_part_that_cannot_be_had_is_named(root: Path, text: str, says: str) -> None:
     with pytest.raises(BuildError) as caught:
-        expand(text, "03_ddp", root)
+        expand(text, PUZZLES["ddp"].stem, root)
     assert says in str(caught.value)
 
 
@@ -54,7 +54,7 @@ def test_a_word_that_there_is_not_and_a_puzzle_that_there_is_not_are_named(root:
         expand(ASKS.format("who"), "00_index", root)
     (root / "solutions" / "parts" / "who.py").write_text("# $rank", "utf-8")
     with pytest.raises(BuildError, match=r"parts/who\.py has \$rank; its words are \$id, \$title"):
-        expand(ASKS.format("who"), "03_ddp", root)
+        expand(ASKS.format("who"), PUZZLES["ddp"].stem, root)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_word_that_there_is_not_and_a_puzzle_that_there_is_not_are_named(root:
         (
             '[project.urls]\nRepository = "https://github.com/some-one/Some.Repo.git"\n',
             "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
-            "(https://colab.research.google.com/github/some-one/Some.Repo/blob/main/puzzles/03_ddp.ipynb)",
+            f"(https://colab.research.google.com/github/some-one/Some.Repo/blob/main/puzzles/{PUZZLES['ddp'].stem}.ipynb)",
             "llm-training-puzzles@git+https://github.com/some-one/Some.Repo@v1.2.3",
         ),
         (
@@ -79,9 +79,9 @@ def test_badge_and_requirement_come_from_the_configured_address(
 ) -> None:
     (root / "pyproject.toml").write_text(PROJECT + urls, "utf-8")
     address = Address.read(root)
-    assert address.badge("03_ddp") == badge
+    assert address.badge(PUZZLES["ddp"].stem) == badge
     assert address.requirement() == requirement
-    heading = expand(ASKS.format("top"), "03_ddp", root)
+    heading = expand(ASKS.format("top"), PUZZLES["ddp"].stem, root)
     assert heading.count("Open in Colab") == bool(badge)
     assert heading.strip().endswith(badge or "→")
 
@@ -89,7 +89,7 @@ def test_badge_and_requirement_come_from_the_configured_address(
 def test_the_branch_of_the_badge_can_be_configured(root: Path) -> None:
     urls = '[project.urls]\nRepository = "https://github.com/a/b"\n[tool.puzzles]\nbranch = "class"\n'
     (root / "pyproject.toml").write_text(PROJECT + urls, "utf-8")
-    assert "/a/b/blob/class/puzzles/03_ddp.ipynb" in Address.read(root).badge("03_ddp")
+    assert f"/a/b/blob/class/puzzles/{PUZZLES['ddp'].stem}.ipynb" in Address.read(root).badge(PUZZLES["ddp"].stem)
 
 
 def test_what_the_drawings_need_is_pinned_to_the_tested_versions() -> None:
@@ -119,5 +119,5 @@ def test_the_map_links_to_every_puzzle() -> None:
     source = next(s for s in read_sources(ROOT / "solutions") if s.path.stem == "00_index")
     text = "\n".join(cell["source"] for cell in source.student()["cells"])
     for puzzle in PUZZLES.values():
-        assert f"[{puzzle.number + 1}. {puzzle.title}]({puzzle.stem}.ipynb)" in text
+        assert f"[{puzzle.heading}]({puzzle.stem}.ipynb)" in text
         assert puzzle.teaches in text

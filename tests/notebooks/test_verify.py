@@ -14,9 +14,9 @@ from lib import PUZZLES
 from lib.notebooks import build as notebooks
 from lib.notebooks import verify
 from lib.notebooks.build import Source, read_sources
-from lib.notebooks.kernels import Notebook
 from lib.puzzles.records import Size, Tier
 from lib.submissions.gap import BuildError
+from lib.submissions.load import Notebook
 
 ANSWER = """\
     for layer in reversed(range(model.LAYERS)):
@@ -28,7 +28,7 @@ ANSWER = """\
 """
 SOURCE = f"""\
 # %% [markdown]
-# # 1. One device
+# # $heading
 
 # %%
 from lib import Model, simulate
@@ -112,8 +112,8 @@ def test_what_nobody_expects(root: Path) -> None:
 
 
 def test_a_title_that_is_not_the_records(root: Path) -> None:
-    put(root, SOURCE.replace("One device", "Two devices"))
-    title = "solutions/01_basic.py has no line '# # 1. One device': the title of the record"
+    put(root, SOURCE.replace("$heading", "1. Two devices"))
+    title = "solutions/01_basic.py has no line '# # $heading', for its number and its title"
     assert problems(root) == [("record", title)]
 
 

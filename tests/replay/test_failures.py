@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import lib.replay
-from lib import Model, Trace, simulate
+from lib import PUZZLES, Model, Trace, simulate
 from lib.replay import (
     InUse,
     NotEnoughMemory,
@@ -55,7 +55,7 @@ def test_a_rank_that_dies() -> None:
     ) as info:
         replay(trace("fsdp"), hook=die, **SMALL)
     assert info.value.rank == 2
-    assert "05_fsdp.py, line" in (info.value.operation or "")
+    assert f"{PUZZLES['fsdp'].stem}.py, line" in (info.value.operation or "")
 
 
 def test_a_rank_that_is_killed() -> None:

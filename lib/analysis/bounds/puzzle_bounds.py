@@ -1,6 +1,6 @@
 """Lower bounds: what no schedule of a puzzle's family can be below, and what each bound is made of.
 
-`limits` has the arguments, `families` what kind of schedule they are about, and `optima` what a solver proved besides.
+`limits` has the arguments, `family` what kind of schedule they are about, and `optima` what a solver proved besides.
 """
 
 from __future__ import annotations
@@ -37,58 +37,30 @@ class Bound:
         return excuse(trace, self.family)
 
 
-PREMISES = {
-    "basic": "All batches go through the layers together. Weights and optimizer states stay from the first forward to "
-    "their update, and nothing is computed twice.",
-    "grad_accum": "Weights and optimizer states stay from the first forward to their update, and nothing is computed "
-    "twice.",
-    "ddp": "Every rank takes its own batch through all layers, holds all weights and optimizer states until it updates "
-    "them, and does all updates itself.",
-    "wsdp": "Every rank takes its own batch through all layers. It holds its shards of weights and optimizer states "
-    "until it updates them, and starts with no more than these.",
-    "pipeline": "Every rank has the layers of its stage until it updates them, takes all batches through them "
-    "together, and passes activations and gradients on to its neighbours.",
-    "gpipe": "Every rank has the layers of its stage until it updates them, takes each batch through them on its own, "
-    "and passes activations and gradients on to its neighbours.",
-    "pipeline_fsdp": "Every rank takes its own batch through the layers of its stage. It holds its shards of them "
-    "until it updates them, and starts with no more; activations and gradients are passed along the pipeline.",
-}
-PREMISES["fsdp"] = PREMISES["wsdp"]
-
-
 def has_bound(puzzle: str) -> bool:
     """Whether a lower bound is known for a puzzle."""
-    return puzzle in PREMISES and puzzle in PUZZLES
+    return puzzle in PUZZLES and PUZZLES[puzzle].bound is not None
 
 
 @cache
 def lower_bound(puzzle: str) -> Bound:
     """The lower bound of a puzzle at its own size. ValueError where none is known (see has_bound)."""
-    if not has_bound(puzzle):
+    record = PUZZLES[puzzle] if has_bound(puzzle) else None
+    if record is None or record.bound is None:
         known = ", ".join(name for name in PUZZLES if has_bound(name))
         raise ValueError(f"no lower bound is known for {puzzle!r}; there are those of {known}")
-    record = PUZZLES[puzzle]
-    stages = 1
-    if puzzle in ("pipeline", "gpipe"):
-        stages = record.ranks
-    elif record.mesh is not None:
-        stages = record.mesh.axes["stage"]
-    family = Family(
-        record.ranks,
-        record.layers,
-        record.batches,
-        stages,
-        sharded=puzzle in ("wsdp", "fsdp", "pipeline_fsdp"),
-        grouping={"basic": "all", "pipeline": "all", "gpipe": "one"}.get(puzzle, "any"),
-    )
-    return bound_of(family, record.costs, puzzle, reached=True)
+    premise, stages, sharded, grouping = record.bound
+    family = Family(*record.size, stages=stages, sharded=sharded, grouping=grouping)
+    return bound_of(family, record.costs, puzzle, premise, reached=True)
 
 
-def bound_of(family: Family, costs: Costs = UNIT, puzzle: str = "", *, reached: bool = False) -> Bound:
-    """The bound of a family of any size, at unit costs. `reached`: a schedule that reaches each limit is known."""
+def bound_of(
+    family: Family, costs: Costs = UNIT, puzzle: str = "", premise: str = "", *, reached: bool = False
+) -> Bound:
+    """The bound of a family of any size. `reached`: a schedule that reaches each limit is known."""
     return Bound(
         puzzle,
-        PREMISES.get(puzzle, ""),
+        premise,
         time(family, costs, reached),
         memory(family, reached),
         sent(family, reached),

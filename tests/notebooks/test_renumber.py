@@ -1,0 +1,104 @@
+"""A puzzle that is put in between two others: what a person writes, and what the builder does of itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lib import PUZZLES
+from lib.files import ROOT, child_environment
+from lib.notebooks.build import misnumbered, renumber
+from lib.submissions.gap import BuildError
+
+RECORD = """
+[between]
+title = "One in between"
+needs = ["basic"]
+teaches = "what is between one device and several batches"
+hints = ["What is in between?", "Something that is between.", "It is nearly the code of one device."]
+ranks = 1
+layers = 2
+batches = 4
+tiers = [{ name = "passes", time = 17.0, memory = 3_200_000 }]
+hidden = []
+
+"""
+BUILD = """
+from pathlib import Path
+from lib import PUZZLES
+from lib.notebooks import build, kernels, verify
+
+build.execute = lambda notebooks: list(notebooks.values())  # what they put out is not asked here
+root = Path.cwd()
+print(*build.renumber(root).values(), sep=chr(10))
+print(*build.write(build.build(root), root), sep=chr(10))
+problems = [verify._record_problem(root, record) for record in PUZZLES.values()]
+assert not any(problems), problems
+assert not verify._extra(root), verify._extra(root)
+assert not build.misnumbered(root)
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of all that a puzzle is made of."""
+    for name in ("lib", "solutions", "puzzles"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_notebooks"))
+    for name in ("pyproject.toml", "constraints.txt", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def contents(tree: Path) -> dict[str, str]:
+    return {str(path.relative_to(tree)): path.read_text("utf-8") for path in tree.rglob("*") if path.is_file()}
+
+
+def test_a_puzzle_put_in_between_is_a_record_and_a_source(tree: Path) -> None:
+    before = contents(tree)
+    records = tree / "lib" / "puzzles" / f"{PUZZLES['grad_accum'].chapter}.toml"
+    records.write_text(records.read_text("utf-8").replace("[grad_accum]\n", f"{RECORD}[grad_accum]\n"), "utf-8")
+    source = (tree / "solutions" / f"{PUZZLES['basic'].stem}.py").read_text("utf-8")
+    (tree / "solutions" / "00_between.py").write_text(source.replace("basic", "between"), "utf-8")
+    by_hand = {name for name, text in contents(tree).items() if before.get(name) != text}
+    assert by_hand == {f"lib/puzzles/{records.name}", "solutions/00_between.py"}
+
+    mine = tree / "puzzles" / f"{PUZZLES['gpipe'].stem}.ipynb"
+    subprocess.run(
+        [sys.executable, "-c", BUILD],
+        cwd=tree,
+        env={**child_environment(), "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    number = PUZZLES["basic"].number + 1
+    assert (tree / "solutions" / f"{number:02d}_between.py").is_file()
+    assert not mine.exists()
+    for puzzle in list(PUZZLES)[number - 1 :]:
+        number += 1
+        for path in (f"solutions/{number:02d}_{puzzle}.py", f"puzzles/{number:02d}_{puzzle}.ipynb"):
+            assert (tree / path).is_file(), path
+        assert f"# {number}. {PUZZLES[puzzle].title}" in (tree / path).read_text("utf-8")
+    page = (tree / "README.md").read_text("utf-8")
+    assert f"| 02 | between | 1, 2, 4 | {RECORD.split('teaches = ')[1].splitlines()[0][1:-1]} |\n| 03 | grad" in page
+    assert "2. One in between" in (tree / "puzzles" / "00_index.ipynb").read_text("utf-8")
+
+
+def test_work_in_a_notebook_moves_with_it_and_is_never_written_over(tmp_path: Path) -> None:
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "puzzles").mkdir()
+    right = PUZZLES["ddp"].stem
+    (tmp_path / "puzzles" / "99_ddp.ipynb").write_text("my work")
+    (tmp_path / "puzzles" / "98_unknown.ipynb").write_text("")
+    assert misnumbered(tmp_path) == {"puzzles/99_ddp.ipynb": f"puzzles/{right}.ipynb"}
+    assert renumber(tmp_path) == {"puzzles/99_ddp.ipynb": f"puzzles/{right}.ipynb"}
+    assert (tmp_path / "puzzles" / f"{right}.ipynb").read_text() == "my work"
+    assert renumber(tmp_path) == {}
+    (tmp_path / "puzzles" / "99_ddp.ipynb").write_text("other work")
+    with pytest.raises(BuildError, match="for one puzzle: remove one of them"):
+        renumber(tmp_path)
+    assert (tmp_path / "puzzles" / f"{right}.ipynb").read_text() == "my work"

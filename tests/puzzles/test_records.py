@@ -1,0 +1,157 @@
+"""The records: chapters in order, numbers that follow from it, and nothing in a record that is of no use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lib import PUZZLES, simulate
+from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
+from lib.checker.checker import check
+from lib.cluster.mesh import Mesh
+from lib.puzzles import records
+from lib.puzzles.records import Puzzle, Row, chapters, puzzle_of_file, schedule_record
+
+SCHEDULE = {
+    "title": "A title",
+    "needs": ["other"],
+    "teaches": "something",
+    "hints": ["\nWhat?\n", "So.", "Code."],
+    "ranks": 2,
+    "layers": 3,
+    "batches": 4,
+    "tiers": [{"name": "passes", "time": 1.0, "memory": 2}],
+    "hidden": [{"ranks": 1, "layers": 2, "batches": 3}],
+}
+FUNCTION = {
+    "kind": "function",
+    "title": "A function",
+    "needs": [],
+    "teaches": "something",
+    "hints": ["What?", "So.", "Code."],
+    "table": "\n[2, 1], {0: 'a'} -> 9\n  3 -> None\n",
+    "draws": 5,
+}
+
+
+@pytest.fixture
+def book(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
+    """The files of two chapters, to be changed before they are read."""
+    files: dict[str, dict[str, Any]] = {
+        "chapters": {"first": {"title": "First"}, "second": {"title": "Second"}},
+        "first": {"one": dict(SCHEDULE), "two": dict(FUNCTION)},
+        "second": {"three": dict(SCHEDULE)},
+    }
+    monkeypatch.setattr(records, "_read", files.__getitem__)
+    monkeypatch.setattr(records, "_records", records._records.__wrapped__)  # pyright: ignore
+    return files
+
+
+def test_every_record_has_a_chapter_and_a_number_in_order() -> None:
+    assert {record.chapter for record in PUZZLES.values()} == set(chapters())
+    order = list(chapters())
+    assert [order.index(record.chapter) for record in PUZZLES.values()] == sorted(
+        order.index(record.chapter) for record in PUZZLES.values()
+    )
+    assert [record.number for record in PUZZLES.values()] == list(range(1, len(PUZZLES) + 1))
+
+
+def test_numbers_go_on_from_chapter_to_chapter(book: dict[str, dict[str, Any]]) -> None:
+    assert [(r.id, r.number, r.chapter, r.stem, r.heading) for r in PUZZLES.values()] == [
+        ("one", 1, "first", "01_one", "1. A title"),
+        ("two", 2, "first", "02_two", "2. A function"),
+        ("three", 3, "second", "03_three", "3. A title"),
+    ]
+    book["first"] = {"zero": dict(FUNCTION), **book["first"]}
+    assert PUZZLES["three"].stem == "04_three"
+    assert PUZZLES["one"].needs == ("other",)
+    assert PUZZLES["one"].hints == ("What?", "So.", "Code.")
+
+
+def test_a_table_is_python_on_each_line(book: dict[str, dict[str, Any]]) -> None:
+    assert PUZZLES["two"].table == (Row(([2, 1], {0: "a"}), 9), Row((3,), None))
+    assert PUZZLES["two"].is_function
+    assert PUZZLES["two"].size == (0, 0, 0)
+
+
+@pytest.mark.parametrize("row", ["1 2", "1 -> open('x')", "1 -> ", "f() -> 1", "1 -> 2 -> 3"])
+def test_a_row_that_is_none_is_named(book: dict[str, dict[str, Any]], row: str) -> None:
+    book["first"]["two"]["table"] = row
+    with pytest.raises(ValueError, match="two: this is no row of a table"):
+        list(PUZZLES)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("one", {"kind": "essay"}, "one: its kind is one of schedule, function; got 'essay'"),
+        ("one", {"number": 3}, "one: a schedule has .* see to number"),
+        ("one", {"table": "1 -> 1"}, "one: a schedule has .* see to table"),
+        ("two", {"ranks": 1}, "two: a function has .* see to ranks"),
+    ],
+)
+def test_what_a_record_may_not_have(book: dict[str, dict[str, Any]], name: str, change: Any, says: str) -> None:
+    book["first"][name] |= change
+    with pytest.raises(ValueError, match=says):
+        list(PUZZLES)
+
+
+@pytest.mark.parametrize(("name", "field"), [("one", "ranks"), ("one", "hints"), ("two", "table"), ("two", "title")])
+def test_what_a_record_must_have(book: dict[str, dict[str, Any]], name: str, field: str) -> None:
+    del book["first"][name][field]
+    with pytest.raises(ValueError, match=f"see to {field}"):
+        list(PUZZLES)
+
+
+def test_a_name_is_one_puzzles(book: dict[str, dict[str, Any]]) -> None:
+    book["second"]["one"] = dict(SCHEDULE)
+    with pytest.raises(ValueError, match=r"two records are called one: in first\.toml and in second\.toml"):
+        list(PUZZLES)
+
+
+@pytest.mark.parametrize("stem", ["03_ddp", "99_ddp", "1_ddp"])
+def test_a_file_is_known_by_its_name_whatever_its_number(stem: str) -> None:
+    assert puzzle_of_file(stem) is PUZZLES["ddp"]
+
+
+@pytest.mark.parametrize("stem", ["ddp", "03_ddp-Copy1", "x_ddp", "03", "_ddp", "00_index", ""])
+def test_a_file_of_another_name_is_no_puzzles(stem: str) -> None:
+    assert puzzle_of_file(stem) is None
+
+
+def test_a_function_is_no_schedule(book: dict[str, dict[str, Any]]) -> None:
+    assert schedule_record("one").ranks == 2
+    for call in (
+        lambda: schedule_record("two"),
+        lambda: simulate(lambda model: None, puzzle="two"),
+        lambda: check(simulate(lambda model: None), "two"),
+    ):
+        with pytest.raises(ValueError, match=r'plain function, .* check_function\(two, puzzle="two"\) checks it'):
+            call()
+    assert not has_bound("two")
+
+
+def test_a_bound_reads_its_record_whatever_the_axes_of_its_mesh_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stages of a family used to be looked for under the axis "stage" of every mesh."""
+    old: Puzzle = PUZZLES["pipeline_fsdp"]
+    other = replace(old, id="other", mesh=Mesh({"copies": 4, "pipe": 4}))
+    monkeypatch.setattr(records, "_records", lambda: {"other": other, "none": replace(other, bound=None)})
+    lower_bound.cache_clear()
+    try:
+        assert lower_bound("other").family.stages == 4
+        assert lower_bound("other").family.sharded
+        assert lower_bound("other").premise.startswith("Every rank takes its own batch")
+        with pytest.raises(ValueError, match="no lower bound is known for 'none'; there are those of other"):
+            lower_bound("none")
+    finally:
+        lower_bound.cache_clear()
+
+
+@pytest.mark.parametrize("puzzle", [name for name in PUZZLES if has_bound(name)])
+def test_stages_divide_what_they_share(puzzle: str) -> None:
+    family = lower_bound(puzzle).family
+    assert family.layers % family.stages == 0
+    assert family.ranks % family.stages == 0
+    assert family.batches % family.replicas == 0
