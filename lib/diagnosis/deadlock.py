@@ -30,7 +30,7 @@ MOST_IN_RING = 16
 
 def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
     """What makes the error each waiting rank gets, or None while some task may still move by itself."""
-    if dist.engine.tasks and _may_still_move(dist):
+    if dist.driver.tasks and _may_still_move(dist):
         return None
     waits = _Waits(dist)
     raised = next(((r, e) for r in range(dist.ranks) if (e := _raised(dist, r)) is not None), None)
@@ -89,21 +89,21 @@ def on_spinning(dist: Dist, rank: int, task: Any, turns: int) -> PuzzleError | N
 
 def _may_still_move(dist: Dist) -> bool:
     """Whether a rank that is not parked has a task that is not over: it sleeps, or awaits something of its own."""
-    engine = dist.engine
+    engine, tasks = dist.engine, dist.driver.tasks
     parked = {rank for rank, _ in engine.parked()}
-    waiting = {engine.tasks[rank] for rank in parked if rank in engine.tasks}  # one task may step several ranks
+    waiting = {tasks[rank] for rank in parked if rank in tasks}  # one task may step several ranks
     holders: dict[int, Any] | None = None
     moving = False
     for rank, model in dist.models.items():
         if rank in parked or rank in engine.finished:
             continue
-        task = engine.tasks.get(rank)
+        task = tasks.get(rank)
         if task is None:
             if holders is None:
                 holders = _holders()
             task = holders.get(id(model))
             if task is not None:
-                engine.adopt(rank, task)
+                dist.driver.adopt(rank, task)
         moving = moving or (task is not None and task not in waiting and not task.done())
     return moving
 
@@ -121,7 +121,7 @@ def _holders() -> dict[int, Any]:
 
 
 def _raised(dist: Dist, rank: int) -> BaseException | None:
-    task = dist.engine.tasks.get(rank)
+    task = dist.driver.tasks.get(rank)
     return task.exception() if task is not None and task.done() and not task.cancelled() else None
 
 

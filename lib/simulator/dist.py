@@ -13,6 +13,7 @@ from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
+from lib.simulator.asyncio_support.drivers import Driver, RunningLoop
 from lib.simulator.engine import TURNS, Engine, Signal
 from lib.simulator.matching import Channel, Communicator, Group, Meeting, Message, Receive
 from lib.simulator.recorder import BUDGET
@@ -94,9 +95,10 @@ class Dist(Given):
             costs=costs,
             budget=budget,
             models={},
-            engine=Engine(self._on_stuck, self._on_failed, self._on_spinning, self._progress),
+            engine=Engine(self._on_stuck, self._progress),
             streams=Streams(),
         )
+        self.driver: Driver = RunningLoop(self.engine, self._on_failed, self._on_spinning)
         self.failure: PuzzleError | None = None
         self._groups: dict[tuple[int, ...], Group] = {}
         self._communicators: dict[tuple[int, ...], Communicator] = {}
@@ -120,7 +122,7 @@ class Dist(Given):
     def begin(self, rank: int) -> None:
         """Notes which asyncio task steps a rank, to know when it ends. Under our own driver, or alone, nobody asks."""
         if not self.engine.driving and self.ranks > 1:
-            self.engine.adopt_current(rank)
+            self.driver.adopt_current(rank)
 
     def so_far(self, error: str) -> Trace | None:
         """The Trace of all ranks up to now, for the error of one of them to show."""

@@ -17,6 +17,7 @@ from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
 from lib.puzzles.records import schedule_record
+from lib.simulator.asyncio_support.drivers import OwnLoop
 from lib.simulator.dist import Dist
 from lib.simulator.engine import TURNS, Failed, Foreign, Spinning
 from lib.simulator.model import Model
@@ -172,14 +173,13 @@ def _step(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Ord
 
 
 def _host(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Order) -> None:
-    from lib.simulator.asyncio_support import (
-        event_loop as eventloop,  # here and not above: `import lib` should be quick, and asyncio is not
-    )
+    from lib.simulator.asyncio_support import event_loop  # here and not above: asyncio is slow to import
 
+    driver = dist.driver = OwnLoop(dist.engine)
     try:
-        eventloop.run(dist.engine, coroutines, order)
-    except eventloop.Stopped as stopped:
-        cause = eventloop.leaf(stopped.__cause__ or stopped)
+        event_loop.run(driver, coroutines, order)
+    except event_loop.Stopped as stopped:
+        cause = event_loop.leaf(stopped.__cause__ or stopped)
         if stopped.rank is None:
             raise cause from None
         raise Failed(stopped.rank) from cause

@@ -47,13 +47,10 @@ class Work(Generic[T]):
         if model is not None:
             signal = self._signal
             engine = model.dist.engine
-            if engine.hosted:
-                yield from engine.wait_hosted(signal, model.rank, self._event, self._index)
+            if not engine.driving:
+                yield from model.dist.driver.wait(signal, model.rank, self._event, self._index)
             elif not signal.fired:
-                if engine.driving:
-                    yield engine.park(signal)
-                else:
-                    yield from engine.wait_in_loop(signal, model.rank)
+                yield engine.park(signal)
             if self._model is not None:  # else somebody else awaited it while this one waited
                 self._model = None
                 value, place = signal.value, self._place

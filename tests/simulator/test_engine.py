@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib.simulator.asyncio_support.drivers import RunningLoop
 from lib.simulator.engine import Engine, Failed, Foreign, Signal
 
 randoms = st.randoms(use_true_random=False)
@@ -18,6 +19,15 @@ randoms = st.randoms(use_true_random=False)
 
 class Stuck(Exception):
     """What the tests make of a deadlock."""
+
+
+class Moment:
+    """What a wait is for; in a loop that others run nobody asks when it is over."""
+
+    end = None
+
+
+DRIVERS: dict[Engine, RunningLoop] = {}
 
 
 class Wait:
@@ -28,11 +38,10 @@ class Wait:
 
     def __await__(self) -> Generator[Any, None, Any]:
         engine, signal, name = self.arguments
-        if not signal.fired:
-            if engine.driving:
-                yield engine.park(signal)
-            else:
-                yield from engine.wait_in_loop(signal, name)
+        if not engine.driving:
+            yield from DRIVERS[engine].wait(signal, name, Moment(), 0)
+        elif not signal.fired:
+            yield engine.park(signal)
         return signal.value
 
 
@@ -41,7 +50,9 @@ def make_engine(failed: list[int] | None = None) -> Engine:
         if failed is not None:
             failed.append(name)
 
-    return Engine(lambda: lambda: Stuck("nobody can move"), on_failed)
+    engine = Engine(lambda: lambda: Stuck("nobody can move"))
+    DRIVERS[engine] = RunningLoop(engine, on_failed)
+    return engine
 
 
 def drive(engine: Engine, *coroutines: Coroutine[Any, Any, Any]) -> None:
@@ -162,7 +173,7 @@ def test_when_nobody_can_move_everybody_who_waits_is_told(run: Driver) -> None:
 
 def test_a_deadlock_shows_who_waits_for_what() -> None:
     seen: list[tuple[int, str]] = []
-    engine = Engine(lambda: lambda: Stuck(), lambda name, error: None)
+    engine = Engine(lambda: lambda: Stuck())
     engine.on_stuck = lambda: (seen.extend((n, s.subject) for n, s in engine.parked()), Stuck)[1]
 
     async def wait(name: int, subject: str) -> None:

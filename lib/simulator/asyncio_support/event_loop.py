@@ -23,7 +23,8 @@ from typing import Any, NoReturn, cast
 from lib import diagnosis
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, is_students
-from lib.simulator.engine import TURNS, Engine, Patience, Signal, is_ready
+from lib.simulator.asyncio_support.drivers import OwnLoop, is_ready
+from lib.simulator.engine import TURNS, Patience, Signal
 
 __all__ = ["Stopped", "run"]
 
@@ -81,9 +82,10 @@ class _Loop(asyncio.base_events.BaseEventLoop):
     """The loop: BaseEventLoop's queue and timers, on a clock of its own. It selects from itself, as there is nothing
     else to select from."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, driver: OwnLoop) -> None:
         super().__init__()
-        self.engine = engine
+        self.driver = driver
+        self.engine = engine = driver.engine
         self.now = 0.0
         self._selector = self
         self.set_exception_handler(lambda _, context: self.went_wrong(context))
@@ -110,7 +112,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         try:
             if timeout == 0:
                 self._turn(max(1, len(cast(Any, self)._ready)))
-            elif self.engine.wake() or self.engine.choose():
+            elif self.driver.wake() or self.engine.choose():
                 return []
             elif timeout is not None and isfinite(self._next()):
                 self._turn(1, TIMER)
@@ -137,7 +139,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         engine, timer = self.engine, weight == TIMER
         if not self._patience.exhausted(engine.moves, ready, ready * weight) or self.is_over():
             return
-        if engine.wake() or engine.choose():
+        if self.driver.wake() or engine.choose():
             return
         if not timer and cast(Any, self)._scheduled and self._leaps < MOST_LEAPS:
             self._leaps += 1  # somebody asks again and again for what another one does after a sleep
@@ -312,7 +314,7 @@ def alone() -> Generator[None]:
 
 
 def run(
-    engine: Engine,
+    driver: OwnLoop,
     coroutines: Sequence[Coroutine[Any, Any, Any]],
     order: Callable[[list[int]], Sequence[int]] | None = None,
 ) -> None:
@@ -320,8 +322,7 @@ def run(
 
     `order` may permute the ranks: it says in which order they begin.
     """
-    loop = _Loop(engine)
-    engine.hosted = True
+    loop, engine = _Loop(driver), driver.engine
     engine.who = lambda: RANK.get(None)
     hooks = sys.get_asyncgen_hooks()
     try:

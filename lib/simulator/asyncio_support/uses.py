@@ -1,6 +1,6 @@
 """Whether a student's function uses asyncio for more than giving way to others, as its code tells before it has run.
 
-Such a function runs in an event loop of ours (see `eventloop`) from the start. What is overlooked here is noticed when
+Such a function runs in an event loop of ours (see `event_loop`) from the start. What is overlooked here is noticed when
 it asks for a loop, and costs a second run; what is found here without need costs nothing but a little speed.
 """
 

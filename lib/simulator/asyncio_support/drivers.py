@@ -1,0 +1,294 @@
+"""Coroutines as tasks of an asyncio loop: in somebody's running loop, or in a loop of ours.
+
+In somebody's loop the engine learns that nobody moves from a tick that sees a full pass of the loop go by without a
+move. A loop of ours (see `event_loop`) knows by itself when nobody can.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lib.simulator.engine import Engine, Patience, Signal
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["Driver", "OwnLoop", "RunningLoop", "is_ready"]
+
+
+class Timed(Protocol):
+    """What a wait is for: `end` is when it is over, in simulated time."""
+
+    @property
+    def end(self) -> int | None: ...
+
+
+class Driver(Protocol):
+    """Who steps coroutines in the place of the engine."""
+
+    @property
+    def tasks(self) -> dict[int, asyncio.Task[Any]]:
+        """The tasks that step coroutines, by name, where they have to be watched."""
+        ...
+
+    def wait(self, signal: Signal, name: int, event: Timed, index: int) -> Generator[Any, None, None]:
+        """Waits for a signal as coroutine `name`, in the task that runs."""
+        ...
+
+    def adopt_current(self, name: int) -> None:
+        """Remembers the running task as the one that steps a coroutine."""
+        ...
+
+    def adopt(self, name: int, task: asyncio.Task[Any]) -> None:
+        """Remembers a task as the one that steps a coroutine."""
+        ...
+
+
+class _Future:
+    """A future that a signal brings to its end."""
+
+    __slots__ = ("driver", "future")
+
+    def __init__(self, driver: RunningLoop, future: asyncio.Future[None]) -> None:
+        self.driver = driver
+        self.future = future
+
+    def signalled(self) -> None:
+        """The signal has fired."""
+        self.end(None)
+
+    def end(self, error: BaseException | None) -> None:
+        """Wakes the task that waits, with an error if there is one."""
+        if not self.future.done():
+            self.driver.waking += 1
+            if error is None:
+                self.future.set_result(None)
+            else:
+                self.future.set_exception(error)
+
+
+class RunningLoop:
+    """A running asyncio loop, in which the coroutines are tasks among others.
+
+    `on_failed` hears of each task that ended with an error. `on_spinning` makes the error of a task that takes turns
+    without end, or None for a task that is not ours to end.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        on_failed: Callable[[int, BaseException], None],
+        on_spinning: Callable[[int, Any], BaseException | None] = lambda name, task: None,
+    ) -> None:
+        self.engine = engine
+        self.on_failed = on_failed
+        self.on_spinning = on_spinning
+        self.tasks: dict[int, asyncio.Task[Any]] = {}
+        self.waking = 0
+        """Tasks that a signal has woken and that have not run since."""
+        self._patience = Patience(engine.progress)
+        self._spinners: list[tuple[int, asyncio.Task[Any]]] = []
+        self._ticking = False
+
+    def wait(self, signal: Signal, name: int, event: Timed, index: int) -> Generator[Any, None, None]:
+        """Waits for a signal that has not fired yet as coroutine `name`."""
+        if signal.fired:
+            return
+        import asyncio
+
+        engine = self.engine
+        self.adopt_current(name)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        signal.waiters.append(_Future(self, future))
+        here = (name, signal)
+        engine.waiting[here] = None
+        engine.moves += 1
+        self.watch()
+        try:
+            yield from future
+        finally:
+            engine.waiting.pop(here, None)
+            if future.done() and not future.cancelled():
+                self.waking -= 1
+            engine.moves += 1
+
+    def adopt_current(self, name: int) -> None:
+        """Remembers the running task as the one that steps a coroutine. Outside a loop there is none: a sandbox."""
+        if name not in self.tasks and (asyncio := sys.modules.get("asyncio")) is not None:
+            try:
+                task = asyncio.current_task()
+            except RuntimeError:
+                return
+            if task is not None:
+                self.adopt(name, task)
+
+    def adopt(self, name: int, task: asyncio.Task[Any]) -> None:
+        """Remembers the task that steps a coroutine, to know when it ends."""
+        if self.tasks.get(name) is not task:
+            self.tasks[name] = task
+            task.add_done_callback(lambda task: self._ended(name, task))
+            self.watch()
+
+    def _ended(self, name: int, task: asyncio.Task[Any]) -> None:
+        self.engine.over(name)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.on_failed(name, error)
+        self.watch()
+
+    def watch(self) -> None:
+        """Starts ticking until a full pass of the loop has moved nobody."""
+        if not self._ticking and (self.engine.waiting or self.tasks):
+            import asyncio
+
+            self._ticking = True
+            try:
+                asyncio.get_running_loop().call_soon(self._tick, self.engine.moves)
+            except RuntimeError:  # the loop is over
+                self._ticking = False
+
+    def _tick(self, seen: int) -> None:
+        self._ticking = False
+        engine = self.engine
+        if engine.moves == seen and self._still_spinning():
+            self._spin()
+            return
+        self._spinners = []
+        if self.waking or engine.moves != seen or engine.choose():
+            self.watch()
+        elif engine.waiting and (make := engine.on_stuck()) is not None:
+            for signal in {signal: None for _, signal in engine.waiting}:
+                for waiter in signal.waiters:
+                    waiter.end(make())
+        else:
+            self._look_around()
+
+    # -- tasks that take turns without end -----------------------------------------------------------------------
+
+    def _look_around(self) -> None:
+        """Nobody moved, but somebody may: looks for tasks that run without getting on, and wakes with those that
+        wait for something of their own."""
+        parked = {self.tasks.get(name) for name, _ in self.engine.waiting}
+        running = [item for item in self.tasks.items() if not item[1].done() and item[1] not in parked]
+        self._spinners = [item for item in running if is_ready(item[1])]
+        waiters = [getattr(task, "_fut_waiter", None) for _, task in running]
+        if any(waiter is not None for waiter in waiters):  # who sleeps may move when he wakes, and may take his time
+            for waiter in waiters:
+                if waiter is not None:
+                    waiter.add_done_callback(self._again)
+        elif self._spinners:
+            self._spin()
+
+    def _again(self, _: object) -> None:
+        self.watch()
+
+    def _still_spinning(self) -> bool:
+        self._spinners = [item for item in self._spinners if is_ready(item[1])]
+        return bool(self._spinners) and not self.waking
+
+    def _spin(self) -> None:
+        count = len(self._spinners)
+        if self._patience.exhausted(self.engine.moves, count, count) and not self.engine.choose():
+            for name, task in sorted(self._spinners, key=lambda item: item[0]):
+                if (error := self.on_spinning(name, task)) is not None:
+                    _end(task, error)
+                    return
+            return  # they are not ours, and nobody waits for us to look again
+        self.watch()
+
+
+class _Turn:
+    """A task that awaits a signal, and the event that tells when the wait is over."""
+
+    __slots__ = ("driver", "event", "future", "index", "name")
+
+    def __init__(self, driver: OwnLoop, name: int, event: Timed, index: int, future: asyncio.Future[None]) -> None:
+        self.driver = driver
+        self.name = name
+        self.event = event
+        self.index = index
+        self.future = future
+
+    def signalled(self) -> None:
+        """The signal has fired."""
+        self.driver.due.setdefault(self.name, []).append(self)
+
+    def order(self) -> tuple[int, int]:
+        """Its place among the waiters of one coroutine: who is over first goes on first."""
+        return self.event.end or 0, self.index
+
+
+class OwnLoop:
+    """A loop of ours, in which nobody goes on before nobody can."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.tasks: dict[int, asyncio.Task[Any]] = {}
+        self.due: dict[int, list[_Turn]] = {}
+        """The waits of each coroutine whose signal has fired."""
+
+    def wait(self, signal: Signal, name: int, event: Timed, index: int) -> Generator[Any, None, None]:
+        """Waits for a signal, even where it has fired: other tasks of the coroutine come first.
+
+        With several tasks, what one of them does next depends on who went on before. That must not depend on the
+        order of the ranks, so nobody goes on before nobody can: then all signals are known that fire without it.
+        """
+        import asyncio
+
+        engine = self.engine
+        turn = _Turn(self, name, event, index, asyncio.get_running_loop().create_future())
+        if signal.fired:
+            turn.signalled()
+        else:
+            signal.waiters.append(turn)
+        here = (name, signal)
+        engine.waiting[here] = None
+        engine.moves += 1
+        try:
+            yield from turn.future
+        finally:
+            engine.waiting.pop(here, None)
+            engine.moves += 1
+
+    def wake(self) -> bool:
+        """Lets one task of each coroutine go on, the one whose wait is over first; whether there was one."""
+        woken = False
+        for name in sorted(self.due):
+            waiting = sorted((turn for turn in self.due[name] if not turn.future.done()), key=_Turn.order)
+            if waiting:
+                waiting[0].future.set_result(None)
+                woken = True
+            self.due[name] = waiting[1:]
+        self.due = {name: waiting for name, waiting in self.due.items() if waiting}
+        return woken
+
+    def adopt_current(self, name: int) -> None:
+        """Nothing: the loop knows its tasks."""
+
+    def adopt(self, name: int, task: asyncio.Task[Any]) -> None:
+        """Nothing: the loop knows its tasks."""
+
+
+def is_ready(task: asyncio.Task[Any]) -> bool:
+    """Whether a task is about to run: it waits for nothing, as after sleep(0)."""
+    return not task.done() and getattr(task, "_fut_waiter", task) is None
+
+
+def _end(task: asyncio.Task[Any], error: BaseException) -> None:
+    """Ends a task that never waits with an error, as if its coroutine had raised it.
+
+    A task takes no error from outside but its cancellation, whose reason nobody would see. So its next turn is taken
+    from the queue of the loop, where the loop has one that can be seen, and the error set as for a plain future.
+    """
+    for handle in getattr(task.get_loop(), "_ready", ()):
+        if getattr(getattr(handle, "_callback", None), "__self__", None) is task:
+            handle.cancel()
+            break
+    else:
+        task.cancel(str(error))
+        return
+    future: Any = next(cls for cls in type(task).__mro__ if cls.__name__ == "Future")
+    future.set_exception(task, error)
+    coroutine: Any = task.get_coro()
+    coroutine.close()
