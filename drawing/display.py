@@ -5,9 +5,7 @@ IPython is not imported, only asked for where it is there already: `import drawi
 
 from __future__ import annotations
 
-import os
 import sys
-import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,11 +15,11 @@ from typing import Any, Final
 
 from chalk.core import BaseDiagram
 
-import lib
 from drawing.canvas.picture import bundle
 from drawing.registry import PICTURES, Shown
 from drawing.timeline.schedule import picture_of_trace
 from lib.errors.exceptions import PuzzleError
+from lib.errors.source_lines import OURS, is_students
 from lib.trace.trace import TIMED, Trace
 
 __all__ = ["error_text", "register", "student_frames"]
@@ -29,14 +27,6 @@ __all__ = ["error_text", "register", "student_frames"]
 Bundle = dict[str, str]
 FRAMES: Final = 8
 """Lines of a student's code that an error shows at most; of more, the first two and the last ones."""
-_PLACES: Final = (
-    str(Path(lib.__file__).parent),
-    str(Path(__file__).parent),
-    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-)
-_OURS: Final = tuple(os.path.join(os.path.abspath(place), "") for place in _PLACES[:2])
-_ELSEWHERE: Final = tuple(os.path.join(os.path.abspath(place), "") for place in _PLACES)
-"""Folders whose code no student wrote."""
 
 
 def register() -> None:
@@ -103,7 +93,7 @@ def _is_ours(error: BaseException, tb: TracebackType | None) -> bool:
     """Whether an error is for us to show: a mistake of the student's, or one that was raised inside our own code."""
     if isinstance(error, PuzzleError) or isinstance(getattr(error, "trace", None), Trace):
         return True
-    return any(frame.f_code.co_filename.startswith(_OURS) for frame, _ in traceback.walk_tb(tb))
+    return any(frame.f_code.co_filename.startswith(OURS) for frame, _ in traceback.walk_tb(tb))
 
 
 def error_text(
@@ -135,8 +125,5 @@ def error_text(
 
 
 def student_frames(tb: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    """The frames of a traceback that are neither ours nor of an installed package or Python itself."""
-    for frame, line in traceback.walk_tb(tb):
-        name = frame.f_code.co_filename
-        if not name.startswith("<frozen") and not os.path.abspath(name).startswith(_ELSEWHERE):
-            yield frame, line
+    """The frames of a traceback that are the student's, with the line of each."""
+    return ((frame, line) for frame, line in traceback.walk_tb(tb) if is_students(frame.f_code))

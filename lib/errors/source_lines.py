@@ -18,8 +18,11 @@ MOST_LINES = 20
 """Lines of a statement that are put together."""
 LONGEST = 160
 """Characters of source text that a message shows."""
-_PYTHON = os.path.dirname(os.__file__) + os.sep
-_LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+"""The folder of `lib`; that of `drawing` lies beside it."""
+OURS = tuple(os.path.join(os.path.dirname(LIBRARY), name, "") for name in (os.path.basename(LIBRARY), "drawing"))
+_NOT_THEIRS = (*OURS, os.path.join(os.path.dirname(os.__file__), ""), "<frozen")
+_INSTALLED = tuple(os.sep + os.path.join(name, "") for name in ("site-packages", "dist-packages"))
 
 
 class Place(NamedTuple):
@@ -77,9 +80,9 @@ def student_place() -> Place | None:
     return None if frame is None else resolve(frame.f_code, frame.f_lasti)
 
 
-def student_frame() -> FrameType | None:
-    """The innermost frame on the stack that is neither the library's own nor Python's."""
-    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+def student_frame(frame: FrameType | None = None) -> FrameType | None:
+    """The innermost frame that is the student's (see `is_students`), on this stack or on that of a frame."""
+    frame = frame or sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and not is_students(frame.f_code):
         frame = frame.f_back
     return frame
@@ -105,8 +108,9 @@ def innermost(error: BaseException) -> tuple[FrameType, int] | None:
 
 
 def is_students(code: CodeType) -> bool:
-    """Whether code is neither the library's own nor Python's."""
-    return not code.co_filename.startswith((_LIBRARY, _PYTHON, "<frozen"))
+    """Whether code is neither ours, nor Python's, nor that of an installed package: the only place that says so."""
+    name = code.co_filename
+    return not name.startswith(_NOT_THEIRS) and not any(folder in name for folder in _INSTALLED)
 
 
 def raised_at(error: BaseException) -> Place | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import linecache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import lib
 from lib import AbsentKey, Model, NotSolved, PuzzleError, RankFailed, RuleError, simulate
 from lib.errors.arguments import is_awaitable
-from lib.errors.source_lines import Place, place, raised_at, student_place
+from lib.errors.source_lines import Place, is_students, place, raised_at, student_place
 
 
 def test_a_message_has_only_the_parts_that_are_known() -> None:
@@ -168,3 +171,24 @@ def test_a_statement_over_several_lines_reads_as_one(source: str) -> None:
         assert place(code, 1).text == SOURCES[source]
     finally:
         del linecache.cache[path]
+
+
+@pytest.mark.parametrize(
+    ("file", "students"),
+    [
+        (str(Path(lib.__file__).parent / "simulator" / "model.py"), False),
+        (str(Path(lib.__file__).parents[1] / "drawing" / "display.py"), False),
+        (json.__file__, False),
+        ("<frozen importlib._bootstrap>", False),
+        ("/home/ada/venv/lib/python3.11/site-packages/numpy/core.py", False),
+        ("/usr/lib/python3/dist-packages/numpy/core.py", False),
+        ("/home/ada/ddp.py", True),
+        ("/tmp/ipykernel_7/123.py", True),
+        ("<ipython-input-3-abc>", True),
+        ("<stdin>", True),
+    ],
+)
+def test_whose_code_it_is(file: str, students: bool) -> None:
+    """One answer for errors, pictures of errors, and what a function that does not end was doing."""
+    code = compile("pass", file, "exec")
+    assert is_students(code) is students
