@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from lib.checker.checker import check as judge
 from lib.cli.console import Door, Terminal, console, fail, say, show_hints, show_way, show_ways, status_table
+from lib.cli.options import takes_fields_of
 from lib.course.attempt import LIMIT
 from lib.course.hints import hint as open_hints
 from lib.course.hints import next_hint
@@ -21,6 +22,7 @@ from lib.course.target import Run, judged
 from lib.course.target import run as run_target
 from lib.errors.exceptions import PuzzleError
 from lib.puzzles.records import PUZZLES
+from lib.replay.options import ReplayOptions
 from lib.submissions.locations import home, is_checkout, workplace
 
 try:
@@ -278,10 +280,19 @@ def lab(context: typer.Context) -> None:
     raise typer.Exit(_become([sys.executable, "-m", "jupyterlab", *root, *context.args], workplace(Path.cwd())))
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def replay(context: typer.Context, target: Target, output: Output = None) -> None:
-    """Run a schedule with real tensors on torch.distributed; --options shows what more can be said."""
-    from lib.replay.__main__ import main
+@app.command()
+@takes_fields_of(ReplayOptions)
+def replay(
+    target: Target,
+    output: Output = None,
+    calibrate: Annotated[str | None, typer.Option(help="Fit costs, and predict this other run.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the figures here.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the measured Trace here.")] = None,
+    perfetto: Annotated[Path | None, typer.Option(help="Write both timelines here, for ui.perfetto.dev.")] = None,
+    **chosen: Any,
+) -> None:
+    """Run a schedule with real tensors on torch.distributed."""
+    from lib.replay.__main__ import Outputs, replay_and_tell
 
     def paint(result: Any) -> None:
         from drawing import compare as draw_both
@@ -290,8 +301,8 @@ def replay(context: typer.Context, target: Target, output: Output = None) -> Non
             draw_both(simulated=result.simulated, measured=result.measured).save(output)
             say(f"Drew {output}")
 
-    arguments = ["--help"] if "--options" in (target, *context.args) else [target, *context.args]
-    raise typer.Exit(main(arguments, lambda name: _run(name).trace, paint))
+    outputs = Outputs(calibrate, json, save, perfetto)
+    raise typer.Exit(replay_and_tell(target, chosen, outputs, lambda name: _run(name).trace, paint))
 
 
 @app.command()

@@ -11,27 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lib.replay.calibration import Calibration, calibrate
-from lib.replay.errors import (
-    InUse,
-    NotEnoughMemory,
-    RankDied,
-    RankRaised,
-    RankStalled,
-    ReplayError,
-    UnfitTrace,
-    WrongWorld,
-    need_torch,
-)
-from lib.replay.options import Hook, ReplayOptions
-from lib.replay.result import ReplayResult
-from lib.schedules.formats.perfetto import perfetto
-from lib.trace.trace import Trace, trace_of
-
 if TYPE_CHECKING:
+    from lib.replay.calibration import Calibration, calibrate
+    from lib.replay.errors import (
+        InUse,
+        NotEnoughMemory,
+        RankDied,
+        RankRaised,
+        RankStalled,
+        ReplayError,
+        UnfitTrace,
+        WrongWorld,
+    )
+    from lib.replay.options import ReplayOptions
+    from lib.replay.result import ReplayResult
+    from lib.schedules.formats.perfetto import perfetto
     from lib.simulator.model import Model
+    from lib.trace.trace import Trace
 
 __all__ = [
     "Calibration",
@@ -50,22 +49,39 @@ __all__ = [
     "replay",
 ]
 
+_HOMES = {
+    "lib.replay.calibration": "Calibration calibrate",
+    "lib.replay.errors": "InUse NotEnoughMemory RankDied RankRaised RankStalled ReplayError UnfitTrace WrongWorld",
+    "lib.replay.options": "ReplayOptions",
+    "lib.replay.result": "ReplayResult",
+    "lib.schedules.formats.perfetto": "perfetto",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+"""Where each public name lives. It is imported when it is first asked for: the `puzzles` command reads our options."""
 
-def replay(
-    schedule: Trace | Sequence[Model],
-    options: ReplayOptions | None = None,
-    *,
-    hook: Hook | None = None,
-    **choices: Any,
-) -> ReplayResult:
+
+def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = None, **choices: Any) -> ReplayResult:
     """Runs a schedule (a Trace, or the Models of a run) with real tensors, and compares it with ordinary training.
 
     What can be chosen is in `ReplayOptions`: `replay(models, transport="gloo", dtype="float64", steps=5)`. Started by
     torchrun, this process plays its own rank, and every process gets the result. Raises ReplayError where the replay
-    could not be done; wrong numbers raise nothing, see `ReplayResult.ok`. `hook` is for tests.
+    could not be done; wrong numbers raise nothing, see `ReplayResult.ok`.
     """
+    from lib.replay.errors import need_torch
+    from lib.replay.options import ReplayOptions
+    from lib.trace.trace import trace_of
+
     chosen = replace(options, **choices) if options is not None else ReplayOptions(**choices)
+    trace = trace_of(schedule, "replay takes a Trace, or the Models that simulate returned")
     need_torch()
     from lib.replay.run import run  # here and not above: it imports torch
 
-    return run(trace_of(schedule, "replay takes a Trace, or the Models that simulate returned"), chosen, hook)
+    return run(trace, chosen)
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from the module where it lives."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found

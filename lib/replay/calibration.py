@@ -1,4 +1,4 @@
-"""Calibration: costs of the simulator fitted to what replays measured, and how well they foretell another schedule.
+"""Calibration: costs of the simulator fitted to what replays measured, and how well they predict another schedule.
 
 The unit stays the median forward of one batch. A computation costs its median; communication follows the alpha-beta
 model of `Links`, fitted by least squares over all collectives and messages: rounds x (n - 1) x (latency + S / n x beta)
@@ -21,12 +21,12 @@ from lib.trace.retiming import retime
 from lib.trace.trace import Trace
 from lib.values.values import BATCH_ELEMENTS, Activation, ActivationGrad, total_elements
 
-__all__ = ["Calibration", "Prediction", "calibrate"]
+__all__ = ["Calibration", "PredictedStep", "calibrate"]
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
-    """A schedule's step as measured and as foretold, in seconds. `fitted`: the costs were fitted to it."""
+class PredictedStep:
+    """A schedule's step as measured and as predicted, in seconds. `fitted`: the costs were fitted to it."""
 
     ranks: int
     measured: float
@@ -46,7 +46,7 @@ class Calibration:
 
     costs: Links
     unit: float
-    predictions: tuple[Prediction, ...]
+    predictions: tuple[PredictedStep, ...]
 
     def text(self) -> str:
         """The costs and the predictions in words."""
@@ -59,7 +59,7 @@ class Calibration:
         for one in self.predictions:
             which = "fitted on" if one.fitted else "not fitted on"
             lines.append(
-                f"A schedule of {one.ranks} ranks ({which}): measured {1e3 * one.measured:.2f} ms, foretold "
+                f"A schedule of {one.ranks} ranks ({which}): measured {1e3 * one.measured:.2f} ms, predicted "
                 f"{1e3 * one.predicted:.2f} ms ({one.error:+.0%}); with the Trace's own costs "
                 f"{1e3 * one.uncalibrated:.2f} ms"
             )
@@ -67,7 +67,7 @@ class Calibration:
 
 
 def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) -> Calibration:
-    """Fits costs to some replays, and foretells these and others. All must have the same sizes, dtype and transport."""
+    """Fits costs to some replays, and predicts these and others. All must have the same sizes, dtype and transport."""
     unit = median(result.unit for result in fit)
     compute: dict[str, list[float]] = {}
     rows: list[tuple[float, float, float]] = []
@@ -98,9 +98,9 @@ def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) 
     return Calibration(costs, unit, tuple(predictions))
 
 
-def _predict(result: ReplayResult, costs: Links, unit: float, fitted: bool) -> Prediction:
-    foretold = end(retime(result.simulated, costs)) * unit
-    return Prediction(result.simulated.ranks, result.median, foretold, end(result.simulated) * unit, fitted)
+def _predict(result: ReplayResult, costs: Links, unit: float, fitted: bool) -> PredictedStep:
+    predicted = end(retime(result.simulated, costs)) * unit
+    return PredictedStep(result.simulated.ranks, result.median, predicted, end(result.simulated) * unit, fitted)
 
 
 def _batches(program: Program, event: Event) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from lib.trace.event import Event
 from lib.values.values import HIDDEN, LENGTH
 
-__all__ = ["DTYPES", "LIBRARIES", "OPTIMIZERS", "TRANSPORTS", "DType", "Hook", "ReplayOptions"]
+__all__ = ["DTYPES", "LIBRARIES", "OPTIMIZERS", "TRANSPORTS", "DType", "Hook", "ReplayOptions", "can_fork"]
 
 
 Hook = Callable[[int, int, Event, dict[int, Any]], None]
@@ -19,9 +19,10 @@ Hook = Callable[[int, int, Event, dict[int, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """A floating-point type: bytes a number, and how far a replay may be from the truth, relative to the largest entry.
+    """A floating-point type: bytes a number, and how far from ordinary training a replay may be, as a part of the
+    largest entry.
 
-    The truth is computed in float64 from the same initial numbers, rounded to the type. A few thousand summands and
+    Ordinary training is done in float64 from the same initial numbers, rounded to the type. A few thousand summands and
     a handful of layers lie between them. float64: eps is 2e-16, and 1e-12 leaves 4 500 eps. float32: eps is 1.2e-7,
     and 2e-5 leaves 170. bfloat16 has eps 8e-3 and rounds gradients anew with every sum over batches: 6e-2 leaves 8,
     still less than what a dropped batch out of eight or a wrong factor changes.
@@ -39,57 +40,63 @@ TRANSPORTS: Final = ("local", "gloo", "nccl")
 OPTIMIZERS: Final = {"sgd": 1, "adam": 2}
 """The optimizers, with the numbers that each keeps for one weight. The simulated state is as large as the weight."""
 LIBRARIES: Final = ("ddp", "ddp_by_layer", "fsdp", "hsdp", "gpipe", "1f1b")
-STARTS: Final = ("auto", "fork", "forkserver")
+
+
+def _option(default: Any, help: str, *, kind: type = str, choices: Iterable[str] = (), least: int | None = None) -> Any:
+    """An option: its default, what it means, and what it may be. `several`: any number of values, each of that kind."""
+    several = default == ()
+    metadata = {"help": help, "kind": kind, "choices": tuple(choices), "least": least, "several": several}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How a Trace is to be run.
+    """How a Trace is to be run. The step is run once to be compared with ordinary training, then `warmup` times
+    unmeasured, then `steps` times measured; every time from the same initial weights.
 
-    `transport`: "local" runs all ranks in this process, "gloo" as processes on CPU or GPU, "nccl" with one GPU a
-    rank. `dtype`: float64, float32 or bfloat16. `optimizer`: "sgd" (with momentum: the state has the simulated size)
-    or "adam" (two moments: the state takes twice the simulated memory). `warmup` and `steps`: the training step is
-    run once to be compared with ordinary training, then `warmup` times unmeasured, then `steps` times measured; every
-    time from the same initial weights. `hidden` and `length`: a weight has hidden x hidden elements, an activation
-    length x hidden a batch. `timeout`: seconds in which some rank must get on. `threads`: of torch, a rank.
-    `backward`: "explicit" kernels or "autograd". `verify`: compare with ordinary training. `against`: libraries to run
-    beside it, out of ddp, ddp_by_layer,
-    fsdp, hsdp, gpipe, 1f1b. `memory_limit`: bytes that may be used (default: what is free).
-    `start`: "fork", "forkserver" (a fresh Python that forks the ranks), or "auto". `rendezvous`: where processes meet,
-    "tcp://host:port" or "file:///path"; default a fresh file, without any port.
+    What each option means stands beside it: the commands `python -m lib.replay` and `puzzles replay` have the same.
+    ValueError where one has a wrong value.
     """
 
-    transport: str = "gloo"
-    dtype: str = "float64"
-    optimizer: str = "sgd"
-    steps: int = 1
-    warmup: int = 0
-    hidden: int = HIDDEN
-    length: int = LENGTH
-    device: str | None = None
-    timeout: float = 60.0
-    threads: int = 1
-    seed: int = 0
-    backward: str = "explicit"
-    verify: bool = True
-    against: tuple[str, ...] = ()
-    memory_limit: int | None = None
-    start: str = "auto"
-    rendezvous: str | None = None
+    transport: str = _option(
+        "gloo",
+        "local runs all ranks in this process, gloo as processes on CPU or GPU, nccl with one GPU a rank",
+        choices=TRANSPORTS,
+    )
+    dtype: str = _option("float64", "type of all numbers", choices=DTYPES)
+    optimizer: str = _option(
+        "sgd",
+        "sgd with momentum keeps a state of the simulated size, adam two moments: twice as much",
+        choices=OPTIMIZERS,
+    )
+    steps: int = _option(1, "measured steps; medians are shown", kind=int, least=1)
+    warmup: int = _option(0, "unmeasured steps before them", kind=int, least=0)
+    hidden: int = _option(HIDDEN, "a weight has hidden x hidden elements", kind=int, least=1)
+    length: int = _option(LENGTH, "a batch of activations has length x hidden elements", kind=int, least=1)
+    device: str | None = _option(None, "default: cuda for nccl, else cpu", choices=("cpu", "cuda"))
+    timeout: float = _option(60.0, "seconds in which some rank must get on", kind=float)
+    threads: int = _option(1, "of torch, for each rank", kind=int, least=1)
+    seed: int = _option(0, "of the numbers that training starts from", kind=int, least=0)
+    backward: str = _option(
+        "explicit", "who differentiates: kernels of ours, or torch", choices=("explicit", "autograd")
+    )
+    verify: bool = _option(True, "compare with ordinary training", kind=bool)
+    against: tuple[str, ...] = _option((), "run these libraries beside it", choices=LIBRARIES)
+    memory_limit: int | None = _option(None, "bytes that may be used; default what is free", kind=int, least=1)
+    start: str = _option(
+        "auto",
+        "how ranks of this machine are started: forkserver is a fresh Python that forks them",
+        choices=("auto", "fork", "forkserver"),
+    )
+    rendezvous: str | None = _option(
+        None, "where processes meet: tcp://host:port or file:///path; default a fresh file, without any port"
+    )
 
     def __post_init__(self) -> None:
-        self._one_of("transport", self.transport, TRANSPORTS)
-        self._one_of("dtype", self.dtype, DTYPES)
-        self._one_of("optimizer", self.optimizer, OPTIMIZERS)
-        self._one_of("backward", self.backward, ("explicit", "autograd"))
-        self._one_of("start", self.start, STARTS)
-        self._one_of("device", self.device or "cpu", ("cpu", "cuda"))
-        for library in self.against:
-            self._one_of("against", library, LIBRARIES)
-        for name, low in (("steps", 1), ("warmup", 0), ("hidden", 1), ("length", 1), ("threads", 1), ("seed", 0)):
-            number = getattr(self, name)
-            if type(number) is not int or number < low:
-                raise ValueError(f"{name} is a whole number from {low} up; got {number!r}")
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value is not None or option.default is not None:
+                self._check(option.name, value, option.metadata)
         if not 0 < self.timeout < 10**6:
             raise ValueError(f"timeout is in seconds, more than 0; got {self.timeout!r}")
         if self.transport == "nccl" and self.device == "cpu":
@@ -100,9 +107,13 @@ class ReplayOptions:
             raise ValueError(f"rendezvous is tcp://host:port or file:///path; got {self.rendezvous!r}")
 
     @staticmethod
-    def _one_of(name: str, value: str, allowed: Any) -> None:
-        if value not in allowed:
-            raise ValueError(f"{name} is one of {', '.join(allowed)}; got {value!r}")
+    def _check(name: str, value: Any, allowed: Mapping[str, Any]) -> None:
+        """Whether an option is one of its choices, or a number that is large enough."""
+        for one in value if allowed["several"] else (value,):
+            if allowed["choices"] and one not in allowed["choices"]:
+                raise ValueError(f"{name} is one of {', '.join(allowed['choices'])}; got {one!r}")
+        if allowed["least"] is not None and (type(value) is not int or value < allowed["least"]):
+            raise ValueError(f"{name} is a whole number from {allowed['least']} up; got {value!r}")
 
     @property
     def number(self) -> DType:

@@ -8,12 +8,12 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from lib.analysis import figures
-from lib.replay.measure import Spread
 from lib.replay.options import ReplayOptions
 from lib.trace.trace import Trace
 
 if TYPE_CHECKING:
     from lib.replay.layers.reference import Deviation
+    from lib.replay.measure import Spread
 
 __all__ = ["LibraryResult", "RankFigures", "ReplayResult"]
 
@@ -23,9 +23,10 @@ class RankFigures:
     """Bytes of one rank. `simulated` and `measured` are the peaks of its memory; `by_event` has both at each event.
 
     Of what was measured, `in_flight` is the most that was held by nothing but communication under way: messages that
-    were sent, freed, and not yet received; room for what is to come. `sent` is what its operations sent, with
-    collectives as rings (a message that nobody receives is simulated, and not sent); `wire` what the kernel counted,
-    where it does (Linux, over TCP). `allocator` is the peak of the GPU's allocator, 0 on the CPU.
+    were sent, freed, and not yet received; room for what is to come. `sent` is what its operations sent, of collectives
+    what their row says (a message that nobody receives is simulated, and not sent); `wire` what the system's counters
+    of its sockets say, where there are any (Linux, over TCP). `allocator` is the peak of the GPU's allocator, 0 on the
+    CPU.
     """
 
     rank: int

@@ -29,6 +29,7 @@ from lib.replay import (
     replay,
 )
 from lib.trace.event import Event
+from tests.replay.hooks import hooked
 from tests.replay.schedules import trace
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
@@ -53,7 +54,7 @@ def test_a_rank_that_dies() -> None:
     with pytest.raises(
         RankDied, match=rf"^rank 2 ended with exit status 3, in event {at}, forward of layer 1 "
     ) as info:
-        replay(trace("fsdp"), hook=die, **SMALL)
+        hooked(trace("fsdp"), die, **SMALL)
     assert info.value.rank == 2
     assert f"{PUZZLES['fsdp'].stem}.py, line" in (info.value.operation or "")
 
@@ -66,7 +67,7 @@ def test_a_rank_that_is_killed() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(RankDied, match=rf"rank 1 was killed by SIGKILL, .* in event {at}, allgather of layer 1 with"):
-        replay(trace("fsdp"), hook=kill, **SMALL)
+        hooked(trace("fsdp"), kill, **SMALL)
 
 
 def test_a_rank_that_stalls() -> None:
@@ -78,7 +79,7 @@ def test_a_rank_that_stalls() -> None:
 
     begun = time.monotonic()
     with pytest.raises(RankStalled, match=rf"^rank 3 did not move for 0.5 s, in event {at}, backward of layer 4 "):
-        replay(trace("fsdp"), hook=stall, timeout=0.5, **SMALL)
+        hooked(trace("fsdp"), stall, timeout=0.5, **SMALL)
     assert time.monotonic() - begun < 10
 
 
@@ -92,7 +93,7 @@ def test_an_operation_that_fails(transport: str) -> None:
 
     match = rf"^rank 0 failed in event {at}, update of layer 4 \(.*\): ArithmeticError: two and two are five$"
     with pytest.raises(RankRaised, match=match):
-        replay(trace("fsdp"), hook=fail, transport=transport, **SMALL)
+        hooked(trace("fsdp"), fail, transport=transport, **SMALL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -104,12 +105,12 @@ def test_a_signal_to_the_parent_ends_the_ranks(number: int, tmp_path: Path) -> N
     script.write_text(
         "import os, sys, time\n"
         "from lib import Trace\n"
-        "from lib.replay import replay\n"
+        "from tests.replay.hooks import hooked\n"
         "def hook(rank, index, event, tensors):\n"
         "    if event.op == 'update':\n"
         "        open(f'{sys.argv[1]}/rank{rank}', 'w').write(str(os.getpid()))\n"
         "        time.sleep(600)\n"
-        "replay(Trace.load(f'{sys.argv[1]}/trace.json'), hook=hook, hidden=8, length=4)\n"
+        "hooked(Trace.load(f'{sys.argv[1]}/trace.json'), hook, hidden=8, length=4)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
     command = [sys.executable, str(script), str(tmp_path)]
@@ -155,9 +156,9 @@ def test_too_little_memory_is_known_before_anything_starts() -> None:
         raise AssertionError
 
     with pytest.raises(NotEnoughMemory, match=r"needs about 3\.\d+ GB of memory \(rank 0 alone .* 1 MB may be used"):
-        replay(trace("ddp"), hook=never, memory_limit=10**6, hidden=2048, length=1024)
+        hooked(trace("ddp"), never, memory_limit=10**6, hidden=2048, length=1024)
     with pytest.raises(NotEnoughMemory, match="make hidden or length smaller"):
-        replay(trace("ddp"), hook=never, hidden=200_000, length=1)
+        hooked(trace("ddp"), never, hidden=200_000, length=1)
 
 
 def test_a_port_or_file_in_use(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from lib import PUZZLES, Costs, Model, Trace, check, simulate
 from lib.replay import replay
 from lib.submissions.load import load_function
 from lib.trace.event import Event
+from tests.replay.hooks import hooked
 from tests.replay.schedules import compared, compute, trace
 from tests.replay.trainings import Training, traced, trainings
 
@@ -57,7 +58,7 @@ def test_a_sender_that_is_ahead_waits_for_its_receiver() -> None:
         if rank == 1 and event.op in ("forward", "receive"):
             time.sleep(0.1)
 
-    result = replay(schedule, hook=late, **SMALL)
+    result = hooked(schedule, late, **SMALL)
     assert result.ok, result.text()
     assert [(at, measured) for at, measured, _ in compared(result)] == [
         (at, alive) for at, _, alive in compared(result)
@@ -150,7 +151,7 @@ def test_what_was_sent_is_not_overwritten_before_it_is_received() -> None:
         if rank == 1 and event.op == "pass_to":
             time.sleep(0.2)
 
-    assert replay(trace("overwritten"), hook=late, **SMALL).ok
+    assert hooked(trace("overwritten"), late, **SMALL).ok
 
 
 def test_a_message_that_is_not_gone_in_time_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lib.replay import ReplayResult, replay
 from lib.trace.event import Event
+from tests.replay.hooks import Hook, hooked
 from tests.replay.schedules import trace
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
 
-Hook = Callable[[int, int, Event, dict[int, Any]], None]
-
 
 def spoiled(name: str, hook: Hook, **more: Any) -> ReplayResult:
-    result = replay(trace(name), hook=hook, **{"transport": "local", "hidden": 32, "length": 16, **more})
+    result = hooked(trace(name), hook, **{"transport": "local", "hidden": 32, "length": 16, **more})
     assert not result.ok
     assert "WRONG" in result.text()
     assert result.to_json()["ok"] is False

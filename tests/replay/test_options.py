@@ -1,0 +1,57 @@
+"""What a replay can be told stands in one dataclass: both commands have its options, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lib.replay import ReplayOptions
+from lib.replay.__main__ import main
+
+
+def help_of_command() -> str:
+    """What `puzzles replay --help` says."""
+    from lib.cli.app import app
+
+    return CliRunner().invoke(app, ["replay", "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
+
+
+def test_both_commands_have_every_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    for said in (capsys.readouterr().out, help_of_command()):
+        for option in fields(ReplayOptions):
+            name = option.name.replace("_", "-")
+            assert (f"--no-{name}" if option.metadata["kind"] is bool else f"--{name}") in said
+            assert option.metadata["help"].split(",")[0][:20] in said
+        for output in ("--calibrate", "--json", "--save", "--perfetto"):
+            assert output in said
+
+
+def test_every_option_says_what_it_means_and_its_default_is_allowed() -> None:
+    assert ReplayOptions() == ReplayOptions.from_json(ReplayOptions().to_json())
+    for option in fields(ReplayOptions):
+        assert len(option.metadata["help"]) > 5
+        several = isinstance(option.default, tuple)
+        assert option.default is None or several or isinstance(option.default, option.metadata["kind"])
+
+
+def test_the_command_replays_with_them(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+    from lib.cli.app import app
+
+    arguments = ["replay", "ddp", "--transport", "local", "--hidden", "16", "--length", "8", "--no-verify"]
+    found = CliRunner().invoke(app, [*arguments, "--json", str(tmp_path / "figures.json")])
+    assert found.exit_code == 0, found.output
+    assert "weights 16 x 16, batches 8 x 16" in found.output
+    assert "Not compared" in found.output
+    assert '"hidden": 16' in (tmp_path / "figures.json").read_text()
+    refused = CliRunner().invoke(app, [*arguments, "--dtype", "int8"])
+    assert refused.exit_code == 1
+    assert "dtype is one of float64, float32, bfloat16; got 'int8'" in refused.output
+    assert CliRunner().invoke(app, [*arguments, "--steps", "0"]).exit_code == typer.BadParameter.exit_code
