@@ -36,6 +36,7 @@ __all__ = [
     "given_up",
     "held_at",
     "in_flight",
+    "left_stores",
     "lifetimes",
     "never_awaited",
     "own_lifetimes",
@@ -196,7 +197,7 @@ def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
             gone = defaultdict(dict)
             for passage in passages:
                 gone[passage.source][passage.sent] = given_up(run, passage)
-        used, stored = uses(program, gone[program.rank]), _stored(program)
+        used, stored = uses(program, gone[program.rank]), left_stores(program)
         for number in calls:
             value = program.events[number].inputs[0]
             until = next(end for index, end in used[value] if index == number)
@@ -210,7 +211,7 @@ def _in_place(event: Event) -> bool:
     return event.op in COLLECTIVE and COLLECTIVES[event.op].in_place
 
 
-def _stored(program: Program) -> dict[int, int]:
+def left_stores(program: Program) -> dict[int, int]:
     """Before which event each value leaves the stores for the last time."""
     held: dict[int, int] = defaultdict(int)
     left: dict[int, int] = {}

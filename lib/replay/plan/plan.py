@@ -17,7 +17,7 @@ from lib.checker.checker import check
 from lib.replay.errors import UnfitTrace
 from lib.replay.plan.sizes import Range, Sizes, length
 from lib.trace.event import COLLECTIVE, Event, Program
-from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, uses
+from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
 from lib.trace.rebuild import Rebuilt
 from lib.trace.trace import Trace
@@ -189,20 +189,11 @@ def _lifetimes(plan: RankPlan, lives: Lifetimes) -> list[int]:
     count = len(program.values)  # what nobody waits for has no id, and the interpreter drops it
     born, last = lives.born[:count], lives.last[:count]
     plan.at_rest = {number for number in range(count) if born[number] < 0 <= lives.maker[number]}
-    over = len(program.events) + 1
     dies = [max(first, final) + 1 for first, final in zip(born, last, strict=True)]
-    since: dict[int, int] = {}
-    held: dict[int, int] = defaultdict(int)
-    for position, _, number, change in program.moves:
-        held[number] += change
-        if held[number] > 0:
-            since.setdefault(number, position)
-        elif since.pop(number, position) < position:
-            dies[number] = max(dies[number], position)
-    for number in since:
-        dies[number] = over
+    for number, left in left_stores(program).items():
+        dies[number] = max(dies[number], left)
     for number, at in enumerate(dies):
-        if at < over:
+        if at <= len(program.events):
             plan.frees.setdefault(at, []).append(number)
     return dies
 
