@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lib.analysis.dependencies import At, Causes
+from lib.analysis.dependencies import At, Causes, causes_of
 from lib.analysis.event_words import operations
 from lib.cluster.clock import steps
 from lib.errors.wording import exact
@@ -42,7 +42,7 @@ def critical_path(run: Trace) -> Path:
 
     Of several causes at one moment the rank's own is taken, so that the path changes ranks only where it must.
     """
-    causes = Causes(run)
+    causes = causes_of(run)
     here = causes.last()
     found: list[At] = []
     seen: set[tuple[int, int]] = set()

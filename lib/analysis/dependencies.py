@@ -18,7 +18,7 @@ from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program
 from lib.trace.order import Communicators, awaited_at_once, messages
 from lib.trace.trace import Trace
 
-__all__ = ["At", "Causes", "Span"]
+__all__ = ["At", "Causes", "Span", "causes_of"]
 
 
 class At(NamedTuple):
@@ -40,6 +40,11 @@ class Span(NamedTuple):
     end: int
     at: int
     number: int | None
+
+
+def causes_of(run: Trace) -> Causes:
+    """What depends on what in a run: worked out once, and kept with the Trace."""
+    return run.once(Causes, lambda: Causes(run))
 
 
 class Causes:

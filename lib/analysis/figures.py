@@ -150,6 +150,10 @@ def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
 
 def peak(trace: Trace) -> Peak:
     """The fullest moment of the fullest rank; of equals the lowest rank and the first moment."""
+    return trace.once(peak, lambda: _peak(trace))
+
+
+def _peak(trace: Trace) -> Peak:
     best: tuple[Elements, int, Sample] | None = None
     for program, lives in zip(trace.programs, trace.lifetimes(), strict=True):
         for sample in _curve(program, lives):
@@ -203,6 +207,10 @@ def bubbles(trace: Trace) -> Bubbles:
 
 def traffic(trace: Trace) -> list[tuple[Fraction, int]]:
     """For each rank the elements it sends and the messages it sends (rings, as in collectives)."""
+    return trace.once(traffic, lambda: _traffic(trace))
+
+
+def _traffic(trace: Trace) -> list[tuple[Fraction, int]]:
     sent = [Fraction(0)] * trace.ranks
     count = [0] * trace.ranks
     for program in trace.programs:

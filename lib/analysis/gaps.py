@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from lib.analysis.dependencies import At, Causes, Span
+from lib.analysis.dependencies import At, Causes, Span, causes_of
 from lib.analysis.event_words import operation, operations
 from lib.cluster.clock import in_steps, steps
 from lib.errors.wording import exact, numbered
@@ -190,7 +190,7 @@ def grouped(found: Iterable[Gap]) -> tuple[Group, ...]:
 
 def gaps(run: Trace) -> tuple[Gap, ...]:
     """Every gap of every rank, rank by rank in order of time. Nearly linear in the events."""
-    causes = Causes(run)
+    causes = causes_of(run)
     last = causes.last()
     found: list[Gap] = []
     for program, spans in zip(run.programs, causes.spans, strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lib.analysis import figures
-from lib.analysis.dependencies import At, Causes
+from lib.analysis.dependencies import At, causes_of
 from lib.cluster.clock import steps
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
@@ -222,7 +222,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
 
 def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
     """What a sender did between making a value and passing it, where a rank waited for that value."""
-    causes, late = Causes(trace), Counter[tuple[int, str, int, int]]()
+    causes, late = causes_of(trace), Counter[tuple[int, str, int, int]]()
     for number, event in enumerate(trace.programs[rank].events):
         if event.op != "receive" or place_of(event) != spot or (event.start or 0) <= event.issued:
             continue

@@ -58,7 +58,11 @@ class Passage(NamedTuple):
 
 
 def messages(run: Trace) -> list[Passage]:
-    """All messages of a run, in the order of their senders' programs."""
+    """All messages of a run, in the order of their senders' programs. Matched once, and kept with the Trace."""
+    return run.once(messages, lambda: _messages(run))
+
+
+def _messages(run: Trace) -> list[Passage]:
     received: dict[tuple[int, int], list[int]] = defaultdict(list)
     for program in run.programs:
         for number, event in enumerate(program.events):
@@ -76,8 +80,13 @@ def messages(run: Trace) -> list[Passage]:
     return found
 
 
-def meetings(run: Trace) -> Iterator[list[tuple[int, int]]]:
-    """The collectives that took place: for each the rank and the event of its members, in the order of the group."""
+def meetings(run: Trace) -> list[list[tuple[int, int]]]:
+    """The collectives that took place: for each the rank and the event of its members, in the order of the group.
+    Matched once, and kept with the Trace."""
+    return run.once(meetings, lambda: list(_meetings(run)))
+
+
+def _meetings(run: Trace) -> Iterator[list[tuple[int, int]]]:
     communicator = Communicators()
     joined: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for program in run.programs:

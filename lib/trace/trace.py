@@ -164,25 +164,30 @@ class Trace:
         """How long the values of each rank live (see `lib.trace.lifetimes`)."""
         from lib.trace.lifetimes import lifetimes
 
-        return self._once(lifetimes, lambda: lifetimes(self))
+        return self.once(lifetimes, lambda: lifetimes(self))
 
     def rebuilt(self) -> Rebuilt:
         """The run worked out anew from its operations (see `lib.trace.rebuild`). PuzzleError or TraceError where that
         cannot be. A check does not ask here: it rebuilds for itself, and believes nothing that is kept."""
         from lib.trace.rebuild import rebuild
 
-        return self._once(rebuild, lambda: rebuild(self))
+        return self.once(rebuild, lambda: rebuild(self))
 
     def normalised(self, costs: Costs | None = None) -> Trace:
         """This Trace with every value and every time worked out anew, at its own costs or at others: what a verdict
         speaks of. PuzzleError or TraceError where that cannot be."""
         costs = self.costs if costs is None else costs
+        key = "normalised", costs
+        return self.once(key, lambda: self._anew(key))
+
+    def _anew(self, key: tuple[str, Costs]) -> Trace:
         from lib.trace.retiming import retime
 
-        return self._once(("normalised", costs), lambda: retime(self.rebuilt().run, costs))
+        run = retime(self.rebuilt().run, key[1])
+        return run.once(key, lambda: run)  # of itself it is that already
 
-    def _once(self, key: object, work_out: Callable[[], D]) -> D:
-        """What follows from this Trace: worked out once, and anew if the run went on since."""
+    def once(self, key: object, work_out: Callable[[], D]) -> D:
+        """What follows from this Trace: worked out once, and anew if the run went on since. Nobody changes it then."""
         size = [(len(program.events), len(program.moves)) for program in self.programs]
         if self._size != size:
             self._size = size

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lib import Model, Trace, simulate
-from lib.trace.order import meetings
+from lib.analysis.dependencies import causes_of
+from lib.analysis.figures import peak, traffic
+from lib.trace.order import meetings, messages
 
 
 def test_a_collective_that_never_started_did_not_take_place() -> None:
@@ -12,9 +16,26 @@ def test_a_collective_that_never_started_did_not_take_place() -> None:
             await model.allreduce(model.fake_grad(layer, []), layer)
 
     trace = Trace.of(simulate(two, ranks=2, layers=2))
-    assert list(meetings(trace)) == [[(0, 1), (1, 1)], [(0, 3), (1, 3)]]
+    assert meetings(trace) == [[(0, 1), (1, 1)], [(0, 3), (1, 3)]]
     for program in trace.programs:
         program.events[3].start = None
-    assert list(meetings(trace)) == [[(0, 1), (1, 1)]]
+    assert meetings(replace(trace)) == [[(0, 1), (1, 1)]]
     del trace.programs[1].events[1:]
-    assert list(meetings(trace)) == []
+    assert meetings(trace) == []
+
+
+def test_what_follows_from_a_run_is_worked_out_once_and_anew_where_it_went_on() -> None:
+    async def one(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, []), 0)
+
+    trace = Trace.of(simulate(one, ranks=2, layers=1))
+    for ask in (messages, meetings, peak, traffic, causes_of, Trace.lifetimes, Trace.rebuilt, Trace.normalised):
+        before = ask(trace)
+        assert ask(trace) is before
+        assert ask(replace(trace)) is not before
+        event = trace.programs[0].events.pop()
+        trace.once(len, lambda: None)  # somebody looks at it meanwhile
+        trace.programs[0].events.append(event)
+        assert ask(trace) is not before
+    timed = trace.normalised()
+    assert timed.normalised() is timed  # a review asks its own run, which has been rebuilt and timed already
