@@ -20,7 +20,8 @@ from drawing.registry import PICTURES, Shown
 from drawing.timeline.schedule import picture_of_trace
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import OURS, is_students
-from lib.trace.trace import TIMED, Trace
+from lib.trace.trace import Trace
+from lib.values.operations import TIMED
 
 __all__ = ["error_text", "register", "student_frames"]
 

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from drawing.timeline.boxes import Box
-from lib.analysis.event_words import event_words, ranges
+from lib.analysis.event_words import event_words, ranges, spoken
 from lib.cluster.clock import steps
 from lib.errors.wording import counted, exact
-from lib.trace.event import COLLECTIVE, Event
+from lib.trace.event import Event
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import OPERATIONS
 
-__all__ = ["LONG", "compact", "labels", "size", "title"]
-
-SHORT: Final = {
-    "allreduce": "AR",
-    "allgather": "AG",
-    "scatterreduce": "RS",
-    "alltoall": "A2A",
-    "broadcast": "BC",
-    "pass_to": "send",
-    "receive": "recv",
-}
-LONG: Final = {
-    "allreduce": "all-reduce",
-    "allgather": "all-gather",
-    "scatterreduce": "reduce-scatter",
-    "alltoall": "all-to-all",
-    "broadcast": "broadcast",
-    "pass_to": "send",
-}
+__all__ = ["compact", "labels", "size", "title"]
 
 
 def size(trace: Trace) -> str:
@@ -49,20 +31,20 @@ def compact(elements: float) -> str:
 def labels(box: Box, event: Event) -> tuple[list[str], str]:
     """The label of a box, best first with shorter ones after it, and a smaller second line."""
     layer = "" if event.layer is None else f"L{event.layer}"
-    if box.family in ("forward", "backward"):
-        shortened = ranges(event.batches)
-        every = " ".join(map(str, sorted(event.batches))) if len(event.batches) <= 32 else shortened
-        return [every, shortened.replace(", ", ","), shortened.split(",")[0] + "…"], layer
     if box.family == "pending":
-        return [f"waits: {LONG.get(event.op, event.op)}", "waits", "…"], layer
+        return [f"waits: {spoken(event.op)}", "waits", "…"], layer
     if box.family == "failed":
         return ["failed here", "failed", "X"], ""
     if box.family == "wait":
         return [], ""
-    if box.family == "update":
-        return ["update", "U"], layer
-    name = SHORT.get(event.op, event.op)
-    return ([LONG[event.op], name] if event.op in COLLECTIVE else [name]), layer
+    if event.op in COLLECTIVES:
+        return [COLLECTIVES[event.op].title, COLLECTIVES[event.op].word], layer
+    row = OPERATIONS.get(event.op)
+    if row is None or row.labels or not row.per_batch:
+        return [*row.labels] if row is not None and row.labels else [event.op], layer
+    shortened = ranges(event.batches)
+    every = " ".join(map(str, sorted(event.batches))) if len(event.batches) <= 32 else shortened
+    return [every, shortened.replace(", ", ","), shortened.split(",")[0] + "…"], layer
 
 
 def title(trace: Trace, box: Box, brief: bool = False) -> str:

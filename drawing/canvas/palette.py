@@ -8,9 +8,9 @@ own light paper, so that it reads the same in light and in dark themes.
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["KINDS", "OPERATIONS", "ink_on", "layer_colour", "mix"]
+__all__ = ["KINDS", "LOOKS", "NIGHT", "Look", "fill_and_border", "ink_on", "layer_colour", "mix"]
 
 PAPER: Final = "#ffffff"
 EDGE: Final = "#d7d7d2"
@@ -32,18 +32,48 @@ KINDS: Final = {
 }
 """The five kinds of value, in the order in which memory is stacked: what stays lies at the bottom."""
 
-OPERATIONS: Final = {
-    "update": ("#f6d98a", "#a87b12"),
-    "loss": ("#22252a", "#22252a"),
-    "collective": ("#e3e9f2", "#6f819c"),
-    "pass_to": ("#8a94a3", "#5d6673"),
-    "receive": ("#c9d0d9", "#5d6673"),
-    "wait": ("#e9e8e3", "none"),
-    "pending": (ALARM_PALE, ALARM),
-    "failed": (ALARM, ALARM),
-    "other": ("#e6dff0", "#7a6a94"),
+NIGHT: Final = {
+    "paper": "#16181c",
+    "panel": "#1d2025",
+    "edge": "#3a3f47",
+    "ink": "#e9e9e5",
+    "soft": "#a3a8b0",
+    "grid": "#2d3138",
+    "track": "#212429",
+    "alarm": "#ff9d94",
+    "alarm-pale": "#43211f",
+    "accent": "#8fb4e6",
+    "accent-ink": "#16181c",
 }
-"""Fill and border of what is not forward or backward, which take their colours from the layer."""
+"""The page by night."""
+
+Pair = tuple[str, str]
+
+
+class Look(NamedTuple):
+    """What boxes of one colour mean, in a word for the legend, and their fill and border by day and by night.
+
+    `layered`: a stripe below has the colour of the layer.
+    """
+
+    words: str
+    day: Pair
+    night: Pair
+    layered: bool = False
+
+
+LOOKS: Final = {
+    "update": Look("update", ("#f6d98a", "#a87b12"), ("#6f5515", "#d8ae3c"), layered=True),
+    "loss": Look("loss", (INK, INK), (NIGHT["ink"], NIGHT["ink"])),
+    "collective": Look("collective", ("#e3e9f2", "#6f819c"), ("#39465c", "#8fa3c4"), layered=True),
+    "pass_to": Look("send", ("#8a94a3", "#5d6673"), ("#8a94a3", "#c0c8d2"), layered=True),
+    "receive": Look("receive", ("#c9d0d9", "#5d6673"), ("#474e59", "#8a94a3"), layered=True),
+    "wait": Look("waits", ("#e9e8e3", "none"), ("#2b2f36", "none")),
+    "other": Look("other", ("#e6dff0", "#7a6a94"), ("#4d4266", "#a795c9")),
+    "pending": Look("never happened", (ALARM_PALE, ALARM), (NIGHT["alarm-pale"], NIGHT["alarm"])),
+    "failed": Look("failed here", (ALARM, ALARM), (NIGHT["alarm"], NIGHT["alarm"])),
+}
+"""The colours that the rows of operations name, but for forward and backward, which take theirs from the layer."""
 
 _RAMP: Final = (
     "#482475", "#414487", "#355f8d", "#2a788e", "#21918c", "#22a884", "#44bf70", "#7ad151", "#b5da2c",
@@ -70,6 +100,24 @@ def layer_colour(layer: int, layers: int) -> str:
     place = min(max(layer / (layers - 1), 0.0), 1.0) * reach * (len(_RAMP) - 1)
     low = min(int(place), len(_RAMP) - 2)
     return mix(_RAMP[low], _RAMP[low + 1], place - low)
+
+
+def fill_and_border(colour: str, own: str) -> Pair:
+    """Fill and border of boxes of a colour; `own` is that of their layer."""
+    if colour == "forward":
+        return own, "none"
+    if colour == "backward":
+        return mix(own, "#ffffff", 0.78), mix(own, "#000000", 0.12)
+    return LOOKS[colour].day
+
+
+def fill_and_border_by_night(colour: str, own: str) -> Pair:
+    """The same by night, on dark paper."""
+    if colour == "forward":
+        return own, mix(own, "#ffffff", 0.25)
+    if colour == "backward":
+        return mix(own, NIGHT["paper"], 0.6), mix(own, "#ffffff", 0.35)
+    return LOOKS[colour].night
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from drawing.canvas.axes import Axis
-from drawing.canvas.palette import ALARM, ALARM_PALE, INK, OPERATIONS, PAPER, SOFT
+from drawing.canvas.palette import ALARM, ALARM_PALE, INK, LOOKS, PAPER, SOFT
 from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.paint import Rows
 from drawing.timeline.panel import LEFT, WIDTH
@@ -136,10 +136,10 @@ def _sample(scene: Scene, group: Group, letter: str, y: float) -> None:
     """How a group looks on the timeline."""
     fill, line = TINTS[group.kind]
     if group.kind == "never":
-        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *OPERATIONS["pending"], dash="3 2"))
+        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["pending"].day, dash="3 2"))
         return
     if not letter:
-        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *OPERATIONS["collective"]), Rect(LEFT + 7.5, y, 19, 4, line))
+        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["collective"].day), Rect(LEFT + 7.5, y, 19, 4, line))
         return
     scene.add(Rect(LEFT, y, 34, 15, fill), *hatch(LEFT, y, 34, 15, line, group.kind in FALLING))
     scene.add(*badge(LEFT + 17, y + 7.5, letter, group.kind))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from drawing.canvas.labels import LONG, labels, size
+from drawing.canvas.labels import labels, size
 from drawing.canvas.palette import KINDS
 from drawing.stepper.spans import PLACES, spans
 from drawing.stepper.tables import FIELDS, Tables
@@ -18,12 +18,13 @@ from drawing.timeline.boxes import Box, Timeline, boxes
 from drawing.timeline.paint import place_rows
 from drawing.values import slot
 from lib.analysis.difference import difference, figures_of, said
-from lib.analysis.event_words import event_words, ranges
+from lib.analysis.event_words import event_words, ranges, spoken
 from lib.analysis.figures import makespan
 from lib.cluster.clock import TICKS
 from lib.errors.wording import counted, runs
 from lib.trace.order import awaited_at_once, messages
-from lib.trace.trace import COMMUNICATION, STORES, TIMED, Event, Program, Trace
+from lib.trace.trace import STORES, Event, Program, Trace
+from lib.values.operations import COMMUNICATION, TIMED
 from lib.values.values import Value
 
 __all__ = ["encode", "moment", "shown_ranks"]
@@ -122,7 +123,7 @@ def _event(trace: Trace, program: Program, number: int, ids: list[int], tables: 
         mode = 1 if awaited_at_once(trace, program, number) else 2
     return [
         tables.texts.add(_words(trace, program, event)),
-        tables.texts.add(LONG.get(event.op, event.op.replace("_", " "))),
+        tables.texts.add(spoken(event.op)),
         event.layer,
         tables.texts.add(ranges(event.batches)),
         moment(event.issued),

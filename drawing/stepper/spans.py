@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 from lib.trace.lifetimes import in_flight
 from lib.trace.order import messages
-from lib.trace.trace import COMMUNICATION, STORES, Trace
+from lib.trace.trace import STORES, Trace
+from lib.values.operations import COMMUNICATION
 
 __all__ = ["PLACES", "Span", "spans"]
 

@@ -11,16 +11,18 @@ from drawing.canvas.palette import (
     GRID,
     INK,
     KINDS,
-    OPERATIONS,
+    LOOKS,
+    NIGHT,
     PAPER,
     SOFT,
     TRACK,
+    fill_and_border,
+    fill_and_border_by_night,
     ink_on,
     layer_colour,
     mix,
 )
 from drawing.timeline.boxes import Box
-from drawing.timeline.paint import WORDS, colours
 from lib.trace.trace import Event
 
 __all__ = ["DAY", "NIGHT", "kinds", "layer_ramp", "legend", "style"]
@@ -38,63 +40,28 @@ DAY: Final = {
     "accent": "#3d639b",
     "accent-ink": "#ffffff",
 }
-NIGHT: Final = {
-    "paper": "#16181c",
-    "panel": "#1d2025",
-    "edge": "#3a3f47",
-    "ink": "#e9e9e5",
-    "soft": "#a3a8b0",
-    "grid": "#2d3138",
-    "track": "#212429",
-    "alarm": "#ff9d94",
-    "alarm-pale": "#43211f",
-    "accent": "#8fb4e6",
-    "accent-ink": "#16181c",
-}
-OPERATIONS_BY_NIGHT: Final = {
-    "update": ("#6f5515", "#d8ae3c"),
-    "loss": (NIGHT["ink"], NIGHT["ink"]),
-    "collective": ("#39465c", "#8fa3c4"),
-    "pass_to": ("#8a94a3", "#c0c8d2"),
-    "receive": ("#474e59", "#8a94a3"),
-    "wait": ("#2b2f36", "none"),
-    "pending": (NIGHT["alarm-pale"], NIGHT["alarm"]),
-    "failed": (NIGHT["alarm"], NIGHT["alarm"]),
-    "other": ("#4d4266", "#a795c9"),
-}
 RAMP: Final = 12
 """Layers that the legend shows at most."""
 
 
 def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
     """How a box looks: fill, border, ink; the stripe in the colour of its layer; fill, border and ink by night."""
-    fill, border = colours(box, event, layers)
     own = layer_colour(event.layer or 0, layers)
-    stripe = ""
-    if box.family in ("collective", "pass_to", "receive", "update") and event.layer is not None:
-        stripe = own
+    fill, border = fill_and_border(box.family, own)
+    stripe = own if box.family in LOOKS and LOOKS[box.family].layered and event.layer is not None else ""
     ink = border if box.family == "pending" else ink_on(fill)
-    dark, edge = _by_night(box.family, own)
+    dark, edge = fill_and_border_by_night(box.family, own)
     return fill, border, ink, stripe, dark, edge, edge if box.family == "pending" else ink_on(dark)
-
-
-def _by_night(family: str, own: str) -> tuple[str, str]:
-    if family == "forward":
-        return own, mix(own, "#ffffff", 0.25)
-    if family == "backward":
-        return mix(own, NIGHT["paper"], 0.6), mix(own, "#ffffff", 0.35)
-    return OPERATIONS_BY_NIGHT[family]
 
 
 def legend(layers: int, found: set[tuple[str, bool]]) -> list[list[str]]:
     """Fill and border by day and by night of the operations that occur, and what they mean."""
     own = layer_colour(0, layers)
-    rows = [[own, own, *_by_night("forward", own), "forward (number: batch)"]]
-    pale = [mix(own, "#ffffff", 0.78), mix(own, "#000000", 0.12)]
-    rows.append([*pale, *_by_night("backward", own), "backward"])
-    for family, words in WORDS.items():
+    rows = [[own, own, *fill_and_border_by_night("forward", own), "forward (number: batch)"]]
+    rows.append([*fill_and_border("backward", own), *fill_and_border_by_night("backward", own), "backward"])
+    for family, look in LOOKS.items():
         if (family, False) in found or (family, True) in found:
-            rows.append([*OPERATIONS[family], *OPERATIONS_BY_NIGHT[family], words])
+            rows.append([*look.day, *look.night, look.words])
     return rows
 
 

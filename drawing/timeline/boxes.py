@@ -13,7 +13,9 @@ from typing import Final, NamedTuple
 
 from lib.analysis.figures import makespan
 from lib.trace.order import awaited_at_once, messages
-from lib.trace.trace import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program, Trace
+from lib.trace.trace import Event, Program, Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS
 
 __all__ = ["Box", "Message", "Timeline", "boxes", "failed_rank"]
 
@@ -108,9 +110,9 @@ def _rank(trace: Trace, program: Program, edge: int) -> Iterator[Box]:
 
 
 def _family(event: Event) -> str:
-    if event.op in COLLECTIVE:
+    if event.op in COLLECTIVES:
         return "collective"
-    return event.op if event.op in COMPUTE or event.op in ("pass_to", "receive", "wait") else "other"
+    return OPERATIONS[event.op].colour if event.op in OPERATIONS else "other"
 
 
 def _lane(free: list[int], event: Event, edge: int) -> int:

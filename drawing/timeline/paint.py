@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, Entry, swatch
 from drawing.canvas.labels import labels, title
-from drawing.canvas.palette import ALARM, INK, OPERATIONS, SOFT, TRACK, ink_on, layer_colour, mix
+from drawing.canvas.palette import ALARM, INK, LOOKS, SOFT, TRACK, fill_and_border, ink_on, layer_colour
 from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
 from drawing.timeline.boxes import Box, Message, Timeline
 from lib.errors.wording import counted
@@ -24,18 +24,6 @@ SHOWN: Final = 128
 """Ranks that get a row of their own; of more, the first ones are shown."""
 ARROWS: Final = 96
 """Messages that get a line from the sender to the receiver; more would only be a thicket."""
-
-WORDS: Final = {
-    "update": "update",
-    "loss": "loss",
-    "collective": "collective",
-    "pass_to": "send",
-    "receive": "receive",
-    "wait": "waits",
-    "other": "other",
-    "pending": "never happened",
-    "failed": "failed here",
-}
 
 
 SMALL: Final = 8.5
@@ -126,16 +114,6 @@ def _thinned(boxes: Iterable[Box], axis: Axis) -> Iterable[Box]:
             yield box
 
 
-def colours(box: Box, event: Event, layers: int) -> tuple[str, str]:
-    """Fill and border of a box."""
-    if box.family == "forward":
-        return layer_colour(event.layer or 0, layers), "none"
-    if box.family == "backward":
-        own = layer_colour(event.layer or 0, layers)
-        return mix(own, "#ffffff", 0.78), mix(own, "#000000", 0.12)
-    return OPERATIONS[box.family]
-
-
 class _Painter:
     """Collects the marks of boxes: rectangles, what is painted over them, and labels."""
 
@@ -158,7 +136,7 @@ class _Painter:
         top, height = rows.tops[box.rank], rows.height
         if box.lane:
             top, height = top + height + 1 + (box.lane - 1) * (rows.thin + 1), rows.thin
-        fill, stroke = colours(box, event, self.layers)
+        fill, stroke = fill_and_border(box.family, layer_colour(event.layer or 0, self.layers))
         words = title(self.trace, box, self.crowded)
         if width < 0.05:
             self.rects.append(Rect(x - 0.6, top, 1.2, height, stroke if stroke != "none" else fill, title=words))
@@ -180,7 +158,7 @@ class _Painter:
         if box.family == "wait" and width > 4:
             middle = top + height / 2
             self.details.append(Poly(((x + 2, middle), (x + width - 2, middle)), stroke="#a3a199", dash="1.5 3"))
-        elif box.family in ("collective", "pass_to", "receive", "update") and event.layer is not None and width > 2:
+        elif box.family in LOOKS and LOOKS[box.family].layered and event.layer is not None and width > 2:
             stripe = max(2.0, height / 10)
             colour = layer_colour(event.layer, self.layers)
             self.details.append(Rect(x, top + height - stripe, width, stripe, colour))
@@ -240,14 +218,13 @@ def operations(layers: int, boxes: Iterable[Box]) -> list[Entry]:
         ramp.append(Text(place * 17 + 8.5, 6, str(layer), 8.5, ink_on(fill), "middle"))
     own = layer_colour(0, layers)
     entries: list[Entry] = [(ramp, 17 * len(shown), "layer"), swatch(own, text="forward (number: batch)")]
-    entries.append(swatch(mix(own, "#ffffff", 0.78), mix(own, "#000000", 0.12), "backward"))
-    for family, text in WORDS.items():
+    entries.append(swatch(*fill_and_border("backward", own), "backward"))
+    for family, look in LOOKS.items():
         if (family, False) in families or (family, True) in families:
-            fill, stroke = OPERATIONS[family]
             dash = "3 2" if family == "pending" else ""
-            entries.append(swatch(fill, stroke, text, 3 if family == "loss" else 16, dash))
+            entries.append(swatch(*look.day, look.words, 3 if family == "loss" else 16, dash))
     if any(beside for _, beside in families):
-        fill, stroke = OPERATIONS["collective"]
+        fill, stroke = LOOKS["collective"].day
         lane = [Rect(0, 0, 22, 5, own), Rect(6.5, 6.5, 15, 5, fill, stroke)]
         entries.append((lane, 22, "beside computation"))
     return entries

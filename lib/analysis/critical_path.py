@@ -8,8 +8,9 @@ from lib.analysis.dependencies import At, Causes, causes_of
 from lib.analysis.event_words import operations
 from lib.cluster.clock import steps
 from lib.errors.wording import exact
-from lib.trace.event import COLLECTIVE, MESSAGES
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import MESSAGES
 
 __all__ = ["Path", "critical_path"]
 
@@ -57,7 +58,7 @@ def critical_path(run: Trace) -> Path:
 def _reason(causes: Causes, here: At) -> At | None:
     """What ended just when an operation began, and so let it begin."""
     event = here.event
-    if event.op in COLLECTIVE:
+    if event.op in COLLECTIVES:
         last = causes.last_member(here)
         return causes.kept(last) if last.event.issued == event.start else causes.stream(here)
     if event.op in MESSAGES and event.issued != event.start:

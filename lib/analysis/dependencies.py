@@ -14,9 +14,11 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from lib.analysis.figures import makespan
-from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, Event, Program
+from lib.trace.event import Event, Program
 from lib.trace.order import Communicators, awaited_at_once, messages
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION, COMPUTE
 
 __all__ = ["At", "Causes", "Span", "causes_of"]
 
@@ -71,7 +73,7 @@ class Causes:
             count: dict[int, int] = defaultdict(int)
             for number, event in enumerate(program.events):
                 here = At(program.rank, number, event)
-                if event.op in COLLECTIVE:
+                if event.op in COLLECTIVES:
                     group = self._communicator(event.group)
                     self._members[group, count[group]].append(here)
                     self._number[here[:2]] = count[group]

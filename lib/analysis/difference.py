@@ -10,8 +10,9 @@ from lib.analysis.event_words import event_words
 from lib.analysis.figures import bubbles, end, peak, traffic
 from lib.cluster.clock import steps
 from lib.errors.wording import amount, exact
-from lib.trace.event import TIMED, Event, Program
+from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
+from lib.values.operations import TIMED
 
 __all__ = ["Difference", "difference", "figures_of", "said"]
 

@@ -6,10 +6,11 @@ from functools import lru_cache
 
 from lib.errors import wording
 from lib.errors.wording import numbered, plural
-from lib.trace.event import COLLECTIVE, MESSAGES, Event
-from lib.values.collectives import title
+from lib.trace.event import Event
+from lib.values.collectives import COLLECTIVES, title
+from lib.values.operations import LOCAL, MESSAGES, OPERATIONS
 
-__all__ = ["event_words", "operation", "operations", "ranges"]
+__all__ = ["event_words", "operation", "operations", "ranges", "spoken"]
 
 
 @lru_cache(maxsize=4096)
@@ -23,10 +24,10 @@ def operation(event: Event) -> str:
     if event.op in MESSAGES:
         side = "to" if event.op == "pass_to" else "from"
         return f"the message {side} {'any rank' if event.peer is None else f'rank {event.peer}'}"
-    words = title(event.op)
-    if event.layer is not None and event.op != "loss":
+    words, row = title(event.op), OPERATIONS.get(event.op)
+    if event.layer is not None and (row is None or row.about == "call"):
         words += f" of layer {event.layer}"
-    if event.op in ("forward", "backward"):
+    if row is not None and row.per_batch:
         words += f" ({numbered('batch', event.batches)})"
     return words
 
@@ -36,17 +37,23 @@ def operations(event: Event) -> str:
     return "messages" if event.op in MESSAGES else title(event.op)
 
 
+def spoken(op: str) -> str:
+    """What pictures call an operation: "all-gather", "send", "load weights"."""
+    row = COLLECTIVES.get(op) or OPERATIONS.get(op)
+    return op.replace("_", " ") if row is None else row.title
+
+
 def event_words(event: Event, ranks: int) -> str:
     """An operation as a label: "forward, layer 3, batches 0-3". `ranks` is the size of the world."""
-    parts = ["send" if event.op == "pass_to" else title(event.op).replace("_", " ")]
+    parts = [spoken(event.op)]
     if event.peer is not None:
         parts[0] += f" {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
     if event.layer is not None and event.layer >= 0:  # the gradient of the data has no layer to come from
         parts.append(f"layer {event.layer}")
     if event.batches:
         parts.append(f"{plural('batch', len(event.batches))} {ranges(event.batches)}")
-    if event.op in ("load_weights", "shard") and len(event.arg) == 2 and event.arg[1] > 1:
+    if event.op in LOCAL and OPERATIONS[event.op].says == "shard" and len(event.arg) == 2 and event.arg[1] > 1:
         parts.append(f"shard {event.arg[0]} of {event.arg[1]}")
-    if event.op in COLLECTIVE:
+    if event.op in COLLECTIVES:
         parts.append("all ranks" if len(event.group) == ranks else f"ranks {ranges(frozenset(event.group))}")
     return ", ".join(parts)

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from lib.cluster.clock import steps
 from lib.trace.lifetimes import Lifetimes, held_at, own_lifetimes
 from lib.trace.order import brought_to, meetings
-from lib.trace.trace import COMPUTE, TIMED, Event, Program, Trace
+from lib.trace.trace import Event, Program, Trace
+from lib.values.operations import COMPUTE, TIMED
 from lib.values.values import Elements, Value, total_elements
 
 __all__ = [

@@ -14,8 +14,10 @@ from lib.analysis.dependencies import At, Causes, Span, causes_of
 from lib.analysis.event_words import operation, operations
 from lib.cluster.clock import in_steps, steps
 from lib.errors.wording import exact, numbered
-from lib.trace.event import COLLECTIVE, COMPUTE, Event
+from lib.trace.event import Event
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMPUTE
 
 __all__ = ["KINDS", "Gap", "Group", "Kind", "computing", "gaps", "grouped"]
 
@@ -165,7 +167,7 @@ class Group:
         after = "" if first.cause is None else f" after {operations(first.cause.event)}"
         return KINDS[self.kind].reason.format(
             call="communication" if call is None else operations(call),
-            layers="" if call is None or call.op not in COLLECTIVE else self._layers(),
+            layers="" if call is None or call.op not in COLLECTIVES else self._layers(),
             after=after,
             later=after or " later",
         )
@@ -249,7 +251,7 @@ Phase = tuple[str, int, int | None, At | None]
 def _phases(causes: Causes, here: At, now: int) -> Iterator[Phase]:
     """What a communication goes through until it is under way; whatever comes after is communication."""
     event = here.event
-    if event.op in COLLECTIVE:
+    if event.op in COLLECTIVES:
         last = causes.last_member(here)
         yield "collective", last.event.issued, last.rank, causes.kept(last)
     elif event.op == "receive":

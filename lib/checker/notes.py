@@ -12,10 +12,11 @@ from lib.cluster.clock import steps
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
 from lib.errors.wording import amount, counted, plural, these
-from lib.trace.event import COMMUNICATION, COMPUTE, STORES, Event, Program, place_of
+from lib.trace.event import STORES, Event, Program, place_of
 from lib.trace.lifetimes import held_at, never_awaited
 from lib.trace.trace import Trace
 from lib.trace.walk import unreceived
+from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS
 from lib.values.values import KINDS, Elements, Value
 
 __all__ = ["forgotten", "over_memory", "over_time"]
@@ -189,7 +190,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     what = f'for "{name}" the run is {end - limit:.10g} time steps too long'
     done: dict[tuple[str, int | None, int], list[tuple[int, Event]]] = defaultdict(list)
     for rank, event in trace.events():
-        if event.op in ("forward", "backward"):
+        if event.op in COMPUTE and OPERATIONS[event.op].per_batch:
             for batch in event.batches:
                 done[event.op, event.layer, batch].append((rank, event))
     again = {key: found for key, found in done.items() if len(found) > 1}

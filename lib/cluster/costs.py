@@ -16,6 +16,7 @@ from typing import Any
 
 from lib.cluster.clock import ticks
 from lib.values.collectives import Collective
+from lib.values.operations import Operation
 from lib.values.values import BATCH_ELEMENTS, Elements
 
 __all__ = ["LINKS", "UNIT", "Costs", "Links", "costs_from"]
@@ -53,13 +54,21 @@ class Costs:
                 )
 
     @cached_property
-    def _compute(self) -> dict[str, int]:
-        return {name: ticks(getattr(self, name)) for name in ("forward", "backward", "update", "loss")}
+    def _known(self) -> dict[str | float | None, int]:
+        return {}
 
-    def compute(self, op: str, batches: int) -> int:
-        """Ticks of forward, backward (times the number of batches), loss or update."""
-        cost = self._compute[op]
-        return cost * batches if op in _PER_BATCH else cost
+    def compute(self, op: Operation, rank: int, layer: int | None, batches: int) -> int:
+        """Ticks of an operation, on a rank, of a layer and so many batches. Here all ranks and layers are alike."""
+        try:
+            cost = self._known[op.cost]
+        except KeyError:
+            cost = self._price(op)
+        return cost * batches if op.per_batch else cost
+
+    def _price(self, op: Operation) -> int:
+        assert op.cost is not None, f"{op.name} takes no time"
+        cost = self._known[op.cost] = ticks(getattr(self, op.cost) if isinstance(op.cost, str) else op.cost)
+        return cost
 
     def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
         """Ticks of a collective of `whole` elements in all over `members` (ranks)."""
@@ -76,9 +85,6 @@ class Costs:
     def to_json(self) -> dict[str, Any]:
         """The fields, with the name of the model: what `costs_from` reads."""
         return {"model": "links" if isinstance(self, Links) else "unit", **asdict(self)}
-
-
-_PER_BATCH = ("forward", "backward")
 
 
 @dataclass(frozen=True)

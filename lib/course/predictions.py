@@ -11,7 +11,8 @@ from typing import NamedTuple
 from lib.analysis import figures
 from lib.errors.wording import amount, with_article
 from lib.puzzles.records import PUZZLES
-from lib.trace.trace import COLLECTIVE, ModelLike, Trace, absent
+from lib.trace.trace import ModelLike, Trace, absent
+from lib.values.collectives import COLLECTIVES
 
 __all__ = ["QUANTITIES", "Prediction", "predict"]
 
@@ -86,7 +87,7 @@ def _rank(trace: Trace) -> Fact:
 
 
 def _collectives(trace: Trace) -> Fact:
-    return _fact(max(sum(event.op in COLLECTIVE for event in program.events) for program in trace.programs))
+    return _fact(max(sum(event.op in COLLECTIVES for event in program.events) for program in trace.programs))
 
 
 def _messages(trace: Trace) -> Fact:

@@ -9,8 +9,9 @@ from lib.diagnosis.provenance import calls, home, line_of, maker, same_loop
 from lib.diagnosis.running import Running
 from lib.errors.source_lines import student_frame
 from lib.errors.wording import listed, these
-from lib.trace.event import COLLECTIVE, MESSAGES, Event, Program, place_of
+from lib.trace.event import Event, Program, place_of
 from lib.values.collectives import COLLECTIVES
+from lib.values.operations import MESSAGES
 from lib.values.values import Value
 
 __all__ = ["meeting", "not_reached", "outside", "pipelined", "shard_call", "sum_axis", "twice"]
@@ -55,7 +56,7 @@ def pipelined(program: Running, grad: Any) -> str | None:
     """Why a gradient lacks batches where ranks pass activations on, and nothing is summed over ranks."""
     programs = _pipeline(program)
     ops = {event.op for p in programs for event in p.events}
-    if len(programs) < 2 or ops & COLLECTIVE or not ops & MESSAGES or sum_axis(program) is not None:
+    if len(programs) < 2 or ops & COLLECTIVES.keys() or not ops & MESSAGES or sum_axis(program) is not None:
         return None
     takes = _takes(program)
     taken = frozenset[int]().union(*(event.batches for _, event in takes))
@@ -119,7 +120,7 @@ def twice(_: Running | None, field: str, left: Value, right: Value) -> str | Non
     if field == "shards" and not left.is_complete():
         return f"each rank loads a shard of its own: {shard_call(mine, getattr(left, 'total', None))}"
     if field == "batches" and home(right) is not mine:
-        if all(event is not None and event.op in COLLECTIVE for event in makers):
+        if all(event is not None and event.op in COLLECTIVES for event in makers):
             return f"both have been summed{line_of(makers[0])} already: sum a gradient over the ranks once"
         own = 'model.coord["data"]' if mesh is not None and "data" in mesh.axes else "model.rank"
         return f"each rank works on batches of its own: model.get_activation([{own}])"
@@ -131,7 +132,7 @@ def twice(_: Running | None, field: str, left: Value, right: Value) -> str | Non
 
 def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
     """Batches that were worked on several times, because they were taken or used several times."""
-    if any(event.op in COLLECTIVE for p in _pipeline(program) for event in p.events):
+    if any(event.op in COLLECTIVES for p in _pipeline(program) for event in p.events):
         return None
     takes = _takes(program)
     batch = min(batches)
@@ -202,7 +203,7 @@ def meeting(_: Running | None, first: Any, other: Any) -> str | None:
 
 def _calls(program: Running, member: Any) -> list[Event]:
     """The collectives of a rank in the group in which it is a member."""
-    calls = [event for event in program.events if event.op in COLLECTIVE]
+    calls = [event for event in program.events if event.op in COLLECTIVES]
     mine = next((event for event in reversed(calls) if (event.op, event.layer) == (member.op, member.layer)), calls[-1])
     return [event for event in calls if sorted(event.group) == sorted(mine.group)]
 
@@ -231,7 +232,7 @@ def _other_group(program: Running, first: Any, other: Any) -> str | None:
     own = next((axis for axis, line in lines.items() if line == group), None)
     if own is None or own in ALONG_LAYERS:
         for axis, line in lines.items():
-            last = [[e for e in models[r].program.events if e.op in COLLECTIVE][-1:] for r in line if r in models]
+            last = [[e for e in models[r].program.events if e.op in COLLECTIVES][-1:] for r in line if r in models]
             if axis != own and len(line) > 1 and {e.layer for calls in last for e in calls} == {first.layer}:
                 return (
                     f'the ranks that share layer {first.layer} are those along the axis {axis!r}: write group="{axis}"'

@@ -13,7 +13,8 @@ from lib.diagnosis.python_errors import asleep, failed, waiting_at
 from lib.errors.exceptions import DeadlockError, MismatchError, PuzzleError, RankFailed
 from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import these
-from lib.trace.event import COMMUNICATION, Event, Program, place_of
+from lib.trace.event import Event, Program, place_of
+from lib.values.operations import COMMUNICATION
 
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist

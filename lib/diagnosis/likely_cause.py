@@ -16,37 +16,13 @@ from lib.diagnosis.running import Running
 from lib.errors.exceptions import PuzzleError
 from lib.errors.forgotten_await import put_await
 from lib.errors.wording import shown, these, with_article
-from lib.trace.event import COLLECTIVE, STORES, Event, place_of
+from lib.trace.event import STORES, Event, place_of
 from lib.values.collectives import COLLECTIVES
-from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, subject
+from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, calls, signatures
+from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, WeightGrad, subject
 
-__all__ = ["CALLS", "SIGNATURES", "advise"]
+__all__ = ["advise"]
 
-SIGNATURES = {
-    "load_weights": "model.load_weights(layer, shard, total)",
-    "get_activation": "model.get_activation(batches)",
-    "forward": "model.forward(layer, activation, weight)",
-    "loss": "model.loss(activation)",
-    "backward": "model.backward(layer, activation, gradient, weight)",
-    "update": "model.update(layer, weight_gradient, weight, opt_state)",
-    "fake_grad": "model.fake_grad(layer, batches)",
-    "set_final_weight": "model.set_final_weight(layer, weight)",
-    "allreduce": "await model.allreduce(gradient, layer)",
-    "allgather": "await model.allgather(shard, layer)",
-    "scatterreduce": "await model.scatterreduce(gradient, layer)",
-    "alltoall": "await model.alltoall(values, layer)",
-    "broadcast": "await model.broadcast(value, layer, root)",
-    "pass_to": "await model.pass_to(rank, value)",
-    "receive": "await model.receive(rank)",
-}
-"""How each operation is called, in the names of a student."""
-CALLS = {name: call.removeprefix("await ") for name, call in SIGNATURES.items()}
-
-TAKES: dict[str, tuple[type[Value], ...]] = {
-    "forward": (Activation, Weight),
-    "backward": (Activation, ActivationGrad, Weight),
-    "update": (WeightGrad, Weight, OptState),
-}
 STORE = dict(zip(KINDS.values(), STORES, strict=True))
 
 
@@ -75,9 +51,10 @@ def _kept(event: Event, store: str) -> str:
 
 def _kind(program: Running | None, wanted: type[Value] | None, op: str, value: Any) -> str:
     """Something else in the place of a value, or of a layer."""
-    order = f"write {SIGNATURES[op]}" if op in SIGNATURES else "check the order of the arguments"
+    signature = signatures().get(op)
+    order = f"write {signature}" if signature is not None else "check the order of the arguments"
     if wanted is None:
-        return f"the {'rank' if op in ('pass_to', 'receive') else 'layer'} comes first: {order}"
+        return f"the {'rank' if op in MESSAGES else 'layer'} comes first: {order}"
     if hasattr(value, "popitem") and wanted in STORE:  # a dict, or a store
         return f"take one value out of the store: {STORE[wanted]}[layer]"
     source = _came_from(program, wanted, value)
@@ -87,7 +64,7 @@ def _kind(program: Running | None, wanted: type[Value] | None, op: str, value: A
         return "loss gives it for the last layer: model.loss(activations[model.LAYERS]);\n" + (
             "each backward gives it for the layer before"
         )
-    if type(value) in TAKES.get(op, ()) or op in COLLECTIVES or wanted is Value:
+    if (op in OPERATIONS and type(value) in OPERATIONS[op].takes) or op in COLLECTIVES or wanted is Value:
         return f"the order of the arguments is another one: {order}"
     if value is None:
         return "None is what a call gives that has no result: take the value from its store"
@@ -105,7 +82,7 @@ def _came_from(program: Running | None, wanted: type[Value], value: object) -> s
         what, instead = with_article(value.kind), with_article(wanted.kind)
         return f"rank {made.peer} passed {what}{sent_in(program, made)}: pass {instead} there"
     kinds = [type(program.values[number]) for number in made.outputs]
-    if made.op in ("backward", "load_weights", "update") and wanted in kinds:
+    if made.op in LOCAL and len(kinds) > 1 and wanted in kinds:
         names = ", ".join(f"{STORE[kind]}[layer]" for kind in kinds if kind in STORE)
         return f"{made.op}{line_of(made)} gives its two results in this order:\n{names} = model.{made.op}(...)"
     return None
@@ -118,17 +95,19 @@ def _stored(program: Running, wanted: type[Value], value: Any) -> str:
     if value is None:
         return "a call that gives nothing back stands on a line of its own, without a store before it"
     if callable(value) and (name := getattr(value, "__name__", None)) is not None:
-        return f"call it: {CALLS.get(name, f'{name}(...)')}"
+        return f"call it: {calls().get(name, f'{name}(...)')}"
     return f"a store holds one value under each key, here {with_article(wanted.kind)}"
 
 
 def _tuple(kinds: list[type], last: Sequence[Event]) -> str:
     """The results of an operation that gives two, or of a message that is a tuple."""
     names = [STORE[kind] for kind in kinds if kind in STORE]
-    if names == ["weights", "opt_states"]:
-        return "load_weights and update give two results: weights[layer], opt_states[layer] = ..."
-    if names == ["grad_weights", "grad_activations"]:
-        return "backward gives two results: grad_weights[layer], grad_activations[layer] = model.backward(...)"
+    operations = [row.name for row in OPERATIONS.values() if len(kinds) > 1 and row.gives == tuple(kinds)]
+    if operations:
+        one = len(operations) == 1
+        call = f"model.{operations[0]}(...)" if one else "..."
+        stores = ", ".join(f"{name}[layer]" for name in names)
+        return f"{' and '.join(operations)} give{'s' if one else ''} two results: {stores} = {call}"
     names = ", ".join("abcdef"[: len(kinds)])
     call = f"await model.receive({last[0].peer})" if last and last[0].op == "receive" else "..."
     return f"take the tuple apart first: {names} = {call}"
@@ -164,7 +143,7 @@ def _unsummed(program: Running, grad: WeightGrad) -> str | None:
     mine = -1 if grad.mark is None else grad.mark[1]
     waits = {event.arg for event in program.events if event.op == "wait"}
     for index, event in enumerate(program.events):
-        if event.op in COLLECTIVE and mine in event.inputs and not event.blocking and (index,) not in waits:
+        if event.op in COLLECTIVES and mine in event.inputs and not event.blocking and (index,) not in waits:
             line = _kept(event, "grad_weights") or f": {put_await(event.op, place_of(event))}"
             return f"the {COLLECTIVES[event.op].title}{line_of(event)} was started, but nobody awaited its result{line}"
     return _sum_first(program, grad)

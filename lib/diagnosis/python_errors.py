@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any
 
-from lib.diagnosis.likely_cause import CALLS, SIGNATURES
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed
 from lib.errors.forgotten_await import put_await
 from lib.errors.source_lines import Place, innermost, is_students, place, resolve, student_place
 from lib.errors.wording import with_article
+from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import describe
 
 __all__ = ["asleep", "failed", "never_awaited", "not_callable", "not_here", "not_ours", "waiting_at"]
@@ -76,8 +77,8 @@ def _similar(name: str, known: Iterable[str]) -> str | None:
 
 def _name(error: Any, text: str, frame: FrameType | None) -> str | None:
     name = str(getattr(error, "name", None) or "")
-    if name in CALLS:
-        return f"it belongs to the model: {CALLS[name]}"
+    if name in calls():
+        return f"it belongs to the model: {calls()[name]}"
     if name in getattr(sys.modules.get("lib"), "__all__", ()):
         return f"import it first: from lib import {name}"
     if name in sys.stdlib_module_names:
@@ -97,13 +98,13 @@ def _attribute(error: Any, text: str, frame: FrameType | None) -> str | None:
         other = _similar(name, [known for known in dir(thing) if not known.startswith("_")])
         return None if other is None else f"did you mean .{other}?"
     given: dict[str, object] = {**getattr(thing, "given", {}), **vars(thing)}
-    names: list[str] = [*CALLS, *(str(known) for known in given if known[0] != "_")]
+    names: list[str] = [*calls(), *(str(known) for known in given if known[0] != "_")]
     plain = {known.replace("_", "").lower(): known for known in names} | ALSO
     short = name.replace("_", "").lower()
     other = plain.get(short) or plain.get(_similar(short, plain) or "")
     if other is not None:
-        return f"did you mean {CALLS.get(other, f'model.{other}')}?"
-    return f"the operations are {', '.join(CALLS)}"
+        return f"did you mean {calls().get(other, f'model.{other}')}?"
+    return f"the operations are {', '.join(calls())}"
 
 
 ALSO = {"reducescatter": "scatterreduce", "send": "pass_to", "recv": "receive"}
@@ -112,20 +113,20 @@ ALSO = {"reducescatter": "scatterreduce", "send": "pass_to", "recv": "receive"}
 
 def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     call = re.match(r"Model\.(\w+)\(\) ", text)
-    if call is not None and call[1] in SIGNATURES:
-        return f"write {SIGNATURES[call[1]]}"
+    if call is not None and call[1] in signatures():
+        return f"write {signatures()[call[1]]}"
     if "can't be used in 'await' expression" in text or "can't be awaited" in text:
-        return (
-            "leave out this `await`: only communication is awaited, which is allreduce, allgather, scatterreduce,\n"
-            "alltoall, broadcast, pass_to and receive"
-        )
+        *others, last = [name for name, signature in signatures().items() if signature.startswith("await ")]
+        awaited = f"only communication is awaited, which is {', '.join(others)} and {last}"
+        return textwrap.fill(f"leave out this `await`: {awaited}", width=108)
     if re.match(r"a coroutine was expected, got <\w+, to be awaited>", text):
         return (
             "a communication is under way as soon as it is called, and needs no task: keep what the call returns,\n"
             "and await it later: work = model.allreduce(...), then await work"
         )
     if text.startswith("cannot unpack non-iterable"):
-        return "this call gives one value: give it one name; load_weights, backward and update give two"
+        *others, last = [row.name for row in OPERATIONS.values() if len(row.gives) > 1]
+        return f"this call gives one value: give it one name; {', '.join(others)} and {last} give two"
     if re.match(r"unsupported operand type\(s\) for \+: 'int' and '(\w+)'", text):
         return (
             "sum() begins with the number 0: add the gradients with a loop, total = total + grad, from the first one on"

@@ -15,10 +15,12 @@ from statistics import median
 from lib.analysis.figures import end
 from lib.cluster.costs import Links
 from lib.replay.result import ReplayResult
-from lib.trace.event import COLLECTIVE, COMPUTE, Event, Program
+from lib.trace.event import Event, Program
 from lib.trace.order import brought_to, meetings
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMPUTE, OPERATIONS
 from lib.values.values import BATCH_ELEMENTS, Activation, ActivationGrad, total_elements
 
 __all__ = ["Calibration", "PredictedStep", "calibrate"]
@@ -76,23 +78,15 @@ def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) 
         for program, lengths in zip(result.measured.programs, result.lengths, strict=True):
             for number, (event, length) in enumerate(zip(program.events, lengths, strict=True)):
                 seconds = length / unit
-                if event.op in COMPUTE:
-                    compute.setdefault(event.op, []).append(seconds / _batches(program, event))
-                elif event.blocking and event.op in COLLECTIVE and len(event.group) > 1:
+                if event.op in COMPUTE and isinstance(cost := OPERATIONS[event.op].cost, str):
+                    compute.setdefault(cost, []).append(seconds / _batches(program, event))
+                elif event.blocking and event.op in COLLECTIVES and len(event.group) > 1:
                     rows.append((*moved[program.rank, number], seconds))
                 elif event.blocking and event.op == "receive":
                     rows.append((1.0, _elements(program, event.outputs), seconds))
     latency, beta = _least_squares(rows)
     medians = {op: median(found) for op, found in compute.items()}
-    costs = Links(
-        forward=medians.get("forward", 1.0),
-        backward=medians.get("backward", 1.0),
-        update=medians.get("update", 0.5),
-        loss=medians.get("loss", 0.0),
-        p2p=beta * BATCH_ELEMENTS,
-        latency=latency,
-        host_size=None,
-    )
+    costs = Links(**medians, p2p=beta * BATCH_ELEMENTS, latency=latency, host_size=None)
     predictions = [_predict(result, costs, unit, True) for result in fit]
     predictions += [_predict(result, costs, unit, False) for result in others]
     return Calibration(costs, unit, tuple(predictions))
@@ -104,8 +98,8 @@ def _predict(result: ReplayResult, costs: Links, unit: float, fitted: bool) -> P
 
 
 def _batches(program: Program, event: Event) -> int:
-    """Batches that a forward or backward worked on; an update costs the same for all."""
-    if event.op not in ("forward", "backward"):
+    """Batches that an operation priced by them worked on: an update costs the same for all."""
+    if not OPERATIONS[event.op].per_batch:
         return 1
     value = program.values[event.inputs[0]]
     return max(1, len(value.batches)) if isinstance(value, Activation | ActivationGrad) else 1

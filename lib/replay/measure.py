@@ -14,8 +14,10 @@ from typing import Any
 
 from lib.cluster.clock import TICKS
 from lib.replay.plan.plan import Plan, RankPlan
-from lib.trace.event import COLLECTIVE, COMPUTE, MESSAGES, Event, Program
+from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMPUTE, MESSAGES
 from lib.values.values import Activation
 
 __all__ = ["Measured", "Spread", "assemble", "whole_step"]
@@ -124,7 +126,7 @@ def _program(plan: Plan, rank: int, starts: list[list[int]], ends: list[list[int
     for index, event in enumerate(made.events):
         called, end = starts[rank][index], ends[rank][index]
         begun = called
-        if event.op in COLLECTIVE and (collective := rank_plan.collectives.get(index)) is not None:
+        if event.op in COLLECTIVES and (collective := rank_plan.collectives.get(index)) is not None:
             begun = max(starts[other][i] for other, i in zip(collective.members, collective.events, strict=True))
         elif event.op == "receive" and (message := rank_plan.messages.get(index)) is not None:
             begun = max(called, starts[message.source][message.sent])
@@ -146,7 +148,7 @@ def _spreads(plan: Plan, runs: Sequence[Sequence[Program]], seconds: float) -> l
             measured.setdefault(event.op, []).extend(real.length / TICKS * seconds for real in same)
     return [
         Spread(op, len(simulated[op]), median(simulated[op]), median(measured[op]))
-        for kind in (COMPUTE, COLLECTIVE, MESSAGES, ("wait",))
+        for kind in (COMPUTE, COLLECTIVES, MESSAGES, ("wait",))
         for op in simulated
         if op in kind
     ]

@@ -26,8 +26,8 @@ from lib.replay.rank.steps import Report, steps
 from lib.replay.result import LibraryResult, RankFigures, ReplayResult
 from lib.replay.transports.local import LocalTransport, LocalWorld, drive
 from lib.replay.transports.transport import Handle
-from lib.trace.event import COMMUNICATION
 from lib.trace.trace import Trace
+from lib.values.operations import COMMUNICATION
 
 __all__ = ["run"]
 

@@ -18,10 +18,11 @@ from lib.simulator.matching import Group
 from lib.simulator.recorder import Recorder
 from lib.simulator.stores import Store
 from lib.simulator.work import Work, copy_message
-from lib.trace.event import NO_BATCHES, STORES, TIMED, Event
+from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace, absent, trace_of
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
+from lib.values.operations import OPERATIONS, TIMED
 from lib.values.regions import MOST
 from lib.values.values import (
     KINDS,
@@ -208,79 +209,25 @@ class Model(Given):
         """The initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time."""
         if type(shard) is not int or type(total) is not int:
             shard, total = plain(shard), plain(total)
-        try:
-            pair = rules.load_weights(self.shape, layer, shard, total)
-        except PuzzleError as error:
-            self._blame(error)
-        self.dist.begin(self.rank)
-        program, frame = self.program, _frame(1)
-        outputs = (program.new(pair[0]), program.new(pair[1]))
-        program.record(
-            "load_weights", pair[0].layer, NO_BATCHES, (), outputs, (frame.f_code, frame.f_lasti), arg=(shard, total)
-        )
-        return pair
+        return self._compute("load_weights", layer, said=(shard, total))
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
         """The input data of the batches: the activation of layer 0. Takes no time."""
-        try:
-            out = rules.get_activation(self.shape, batches)
-        except PuzzleError as error:
-            self._blame(error)
-        self.dist.begin(self.rank)
-        program, frame = self.program, _frame(1)
-        program.record("get_activation", 0, out.batches, (), (program.new(out),), (frame.f_code, frame.f_lasti))
-        return out
+        return self._compute("get_activation", None, said=(batches,))
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
         """Layer `layer` on activation `layer` with the complete weight: activation layer + 1. One step a batch."""
-        try:
-            out = rules.forward(self.shape, layer, inp, weight)
-            if inp.mark is None or weight.mark is None:  # made by hand: once more, with what they are
-                out = rules.forward(self.shape, layer, clean(inp), clean(weight))
-            program, frame = self.program, _frame(1)
-            source = (frame.f_code, frame.f_lasti)
-            inputs = (program.id(inp, source), program.id(weight, source))
-        except PuzzleError as error:
-            self._blame(error)
-        batches = out.batches
-        length = self._costs.compute("forward", len(batches))
-        program.record("forward", out.layer - 1, batches, inputs, (program.new(out),), source, length)
-        return out
+        return self._compute("forward", layer, inp, weight)
 
     def loss(self, inp: Activation) -> ActivationGrad:
         """The gradient of the loss, from the activation of layer LAYERS. Takes no time."""
-        try:
-            out = rules.loss(self.shape, inp)
-            if inp.mark is None:
-                out = rules.loss(self.shape, clean(inp))
-            program, frame = self.program, _frame(1)
-            source = (frame.f_code, frame.f_lasti)
-            inputs = (program.id(inp, source),)
-        except PuzzleError as error:
-            self._blame(error)
-        length = self._costs.compute("loss", len(out.batches))
-        program.record("loss", self.LAYERS, out.batches, inputs, (program.new(out),), source, length)
-        return out
+        return self._compute("loss", None, inp)
 
     def backward(
         self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
     ) -> tuple[WeightGrad, ActivationGrad]:
         """Layer `layer` backwards: the gradients of its weight and of its input. One step a batch."""
-        try:
-            out = rules.backward(self.shape, layer, inp, grad, weight)
-            if inp.mark is None or grad.mark is None or weight.mark is None:
-                out = rules.backward(self.shape, layer, clean(inp), clean(grad), clean(weight))
-            program, frame = self.program, _frame(1)
-            source = (frame.f_code, frame.f_lasti)
-            inputs = (program.id(inp, source), program.id(grad, source), program.id(weight, source))
-        except PuzzleError as error:
-            self._blame(error)
-        batches = out[0].batches
-        length = self._costs.compute("backward", len(batches))
-        program.record(
-            "backward", out[0].layer, batches, inputs, (program.new(out[0]), program.new(out[1])), source, length
-        )
-        return out
+        return self._compute("backward", layer, inp, grad, weight)
 
     def update(
         self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: int = 0
@@ -289,44 +236,49 @@ class Model(Given):
 
         The gradient must have every batch, and cover the shards of the weight.
         """
-        try:
-            out = rules.update(self.shape, layer, weight_grad, weight, opt_state)
-            if weight_grad.mark is None or weight.mark is None or opt_state.mark is None:
-                out = rules.update(self.shape, layer, clean(weight_grad), clean(weight), clean(opt_state))
-            program, frame = self.program, _frame(1)
-            source = (frame.f_code, frame.f_lasti)
-            inputs = (program.id(weight_grad, source), program.id(weight, source), program.id(opt_state, source))
-        except PuzzleError as error:
-            self._blame(error)
-        length = self._costs.compute("update", 1)
-        program.record(
-            "update", out[0].layer, NO_BATCHES, inputs, (program.new(out[0]), program.new(out[1])), source, length
-        )
-        return out
+        return self._compute("update", layer, weight_grad, weight, opt_state)
 
     def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
         """A made-up gradient. Without batches a zero contribution; with batches for the sandbox only."""
-        try:
-            out = rules.fake_grad(self.shape, layer, batches)
-        except PuzzleError as error:
-            self._blame(error)
-        self.dist.begin(self.rank)
-        program, frame = self.program, _frame(1)
-        program.record("fake_grad", out.layer, out.batches, (), (program.new(out),), (frame.f_code, frame.f_lasti))
-        return out
+        return self._compute("fake_grad", layer, said=(batches,))
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Hands in the updated weight (or shards) of a layer as this rank's result."""
+        self._compute("set_final_weight", layer, weight)
+        self.final_weights[cast(int, self.program.events[-1].layer)] = weight
+
+    def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
+        """An operation that a rank does by itself, which a method of that name calls: its rule, price and record.
+
+        `said` is what the call says beside its layer and values: batches, or a shard and their number.
+        """
+        row, program, frame = OPERATIONS[op], self.program, _frame(2)
+        source = (frame.f_code, frame.f_lasti)
+        inputs: tuple[int, ...] = ()
+        # Loops and no comprehensions: this runs a million times, and they are calls.
         try:
-            rules.final(self.shape, layer, weight)
-            layer = rules.final(self.shape, layer, clean(weight)).layer
-            frame = _frame(1)
-            source = (frame.f_code, frame.f_lasti)
-            inputs = (self.program.id(weight, source),)
+            out: Any = row.rule(self.shape, layer, *said, *values)  # pyright: ignore[reportOptionalCall]
+            for value in values:
+                mark = value.mark
+                if mark is not None and mark[0] is program:
+                    inputs += (mark[1],)
+                    continue
+                if mark is None:  # made by hand: once more, with what they are
+                    out = row.rule(self.shape, layer, *said, *map(clean, values))  # pyright: ignore[reportOptionalCall]
+                inputs += (program.id(value, source),)
         except PuzzleError as error:
             self._blame(error)
-        self.program.record("set_final_weight", layer, NO_BATCHES, inputs, (), source)
-        self.final_weights[layer] = weight
+        if not values:
+            self.dist.begin(self.rank)
+        made: tuple[Value, ...] = out if type(out) is tuple else (out,)
+        batches: frozenset[int] = getattr(made[0], "batches", NO_BATCHES) if made else NO_BATCHES
+        if row.about != "call":
+            layer = (made if row.about == "output" else values)[0].layer
+        elif type(layer) is not int:
+            layer = plain(layer)
+        length = 0 if row.cost is None else self._costs.compute(row, self.rank, layer, len(batches))
+        program.record(op, layer, batches, inputs, made, source, length, said if row.says == "shard" else ())
+        return out
 
     # -- communication: calling issues it, awaiting waits for it --------------------------------------------------
 

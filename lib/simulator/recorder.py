@@ -58,7 +58,8 @@ class Recorder(Program):
         self.values.append(value)
         self._adopted[id(adopted)] = (adopted, number)
         batches = getattr(value, "batches", NO_BATCHES)
-        self.record("foreign", value.layer, batches, (), (number,), source or student_place())
+        event = self.record("foreign", value.layer, batches, (), (), source or student_place())
+        event.outputs = (number,)
         return number
 
     def new(self, value: Value) -> int:
@@ -75,13 +76,19 @@ class Recorder(Program):
         layer: int | None,
         batches: frozenset[int],
         inputs: tuple[int, ...],
-        outputs: tuple[int, ...],
+        made: tuple[Value, ...],
         source: Source,
         length: int = 0,
         arg: tuple[int, ...] = (),
     ) -> Event:
-        """Appends an operation that runs on the rank's own clock, and moves the clock on."""
-        now = self.clock
+        """Appends an operation that runs on the rank's own clock, gives what it made ids, and moves the clock on."""
+        now, values = self.clock, self.values
+        outputs: tuple[int, ...] = ()
+        for value in made:  # as `new` does, without a call for each
+            number = len(values)
+            values.append(value)
+            SET_MARK(value, (self, number))
+            outputs += (number,)
         event = Event(op, layer, batches, inputs, outputs, now, now, length, source, arg)
         events = self.events
         if len(events) >= self.budget:
@@ -125,7 +132,7 @@ class Recorder(Program):
         frame = student_frame()
         source = None if frame is None else (frame.f_code, frame.f_lasti)
         batches = getattr(output, "batches", NO_BATCHES)
-        self.record(op, output.layer, batches, ids, (self.new(output),), source, 0, arg)
+        self.record(op, output.layer, batches, ids, (output,), source, 0, arg)
         return output
 
     def blame(self, error: E) -> E:

@@ -22,7 +22,7 @@ from lib.simulator.dist import Dist
 from lib.simulator.engine import TURNS, Failed, Foreign, Spinning
 from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET
-from lib.trace.event import TIMED
+from lib.values.operations import TIMED
 
 __all__ = ["Unsolved", "simulate"]
 

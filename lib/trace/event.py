@@ -14,21 +14,11 @@ from typing import Final
 
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, resolve
-from lib.values.collectives import COLLECTIVES
 from lib.values.values import Value
 
-__all__ = ["COMMUNICATION", "STORES", "TIMED", "Event", "Move", "Program"]
+__all__ = ["STORES", "Event", "Move", "Program"]
 
 STORES: Final = ("weights", "opt_states", "activations", "grad_activations", "grad_weights")
-COMPUTE: Final = frozenset(["forward", "backward", "loss", "update"])
-MESSAGES: Final = frozenset(["pass_to", "receive"])
-COLLECTIVE: Final = frozenset(COLLECTIVES)
-COMMUNICATION: Final = COLLECTIVE | MESSAGES
-TIMED: Final = COMPUTE | COMMUNICATION
-"""The operations at whose start memory is sampled, as the original does."""
-FREE: Final = frozenset(
-    ["load_weights", "get_activation", "fake_grad", "set_final_weight", "add", "combine", "shard", "foreign", "wait"]
-)
 Source = tuple[CodeType, int] | Place | None
 NO_BATCHES: Final[frozenset[int]] = frozenset()
 

@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from lib.errors.exceptions import PuzzleError
-from lib.trace.event import COLLECTIVE, COMMUNICATION, Event, Program
+from lib.trace.event import Event, Program
 from lib.trace.order import Passage, meetings, member, messages
 from lib.trace.trace import Trace
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION
 from lib.values.values import Value, renew
 
 __all__ = [
@@ -136,7 +137,7 @@ def _results(event: Event) -> Sequence[int]:
 
 def _has_buffer(work: Event) -> bool:
     """Whether what a communication brings has memory of its own, from the call on."""
-    return work.op == "receive" or (work.op in COLLECTIVE and not _in_place(work))
+    return work.op == "receive" or (work.op in COLLECTIVES and not _in_place(work))
 
 
 def _rest(program: Program, lives: Lifetimes) -> None:
@@ -208,7 +209,7 @@ def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
 
 
 def _in_place(event: Event) -> bool:
-    return event.op in COLLECTIVE and COLLECTIVES[event.op].in_place
+    return event.op in COLLECTIVES and COLLECTIVES[event.op].in_place
 
 
 def left_stores(program: Program) -> dict[int, int]:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lib.trace.event import COLLECTIVE, Event, Program
+from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.rules import Member, bring
@@ -92,7 +92,7 @@ def _meetings(run: Trace) -> Iterator[list[tuple[int, int]]]:
     for program in run.programs:
         count: dict[int, int] = defaultdict(int)
         for number, event in enumerate(program.events):
-            if event.op in COLLECTIVE:
+            if event.op in COLLECTIVES:
                 group = communicator(event.group)
                 joined[group, count[group]].append((program.rank, number))
                 count[group] += 1

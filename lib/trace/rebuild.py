@@ -7,7 +7,7 @@ not honest in its history (a `Flaw`), if anything was. Whether a flaw matters de
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
@@ -16,8 +16,9 @@ from lib.trace.trace import Trace
 from lib.trace.walk import Do, Issue, Meet, Pass, walk
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
+from lib.values.operations import OPERATIONS, Operation
 from lib.values.regions import Owners
-from lib.values.values import Value, Weight, cut, extent, gather, reduce, subject
+from lib.values.values import Value, Weight, extent, subject
 
 __all__ = ["Flaw", "Rebuilt", "rebuild"]
 
@@ -137,89 +138,34 @@ class _Rebuild:
     # -- steps --------------------------------------------------------------------------------------------------
 
     def do(self, rank: int, event: Event) -> None:
+        row = OPERATIONS[event.op]
         values = self.inputs(rank, event)
-        flaw = self.flaw(rank, event) or self.own_flaw(rank, event, values)
-        made = self.make(rank, event, values)
+        flaw = self.flaw(rank, event) or own_flaw(row, rank, event, values)
+        if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
+            made = self.recorded[rank].values_of(event.outputs)
+        else:
+            layer = event.layer if row.about != "call" else _layer(event.layer)
+            made = row.make(self.shape, layer, event.batches, event.arg, values)
+        if row.hands_in:
+            weight = cast(Weight, values[0])
+            self.finals[rank, weight.layer] = (event, weight, flaw)
         self.give(rank, event, made, [flaw] * len(made))
-        self.describe(event, made)
-        if event.op in ("load_weights", "get_activation"):
+        event.batches = getattr(made[0], "batches", NO_BATCHES) if made else NO_BATCHES
+        if row.about != "call":
+            event.layer = (made if row.about == "output" else values)[0].layer
+        if row.loads:
             self.loads += 1
             self.loaded.update({(rank, number): (self.loads, event) for number in event.outputs})
 
-    def describe(self, event: Event, about: list[Value]) -> None:
-        """Says anew which layer and batches an event is about, by what it makes, or sends: times depend on them, so
-        they are not believed."""
-        op = event.op
-        event.batches = getattr(about[0], "batches", NO_BATCHES) if about else NO_BATCHES
-        if op == "loss":
-            event.layer = self.shape.layers
-        elif op == "get_activation":
-            event.layer = 0
-        elif op in ("add", "combine", "shard", "foreign"):
-            event.layer = about[0].layer
-        elif op == "pass_to":
-            event.layer = about[0].layer if about else None
-
-    def own_flaw(self, rank: int, event: Event, values: list[Value]) -> Flaw | None:
-        if event.op == "foreign":
-            return Flaw(
-                "a value was made by hand",
-                rank,
-                event,
-                "values that come from the operations of the model",
-                "take it from an operation: load_weights, forward, backward, update or a collective",
-                pretended=True,
-            )
-        if event.op == "fake_grad" and event.batches:
-            return Flaw(
-                "a gradient was made up with fake_grad",
-                rank,
-                event,
-                "gradients that backward gives",
-                "sum what backward gives, over the batches or over the ranks; fake_grad is for the sandbox",
-                pretended=True,
-            )
-        if event.op in ("forward", "backward"):
-            weight = values[-1]
-            if isinstance(weight, Weight) and weight.step != 0:
-                return Flaw(
-                    f"{event.op} of layer {event.layer} used a weight that was updated before",
-                    rank,
-                    event,
-                    "every forward and backward of this step with the weights as loaded",
-                    "update a layer when all its forward and backward passes are done",
-                )
-        return None
-
-    def make(self, rank: int, event: Event, values: list[Value]) -> list[Value]:
-        """The outputs of a local operation, by its rule."""
-        op, layer, shape = event.op, event.layer, self.shape
-        made: Any
-        if op == "load_weights":
-            made = rules.load_weights(shape, _layer(layer), *event.arg)
-        elif op == "get_activation":
-            made = rules.get_activation(shape, event.batches)
-        elif op == "forward":
-            made = rules.forward(shape, _layer(layer), *values)
-        elif op == "loss":
-            made = rules.loss(shape, *values)
-        elif op == "backward":
-            made = rules.backward(shape, _layer(layer), *values)
-        elif op == "update":
-            made = rules.update(shape, _layer(layer), *values)
-        elif op == "fake_grad":
-            made = rules.fake_grad(shape, _layer(layer), event.batches)
-        elif op == "set_final_weight":
-            weight = rules.final(shape, _layer(layer), *values)
-            self.finals[rank, weight.layer] = (event, weight, self.flaw(rank, event))
-            made = ()
-        elif op in ("add", "combine"):
-            made = (reduce if op == "add" else gather)(*values)
-        elif op == "shard":
-            made = cut(values[0], *event.arg)
-        else:  # foreign: nothing makes it, so what the Trace says is all there is; its flaw goes with it
-            made = self.recorded[rank].values[event.outputs[0]]
-        return [made] if isinstance(made, Value) else list(made)
+    def issue(self, rank: int, event: Event) -> None:
+        """Says anew which layer and batches a communication is about, by what it sends: times depend on them, so they
+        are not believed."""
+        if event.op == "receive":
+            return
+        sent = self.inputs(rank, event)
+        event.batches = getattr(sent[0], "batches", NO_BATCHES) if sent else NO_BATCHES
+        if event.op == "pass_to":
+            event.layer = sent[0].layer if sent else None
 
     def meet(self, members: list[tuple[int, Event]]) -> None:
         brought: list[rules.Member] = []
@@ -253,6 +199,23 @@ class _Rebuild:
             wait.layer, wait.batches = event.layer, NO_BATCHES
 
 
+def own_flaw(row: Operation, rank: int, event: Event, values: list[Value]) -> Flaw | None:
+    """What is dishonest about an operation itself, by its row."""
+    # A made-up gradient of no batches is a zero.
+    if row.made_up is not None and (event.batches or row.says != "batches"):
+        what, instead, fix = row.made_up
+        return Flaw(what, rank, event, instead, fix, pretended=True)
+    if row.as_loaded and any(isinstance(value, Weight) and value.step != 0 for value in values):
+        return Flaw(
+            f"{row.name} of layer {event.layer} used a weight that was updated before",
+            rank,
+            event,
+            "every forward and backward of this step with the weights as loaded",
+            "update a layer when all its forward and backward passes are done",
+        )
+    return None
+
+
 def _empty(program: Program) -> Program:
     """The same operations and moves, with all values still to be made."""
     copy = Program(program.rank)
@@ -279,8 +242,7 @@ def rebuild(run: Trace) -> Rebuilt:
                 state.do(step.rank, step.event)
             elif isinstance(step, Issue):
                 now = (step.rank, step.event)
-                if step.event.op != "receive":
-                    state.describe(step.event, state.inputs(step.rank, step.event))
+                state.issue(step.rank, step.event)
             elif isinstance(step, Meet):
                 now = step.members[0]
                 state.meet(step.members)

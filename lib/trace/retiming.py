@@ -8,11 +8,12 @@ from typing import TypeVar, cast
 from lib.cluster.clock import Streams
 from lib.cluster.costs import Costs
 from lib.errors.exceptions import TraceError
-from lib.trace.event import COMPUTE, Event, Program
+from lib.trace.event import Event, Program
 from lib.trace.order import Communicators
 from lib.trace.trace import Trace
 from lib.trace.walk import Do, Done, Issue, Meet, Pass, walk
 from lib.values.collectives import COLLECTIVES
+from lib.values.operations import OPERATIONS
 from lib.values.values import Value, total_elements
 
 __all__ = ["retime"]
@@ -61,8 +62,8 @@ def _copy(program: Program) -> Program:
 def _local(run: Trace, clocks: list[int], step: Do) -> None:
     event = step.event
     event.issued = event.start = clocks[step.rank]
-    # An update costs the same for every batch; forward and backward are priced by the batches that they work on.
-    event.length = run.costs.compute(event.op, len(event.batches)) if event.op in COMPUTE else 0
+    row = OPERATIONS[event.op]
+    event.length = 0 if row.cost is None else run.costs.compute(row, step.rank, event.layer, len(event.batches))
     clocks[step.rank] += event.length
 
 

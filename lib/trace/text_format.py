@@ -23,48 +23,36 @@ import re
 from typing import Any, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.trace.event import COLLECTIVE, COMMUNICATION, Event, Program
+from lib.trace.event import Event, Program
 from lib.trace.json_format import encode, once, set_text
 from lib.trace.rebuild import rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace
 from lib.trace.validation import decode
 from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION, LOCAL, MESSAGES, OPERATIONS
 from lib.values.values import KINDS, fields_of
 
 __all__ = ["from_text", "to_text"]
 
-_WORDS = {
-    "load_weights": "W",
-    "get_activation": "I",
-    "forward": "F",
-    "loss": "X",
-    "backward": "B",
-    "update": "U",
-    "fake_grad": "Z",
-    "set_final_weight": "E",
-    "add": "P",
-    "combine": "C",
-    "shard": "K",
-    "foreign": "Q",
-    "wait": "=",
-    **{row.name: row.word for row in COLLECTIVES.values()},
-    "pass_to": "S",
-    "receive": "R",
-}
-_OPS = {word: op for op, word in _WORDS.items()}
 _STORES = "woagd"
-_WORD = re.compile(
-    rf"(?P<op>{'|'.join(row.word for row in COLLECTIVES.values())}|[WIFXBUEPCKZSR=])"
+_REST = (
     r"(?P<number>-?\d+)?(?::(?P<batches>[\d,-]*))?(?:@(?P<arg>[\d.]+))?"
-    r"(?:%(?P<group>[\d.]+))?(?P<later>~)?(?:/(?P<inputs>[\d,]+))?(?:>(?P<outputs>[\d,]+))?",
-    re.ASCII,
+    r"(?:%(?P<group>[\d.]+))?(?P<later>~)?(?:/(?P<inputs>[\d,]+))?(?:>(?P<outputs>[\d,]+))?"
 )
 _ELSEWHERE = re.compile(r"Q(?P<fields>[\d,;-]+)>(?P<output>\d+)", re.ASCII)
 _MOVE = re.compile(r"(?P<sign>[+-])(?P<store>[woagd])(?P<value>\d+)", re.ASCII)
 _HEAD = re.compile(r"llm-training-puzzles 1 layers=(\d{1,7}) batches=(\d{1,7}) ranks=(\d{1,7})( sandbox)?", re.ASCII)
-_SHOWS_BATCHES = ("get_activation", "fake_grad", "forward", "backward")
-_LAYERLESS = ("get_activation", "loss", "add", "combine", "shard")
+
+
+def _operations() -> dict[str, str]:
+    """The operation of each word. What is stated with all its fields has a form of its own, and no word here."""
+    words = {row.word: row.name for row in OPERATIONS.values() if row.rule is not None or row.kind != "local"}
+    return words | {row.word: row.name for row in COLLECTIVES.values()}
+
+
+def _shows_batches(op: str) -> bool:
+    return op in LOCAL and OPERATIONS[op].has_batches
 
 
 def to_text(run: Trace) -> str:
@@ -99,14 +87,14 @@ def _word(program: Program, event: Event, everybody: tuple[int, ...]) -> str:
         assert value is not None, "a value from elsewhere is stated"
         fields = [set_text(cast("frozenset[int]", f)) if isinstance(f, frozenset) else str(f) for f in fields_of(value)]
         return f"Q{list(KINDS).index(value.kind)};{';'.join(fields)}>{event.outputs[0]}"
-    word = _WORDS[op]
-    if op in ("pass_to", "receive"):
+    word = (COLLECTIVES[op] if op in COLLECTIVES else OPERATIONS[op]).word
+    if op in MESSAGES:
         word += "" if event.peer is None else str(event.peer)
     elif op == "wait":
         word += str(event.arg[0])
-    elif op not in _LAYERLESS:
+    elif op in COLLECTIVES or OPERATIONS[op].about == "call":
         word += str(event.layer)
-    if op in _SHOWS_BATCHES:
+    if _shows_batches(op):
         word += f":{set_text(event.batches)}"
     if event.arg and op != "wait":
         word += "@" + ".".join(map(str, event.arg))
@@ -165,6 +153,9 @@ class _Reader:
         self.everybody = list(range(min(ranks, 10**6)))
         self.groups: list[list[int]] = data["groups"]
         self.known: dict[tuple[int, ...], int] = {}
+        self.operations = _operations()
+        words = "|".join(re.escape(word) for word in sorted(self.operations, key=len, reverse=True))
+        self.form = re.compile(f"(?P<op>{words}){_REST}", re.ASCII)
 
     def program(self, rank: int, line: str) -> dict[str, Any]:
         label, bar, body = line.partition("|")
@@ -206,15 +197,15 @@ class _Reader:
         return ["foreign", None, "", [], [number], 0, 0, 0, -1, [], -1, None, False]
 
     def event(self, word: str) -> list[Any] | None:
-        match = _WORD.fullmatch(word)
+        match = self.form.fullmatch(word)
         if match is None:
             return None
-        op = _OPS[match["op"]]
+        op = self.operations[match["op"]]
         number = None if match["number"] is None else _integer(match["number"])
         arg = [_integer(n) for n in match["arg"].split(".")] if match["arg"] else []
         layer: int | None = number
         peer = None
-        if op in ("pass_to", "receive"):
+        if op in MESSAGES:
             peer, layer = number, None
         elif op == "wait":
             arg, layer = ([] if number is None else [number]), None
@@ -222,7 +213,7 @@ class _Reader:
         outputs = [_integer(n) for n in (match["outputs"] or "").split(",") if n]
         talks = op in COMMUNICATION
         group = -1
-        if op in COLLECTIVE:
+        if op in COLLECTIVES:
             group = self.group([_integer(n) for n in match["group"].split(".")] if match["group"] else self.everybody)
         elif match["group"] or (match["later"] and not talks):
             return None
@@ -248,7 +239,7 @@ def _agree(said: Trace, made: Trace) -> None:
     """The batches that a word shows are those of its values, or the text contradicts itself."""
     for one, other in zip(said.programs, made.programs, strict=True):
         for before, after in zip(one.events, other.events, strict=True):
-            if before.op in _SHOWS_BATCHES and before.batches != after.batches:
+            if _shows_batches(before.op) and before.batches != after.batches:
                 raise TraceError(
                     f"rank {one.rank}: {before.op} says batches {set_text(before.batches)!r}, its values have "
                     f"{set_text(after.batches)!r}"

@@ -11,7 +11,7 @@ from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place
-from lib.trace.event import COLLECTIVE, COMMUNICATION, COMPUTE, STORES, TIMED, Event, Move, Program, place_of
+from lib.trace.event import STORES, Event, Move, Program, place_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 D = TypeVar("D")
 
 __all__ = [
-    "COLLECTIVE",
-    "COMMUNICATION",
-    "COMPUTE",
     "STORES",
-    "TIMED",
     "Event",
     "Move",
     "Program",

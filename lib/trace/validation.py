@@ -15,9 +15,10 @@ from lib.cluster.costs import costs_from
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import TraceError
 from lib.errors.source_lines import Place
-from lib.trace.event import COLLECTIVE, COMMUNICATION, FREE, TIMED, Event, Program
+from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS
 from lib.values.values import KINDS, Value
 
 __all__ = ["FIELDS", "FORMAT", "VERSION", "decode"]
@@ -253,7 +254,7 @@ class _Reader:
         op, layer, batches, inputs, outputs, issued, start, length, place, arg, group, peer, blocking = self.list(
             where, item, 13
         )
-        if not isinstance(op, str) or (op not in TIMED and op not in FREE):
+        if not isinstance(op, str) or (op not in OPERATIONS and op not in COLLECTIVES):
             raise TraceError(f"{where}: there is no operation {str(op)[:40]!r}")
         last = len(program.values) - 1
         event = Event(
@@ -272,21 +273,22 @@ class _Reader:
             self.truth(where, blocking),
         )
         self.fits(where, event, program, rank)
-        if op in ("load_weights", "shard"):
+        if op in LOCAL and OPERATIONS[op].says == "shard":
             self.shards(where, event.arg[1])
         return event
 
     def fits(self, where: str, event: Event, program: Program, rank: int) -> None:
         """What an operation must have, so that no reader stumbles over it."""
         op = event.op
+        row = OPERATIONS[op] if op in LOCAL else None
         wrong = None
-        if (op in COLLECTIVE) != bool(event.group) or (event.group and rank not in event.group):
+        if (op in COLLECTIVES) != bool(event.group) or (event.group and rank not in event.group):
             wrong = "a collective names a group that its rank belongs to"
         elif op == "broadcast" and not (len(event.arg) == 1 and event.arg[0] < len(event.group)):
             wrong = "a broadcast names the place of its root in the group"
-        elif op in COLLECTIVE and not event.inputs:
+        elif op in COLLECTIVES and not event.inputs:
             wrong = "a collective brings a value"
-        elif op in COLLECTIVE and COLLECTIVES[op].law != "exchange" and len(event.inputs) > 1:
+        elif op in COLLECTIVES and COLLECTIVES[op].law != "exchange" and len(event.inputs) > 1:
             wrong = f"{op} brings one value"
         elif op == "pass_to" and event.peer in (None, rank):
             wrong = "a pass goes to another rank"
@@ -298,11 +300,11 @@ class _Reader:
             wrong = f"event {event.arg[0]} was awaited at once, so nothing waits for it again"
         elif event.blocking and op not in COMMUNICATION:
             wrong = "only a communication is awaited"
-        elif op in ("load_weights", "shard") and len(event.arg) != 2:
+        elif row is not None and row.says == "shard" and len(event.arg) != 2:
             wrong = f"{op} names a shard and their number"
-        elif op in _INPUTS and len(event.inputs) != _INPUTS[op]:
-            wrong = f"{op} has {_INPUTS[op]} inputs"
-        elif op == "foreign" and not (len(event.outputs) == 1 and program.values[event.outputs[0]] is not None):
+        elif row is not None and len(event.inputs) != len(row.takes):
+            wrong = f"{op} has {len(row.takes)} inputs"
+        elif row is not None and row.rule is None and [program.values[i] is None for i in event.outputs] != [False]:
             wrong = "a value from elsewhere is stated"
         elif op not in COMMUNICATION and event.start is None:
             wrong = "only a communication may not have begun"
@@ -325,19 +327,3 @@ class _Reader:
         for i, event in enumerate(program.events):
             if event.op in COMMUNICATION and event.outputs and not event.blocking and i not in awaited:
                 raise TraceError(f"{where}.events[{i}]: {event.op} has results, and nobody waits for it")
-
-
-_INPUTS = {
-    "load_weights": 0,
-    "get_activation": 0,
-    "fake_grad": 0,
-    "foreign": 0,
-    "forward": 2,
-    "loss": 1,
-    "backward": 3,
-    "update": 3,
-    "set_final_weight": 1,
-    "add": 2,
-    "combine": 2,
-    "shard": 1,
-}

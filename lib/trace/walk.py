@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from lib.errors.exceptions import TraceError
-from lib.trace.event import COLLECTIVE, COMMUNICATION, Event
+from lib.trace.event import Event
 from lib.trace.order import Communicators
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION
 
 __all__ = ["Do", "Done", "Issue", "Meet", "Pass", "Step", "walk"]
 
@@ -109,7 +111,7 @@ class _Walk:
 
     def issue(self, where: tuple[int, int], event: Event) -> Iterator[Step]:
         rank = where[0]
-        if event.op in COLLECTIVE:
+        if event.op in COLLECTIVES:
             communicator = self.communicator(event.group)
             number = self.numbers[rank, communicator]
             self.numbers[rank, communicator] = number + 1

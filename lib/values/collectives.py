@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import amount
+from lib.values.table import Table
 from lib.values.values import Elements, Value, cut, describe, gather, reduce, renew, total_elements
 
 __all__ = ["COLLECTIVES", "Collective", "title"]
@@ -25,10 +26,10 @@ Size = Callable[[Sequence[Value]], Elements]
 class Collective(NamedTuple):
     """One collective.
 
-    `name` is Model's method, `word` its short form in text and pictures. `results` maps what the members brought, in
-    group order, to what each member gets. `whole` gives S, the size of the whole tensor. `rounds` is how often the
-    data goes round the ring. An `in_place` collective writes over its input, so that its output needs no memory of
-    its own. `law` says what it does to values: reduce, gather, exchange or copy.
+    `name` is Model's method, `word` its short form in text and pictures, `signature` how a student writes it. `results`
+    maps what the members brought, in group order, to what each member gets. `whole` gives S, the size of the whole
+    tensor. `rounds` is how often the data goes round the ring. An `in_place` collective writes over its input, so that
+    its output needs no memory of its own. `law` says what it does to values: reduce, gather, exchange or copy.
 
     What the members bring is a value each, or for an exchange a list of values each.
     """
@@ -36,6 +37,7 @@ class Collective(NamedTuple):
     name: str
     word: str
     title: str
+    signature: str
     results: Callable[[Sequence[Any], int], Results]
     whole: Callable[[Sequence[Any], int, Size], Elements]
     rounds: int
@@ -131,16 +133,65 @@ def _root(values: Sequence[Any], root: int, size: Size) -> Elements:
     return size(values[root : root + 1])
 
 
-COLLECTIVES = {
-    row.name: row
-    for row in (
-        Collective("allreduce", "AR", "all-reduce", _all_reduce, _first, 2, True, "reduce"),
-        Collective("allgather", "AG", "all-gather", _all_gather, _sum, 1, False, "gather"),
-        Collective("scatterreduce", "RS", "reduce-scatter", _reduce_scatter, _first, 1, False, "reduce"),
-        Collective("alltoall", "AA", "all-to-all", _all_to_all, _rows, 1, False, "exchange"),
-        Collective("broadcast", "BC", "broadcast", _broadcast, _root, 1, True, "copy"),
+COLLECTIVES = Table(
+    (
+        Collective(
+            "allreduce",
+            "AR",
+            "all-reduce",
+            "await model.allreduce(gradient, layer)",
+            _all_reduce,
+            _first,
+            2,
+            True,
+            "reduce",
+        ),
+        Collective(
+            "allgather",
+            "AG",
+            "all-gather",
+            "await model.allgather(shard, layer)",
+            _all_gather,
+            _sum,
+            1,
+            False,
+            "gather",
+        ),
+        Collective(
+            "scatterreduce",
+            "RS",
+            "reduce-scatter",
+            "await model.scatterreduce(gradient, layer)",
+            _reduce_scatter,
+            _first,
+            1,
+            False,
+            "reduce",
+        ),
+        Collective(
+            "alltoall",
+            "AA",
+            "all-to-all",
+            "await model.alltoall(values, layer)",
+            _all_to_all,
+            _rows,
+            1,
+            False,
+            "exchange",
+        ),
+        Collective(
+            "broadcast",
+            "BC",
+            "broadcast",
+            "await model.broadcast(value, layer, root)",
+            _broadcast,
+            _root,
+            1,
+            True,
+            "copy",
+        ),
     )
-}
+)
 
 
 def title(op: str) -> str:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from lib import Costs, Model, Trace, retime, simulate
 from lib.analysis.critical_path import Path, critical_path
 from lib.cluster.clock import ticks
-from lib.trace.event import COLLECTIVE, MESSAGES
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import MESSAGES
 from tests.analysis.test_gaps import compute, end
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
@@ -51,7 +52,7 @@ def test_whatever_makes_an_operation_on_it_slower_makes_the_run_longer(case: Cas
     more = ticks(0.01)
     count: Counter[str] = Counter()
     for _, _, event in critical_path(trace).steps:
-        kind = "collective" if event.op in COLLECTIVE else "p2p" if event.op in MESSAGES else event.op
+        kind = "collective" if event.op in COLLECTIVES else "p2p" if event.op in MESSAGES else event.op
         count[kind] += len(event.batches) if event.op in ("forward", "backward") else 1
     assert end(retime(trace, slower)) >= end(trace) + count[field] * more
 

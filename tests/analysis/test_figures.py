@@ -12,7 +12,9 @@ from hypothesis import given, settings
 
 from lib import HIDDEN, LENGTH, Costs, Mesh, Model, Trace, simulate
 from lib.analysis import figures
-from lib.trace.event import COLLECTIVE, COMMUNICATION, TIMED, Program
+from lib.trace.event import Program
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION, TIMED
 from lib.values.values import Value
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import CLASSIC, EVERYTHING, Case, compute, gpipe_order, load, pipelined, step
@@ -39,8 +41,8 @@ def alive(trace: Trace, rank: int, index: int) -> list[int]:
     for number, event in enumerate(program.events):
         if event.op == "wait":
             work = program.events[event.arg[0]]
-            early = work.op == "receive" or (work.op in COLLECTIVE and work.op not in ("allreduce", "broadcast"))
-            early = early or (work.op in COLLECTIVE and needed_besides(trace, rank, event.arg[0], number))
+            early = work.op == "receive" or (work.op in COLLECTIVES and work.op not in ("allreduce", "broadcast"))
+            early = early or (work.op in COLLECTIVES and needed_besides(trace, rank, event.arg[0], number))
             for value in work.outputs:
                 born[value] = event.arg[0] if early else number
                 needed[value] = max(needed[value], number)
@@ -354,7 +356,7 @@ def test_a_sender_sends_what_is_in_its_messages(schedule: Schedule) -> None:
     for program, (elements, messages) in zip(trace.programs, figures.traffic(trace), strict=True):
         passes = [event for event in program.events if event.op == "pass_to"]
         size: Any = sum(_value(program, number).elements() for event in passes for number in event.inputs)
-        collectives = [event for event in program.events if event.op in COLLECTIVE]
+        collectives = [event for event in program.events if event.op in COLLECTIVES]
         assert messages >= len(passes)
         assert (elements == size) == (not any(len(e.group) > 1 and _size(program, e.inputs) for e in collectives))
 

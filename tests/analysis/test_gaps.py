@@ -13,7 +13,9 @@ from lib import Costs, Model, Trace, simulate
 from lib.analysis.dependencies import At
 from lib.analysis.event_words import operation
 from lib.analysis.gaps import KINDS, Gap, Group, computing, gaps
-from lib.trace.event import COLLECTIVE, COMPUTE, Event
+from lib.trace.event import Event
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMPUTE
 from tests.drawing.runs import trace
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
@@ -51,7 +53,7 @@ def check_reason(trace: Trace, gap: Gap) -> None:
     if gap.kind == "communication":
         assert gap.end <= (event.end or 0)
     elif gap.kind == "collective":
-        assert event.op in COLLECTIVE
+        assert event.op in COLLECTIVES
         assert gap.late in event.group
         assert gap.late != gap.rank
         assert gap.cause is not None

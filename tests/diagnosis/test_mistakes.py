@@ -13,7 +13,8 @@ from drawing import draw
 from lib import NotSolved, PuzzleError, RankFailed, Trace, TraceError
 from lib.analysis.event_words import event_words
 from lib.errors import exceptions as errors
-from lib.trace.event import COMMUNICATION, TIMED, Event
+from lib.trace.event import Event
+from lib.values.operations import COMMUNICATION, TIMED
 from tests.diagnosis.corpus import Outcome, cases, run, run_in_asyncio
 
 CASES = {case.name: case for case in cases()}

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from lib import ForgottenAwait, Model, PuzzleError, RankFailed, simulate
-from lib.diagnosis.likely_cause import SIGNATURES
-from lib.trace.event import COMMUNICATION
+from lib.values.operations import COMMUNICATION, signatures
 
 SLIPS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "what torch calls it": (lambda m: m.reduce_scatter(1, 0), "did you mean model.scatterreduce(gradient, layer)?"),
     "what MPI calls it": (lambda m: m.send(1, 0), "did you mean model.pass_to(rank, value)?"),
     "a capital letter": (lambda m: m.layers, "did you mean model.LAYERS?"),
-    "an operation that is not there": (lambda m: m.sum_everything(), f"the operations are {', '.join(SIGNATURES)}"),
+    "an operation that is not there": (lambda m: m.sum_everything(), f"the operations are {', '.join(signatures())}"),
     "None has nothing": (
         lambda m: m.status().weights,
         "the thing before the dot is None: the call that made it gives nothing back",
@@ -69,7 +68,7 @@ def test_an_error_of_several_lines_is_told_by_its_first() -> None:
 
 def test_every_operation_has_a_signature_that_is_true() -> None:
     """The names are those of a student's values; how many there are, and what has to be awaited, is the Model's."""
-    for name, call in SIGNATURES.items():
+    for name, call in signatures().items():
         parameters = list(inspect.signature(getattr(Model, name)).parameters.values())[1:]
         given = call[call.index("(") + 1 : -1].split(", ")
         needed = [p for p in parameters if p.default is inspect.Parameter.empty]

@@ -16,7 +16,8 @@ from drawing.timeline.paint import place_label
 from lib import Model, Trace, simulate
 from lib.analysis import figures
 from lib.cluster.clock import steps
-from lib.trace.event import COMMUNICATION, TIMED, Event
+from lib.trace.event import Event
+from lib.values.operations import COMMUNICATION, TIMED
 from tests.drawing.runs import RUNS, trace
 
 

@@ -17,7 +17,8 @@ from drawing.canvas.axes import nice
 from drawing.canvas.palette import ink_on, layer_colour
 from drawing.canvas.scene import Poly, Rect, Scene, Text, escape, fit, num, text_width
 from lib.errors.source_lines import Place
-from lib.trace.event import TIMED, Event
+from lib.trace.event import Event
+from lib.values.operations import TIMED
 from tests.drawing.runs import RUNS, pictures, trace
 
 ROOT = Path(__file__).parents[2]

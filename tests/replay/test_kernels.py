@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lib.replay import RankRaised, replay
-from lib.trace.event import COMPUTE, FREE
 from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMPUTE, FREE
 from tests.replay.schedules import trace
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")

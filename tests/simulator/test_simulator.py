@@ -32,8 +32,9 @@ from lib import (
 )
 from lib.analysis import figures
 from lib.trace import json_format as serial
-from lib.trace.event import COLLECTIVE, COMMUNICATION
 from lib.trace.rebuild import rebuild
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION
 from tests.support.drivers import DRIVERS, encoded, in_asyncio, python, without_places
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
@@ -111,7 +112,7 @@ def check_times(trace: Trace) -> None:
                 assert event.start == event.issued
             if event.blocking or event.op not in COMMUNICATION:
                 clock = event.start + event.length
-            if event.op in COLLECTIVE:
+            if event.op in COLLECTIVES:
                 stream = (event.group, program.rank)
             else:
                 stream = (event.op, program.rank, event.peer) if event.op in COMMUNICATION else ("own", program.rank)
@@ -140,7 +141,7 @@ def test_members_of_a_collective_start_and_end_together(schedule: Schedule) -> N
     for program in trace.programs:
         count: dict[Any, int] = {}
         for event in program.events:
-            if event.op in COLLECTIVE:
+            if event.op in COLLECTIVES:
                 number = count[event.group] = count.get(event.group, -1) + 1
                 met.setdefault((event.group, number), []).append(event)
     for (group, _), events in met.items():

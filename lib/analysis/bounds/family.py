@@ -14,9 +14,11 @@ from fractions import Fraction
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.puzzles.records import Size
-from lib.trace.event import COLLECTIVE, TIMED, Event, Program
+from lib.trace.event import Event, Program
 from lib.trace.lifetimes import Lifetimes
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMPUTE, OPERATIONS, TIMED
 from lib.values.values import (
     WEIGHT_ELEMENTS,
     Activation,
@@ -103,7 +105,7 @@ def _differences(run: Trace, family: Family) -> Iterator[str]:
     sent: set[tuple[str, int, int]] = set()
     for program in run.programs:
         for event in program.events:
-            if event.op in COLLECTIVE:
+            if event.op in COLLECTIVES:
                 yield from _collective(program, event, family, place)
             elif event.op == "pass_to":
                 yield from _message(program, event, family, (owners, place), sent)
@@ -116,7 +118,7 @@ def _computed(run: Trace, family: Family, owners: dict[tuple[int, int], int]) ->
     """Whether everything is computed once, forward and backward in one place; `owners` gets the rank of each."""
     done: set[tuple[str, int, int]] = set()
     for rank, event in run.events():
-        if event.op not in ("forward", "backward") or event.layer is None:
+        if event.op not in COMPUTE or not OPERATIONS[event.op].per_batch or event.layer is None:
             continue
         what = f"{event.op} of layer {event.layer}"
         size = len(event.batches)

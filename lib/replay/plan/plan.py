@@ -16,7 +16,7 @@ from typing import NamedTuple
 from lib.checker.checker import check
 from lib.replay.errors import UnfitTrace
 from lib.replay.plan.sizes import Range, Sizes, length
-from lib.trace.event import COLLECTIVE, Event, Program
+from lib.trace.event import Event, Program
 from lib.trace.lifetimes import FOREVER, Lifetimes, given_up, left_stores, uses
 from lib.trace.order import meetings, messages
 from lib.trace.rebuild import Rebuilt
@@ -229,7 +229,7 @@ def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
 
 def _may_overwrite(event: Event) -> bool:
     """Whether an event might work in the memory of its input: all but messages, and collectives that never do."""
-    if event.op in COLLECTIVE:
+    if event.op in COLLECTIVES:
         return COLLECTIVES[event.op].in_place
     return bool(event.outputs)
 
@@ -257,7 +257,7 @@ def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None
 
 def _update(plan: RankPlan, event: Event) -> tuple[int, int, int] | None:
     """The gradient, the new weight and the new state of an operation that makes the first step of a loaded weight."""
-    if event.op in COLLECTIVE or not event.outputs or len(event.inputs) < 2:
+    if event.op in COLLECTIVES or not event.outputs or len(event.inputs) < 2:
         return None
     taken = {type(value): number for number in event.inputs if isinstance(value := plan.program.values[number], Value)}
     given = {type(value): number for number in event.outputs if isinstance(value := plan.program.values[number], Value)}

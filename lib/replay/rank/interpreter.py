@@ -21,7 +21,8 @@ from lib.replay.rank.communication import Communication, issue
 from lib.replay.rank.context import Call, RankContext
 from lib.replay.rank.kernels import KERNELS, PREPARED
 from lib.replay.transports.transport import Handle
-from lib.trace.event import COMMUNICATION, TIMED, Event
+from lib.trace.event import Event
+from lib.values.operations import COMMUNICATION, TIMED
 
 __all__ = ["Interpreter"]
 

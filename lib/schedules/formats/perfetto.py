@@ -11,8 +11,10 @@ from typing import Any
 from lib.analysis.figures import samples
 from lib.cluster.clock import TICKS
 from lib.errors.wording import numbers
-from lib.trace.event import COLLECTIVE, TIMED, Event
+from lib.trace.event import Event
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import TIMED
 
 __all__ = ["perfetto"]
 
@@ -49,7 +51,7 @@ def perfetto(step: float | None = None, **traces: Trace) -> dict[str, Any]:
 
 def _stream(event: Event) -> str:
     """Where an event is drawn: the rank's own clock, or the stream of its group or of its peer."""
-    if event.op in COLLECTIVE:
+    if event.op in COLLECTIVES:
         return f"group {', '.join(map(str, sorted(event.group)))}"  # in whatever order it is named: it is one stream
     if event.op in ("pass_to", "receive"):
         return f"{'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"

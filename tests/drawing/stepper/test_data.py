@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from drawing.canvas.palette import OPERATIONS
+from drawing.canvas.palette import LOOKS
 from drawing.stepper.data import encode, shown_ranks
 from drawing.stepper.spans import PLACES, spans
 from drawing.stepper.theme import legend, style
 from drawing.timeline.boxes import Box, boxes
 from lib.analysis import figures
 from lib.cluster.clock import steps
-from lib.trace.trace import STORES, TIMED, Event, Program
+from lib.trace.trace import STORES, Event, Program
+from lib.values.operations import TIMED
 from tests.drawing.stepper.runs import TRACES
 
 PROGRAMS = [(name, program) for name, trace in TRACES.items() for program in trace.programs[:4]]
@@ -143,12 +144,12 @@ def test_a_very_large_run_shows_its_first_ranks(monkeypatch: pytest.MonkeyPatch)
     assert shown_ranks(trace) == 1
 
 
-@pytest.mark.parametrize("family", ["forward", "backward", *OPERATIONS])
+@pytest.mark.parametrize("family", ["forward", "backward", *LOOKS])
 def test_every_family_of_boxes_has_its_looks_by_day_and_by_night(family: str) -> None:
     event = Event("forward", 1, frozenset(), (), (), 0, 0, 1, None)
     looks = style(Box(0, 0, family, 0, 1), event, 2)
     assert all(colour.startswith("#") or colour in ("none", "") for colour in looks)
-    assert len(legend(2, {(family, False)})) == 2 + (family in OPERATIONS)
+    assert len(legend(2, {(family, False)})) == 2 + (family in LOOKS)
 
 
 def test_a_run_that_failed_on_a_known_rank_is_stepped_through() -> None:

@@ -1,0 +1,279 @@
+"""The table of operations: one row says all there is to an operation, but for the tensors of a replay.
+
+The simulator, the rebuild, the forms of a Trace, the costs, the check, the advice and the pictures read the row, and
+ask for its properties, never for its name. The collectives have a table of their own (see collectives).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from lib.values import rules
+from lib.values.collectives import COLLECTIVES
+from lib.values.rules import Shape
+from lib.values.table import Table
+from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, cut, gather, reduce
+
+__all__ = [
+    "COMMUNICATION",
+    "COMPUTE",
+    "LOCAL",
+    "MESSAGES",
+    "OPERATIONS",
+    "TIMED",
+    "MadeUp",
+    "Operation",
+    "Rule",
+    "calls",
+    "signatures",
+]
+
+Rule = Callable[..., Any]
+
+
+class MadeUp(NamedTuple):
+    """Why what an operation gives is no honest result: what happened, what would be right, and how to mend it."""
+
+    what: str
+    instead: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation that is not a collective.
+
+    `word` is its word in the text of a schedule, `title` and `labels` what pictures call it (labels longest first;
+    none: the batches, or its name), `colour` a row of the pictures' palette, `signature` how a student writes it.
+
+    `rule(shape, layer, *said, *values)` makes what it gives out of values of the kinds that it `takes`: one value, or
+    a tuple of them; None where no rule can. `says` is what the call says beside its layer: "" nothing, "batches", or
+    "shard", which is a shard and their number. `about` tells the layer that it is about: "call" as it says, "input"
+    or "output" that of its first value. Its batches are those of its first output.
+
+    `cost` is a field of Costs, or steps of its own, `per_batch` for each of its batches; without a cost it takes no
+    time. `as_loaded`: the weights that it uses must not have been updated before. `loads`: what it gives was there
+    before the step, once. `hands_in`: its input is this rank's result. `made_up`: what it gives comes from nowhere.
+    `kind` is "local", "message" or "wait".
+    """
+
+    name: str
+    word: str
+    title: str
+    signature: str
+    rule: Rule | None = None
+    takes: tuple[type[Value], ...] = ()
+    gives: tuple[type[Value], ...] = ()
+    says: str = ""
+    about: str = "call"
+    cost: str | float | None = None
+    per_batch: bool = False
+    as_loaded: bool = False
+    loads: bool = False
+    hands_in: bool = False
+    made_up: MadeUp | None = None
+    labels: tuple[str, ...] = ()
+    colour: str = "other"
+    kind: str = "local"
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether its batches belong to what it is: they stand in its word, and in sentences about it."""
+        return self.per_batch or self.says == "batches"
+
+    def make(
+        self, shape: Shape, layer: int | None, batches: frozenset[int], arg: tuple[int, ...], values: Sequence[Value]
+    ) -> list[Value]:
+        """What it gives, by its rule."""
+        assert self.rule is not None, f"nothing makes what {self.name} gives"
+        if not self.says:
+            made = self.rule(shape, layer, *values)
+        else:
+            made = self.rule(shape, layer, *((batches,) if self.says == "batches" else arg), *values)
+        return [made] if isinstance(made, Value) else list(made)
+
+
+# The rules of operations that do not name their layer, or give nothing, in the form of the others.
+def _get_activation(shape: Shape, _: Any, batches: Iterable[int]) -> Activation:
+    return rules.get_activation(shape, batches)
+
+
+def _loss(shape: Shape, _: Any, inp: Any) -> ActivationGrad:
+    return rules.loss(shape, inp)
+
+
+def _final(shape: Shape, layer: Any, weight: Any) -> tuple[()]:
+    rules.final(shape, layer, weight)
+    return ()
+
+
+def _add(shape: Shape, _: Any, *values: Value) -> Value:
+    return reduce(*values)
+
+
+def _combine(shape: Shape, _: Any, *values: Value) -> Value:
+    return gather(*values)
+
+
+def _shard(shape: Shape, _: Any, shard: int, total: int, value: Value) -> Value:
+    return cut(value, shard, total)
+
+
+OPERATIONS: Final = Table(
+    (
+        Operation(
+            "load_weights",
+            "W",
+            "load weights",
+            "model.load_weights(layer, shard, total)",
+            rules.load_weights,
+            gives=(Weight, OptState),
+            says="shard",
+            loads=True,
+        ),
+        Operation(
+            "get_activation",
+            "I",
+            "get activation",
+            "model.get_activation(batches)",
+            _get_activation,
+            gives=(Activation,),
+            says="batches",
+            about="output",
+            loads=True,
+        ),
+        Operation(
+            "forward",
+            "F",
+            "forward",
+            "model.forward(layer, activation, weight)",
+            rules.forward,
+            takes=(Activation, Weight),
+            gives=(Activation,),
+            cost="forward",
+            per_batch=True,
+            as_loaded=True,
+            colour="forward",
+        ),
+        Operation(
+            "loss",
+            "X",
+            "loss",
+            "model.loss(activation)",
+            _loss,
+            takes=(Activation,),
+            gives=(ActivationGrad,),
+            about="input",
+            cost="loss",
+            colour="loss",
+        ),
+        Operation(
+            "backward",
+            "B",
+            "backward",
+            "model.backward(layer, activation, gradient, weight)",
+            rules.backward,
+            takes=(Activation, ActivationGrad, Weight),
+            gives=(WeightGrad, ActivationGrad),
+            cost="backward",
+            per_batch=True,
+            as_loaded=True,
+            colour="backward",
+        ),
+        Operation(
+            "update",
+            "U",
+            "update",
+            "model.update(layer, weight_gradient, weight, opt_state)",
+            rules.update,
+            takes=(WeightGrad, Weight, OptState),
+            gives=(Weight, OptState),
+            cost="update",
+            labels=("update", "U"),
+            colour="update",
+        ),
+        Operation(
+            "fake_grad",
+            "Z",
+            "fake grad",
+            "model.fake_grad(layer, batches)",
+            rules.fake_grad,
+            gives=(WeightGrad,),
+            says="batches",
+            made_up=MadeUp(
+                "a gradient was made up with fake_grad",
+                "gradients that backward gives",
+                "sum what backward gives, over the batches or over the ranks; fake_grad is for the sandbox",
+            ),
+        ),
+        Operation(
+            "set_final_weight",
+            "E",
+            "set final weight",
+            "model.set_final_weight(layer, weight)",
+            _final,
+            takes=(Weight,),
+            hands_in=True,
+        ),
+        Operation("add", "P", "add", "one + other", _add, (Value, Value), (Value,), about="input"),
+        Operation("combine", "C", "combine", "one.combine(other)", _combine, (Value, Value), (Value,), about="input"),
+        Operation(
+            "shard", "K", "shard", "value.shard(shard, total)", _shard, (Value,), (Value,), says="shard", about="input"
+        ),
+        Operation(
+            "foreign",
+            "Q",
+            "foreign",
+            "Weight(layer, ...)",
+            gives=(Value,),
+            about="output",
+            made_up=MadeUp(
+                "a value was made by hand",
+                "values that come from the operations of the model",
+                "take it from an operation: load_weights, forward, backward, update or a collective",
+            ),
+        ),
+        Operation("wait", "=", "wait", "await work", colour="wait", kind="wait"),
+        Operation(
+            "pass_to",
+            "S",
+            "send",
+            "await model.pass_to(rank, value)",
+            labels=("send",),
+            colour="pass_to",
+            kind="message",
+        ),
+        Operation(
+            "receive",
+            "R",
+            "receive",
+            "await model.receive(rank)",
+            labels=("recv",),
+            colour="receive",
+            kind="message",
+        ),
+    )
+)
+
+COMPUTE: Final = OPERATIONS.names(lambda row: row.cost is not None)
+LOCAL: Final = OPERATIONS.names(lambda row: row.kind == "local")
+MESSAGES: Final = OPERATIONS.names(lambda row: row.kind == "message")
+COMMUNICATION: Final = COLLECTIVES.names(lambda _: True, OPERATIONS.names(lambda row: row.kind == "message"))
+TIMED: Final = COLLECTIVES.names(
+    lambda _: True, OPERATIONS.names(lambda row: row.cost is not None or row.kind == "message")
+)
+"""The operations at whose start memory is sampled, as the original does."""
+
+
+def calls() -> dict[str, str]:
+    """The call of each operation of a Model, as in `model.allreduce(gradient, layer)`."""
+    return {name: signature.removeprefix("await ") for name, signature in signatures().items()}
+
+
+def signatures() -> dict[str, str]:
+    """How a student writes each operation of a Model: what the rank does by itself, then what is awaited."""
+    own = {row.name: row.signature for row in OPERATIONS.values() if row.signature.startswith("model.")}
+    messages = {row.name: row.signature for row in OPERATIONS.values() if row.kind == "message"}
+    return own | {row.name: row.signature for row in COLLECTIVES.values()} | messages
