@@ -270,7 +270,7 @@ class Model(Given):
             self._blame(error)
         if not values:
             self.dist.begin(self.rank)
-        made: tuple[Value, ...] = out if type(out) is tuple else (out,)
+        made: tuple[Value, ...] = (out,) if len(row.gives) == 1 else out
         batches: frozenset[int] = getattr(made[0], "batches", NO_BATCHES) if made else NO_BATCHES
         if row.about != "call":
             layer = (made if row.about == "output" else values)[0].layer

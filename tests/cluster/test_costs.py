@@ -13,6 +13,7 @@ from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links
 from lib.cluster.clock import TICKS, Streams, steps, ticks
 from lib.cluster.costs import costs_from
 from lib.values.collectives import COLLECTIVES
+from lib.values.operations import OPERATIONS
 
 WEIGHT = HIDDEN * HIDDEN
 BATCH = HIDDEN * LENGTH
@@ -28,7 +29,12 @@ def price(costs: Costs, op: str, elements: int | Fraction, members: Any) -> floa
 
 
 def test_the_classic_constants() -> None:
-    assert [steps(UNIT.compute(op, 4)) for op in ("forward", "backward", "update", "loss")] == [4.0, 4.0, 0.5, 0.0]
+    assert [steps(UNIT.compute(OPERATIONS[op], 0, 1, 4)) for op in ("forward", "backward", "update", "loss")] == [
+        4.0,
+        4.0,
+        0.5,
+        0.0,
+    ]
     assert {price(UNIT, op, n, range(n)) for op in COLLECTIVES for n in (1, 2, 16)} == {0.3}
     assert steps(UNIT.message(10**9, 0, 7)) == 0.2
 

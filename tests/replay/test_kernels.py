@@ -9,7 +9,7 @@ import pytest
 
 from lib.replay import RankRaised, replay
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMPUTE, FREE
+from lib.values.operations import LOCAL
 from tests.replay.schedules import trace
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {"hidden": 24, "length": 8, "timeout": 30}
 
 
 def test_every_operation_has_a_kernel() -> None:
-    assert {*KERNELS, *PREPARED} == {*COMPUTE, *FREE} - {"wait"}
+    assert {*KERNELS, *PREPARED} == LOCAL
     assert set(COLLECTIVE_KERNELS) == set(COLLECTIVES)
 
 
