@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lib.diagnosis.deadlock import on_failed, on_spinning, on_stuck, rank_failed
+    from lib.diagnosis.groups import no_axis, no_mesh, not_a_group
     from lib.diagnosis.likely_cause import advise
     from lib.diagnosis.python_errors import asleep, never_awaited, not_callable, not_here, not_ours, waiting_at
 
@@ -18,6 +19,9 @@ __all__ = [
     "advise",
     "asleep",
     "never_awaited",
+    "no_axis",
+    "no_mesh",
+    "not_a_group",
     "not_callable",
     "not_here",
     "not_ours",
@@ -30,6 +34,7 @@ __all__ = [
 
 _HOMES = {
     "lib.diagnosis.deadlock": "on_failed on_spinning on_stuck rank_failed",
+    "lib.diagnosis.groups": "no_axis no_mesh not_a_group",
     "lib.diagnosis.likely_cause": "advise",
     "lib.diagnosis.python_errors": "asleep never_awaited not_callable not_here not_ours waiting_at",
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib.diagnosis.collectives import ALONG_LAYERS, outside
 from lib.diagnosis.python_errors import asleep, failed, waiting_at
+from lib.diagnosis.waiting import describe, wants
 from lib.errors.exceptions import DeadlockError, MismatchError, PuzzleError, RankFailed
 from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import these
@@ -228,10 +229,10 @@ class _States:
             subject = self.waits[rank]
             if subject.kind == "collective":
                 if id(subject) not in self._meetings:
-                    self._meetings[id(subject)] = subject.describe(rank)
+                    self._meetings[id(subject)] = describe(subject, rank)
                 said = self._meetings[id(subject)]
             else:
-                said = subject.describe(rank) if whom is None else subject.describe(rank, whom)
+                said = describe(subject, rank, whom)
             found = self.place(rank)
             return said + ("" if found is None else f" (line {found.line})")
         if rank not in self.dist.models:
@@ -324,7 +325,7 @@ def _deadlock(dist: Dist, waits: _Waits) -> DeadlockError:
     first = cycle[0] if cycle else next((rank for rank in waits if waits.awaits_over(rank)), next(iter(waits)))
     states = _States(dist, waits)
     error = DeadlockError(
-        what, expected=waits[first].wants(first), got="\n".join(states.lines()), fix=_advice(dist, waits, cycle)
+        what, expected=wants(waits[first], first), got="\n".join(states.lines()), fix=_advice(dist, waits, cycle)
     )
     for rank in states.shown:
         if (found := states.place(rank)) is not None:

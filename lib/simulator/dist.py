@@ -12,10 +12,10 @@ from lib.cluster.clock import Streams
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, name_of, plain, written
-from lib.errors.exceptions import PuzzleError, RuleError
+from lib.errors.exceptions import PuzzleError
 from lib.simulator.asyncio_support.drivers import Driver, RunningLoop
 from lib.simulator.engine import TURNS, Engine, Signal
-from lib.simulator.matching import Channel, Communicator, Group, Meeting, Message, Receive
+from lib.simulator.matching import Channel, Communicator, Group, Message, PendingCollective, Receive
 from lib.simulator.recorder import BUDGET
 from lib.trace.event import Event
 from lib.trace.trace import Trace
@@ -167,34 +167,15 @@ class Dist(Given):
         ranks = tuple(map(plain, items))
         allowed = len(ranks) <= self.ranks and all(type(item) is int and 0 <= item < self.ranks for item in ranks)
         if not allowed or rank not in ranks or len(set(ranks)) != len(ranks):
-            raise RuleError(
-                "this rank is not in the group that it names" if rank not in ranks else "this is not a group of ranks",
-                expected=f"rank {rank} and other ranks from 0 to {self.ranks - 1}, each once",
-                got=f"group={list(ranks)}",
-                fix="each rank names the group that it is in itself"
-                + (
-                    "" if self.mesh is None else f": by an axis of the mesh, as in group={next(iter(self.mesh.axes))!r}"
-                ),
-            )
+            raise diagnosis.not_a_group(rank, ranks, self.ranks, self.mesh)
         return self._intern(ranks)
 
     def _line(self, rank: int, axes: tuple[str, ...]) -> tuple[int, ...]:
         if self.mesh is None:
-            raise RuleError(
-                f"there is no group {axes[0]!r}",
-                expected="no group, for all ranks, or a list of ranks",
-                got=f"group={axes[0]!r}, the name of a mesh axis, but these ranks are in no mesh",
-                fix="leave the group out: the collective is then for all ranks",
-            )
-        unknown = [axis for axis in axes if axis not in self.mesh.axes]
-        if unknown:
-            raise RuleError(
-                f"there is no group {unknown[0]!r}",
-                expected=f"an axis of the mesh: {' or '.join(map(repr, self.mesh.axes))}",
-                got=f"group={unknown[0]!r}",
-                fix="the group of an axis are the ranks that differ along it only:\n"
-                + "\n".join(f"group={axis!r} is {list(self.mesh.group(rank, axis))} here" for axis in self.mesh.axes),
-            )
+            raise diagnosis.no_mesh(axes[0])
+        unknown = next((axis for axis in axes if axis not in self.mesh.axes), None)
+        if unknown is not None:
+            raise diagnosis.no_axis(unknown, rank, self.mesh)
         return self.mesh.group(rank, *axes)
 
     def _intern(self, ranks: tuple[int, ...]) -> Group:
@@ -216,28 +197,28 @@ class Dist(Given):
         position = communicator.position[member.rank]
         number = communicator.issued[position]
         communicator.issued[position] = number + 1
-        meeting = communicator.open.get(number)
-        if meeting is None:
-            meeting = communicator.open[number] = Meeting(group, number)
-        meeting.members[position] = member
-        meeting.events[position] = event
-        meeting.count += 1
-        if meeting.count == len(group.ranks):
+        pending = communicator.open.get(number)
+        if pending is None:
+            pending = communicator.open[number] = PendingCollective(group, number)
+        pending.members[position] = member
+        pending.events[position] = event
+        pending.count += 1
+        if pending.count == len(group.ranks):
             del communicator.open[number]
-            self._meet(meeting)
-        return meeting.signal, group.position[member.rank]
+            self._meet(pending)
+        return pending.signal, group.position[member.rank]
 
-    def _meet(self, meeting: Meeting) -> None:
-        members = cast("list[Member]", meeting.members)
-        events = cast("list[Event]", meeting.events)
-        group, communicator = meeting.group, meeting.group.communicator
+    def _meet(self, pending: PendingCollective) -> None:
+        members = cast("list[Member]", pending.members)
+        events = cast("list[Event]", pending.events)
+        group, communicator = pending.group, pending.group.communicator
         if group.ranks != communicator.ranks and all(member.group == group.ranks for member in members):
             members = [members[communicator.position[rank]] for rank in group.ranks]
         row = COLLECTIVES[members[0].op]
         try:
             results = collective(row, members)
         except PuzzleError as error:
-            meeting.locate(error)
+            pending.locate(error)
             raise
         whole = row.size([m.value for m in members], members[0].root)
         length = self.costs.communicate(row, whole, group.ranks)
@@ -245,7 +226,7 @@ class Dist(Given):
         for event in events:
             event.start = start
             event.length = length
-        self.engine.fire(meeting.signal, results)
+        self.engine.fire(pending.signal, results)
 
     # -- messages -----------------------------------------------------------------------------------------------
 

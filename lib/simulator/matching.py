@@ -1,7 +1,6 @@
 """Where ranks meet: collectives that gather their members, and channels in which messages wait.
 
-What waits here says of itself what it is (`kind`), what it waits for (`describe`), for whom (`awaits`), and what would
-end it (`wants`), so that a deadlock can be told.
+What waits here says of itself what it is (`kind`), and for whom it waits (`awaits`), so that a deadlock can be told.
 """
 
 from __future__ import annotations
@@ -12,16 +11,14 @@ from typing import Any, cast
 
 from lib import diagnosis
 from lib.errors.exceptions import MismatchError, PuzzleError
-from lib.errors.wording import listed, numbers, these
 from lib.simulator.engine import Signal
 from lib.trace.event import Event, located
-from lib.values.collectives import COLLECTIVES
 from lib.values.rules import Member, agree
 
-__all__ = ["Channel", "Communicator", "Group", "Meeting", "Message", "Receive"]
+__all__ = ["Channel", "Communicator", "Group", "Message", "PendingCollective", "Receive"]
 
 
-class Meeting:
+class PendingCollective:
     """A collective of a group that not all members have joined yet. Members are in ascending order of their ranks, so
     that nothing depends on who comes first; `group` is that of the first, and whether all name the same is found out
     when all are there.
@@ -39,20 +36,9 @@ class Meeting:
         self.count = 0
         self.signal = Signal(self)
 
-    def describe(self, rank: int) -> str:
-        """What a member that has joined waits for."""
-        mine = cast(Member, self.members[self.group.communicator.position[rank]])
-        joined = [r for r, m in zip(self.group.communicator.ranks, self.members, strict=True) if m is not None]
-        whose = f" of group {listed(self.group.ranks)}" if self.group.partial else ""
-        return (
-            f"waits in {COLLECTIVES[mine.op].title} #{self.number + 1}{whose}, layer {mine.layer}: "
-            f"joined by {numbers(joined)}, missing {numbers(self.awaits(rank))}"
-        )
-
-    def wants(self, rank: int) -> str:
-        """What would let the member go on."""
-        mine = cast(Member, self.members[self.group.communicator.position[rank]])
-        return f"{these('rank', self.awaits(rank))} to call model.{mine.op}(..., {mine.layer}) as well"
+    def member(self, rank: int) -> Member:
+        """What a rank that has joined called."""
+        return cast(Member, self.members[self.group.communicator.position[rank]])
 
     def awaits(self, rank: int) -> list[int]:
         """The ranks that have not joined."""
@@ -88,7 +74,7 @@ class Communicator:
         self.ranks = ranks
         self.position = {rank: i for i, rank in enumerate(ranks)}
         self.issued = [0] * len(ranks)
-        self.open: dict[int, Meeting] = {}
+        self.open: dict[int, PendingCollective] = {}
 
 
 class Group:
@@ -117,15 +103,6 @@ class Message:
         self.posted = over
         self.signal: Signal | None = None
 
-    def describe(self, rank: int, whom: str | None = None) -> str:
-        """What the sender waits for. `whom` is what to call the receiver, where that is not its number."""
-        whom = f"rank {self.event.peer}" if whom is None else whom
-        return f"waits for room to pass to {whom}, which has not received the message before"
-
-    def wants(self, rank: int) -> str:
-        """What would let the sender go on."""
-        return f"rank {self.event.peer} to call model.receive({rank})"
-
     def awaits(self, rank: int) -> list[int]:
         """The receiver."""
         return [cast(int, self.event.peer)]
@@ -143,17 +120,6 @@ class Receive:
         self.source = source
         self.signal = Signal(self)
         self.others: Sequence[int] = ()
-
-    def describe(self, rank: int, whom: str | None = None) -> str:
-        """What the receiver waits for. `whom` is what to call the source, where that is not its number."""
-        if whom is None:
-            whom = "any rank" if self.source is None else f"rank {self.source}"
-        return f"waits to receive from {whom}"
-
-    def wants(self, rank: int) -> str:
-        """What would let the receiver go on."""
-        whose = "a rank" if self.source is None else f"rank {self.source}"
-        return f"{whose} to call model.pass_to({rank}, ...)"
 
     def awaits(self, rank: int) -> list[int]:
         """The source, or everybody else."""

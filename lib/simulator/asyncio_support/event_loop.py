@@ -57,21 +57,13 @@ class Stopped(Exception):
 
 
 class Elsewhere:
-    """What a rank waits for that is not ours: for a deadlock to be told, as `meeting` has it."""
+    """What a rank waits for that is not ours: for a deadlock to be told, as `matching` has it."""
 
     kind = "elsewhere"
 
     def __init__(self, thing: str, where: Place | None) -> None:
         self.thing = thing
         self.where = where
-
-    def describe(self, rank: int) -> str:
-        """What the rank waits for."""
-        return f"waits for {self.thing}"
-
-    def wants(self, rank: int) -> str:
-        """What would let the rank go on."""
-        return f"somebody to end what rank {rank} waits for: {self.thing}"
 
     def awaits(self, rank: int) -> list[int]:
         """Nobody knows which rank would do it."""
