@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lib.analysis.figures import Peak, peak
 from lib.errors.source_lines import Place
@@ -50,55 +50,62 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
     if not trace.programs or not trace.programs[peak.rank].events:
         return ()
     program, index = trace.programs[peak.rank], peak.index
-    lives, own, held = trace.lifetimes()[peak.rank], own_lifetimes(program).last, held_at(program, index)
-    finals = {number for event in program.events if event.op == "set_final_weight" for number in event.inputs}
-    sent = _sent(trace, peak.rank, index)
-    idle = "idle" if whole and trace.error is None else "unknown"
+    event, held, lives = program.events[index], held_at(program, index), trace.lifetimes()[peak.rank]
+    states = _States(trace, peak, "idle" if whole and trace.error is None else "unknown")
     found: list[Holding] = []
     for number in lives.alive(index, held):
         value, maker = lives.values[number], lives.maker[number]
         assert value is not None, "what is alive is something"
         stored = number < len(held) and held[number] > 0
-        hidden = not stored and number not in program.events[index].inputs
-        if number >= len(own):  # no await ever gave it an id
-            state, used = "dropped", None
-        else:
-            used = _event(program, own[number], number)
-            if number in finals:
-                state = "final"
-            elif _is_result(value):
-                state = "kept"
-            elif own[number] >= index:
-                state = "needed"
-            else:
-                state = "sent" if number in sent and not stored else idle
-        found.append(Holding(value, program.events[maker] if maker >= 0 else None, used, state, hidden))
+        made = program.events[maker] if maker >= 0 else None
+        hidden = not stored and number not in event.inputs
+        found.append(Holding(value, made, states.used(number), states.state(number, value, stored), hidden))
     return tuple(found)
 
 
-def _sent(trace: Trace, rank: int, index: int) -> set[int]:
-    """The values of a rank that are in messages of its own when event number `index` starts."""
-    found: set[int] = set()
-    for passage in messages(trace):
-        if passage.source == rank and passage.sent < index <= in_flight(trace, passage):
-            found.update(trace.programs[rank].events[passage.sent].inputs)
-    return found
+class _States:
+    """Why the values of the fullest rank are still there at its fullest moment. `idle` is what nobody needs."""
+
+    def __init__(self, trace: Trace, peak: Peak, idle: str) -> None:
+        self.program = trace.programs[peak.rank]
+        self.index = peak.index
+        self.idle = idle
+        self.last = own_lifetimes(self.program).last
+        events = self.program.events
+        self.final = {number for event in events if event.op == "set_final_weight" for number in event.inputs}
+        self.sent = {
+            number
+            for passage in messages(trace)
+            if passage.source == peak.rank and passage.sent < peak.index <= in_flight(trace, passage)
+            for number in events[passage.sent].inputs
+        }
+
+    def state(self, number: int, value: Value, stored: bool) -> str:
+        """One of those that `Holding` has."""
+        if number >= len(self.last):  # no await ever gave it an id
+            return "dropped"
+        if number in self.final:
+            return "final"
+        if _is_result(value):
+            return "kept"
+        if self.last[number] >= self.index:
+            return "needed"
+        return "sent" if number in self.sent and not stored else self.idle
+
+    def used(self, number: int) -> Event | None:
+        """The last event that uses a value; for a wait, the communication that it waits for."""
+        events = self.program.events
+        last = self.last[number] if number < len(self.last) else -1
+        if last >= len(events):
+            return next((event for event in reversed(events) if number in event.inputs), None)
+        if last < 0:
+            return None
+        return events[events[last].arg[0]] if events[last].op == "wait" else events[last]
 
 
 def _is_result(value: Value) -> bool:
     """Whether it is what there is after an update: no operation of this step needs it, the next one does."""
     return isinstance(value, OptState | Weight) and value.step > 0
-
-
-def _event(program: Program, number: int, value: int) -> Event | None:
-    """The last event that uses a value; for a wait, the communication that it waits for."""
-    if number >= len(program.events):
-        users = (event for event in reversed(program.events) if value in event.inputs)
-        return next(users, None)
-    if number < 0:
-        return None
-    event = program.events[number]
-    return program.events[event.arg[0]] if event.op == "wait" else event
 
 
 def lean(trace: Trace) -> Elements:
@@ -200,20 +207,22 @@ def _what(group: list[Holding]) -> str:
     return ", ".join(parts)
 
 
+FATES: Final = {
+    "final": "handed in as final",
+    "kept": "kept for the next training step",
+    "dropped": "never awaited",
+    "sent": "in flight: passed on, and not received yet",
+    "unknown": "not used again in this run",
+}
+"""What is said of values of a state. Of those that are needed, or idle, it is said by whom."""
+
+
 def _fate(trace: Trace, group: list[Holding]) -> str:
     one = group[0]
-    if one.state == "final":
-        return "handed in as final"
-    if one.state == "kept":
-        return "kept for the next training step"
-    if one.state == "dropped":
-        return "never awaited"
-    if one.state == "sent":
-        return "in flight: passed on, and not received yet"
-    if one.state == "unknown":
-        return "not used again in this run"
-    local = ", outside the stores" if one.hidden else ""
+    if one.state in FATES:
+        return FATES[one.state]
     if one.state == "needed":
+        local = ", outside the stores" if one.hidden else ""
         return f"still needed by {title(one.used.op)}{local}" if one.used is not None else "still needed"
     if one.used is None:
         return f"nobody ever uses {'it' if len(group) == 1 else 'them'}"
