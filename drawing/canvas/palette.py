@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final, NamedTuple
 
-__all__ = ["KINDS", "LOOKS", "NIGHT", "Look", "fill_and_border", "ink_on", "layer_colour", "mix"]
+__all__ = ["KINDS", "LOOKS", "PAGE", "Look", "fill_and_border", "ink_on", "layer_colour", "mix"]
 
 PAPER: Final = "#ffffff"
 EDGE: Final = "#d7d7d2"
@@ -32,22 +32,23 @@ KINDS: Final = {
 }
 """The five kinds of value, in the order in which memory is stacked: what stays lies at the bottom."""
 
-NIGHT: Final = {
-    "paper": "#16181c",
-    "panel": "#1d2025",
-    "edge": "#3a3f47",
-    "ink": "#e9e9e5",
-    "soft": "#a3a8b0",
-    "grid": "#2d3138",
-    "track": "#212429",
-    "alarm": "#ff9d94",
-    "alarm-pale": "#43211f",
-    "accent": "#8fb4e6",
-    "accent-ink": "#16181c",
-}
-"""The page by night."""
-
 Pair = tuple[str, str]
+
+PAGE: Final[dict[str, Pair]] = {
+    "paper": (PAPER, "#16181c"),
+    "panel": ("#fafaf8", "#1d2025"),
+    "edge": (EDGE, "#3a3f47"),
+    "ink": (INK, "#e9e9e5"),
+    "soft": (SOFT, "#a3a8b0"),
+    "grid": (GRID, "#2d3138"),
+    "track": (TRACK, "#212429"),
+    "alarm": (ALARM, "#ff9d94"),
+    "alarm-pale": (ALARM_PALE, "#43211f"),
+    "accent": ("#3d639b", "#8fb4e6"),
+    "accent-ink": ("#ffffff", "#16181c"),
+}
+"""The colours of the page to step through, by day and by night."""
+NIGHT: Final = {name: night for name, (_, night) in PAGE.items()}
 
 
 class Look(NamedTuple):

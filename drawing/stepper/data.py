@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from drawing.canvas.labels import labels, size
 from drawing.canvas.palette import KINDS
-from drawing.stepper.spans import PLACES, spans
 from drawing.stepper.tables import FIELDS, Tables
 from drawing.stepper.theme import kinds, layer_ramp, legend, style
 from drawing.timeline.boxes import Box, Timeline, boxes
+from drawing.timeline.labels import labels, size
 from drawing.timeline.paint import place_rows
 from drawing.values import slot
 from lib.analysis.difference import difference, figures_of, said
 from lib.analysis.event_words import event_words, ranges, spoken
 from lib.analysis.figures import makespan
+from lib.analysis.memory import PLACES, whereabouts
 from lib.cluster.clock import TICKS
 from lib.errors.wording import counted, runs
 from lib.trace.order import awaited_at_once, messages
@@ -109,7 +109,7 @@ def _program(trace: Trace, program: Program, tables: Tables) -> dict[str, Any]:
     ids = [-1 if value is None else _value(value, tables) for value in values]
     return {
         "events": [_event(trace, program, number, ids, tables) for number in range(len(program.events))],
-        "spans": [[ids[span.value], *span[1:]] for span in spans(trace, program.rank)],
+        "spans": [[ids[life.value], *life[1:]] for life in whereabouts(trace, program.rank)],
         "boxes": [],
     }
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
 
-from drawing.stepper.theme import DAY, NIGHT
+from drawing.canvas.palette import PAGE
 
 __all__ = ["json_in_html", "page"]
 
@@ -38,13 +38,10 @@ def _parts() -> dict[str, str]:
     """What is the same in all pages."""
     script = "\n" + "\n".join(_read(name) for name in SCRIPTS)
     digest = b64encode(sha256(script.encode()).digest()).decode()
-    style = f":root{{color-scheme:light dark;{_colours(DAY)}}}\n"
-    style += f"@media (prefers-color-scheme:dark){{:root{{{_colours(NIGHT)}}}}}\n"
+    day, night = ("".join(f"--{name}:{pair[by]};" for name, pair in PAGE.items()) for by in (0, 1))
+    style = f":root{{color-scheme:light dark;{day}}}\n"
+    style += f"@media (prefers-color-scheme:dark){{:root{{{night}}}}}\n"
     return {"style": style + _read("stepper.css"), "script": script, "hash": f"sha256-{digest}"}
-
-
-def _colours(colours: dict[str, str]) -> str:
-    return "".join(f"--{name}:{colour};" for name, colour in colours.items())
 
 
 def _read(name: str) -> str:

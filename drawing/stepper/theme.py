@@ -4,42 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from drawing.canvas.palette import (
-    ALARM,
-    ALARM_PALE,
-    EDGE,
-    GRID,
-    INK,
-    KINDS,
-    LOOKS,
-    NIGHT,
-    PAPER,
-    SOFT,
-    TRACK,
-    fill_and_border,
-    fill_and_border_by_night,
-    ink_on,
-    layer_colour,
-    mix,
-)
+from drawing.canvas.palette import KINDS, LOOKS, fill_and_border, fill_and_border_by_night, ink_on, layer_colour, mix
 from drawing.timeline.boxes import Box
 from lib.trace.trace import Event
 
-__all__ = ["DAY", "NIGHT", "kinds", "layer_ramp", "legend", "style"]
+__all__ = ["kinds", "layer_ramp", "legend", "style"]
 
-DAY: Final = {
-    "paper": PAPER,
-    "panel": "#fafaf8",
-    "edge": EDGE,
-    "ink": INK,
-    "soft": SOFT,
-    "grid": GRID,
-    "track": TRACK,
-    "alarm": ALARM,
-    "alarm-pale": ALARM_PALE,
-    "accent": "#3d639b",
-    "accent-ink": "#ffffff",
-}
 RAMP: Final = 12
 """Layers that the legend shows at most."""
 

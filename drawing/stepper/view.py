@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from drawing.canvas.labels import size
 from drawing.stepper.data import encode, shown_ranks
 from drawing.stepper.page import page
 from drawing.timeline.boxes import boxes
+from drawing.timeline.labels import size
 from drawing.timeline.paint import place_rows
 from drawing.timeline.schedule import trace_of
 from lib.analysis.figures import end, peak

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, legend, swatch
-from drawing.canvas.labels import compact
 from drawing.canvas.palette import ALARM, GRID, INK, KINDS, PAPER, SOFT, TRACK
 from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
 from lib.analysis.figures import Peak, samples
@@ -125,3 +124,11 @@ def _peak(scene: Scene, trace: Trace, peak: Peak, axis: Axis, top: float, height
     room = text_width(words, 10) + 8
     left = x + 5 if x + 5 + room < axis.left + axis.width else x - 5 - room
     scene.add(Rect(left, top + 3, room, 14, PAPER, ALARM, 0.7, radius=2), Text(left + 4, top + 10, words, 10, ALARM))
+
+
+def compact(elements: float) -> str:
+    """A number of elements for an axis: 1.84 M, 262 k."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if elements >= size:
+            return f"{elements / size:.3g} {unit}"
+    return f"{elements:.3g}"

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, Entry, swatch
-from drawing.canvas.labels import labels, title
 from drawing.canvas.palette import ALARM, INK, LOOKS, SOFT, TRACK, fill_and_border, ink_on, layer_colour
 from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
 from drawing.timeline.boxes import Box, Message, Timeline
+from drawing.timeline.labels import labels, title
 from lib.errors.wording import counted
 from lib.trace.event import Event
 from lib.trace.trace import Trace

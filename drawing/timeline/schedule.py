@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from drawing.canvas.labels import size
 from drawing.canvas.palette import ALARM, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Scene, Text, fit
+from drawing.timeline.labels import size
 from drawing.timeline.memory import memory
 from drawing.timeline.panel import LEFT, WIDTH, panels
 from lib.analysis.figures import Peak, end, peak, printed, printed_peak

@@ -2,76 +2,23 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from drawing.canvas.palette import LOOKS
 from drawing.stepper.data import encode, shown_ranks
-from drawing.stepper.spans import PLACES, spans
 from drawing.stepper.theme import legend, style
 from drawing.timeline.boxes import Box, boxes
 from lib.analysis import figures
 from lib.cluster.clock import steps
-from lib.trace.trace import STORES, Event, Program
+from lib.trace.trace import Event
 from lib.values.operations import TIMED
 from tests.drawing.stepper.runs import TRACES
-
-PROGRAMS = [(name, program) for name, trace in TRACES.items() for program in trace.programs[:4]]
 
 
 def rows(data: dict[str, Any], kind: str, found: list[Any]) -> list[dict[str, Any]]:
     return [dict(zip(data["fields"][kind], row, strict=True)) for row in found]
-
-
-@pytest.mark.parametrize(("name", "program"), PROGRAMS, ids=[f"{name}-{program.rank}" for name, program in PROGRAMS])
-def test_the_values_alive_at_every_event_are_those_of_the_figures(name: str, program: Program) -> None:
-    trace = TRACES[name]
-    values = trace.lifetimes()[program.rank].values
-    found = spans(trace, program.rank)
-    for index in range(len(program.events) + 1):
-        here = [span for span in found if span.start <= index < span.stop]
-        wanted = figures.alive_at(trace, program.rank, index)
-        assert [values[span.value] for span in here] == [alive.value for alive in wanted]
-        assert [span.hidden for span in here] == [alive.hidden for alive in wanted]
-        assert [program.events[span.born] if span.born >= 0 else None for span in here] == [a.born for a in wanted]
-
-
-@pytest.mark.parametrize(("name", "program"), PROGRAMS, ids=[f"{name}-{program.rank}" for name, program in PROGRAMS])
-def test_the_elements_at_every_sample_are_those_of_the_figures(name: str, program: Program) -> None:
-    trace = TRACES[name]
-    values = trace.lifetimes()[program.rank].values
-    found = spans(trace, program.rank)
-    for sample in figures.samples(trace, program.rank):
-        sums: dict[str, int | Fraction] = {}
-        for span in found:
-            value = values[span.value]
-            if value is not None and span.start <= sample.index < span.stop:
-                sums[value.kind] = sums.get(value.kind, 0) + value.elements()
-        assert sums == {kind: count for kind, count in sample.by_kind.items() if count}
-
-
-def test_a_value_is_in_one_place_at_a_time() -> None:
-    for name, program in PROGRAMS:
-        last: dict[int, int] = {}
-        for span in spans(TRACES[name], program.rank):
-            assert 0 <= span.start < span.stop <= len(program.events) + 1
-            assert span.start >= last.get(span.value, 0)
-            last[span.value] = span.stop
-
-
-def test_where_a_value_is() -> None:
-    program = TRACES["prefetch"].programs[0]
-    places = {(str(program.values[span.value]), PLACES[span.place]) for span in spans(TRACES["prefetch"], 0)}
-    gathered = "weight of layer 1, shards {0-2} of 3"
-    assert (gathered, "a communication under way") in places  # its buffer, before it is awaited
-    assert (gathered, "weights") in places
-    assert ("weight of layer 1, shards {0} of 3", "a local variable") in places
-    program = TRACES["overlapped"].programs[0]
-    places = {(str(program.values[span.value]), PLACES[span.place]) for span in spans(TRACES["overlapped"], 0)}
-    assert ("weight of layer 0, step 1", "handed in as final") in places
-    assert PLACES[1:6] == STORES
 
 
 @pytest.mark.parametrize("name", TRACES)

@@ -11,21 +11,13 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS
 
-__all__ = ["compact", "labels", "size", "title"]
+__all__ = ["labels", "size", "title"]
 
 
 def size(trace: Trace) -> str:
     """The size of a run: "4 ranks, 4 layers, 8 batches"."""
     counts = (trace.ranks, "rank"), (trace.layers, "layer"), (trace.batches, "batch")
     return ", ".join(counted(count, noun, ",") for count, noun in counts)
-
-
-def compact(elements: float) -> str:
-    """A number of elements for an axis: 1.84 M, 262 k."""
-    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if elements >= size:
-            return f"{elements / size:.3g} {unit}"
-    return f"{elements:.3g}"
 
 
 def labels(box: Box, event: Event) -> tuple[list[str], str]:
