@@ -333,7 +333,7 @@ class Model(Given):
             self._blame(error)
         layer = None if first is None else first.layer
         batches = getattr(first, "batches", NO_BATCHES)
-        event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank)
+        event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, peer=rank)
         program.append(event)
         signal = self.dist.send(self.rank, rank, event, load, elements)
         return Work(self, event, signal)
@@ -345,7 +345,7 @@ class Model(Given):
             source = self._peer(source, "receive")
         program = self.program
         place = (frame.f_code, frame.f_lasti)
-        event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source)
+        event = Event("receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, peer=source)
         program.append(event)
         signal = self.dist.receive(self.rank, source, event)
         return Work(self, event, signal)

@@ -91,8 +91,8 @@ class Work(Generic[T]):
             got=f"what model.{call} returns until it is awaited",
             fix=fix,
         )
-        model = self._model
-        error.at(model.rank) if model is not None else None
+        if self._model is not None:
+            error.at(self._model.rank)
         raise error
 
     def _forgotten(self, *_: object) -> Any:

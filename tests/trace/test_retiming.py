@@ -96,3 +96,15 @@ def test_stated_times_are_forgotten() -> None:
         for event in program.events:
             event.start, event.length, event.issued = 7, 7, 7
     assert serial.encode(retime(trace, UNIT)) == data
+
+
+def test_what_a_run_says_of_itself_stays_when_it_is_worked_out_anew() -> None:
+    """Its puzzle, its error and whether it is a sandbox's: a copy has everything but new values and times."""
+    trace = Trace.of(EVERYTHING[0].run(simulate))
+    trace.puzzle, trace.sandbox = "ddp", True
+    again = trace.normalised(Costs(forward=2.0))
+    assert (again.puzzle, again.sandbox, again.error) == ("ddp", True, None)
+    assert again.costs == Costs(forward=2.0)
+    assert trace.normalised(Costs(forward=2.0)) is again
+    trace.programs[0].events.pop()
+    assert trace.normalised(Costs(forward=2.0)) is not again  # the run has changed: nothing that was kept is believed
