@@ -107,7 +107,8 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
     for number, (text, colour) in enumerate(lines):
         column, row = divmod(number, per_column)
         x, y = MARGIN + column * (widest + 20), 30 + HEIGHT + 18 + row * 17
-        scene.add(Rect(x, y - 5, 10, 10, colour, radius=1.5)) if colour else None
+        if colour:
+            scene.add(Rect(x, y - 5, 10, 10, colour, radius=1.5))
         scene.add(Text(x + 16, y, text, 11, INK if colour else SOFT))
     used = -(-len(lines) // per_column)
     scene.width = max(right, 2 * MARGIN + used * widest + (used - 1) * 20)

@@ -37,10 +37,9 @@ class Axis(NamedTuple):
             x = self.x(ticks(moment))
             scene.add(Poly(((x, top), (x, bottom)), stroke=GRID))
 
-    def numbers(self, scene: Scene, y: float, end: float, word: str = "end") -> float:
-        """The numbers at the moments, and the end of the run in steps; returns where they end."""
-        last = self.x(ticks(end))
-        words = f"{word} {exact(end)}"
+    def numbers(self, scene: Scene, y: float, end: int, words: str) -> float:
+        """The numbers at the moments, and words at the end of the run (ticks); returns where they end."""
+        last = self.x(end)
         room = text_width(words, 10) + 20
         for moment in self.moments():
             x = self.x(ticks(moment))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from drawing.canvas.palette import ALARM, EDGE, GOOD, INK, SOFT, mix
 from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
 from drawing.timeline.panel import WIDTH
 from drawing.verdict import tier_name
+from lib.analysis.bounds.limits import Limit
 from lib.course.review import Review
 from lib.errors.wording import amount
-
-if TYPE_CHECKING:
-    from lib.analysis.bounds.puzzle_bounds import Limit
 
 __all__ = ["limits"]
 

@@ -43,7 +43,7 @@ def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dic
     if len(named) == 2:
         (one, first), (other, second) = named
         lines.append(said(difference(first, second), one, other))
-    found = {(box.family, box.lane > 0) for line in timelines for box in line.boxes}
+    found = {(box.look, box.lane > 0) for line in timelines for box in line.boxes}
     return {
         "fields": FIELDS,
         "kinds": kinds(),

@@ -17,11 +17,11 @@ RAMP: Final = 12
 def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
     """How a box looks: fill, border, ink; the stripe in the colour of its layer; fill, border and ink by night."""
     own = layer_colour(event.layer or 0, layers)
-    fill, border = fill_and_border(box.family, own)
-    stripe = own if box.family in LOOKS and LOOKS[box.family].layered and event.layer is not None else ""
-    ink = border if box.family == "pending" else ink_on(fill)
-    dark, edge = fill_and_border_by_night(box.family, own)
-    return fill, border, ink, stripe, dark, edge, edge if box.family == "pending" else ink_on(dark)
+    fill, border = fill_and_border(box.look, own)
+    stripe = own if box.look in LOOKS and LOOKS[box.look].layered and event.layer is not None else ""
+    ink = border if box.look == "pending" else ink_on(fill)
+    dark, edge = fill_and_border_by_night(box.look, own)
+    return fill, border, ink, stripe, dark, edge, edge if box.look == "pending" else ink_on(dark)
 
 
 def legend(layers: int, found: set[tuple[str, bool]]) -> list[list[str]]:

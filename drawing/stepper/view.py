@@ -12,8 +12,7 @@ from drawing.timeline.boxes import boxes
 from drawing.timeline.labels import size
 from drawing.timeline.paint import place_rows
 from drawing.timeline.schedule import trace_of
-from lib.analysis.figures import end, peak
-from lib.errors.wording import amount, exact
+from lib.analysis.difference import ending, fullest
 from lib.trace.trace import Trace, nothing_to
 
 __all__ = ["View", "step_through"]
@@ -78,10 +77,5 @@ class View:
     def __repr__(self) -> str:
         if not self.runs:
             return "<nothing to step through>"
-        found: list[str] = []
-        for _, trace in self.runs:
-            top = peak(trace)
-            state = "end" if trace.error is None else "stopped at"
-            figures = f"{state} {exact(end(trace))}, peak {amount(top.elements)} on rank {top.rank}"
-            found.append(f"{size(trace)}: {figures}")
+        found = [f"{size(trace)}: {ending(trace)}, {fullest(trace)}" for _, trace in self.runs]
         return f"<step through {'; '.join(found)}>"

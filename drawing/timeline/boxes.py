@@ -26,14 +26,14 @@ LANES: Final = 4
 class Box(NamedTuple):
     """An event, or part of one, in ticks. `number` is its place in the program of its rank.
 
-    `family` is the operation, "collective" for all of those, "wait" where a rank does nothing because it awaits
+    `look` is the operation, "collective" for all of those, "wait" where a rank does nothing because it awaits
     something, "pending" where it did so until the run failed, "failed" on the rank whose mistake ended the run (from
     its last event on, which is `number`), and "other" for what this version does not know.
     """
 
     rank: int
     number: int
-    family: str
+    look: str
     start: int
     end: int
     lane: int = 0
@@ -98,7 +98,7 @@ def _rank(trace: Trace, program: Program, edge: int) -> Iterator[Box]:
     for index, event in enumerate(program.events):
         if event.op not in COMMUNICATION:
             if event.start is not None and (event.op in COMPUTE or event.length > 0):
-                yield Box(program.rank, index, _family(event), event.start, event.start + event.length)
+                yield Box(program.rank, index, _look(event), event.start, event.start + event.length)
             continue
         lane = 0 if awaited_at_once(trace, program, index) else _lane(free, event, edge)
         if event.start is None:
@@ -106,10 +106,10 @@ def _rank(trace: Trace, program: Program, edge: int) -> Iterator[Box]:
             continue
         if lane == 0 and event.issued < event.start:
             yield Box(program.rank, index, "wait", event.issued, event.start)
-        yield Box(program.rank, index, _family(event), event.start, event.start + event.length, lane)
+        yield Box(program.rank, index, _look(event), event.start, event.start + event.length, lane)
 
 
-def _family(event: Event) -> str:
+def _look(event: Event) -> str:
     if event.op in COLLECTIVES:
         return "collective"
     return OPERATIONS[event.op].colour if event.op in OPERATIONS else "other"

@@ -23,11 +23,11 @@ def size(trace: Trace) -> str:
 def labels(box: Box, event: Event) -> tuple[list[str], str]:
     """The label of a box, best first with shorter ones after it, and a smaller second line."""
     layer = "" if event.layer is None else f"L{event.layer}"
-    if box.family == "pending":
+    if box.look == "pending":
         return [f"waits: {spoken(event.op)}", "waits", "…"], layer
-    if box.family == "failed":
+    if box.look == "failed":
         return ["failed here", "failed", "X"], ""
-    if box.family == "wait":
+    if box.look == "wait":
         return [], ""
     if event.op in COLLECTIVES:
         return [COLLECTIVES[event.op].title, COLLECTIVES[event.op].word], layer
@@ -44,7 +44,7 @@ def title(trace: Trace, box: Box, brief: bool = False) -> str:
     event = trace.programs[box.rank].events[box.number]
     start, end = exact(steps(box.start)), exact(steps(box.end))
     what = _what(trace, box, event)
-    when = f"from {start}, never over" if box.family in ("pending", "failed") else f"{start} to {end}"
+    when = f"from {start}, never over" if box.look in ("pending", "failed") else f"{start} to {end}"
     place = trace.place(event)
     where = ""
     if place is not None:
@@ -55,11 +55,11 @@ def title(trace: Trace, box: Box, brief: bool = False) -> str:
 
 
 def _what(trace: Trace, box: Box, event: Event) -> str:
-    if box.family == "failed":
+    if box.look == "failed":
         return f"failed here, after {event_words(event, trace.ranks)}: {(trace.error or '').partition(chr(10))[0]}"
-    if box.family == "pending":
+    if box.look == "pending":
         return f"waits for ever: {event_words(event, trace.ranks)}"
-    if box.family != "wait":
+    if box.look != "wait":
         return event_words(event, trace.ranks)
     if event.op == "wait" and event.arg:
         event = trace.programs[box.rank].events[event.arg[0]]

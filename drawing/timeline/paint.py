@@ -136,7 +136,7 @@ class _Painter:
         top, height = rows.tops[box.rank], rows.height
         if box.lane:
             top, height = top + height + 1 + (box.lane - 1) * (rows.thin + 1), rows.thin
-        fill, stroke = fill_and_border(box.family, layer_colour(event.layer or 0, self.layers))
+        fill, stroke = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
         words = title(self.trace, box, self.crowded)
         if width < 0.05:
             self.rects.append(Rect(x - 0.6, top, 1.2, height, stroke if stroke != "none" else fill, title=words))
@@ -145,7 +145,7 @@ class _Painter:
             width -= 0.8
         inset = 0.0 if stroke == "none" or width < 4 or self.crowded else 0.5
         stroke = stroke if inset else "none"
-        dash = "3 2" if box.family == "pending" and inset else ""
+        dash = "3 2" if box.look == "pending" and inset else ""
         self.rects.append(
             Rect(x + inset, top + inset, width - 2 * inset, height - 2 * inset, fill, stroke, 1, dash, 0, words)
         )
@@ -155,17 +155,17 @@ class _Painter:
 
     def detail(self, box: Box, event: Event, x: float, top: float, width: float, height: float) -> None:
         """The stripe in the colour of its layer under a communication or update, and the dots of waiting."""
-        if box.family == "wait" and width > 4:
+        if box.look == "wait" and width > 4:
             middle = top + height / 2
             self.details.append(Poly(((x + 2, middle), (x + width - 2, middle)), stroke="#a3a199", dash="1.5 3"))
-        elif box.family in LOOKS and LOOKS[box.family].layered and event.layer is not None and width > 2:
+        elif box.look in LOOKS and LOOKS[box.look].layered and event.layer is not None and width > 2:
             stripe = max(2.0, height / 10)
             colour = layer_colour(event.layer, self.layers)
             self.details.append(Rect(x, top + height - stripe, width, stripe, colour))
 
     def label(self, box: Box, event: Event, fill: str, x: float, top: float, width: float, height: float) -> None:
         """The label of a box, where there is room for one."""
-        colour = ALARM if box.family == "pending" else ink_on(fill)
+        colour = ALARM if box.look == "pending" else ink_on(fill)
         for line in place_label(*labels(box, event), width, height):
             middle = top + height / 2 + line.below
             text = Text(x + width / 2, middle, line.text, line.size, colour, "middle", turned=line.turned)
@@ -209,7 +209,7 @@ def _arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
 
 def operations(layers: int, boxes: Iterable[Box]) -> list[Entry]:
     """The legend of timelines: the layers, and those operations that occur."""
-    families = {(box.family, box.lane > 0) for box in boxes}
+    families = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []
     for place, layer in enumerate(shown):

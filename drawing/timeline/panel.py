@@ -13,8 +13,8 @@ from drawing.canvas.palette import INK, SOFT
 from drawing.canvas.scene import Scene, Text, fit, text_width
 from drawing.timeline.boxes import Timeline, boxes
 from drawing.timeline.paint import SHOWN, Rows, more_ranks, operations, paint, place_rows
-from lib.analysis.difference import figures_of
-from lib.analysis.figures import end
+from lib.analysis.difference import ending, figures_of
+from lib.analysis.figures import makespan
 from lib.trace.trace import Trace
 
 __all__ = ["LEFT", "RIGHT", "WIDTH", "Panel", "panels"]
@@ -51,8 +51,8 @@ class Panel(NamedTuple):
 
     def numbers(self, scene: Scene, rows: Rows) -> float:
         """How many ranks have no row, the moments, and the end of the run; returns where they end."""
-        word = "end" if self.trace.error is None else "stopped at"
-        return self.axis.numbers(scene, more_ranks(scene, self.trace, rows, self.axis) + 2, end(self.trace), word)
+        y = more_ranks(scene, self.trace, rows, self.axis) + 2
+        return self.axis.numbers(scene, y, makespan(self.trace), ending(self.trace))
 
 
 def panels(scene: Scene, traces: Sequence[Trace], y: float) -> tuple[list[Panel], float]:

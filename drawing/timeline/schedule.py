@@ -10,9 +10,10 @@ from drawing.canvas.scene import Scene, Text, fit
 from drawing.timeline.labels import size
 from drawing.timeline.memory import memory
 from drawing.timeline.panel import LEFT, WIDTH, panels
-from lib.analysis.figures import Peak, end, peak, printed, printed_peak
+from lib.analysis.difference import ending, fullest
+from lib.analysis.figures import peak, printed, printed_peak
 from lib.cluster.clock import steps
-from lib.errors.wording import amount, exact
+from lib.errors.wording import exact
 from lib.trace import trace as traces
 from lib.trace.trace import Trace
 
@@ -46,9 +47,8 @@ def note(words: str) -> Picture:
     return Picture(scene, words)
 
 
-def picture_of_trace(trace: Trace, top: Peak | None = None) -> Picture:
-    """The timeline of a run and its memory, without printing anything. `top` is its peak, where that is known."""
-    top = top or peak(trace)
+def picture_of_trace(trace: Trace) -> Picture:
+    """The timeline of a run and its memory, without printing anything."""
     scene = Scene(WIDTH, 0)
     y = 14.0
     if trace.error is not None:
@@ -57,10 +57,6 @@ def picture_of_trace(trace: Trace, top: Peak | None = None) -> Picture:
     (panel,), y = panels(scene, [trace], y)
     rows = panel.rows(scene, y + 6)
     y = panel.numbers(scene, rows)
+    top = peak(trace)
     scene.height = (memory(scene, trace, top, panel.axis, rows.ranks, y + 8) if top.elements else y) + 4
-    return Picture(scene, _words(trace, top))
-
-
-def _words(trace: Trace, top: Peak) -> str:
-    state = "stopped at" if trace.error is not None else "end"
-    return f"<timeline of {size(trace)}: {state} {exact(end(trace))}, peak {amount(top.elements)} on rank {top.rank}>"
+    return Picture(scene, f"<timeline of {size(trace)}: {ending(trace)}, {fullest(trace)}>")

@@ -14,7 +14,7 @@ from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.operations import TIMED
 
-__all__ = ["Difference", "difference", "figures_of", "said"]
+__all__ = ["Difference", "difference", "ending", "figures_of", "fullest", "said"]
 
 
 class Difference(NamedTuple):
@@ -46,16 +46,22 @@ class Difference(NamedTuple):
         return f"{name} has {event_words(event, self.ranks[side])} ({when})"
 
 
+def ending(trace: Trace) -> str:
+    """When a run is over: "end 5.6"; or, where it failed, "stopped at 3"."""
+    return f"{'end' if trace.error is None else 'stopped at'} {exact(end(trace))}"
+
+
+def fullest(trace: Trace) -> str:
+    """The peak in words: "peak 2,490,368 on rank 0"."""
+    top = peak(trace)
+    return f"peak {amount(top.elements)} on rank {top.rank}"
+
+
 def figures_of(trace: Trace) -> str:
     """The figures by which schedules are compared, in words."""
-    top, idle = peak(trace), bubbles(trace)
     sent = max((float(elements) for elements, _ in traffic(trace)), default=0.0)
-    return (
-        f"{'end' if trace.error is None else 'stopped at'} {exact(end(trace))}"
-        f" · peak {amount(top.elements)} on rank {top.rank}"
-        f" · bubble {idle.makespan:.1%}"
-        f" · sends up to {amount(sent)} elements a rank"
-    )
+    idle = f"bubble {bubbles(trace).makespan:.1%}"
+    return " · ".join([ending(trace), fullest(trace), idle, f"sends up to {amount(sent)} elements a rank"])
 
 
 def difference(one: Trace, other: Trace) -> Difference | None:

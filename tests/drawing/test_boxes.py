@@ -41,9 +41,7 @@ def test_every_box_lies_inside_the_axis(name: str) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_every_timed_event_is_one_box_of_its_own_times(name: str) -> None:
-    found = {
-        (b.rank, b.number): (b.start, b.end) for b in boxes(RUNS[name]).boxes if b.family not in ("wait", "pending")
-    }
+    found = {(b.rank, b.number): (b.start, b.end) for b in boxes(RUNS[name]).boxes if b.look not in ("wait", "pending")}
     wanted = {
         (program.rank, number): (event.start, event.end)
         for program in RUNS[name].programs
@@ -57,14 +55,14 @@ def test_waiting_is_the_time_between_issue_and_start() -> None:
     run = RUNS["relay"]
     for box in boxes(run).boxes:
         event = run.programs[box.rank].events[box.number]
-        if box.family == "wait":
+        if box.look == "wait":
             assert event.op == "receive"
             assert (box.start, box.end) == (event.issued, event.start)
 
 
 def test_what_is_awaited_later_has_a_lane_of_its_own() -> None:
     timeline = boxes(RUNS["overlapped"])
-    collectives = [box for box in timeline.boxes if box.family == "collective"]
+    collectives = [box for box in timeline.boxes if box.look == "collective"]
     assert {box.lane for box in collectives} == {1}
     assert timeline.lanes == [2, 2, 2, 2]
     computing = [box for box in timeline.boxes if box.lane == 0 and box.rank == 0]
@@ -87,7 +85,7 @@ def test_overlapping_communications_take_several_lanes_and_then_share_the_last()
 def test_a_failed_run_waits_up_to_the_edge() -> None:
     run = RUNS["deadlock"]
     timeline = boxes(run)
-    pending = [box for box in timeline.boxes if box.family == "pending"]
+    pending = [box for box in timeline.boxes if box.look == "pending"]
     assert [(box.rank, box.lane) for box in pending] == [(0, 0), (1, 0), (2, 1)]
     assert all(box.end == timeline.end for box in pending)
     assert timeline.end > max(event.end or 0 for _, event in run.events())
@@ -107,7 +105,7 @@ def test_operations_of_the_future_are_boxes_too() -> None:
     run = trace(lambda model: None, ranks=1, layers=1, batches=1)
     program = run.programs[0]
     program.events.append(Event("recompute", 0, frozenset([0]), (), (), 0, 0, 10**9, None))
-    assert [(box.family, box.end) for box in boxes(run).boxes] == [("other", 10**9)]
+    assert [(box.look, box.end) for box in boxes(run).boxes] == [("other", 10**9)]
 
 
 @pytest.mark.parametrize("name", ["ddp", "overlapped", "relay", "late", "alone"])
