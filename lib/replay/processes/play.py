@@ -66,7 +66,9 @@ def play(job: Job, transport: ProcessTransport, results: Tensor, progress: Progr
 
     progress(READY, now)
     report: Report = {}
-    for handle in steps(RankContext(job, transport.rank, transport, transport.device, results, now_in), report):
+    context = RankContext(job, transport.rank, transport, transport.device, results)
+    context.now_in = now_in
+    for handle in steps(context, report):
         progress(WAITING, now)
         handle.wait()
         progress(RUNNING, now)

@@ -20,7 +20,15 @@ from lib.replay.rank.context import Call, KernelTable
 from lib.replay.transports.transport import Done, Handle, Several, Transport
 from lib.values.values import Value
 
-__all__ = ["COLLECTIVE_KERNELS", "CollectiveCall", "CollectiveKernel", "Communication", "Started", "issue"]
+__all__ = [
+    "COLLECTIVE_KERNELS",
+    "CollectiveCall",
+    "CollectiveKernel",
+    "Communication",
+    "Started",
+    "bytes_sent",
+    "issue",
+]
 
 
 class CollectiveCall(Call):
@@ -71,24 +79,21 @@ CollectiveKernel = Callable[[CollectiveCall, Sequence[Tensor]], Started]
 
 
 class Communication:
-    """A communication that was issued. `outputs` gives what it brought, once it is over.
+    """A communication that was issued. `outputs` gives what it brought, once it is over (None: its buffers).
 
-    `bytes` is what the rank sends: whole messages, and of collectives what their row says. `buffers` live until it is
-    over even where the values in them do not.
+    `buffers` live until it is over even where the values in them do not.
     """
 
-    __slots__ = ("buffers", "bytes", "handle", "is_send", "noticed", "outputs")
+    __slots__ = ("buffers", "handle", "is_send", "noticed", "outputs")
 
     def __init__(
         self,
         handle: Handle,
-        sent: float = 0,
         buffers: Sequence[Tensor] = (),
         outputs: Callable[[], Sequence[Tensor]] | None = None,
         is_send: bool = False,
     ) -> None:
         self.handle = handle
-        self.bytes = sent
         self.buffers = buffers
         self.outputs = outputs
         self.is_send = is_send
@@ -107,11 +112,18 @@ def issue(call: Call) -> Communication:
     inputs = [call.tensors[number] for number in call.event.inputs]
     if len(collective.members) == 1:
         own = [call.own(i) if collective.row.in_place else tensor.clone() for i, tensor in enumerate(inputs)]
-        return Communication(Done(), 0, own)
-    started = COLLECTIVE_KERNELS[call.event.op](CollectiveCall(call, collective), inputs)
+        return Communication(Done(), own)
+    return Communication(*COLLECTIVE_KERNELS[call.event.op](CollectiveCall(call, collective), inputs))
+
+
+def bytes_sent(call: Call) -> float:
+    """What a communication of a rank sends: a whole message, and of a collective what its row says."""
     sizes = call.context.sizes
-    sent = collective.sent(call.context.rank, lambda values: sum(map(sizes.numel, values)))
-    return Communication(started.handle, float(sent) * sizes.bytes, started.buffers, started.outputs)
+    if (collective := call.plan.collectives.get(call.index)) is not None:
+        return float(collective.sent(call.context.rank, lambda values: sum(map(sizes.numel, values)))) * sizes.bytes
+    if call.event.op == "pass_to" and call.index in call.plan.messages:
+        return sum(call.tensors[number].numel() for number in call.event.inputs) * sizes.bytes
+    return 0
 
 
 def _pass_to(call: Call) -> Communication:
@@ -120,8 +132,7 @@ def _pass_to(call: Call) -> Communication:
         return Communication(Done(), is_send=True)
     tensors = [call.tensors[number] for number in call.event.inputs]
     handle = Several([call.context.transport.send(message.target, tensor) for tensor in tensors])
-    sent = sum(tensor.numel() for tensor in tensors) * call.context.sizes.bytes
-    return Communication(handle, sent, tensors, is_send=True)
+    return Communication(handle, tensors, is_send=True)
 
 
 def _receive(call: Call) -> Communication:
@@ -129,9 +140,8 @@ def _receive(call: Call) -> Communication:
     if message is None:  # nobody sends it, and nobody waits for it
         return Communication(Done())
     buffers = [call.empty(call.numel(value)) for value in message.values]
-    return Communication(
-        Several([call.context.transport.receive(message.source, buffer) for buffer in buffers]), 0, buffers
-    )
+    handle = Several([call.context.transport.receive(message.source, buffer) for buffer in buffers])
+    return Communication(handle, buffers)
 
 
 # -- collectives --------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -15,7 +15,7 @@ from lib.replay.layers.initial_numbers import InitialNumbers
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan.library_plan import LibraryResults, library_results
 from lib.replay.plan.plan import Plan, RankPlan
-from lib.replay.plan.sizes import Range, Sizes
+from lib.replay.plan.sizes import Range
 from lib.replay.transports.transport import Transport
 from lib.trace.event import Event
 from lib.values.values import Value
@@ -43,46 +43,23 @@ class Job:
         return [library_results(self.plan, self.options.against, rank)[1] for rank in range(self.plan.ranks)]
 
 
-@dataclass
 class RankContext:
-    """What all steps of a rank share. `now_in` is told the number of each event before it begins."""
+    """What all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches together.
 
-    job: Job
-    rank: int
-    transport: Transport
-    device: torch.device
-    results: Tensor
-    now_in: Callable[[int], None] = field(default=lambda index: None)
+    `now_in` is told the number of each event before it begins.
+    """
 
-    @property
-    def plan(self) -> Plan:
-        """The plan of all ranks."""
-        return self.job.plan
-
-    @property
-    def options(self) -> ReplayOptions:
-        """What was asked for."""
-        return self.job.options
-
-    @property
-    def initial(self) -> InitialNumbers:
-        """What training starts from."""
-        return self.job.initial
-
-    @property
-    def mine(self) -> RankPlan:
-        """The plan of this rank."""
-        return self.plan.rank_plans[self.rank]
-
-    @property
-    def sizes(self) -> Sizes:
-        """How many numbers the values have."""
-        return self.plan.sizes
-
-    @property
-    def rows(self) -> int:
-        """Rows of all batches together."""
-        return self.plan.trace.batches * self.plan.sizes.length
+    def __init__(self, job: Job, rank: int, transport: Transport, device: torch.device, results: Tensor) -> None:
+        self.job = job
+        self.rank = rank
+        self.transport = transport
+        self.device = device
+        self.results = results
+        self.now_in: Callable[[int], None] = lambda index: None
+        self.plan, self.options, self.initial = job.plan, job.options, job.initial
+        self.mine = job.plan.rank_plans[rank]
+        self.sizes = job.plan.sizes
+        self.rows = job.plan.trace.batches * job.plan.sizes.length
 
     @property
     def library_results(self) -> dict[str, LibraryResults]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from lib.replay.layers.ranges import select
 from lib.replay.plan.plan import Compared
 from lib.replay.rank.clocks import Clock
-from lib.replay.rank.communication import Communication, issue
+from lib.replay.rank.communication import Communication, bytes_sent, issue
 from lib.replay.rank.context import Call, RankContext
 from lib.replay.rank.kernels import KERNELS, PREPARED
 from lib.replay.transports.transport import Handle
@@ -53,7 +53,7 @@ class Interpreter:
         self.samples: list[Sample] = []
         self.memory: list[tuple[int, int, int, int]] = []
         self.now = -1
-        self.sent: dict[int, float] = {}
+        self.sent = 0.0
         for index, event in enumerate(self.plan.program.events):
             if event.op in PREPARED:
                 self._prepare(index, event)
@@ -72,8 +72,10 @@ class Interpreter:
                 self.samples.append(self._sample(index))
             clock.begin(index)
             if event.op in COMMUNICATION:
-                work = self.under_way[index] = issue(self._call(index, event))
-                self.sent[index] = work.bytes
+                call = self._call(index, event)
+                if self.record:
+                    self.sent += bytes_sent(call)
+                self.under_way[index] = issue(call)
                 if event.blocking:
                     yield from self._settle(index)
             elif event.op == "wait":

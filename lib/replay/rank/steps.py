@@ -37,7 +37,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
     after = context.transport.bytes_sent()
     report["socket_bytes"] = None if before is None or after is None else after - before
     report["memory"] = interpreter.memory
-    report["sent"] = sum(interpreter.sent.values())
+    report["sent"] = interpreter.sent
     report["allocator_peak"] = torch.cuda.max_memory_allocated() if context.device.type == "cuda" else 0
     del interpreter
     library_steps = _library_steps(context, report)
