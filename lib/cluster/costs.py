@@ -99,9 +99,9 @@ class Links(Costs):
     latency: float = 0.0
 
     def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
-        once = Fraction(row.busiest(whole, len(members)), row.rounds)
-        one = ticks(once * self._beta(members)) + ticks(self.latency) * (len(members) - 1)
-        return row.rounds * one  # so that all-reduce = reduce-scatter + all-gather to the tick
+        travel, count = row.travel, len(members)
+        one = ticks(travel.share(count) * whole * self._beta(members)) + ticks(self.latency) * travel.messages(count)
+        return travel.rounds * one  # so that all-reduce = reduce-scatter + all-gather to the tick
 
     def message(self, elements: Elements, source: int, target: int) -> int:
         return ticks(elements * self._beta((source, target))) + ticks(self.latency)

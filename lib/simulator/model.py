@@ -21,7 +21,7 @@ from lib.simulator.work import Work, copy_message
 from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace, absent, trace_of
 from lib.values import rules
-from lib.values.collectives import COLLECTIVES
+from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.operations import OPERATIONS, TIMED
 from lib.values.regions import MOST
 from lib.values.values import (
@@ -284,33 +284,23 @@ class Model(Given):
 
     def allreduce(self, v: T, layer: int, group: Any = None) -> Work[T]:
         """All-reduce: everybody gets the sum of what the members bring."""
-        return self._collective("allreduce", v, layer, group)
+        return self._communicate("allreduce", v, layer, group)
 
     def allgather(self, v: T, layer: int, group: Any = None) -> Work[T]:
         """All-gather: everybody gets the shards of all members put together."""
-        return self._collective("allgather", v, layer, group)
+        return self._communicate("allgather", v, layer, group)
 
     def scatterreduce(self, v: T, layer: int, group: Any = None) -> Work[T]:
         """Reduce-scatter: member i gets shard i of the sum of what the members bring."""
-        return self._collective("scatterreduce", v, layer, group)
+        return self._communicate("scatterreduce", v, layer, group)
 
     def alltoall(self, values: Sequence[T], layer: int, group: Any = None) -> Work[list[T]]:
         """All-to-all: member i gets the values number i of all members, in the order of the group."""
-        return self._collective("alltoall", values, layer, group)
+        return self._communicate("alltoall", values, layer, group)
 
     def broadcast(self, v: T, layer: int, root: int = 0, group: Any = None) -> Work[T]:
         """Broadcast: everybody gets what the member with rank `root` brings; the others bring a value to overwrite."""
-        members = self.group(group)
-        root = plain(root)
-        if type(root) is not int or root not in members:
-            error = RuleError(
-                f"rank {written(root)} cannot be the root of this broadcast: it is not in the group",
-                expected=f"the root is one of ranks {list(members)}",
-                got=f"root={written(root)}",
-                fix="the root is the rank, by its own number, that has what all others get",
-            )
-            self._blame(error)
-        return self._collective("broadcast", v, layer, group, members.index(root))
+        return self._communicate("broadcast", v, layer, group, root)
 
     def pass_to(self, rank: int, v: Any) -> Work[None]:
         """Sends any object to a rank. There is room for one message that is not received yet."""
@@ -350,16 +340,18 @@ class Model(Given):
         signal = self.dist.receive(self.rank, source, event)
         return Work(self, event, signal)
 
-    def _collective(self, op: str, v: Any, layer: int, group: Any, root: int = 0) -> Work[Any]:
+    def _communicate(self, op: str, v: Any, layer: int, group: Any, root: Any = None) -> Work[Any]:
+        """A collective of a group, which a method of that name calls. `root` is a rank, where there is one."""
         frame = _frame(2)
         program, dist = self.program, self.dist
         source = (frame.f_code, frame.f_lasti)
         members = self._members(group)
         row = COLLECTIVES[op]
+        place = 0 if row.root is None else self._place(row, root, members.ranks)
         try:
             if type(layer) is not int:
                 layer = plain(layer)
-            if row.law == "exchange":
+            if row.many:
                 brought: Any = v
                 if type(brought) not in (list, tuple) and isinstance(brought, list | tuple):
                     # Of a class of the student's own, which may say anything of its length.
@@ -379,10 +371,10 @@ class Model(Given):
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
             batches = getattr(first, "batches", NO_BATCHES)
-            arg = (root,) if row.law == "copy" else ()
+            arg = (place,) if row.rooted else ()
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
             program.append(event)
-            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, root, members.ranks), event)
+            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, place, members.ranks), event)
         except PuzzleError as error:
             self._blame(error)
         return Work(self, event, signal, position)
@@ -427,6 +419,20 @@ class Model(Given):
             return self.dist.group(self.rank, group)
         except PuzzleError as error:
             self._blame(error)
+
+    def _place(self, row: Collective, root: Any, members: tuple[int, ...]) -> int:
+        """The place of the root in the group."""
+        root = plain(root)
+        if type(root) is int and root in members:
+            return members.index(root)
+        what = (row.root or ("", ""))[1]
+        error = RuleError(
+            f"rank {written(root)} cannot be the root of this {row.title}: it is not in the group",
+            expected=f"the root is one of ranks {list(members)}",
+            got=f"root={written(root)}",
+            fix=f"the root is the rank, by its own number, {what}",
+        )
+        self._blame(error)
 
     def _peer(self, rank: Any, call: str) -> int:
         """Another rank as a plain int. A bool is none: who writes True has compared where a rank belongs."""

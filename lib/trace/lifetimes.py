@@ -27,7 +27,7 @@ from lib.trace.event import Event, Program
 from lib.trace.order import Passage, meetings, member, messages
 from lib.trace.trace import Trace
 from lib.values import rules
-from lib.values.collectives import COLLECTIVES
+from lib.values.collectives import COLLECTIVES, given
 from lib.values.operations import COMMUNICATION
 from lib.values.values import Value, renew
 
@@ -265,7 +265,7 @@ def _outcome(run: Trace, members: Sequence[tuple[int, int]]) -> list[list[Value]
         results = rules.collective(row, brought)
     except PuzzleError:
         return []
-    return results if row.law == "exchange" else [[result] for result in results]
+    return [given(result) for result in results]
 
 
 def _extended(lives: Lifetimes, landed: Sequence[tuple[int, Value]], over: int) -> Lifetimes:

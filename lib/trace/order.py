@@ -116,6 +116,6 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
 def member(rank: int, event: Event, values: list[Value], members: int) -> Member:
     """One member's part in a collective of so many, or the RuleError of what it may not bring."""
     row = COLLECTIVES[event.op]
-    value: Any = values if row.law == "exchange" else next(iter(values), None)
+    value: Any = values if row.many else next(iter(values), None)
     bring(row, value, event.layer, members)
-    return Member(rank, event.op, event.layer, value, event.arg[0] if row.law == "copy" else 0, event.group)
+    return Member(rank, event.op, event.layer, value, event.arg[0] if row.rooted else 0, event.group)

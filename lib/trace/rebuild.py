@@ -15,7 +15,7 @@ from lib.trace.order import member
 from lib.trace.trace import Trace
 from lib.trace.walk import Do, Issue, Meet, Pass, walk
 from lib.values import rules
-from lib.values.collectives import COLLECTIVES
+from lib.values.collectives import COLLECTIVES, given
 from lib.values.operations import OPERATIONS, Operation
 from lib.values.regions import Owners
 from lib.values.values import Value, Weight, extent, subject
@@ -176,9 +176,12 @@ class _Rebuild:
         row = COLLECTIVES[brought[0].op]
         results = rules.collective(row, brought)
         root = brought[0].root
-        flaw = flaws[root] if row.law == "copy" else next((f for f in flaws if f is not None), None)
-        for (rank, event), result in zip(members, results, strict=True):
-            made: list[Value] = result if row.law == "exchange" else [result]
+        first = next((flaw for flaw in flaws if flaw is not None), None)
+        for place, ((rank, event), result) in enumerate(zip(members, results, strict=True)):
+            made, flaw = given(result), first
+            if first is not None and row.origins is not None:
+                origins = row.origins(place, len(members), root)
+                flaw = next((flaws[origin] for origin in origins if flaws[origin] is not None), None)
             self.results[rank, id(event)] = (made, [flaw] * len(made))
 
     def message(self, step: Pass) -> None:

@@ -92,7 +92,7 @@ def _meet(run: Trace, streams: Streams, communicator: Communicators, step: Meet)
     _, first = step.members[0]
     row = COLLECTIVES[first.op]
     brought = row.brought([_values(run, rank, event) for rank, event in step.members])
-    whole = row.size(brought, first.arg[0] if row.law == "copy" else 0)
+    whole = row.size(brought, first.arg[0] if row.rooted else 0)
     length = run.costs.communicate(row, whole, first.group)
     start = streams.start(communicator(first.group), max(event.issued for _, event in step.members), length)
     for _, event in step.members:

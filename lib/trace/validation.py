@@ -281,14 +281,15 @@ class _Reader:
         """What an operation must have, so that no reader stumbles over it."""
         op = event.op
         row = OPERATIONS[op] if op in LOCAL else None
+        shared = COLLECTIVES.get(op)
         wrong = None
-        if (op in COLLECTIVES) != bool(event.group) or (event.group and rank not in event.group):
+        if (shared is not None) != bool(event.group) or (event.group and rank not in event.group):
             wrong = "a collective names a group that its rank belongs to"
-        elif op == "broadcast" and not (len(event.arg) == 1 and event.arg[0] < len(event.group)):
-            wrong = "a broadcast names the place of its root in the group"
-        elif op in COLLECTIVES and not event.inputs:
+        elif shared is not None and shared.rooted and not (len(event.arg) == 1 and event.arg[0] < len(event.group)):
+            wrong = f"a {shared.title} names the place of its root in the group"
+        elif shared is not None and not event.inputs:
             wrong = "a collective brings a value"
-        elif op in COLLECTIVES and COLLECTIVES[op].law != "exchange" and len(event.inputs) > 1:
+        elif shared is not None and not shared.many and len(event.inputs) > 1:
             wrong = f"{op} brings one value"
         elif op == "pass_to" and event.peer in (None, rank):
             wrong = "a pass goes to another rank"

@@ -1,37 +1,67 @@
 """The collectives, one row each: what members bring, what each gets, and how much moves.
 
-A row is all there is to a collective: the simulator, the check, the figures and the replay read this table. Costs are
-those of ring algorithms (Patarasuk and Yuan 2009, https://doi.org/10.1016/j.jpdc.2008.09.002): with n members and a
-whole tensor of S elements, one pass round the ring takes n - 1 messages of S/n elements from every member.
+A row is all there is to a collective, but for the tensors of a replay: the simulator, the check, the figures, the
+pictures and the replay read this table, and none asks for a name. Costs are those of ring algorithms (Patarasuk and
+Yuan 2009, https://doi.org/10.1016/j.jpdc.2008.09.002): with n members and a whole tensor of S elements, one pass round
+the ring takes n - 1 messages of S/n elements from every member.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import amount
 from lib.values.table import Table
 from lib.values.values import Elements, Value, cut, describe, gather, reduce, renew, total_elements
 
-__all__ = ["COLLECTIVES", "Collective", "title"]
+__all__ = ["CHAIN", "COLLECTIVES", "RING", "STEP", "TWICE_ROUND", "Collective", "Travel", "given", "title"]
 
 Results = list[Any]
 Size = Callable[[Sequence[Value]], Elements]
 """How large some values are together: in elements, or in whatever a replay makes of them."""
 
 
-class Collective(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Travel:
+    """How data goes from member to member, in so many `rounds` that follow each other.
+
+    In each round the busiest link carries the `share` of the whole that so many members make it, and each member
+    sends so many `messages`, whose latencies are on the critical path.
+    """
+
+    rounds: int
+    share: Callable[[int], Fraction | int]
+    messages: Callable[[int], int]
+
+
+RING = Travel(1, lambda members: Fraction(members - 1, members), lambda members: members - 1)
+"""Each of n parts goes past all members but one."""
+TWICE_ROUND = Travel(2, RING.share, RING.messages)
+CHAIN = Travel(1, lambda members: min(members - 1, 1), lambda members: members - 1)
+"""From one end to the other: the last byte travels the whole tensor's length over one link."""
+STEP = Travel(1, lambda members: min(members - 1, 1), lambda members: min(members - 1, 1))
+"""One message from each member to one other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
     """One collective.
 
-    `name` is Model's method, `word` its short form in text and pictures, `signature` how a student writes it. `results`
-    maps what the members brought, in group order, to what each member gets. `whole` gives S, the size of the whole
-    tensor. `rounds` is how often the data goes round the ring. An `in_place` collective writes over its input, so that
-    its output needs no memory of its own. `law` says what it does to values: reduce, gather, exchange or copy.
+    `name` is Model's method, `word` its short form in text and pictures, `signature` how a student writes it.
 
-    What the members bring is a value each, or for an exchange a list of values each.
+    What the members bring is a value each, or of `many` a list of values each, one for each member. `results` maps
+    that, in group order, to what each member gets: a value, a list of them, or None. `law` is what is done to values,
+    of whatever number of members, and complains where they do not fit; `apart` is what no two may have in common.
+    `root` says what the rank is that has the part of its own, in two ways, where there is one: "the rank ..." and "the
+    rank, by its own number, ...". `origins` are the members whose values are in what member i of n gets, None for all.
+
+    `whole` gives S, the size of the whole tensor, on which the time depends; `travel` is how it moves, and `sends` what
+    each member sends, where that is not the same for all. An `in_place` collective writes over its input, so that its
+    output needs no memory of its own.
     """
 
     name: str
@@ -39,39 +69,78 @@ class Collective(NamedTuple):
     title: str
     signature: str
     results: Callable[[Sequence[Any], int], Results]
+    law: Callable[..., object]
+    apart: Callable[[Any], Iterable[int]] = lambda value: ()
+    many: bool = False
+    root: tuple[str, str] | None = None
+    origins: Callable[[int, int, int], Iterable[int]] | None = None
     whole: Callable[[Sequence[Any], int, Size], Elements]
-    rounds: int
-    in_place: bool
-    law: str
+    travel: Travel = RING
+    sends: Callable[[Sequence[Any], int, Size], list[Elements]] | None = None
+    in_place: bool = False
+
+    @property
+    def rooted(self) -> bool:
+        """Whether one member has a part of its own."""
+        return self.root is not None
 
     def brought(self, values: Sequence[Sequence[Value]]) -> list[Any]:
-        """The values of each member, as the row takes them: one each, or for an exchange all of them."""
-        return [mine if self.law == "exchange" else mine[0] for mine in values]
+        """The values of each member, as the row takes them: one each, or a list."""
+        return [mine if self.many else mine[0] for mine in values]
 
     def size(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> Elements:
         """S, the size of the whole tensor, of what all members bring: what the time depends on."""
         return self.whole(values, root, size)
 
     def sent(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> list[Elements]:
-        """What each member sends, of what all members bring. In a ring all send the same, on the average.
-
-        In an exchange that is everything but what a member keeps for itself.
-        """
+        """What each member sends, of what all members bring: in a ring all the same, on the average."""
+        if self.sends is not None:
+            return self.sends(values, root, size)
         members = len(values)
-        if self.law == "exchange":
-            return [size(row) - size(row[i : i + 1]) for i, row in enumerate(values)]
-        return [self.rounds * Fraction(members - 1, members) * self.whole(values, root, size)] * members
+        rounds = self.travel.rounds
+        return [rounds * Fraction(members - 1, members) * self.whole(values, root, size)] * members
 
     def busiest(self, whole: Elements, members: int) -> Elements:
-        """What the busiest link carries, of a whole of that size: the last byte of a broadcast travels the whole
-        tensor's length over one link, in the others a link carries (n - 1)/n of it in each round."""
-        if self.law == "copy":
-            return whole if members > 1 else 0
-        return self.rounds * Fraction(members - 1, members) * whole
+        """What the busiest link carries, of a whole of that size."""
+        return self.travel.rounds * self.travel.share(members) * whole
 
     def messages(self, members: int) -> int:
         """Messages that each member sends, the latencies on the critical path."""
-        return self.rounds * (members - 1)
+        return self.travel.rounds * self.travel.messages(members)
+
+    def pairs(self, values: Sequence[Any], root: int) -> Iterator[tuple[int, int]]:
+        """The members between which the law may be broken, the first in order first: few, however many members."""
+        if self.rooted:
+            yield from ((root, other) for other in range(len(values)) if other != root)
+            return
+        for other in range(1, len(values)):
+            yield 0, other
+        # All are like the first one, which shares nothing with anybody. What is left is that two others share
+        # something: each has what it has from the first member that had it.
+        owners: dict[int, int] = {}
+        shared: set[tuple[int, int]] = set()
+        for place, value in enumerate(values):
+            for item in self.apart(value):
+                owner = owners.setdefault(item, place)
+                if owner != place:
+                    shared.add((owner, place))
+        yield from sorted(shared)
+
+
+def given(result: Any) -> list[Value]:
+    """The values of what a member gets: one, several or none."""
+    if isinstance(result, Value):
+        return [result]
+    return [*(result or ())]
+
+
+def _batches(value: Any) -> Iterable[int]:
+    return value.batches
+
+
+def _split(value: Any) -> Iterable[int]:
+    """Along what values of a kind are gathered."""
+    return value.shards if hasattr(value, "shards") else value.batches
 
 
 def _all_reduce(values: Sequence[Any], root: int) -> Results:
@@ -95,8 +164,13 @@ def _all_to_all(values: Sequence[Sequence[Value]], root: int) -> Results:
 
 def _broadcast(values: Sequence[Any], root: int) -> Results:
     """What others bring is overwritten by what the root brings, so it has to be as large."""
-    elements = values[root].elements()
-    for value in values:
+    _as_large(values[root], *values)
+    return [renew(values[root]) for _ in values]
+
+
+def _as_large(first: Value, *others: Value) -> None:
+    elements = first.elements()
+    for value in others:
         if value.elements() != elements:
             raise RuleError(
                 "what a member brings is not as large as what the root brings",
@@ -104,7 +178,6 @@ def _broadcast(values: Sequence[Any], root: int) -> Results:
                 got=f"{describe(value)}: {amount(value.elements())} elements",
                 fix="bring the value that the root's replaces, of the same shape: the old weight for a new one",
             )
-    return [renew(values[root]) for _ in values]
 
 
 def _first(values: Sequence[Any], root: int, size: Size) -> Elements:
@@ -133,62 +206,82 @@ def _root(values: Sequence[Any], root: int, size: Size) -> Elements:
     return size(values[root : root + 1])
 
 
+def _all_but_the_next(values: Sequence[Any], root: int, size: Size) -> list[Elements]:
+    """In a ring each member sends its own part, and hands on all others but that which its successor brought."""
+    whole = size(values)
+    return [whole - size([value]) for value in (*values[1:], values[0])]
+
+
+def _all_but_its_own(values: Sequence[Sequence[Value]], root: int, size: Size) -> list[Elements]:
+    return [size(row) - size(row[i : i + 1]) for i, row in enumerate(values)]
+
+
+def _only_the_root(member: int, members: int, root: int) -> Iterable[int]:
+    return (root,)
+
+
+def _nothing(*values: object) -> None:
+    """Members of an exchange need not fit each other."""
+
+
 COLLECTIVES = Table(
     (
         Collective(
-            "allreduce",
-            "AR",
-            "all-reduce",
-            "await model.allreduce(gradient, layer)",
-            _all_reduce,
-            _first,
-            2,
-            True,
-            "reduce",
+            name="allreduce",
+            word="AR",
+            title="all-reduce",
+            signature="await model.allreduce(gradient, layer)",
+            results=_all_reduce,
+            law=reduce,
+            apart=_batches,
+            whole=_first,
+            travel=TWICE_ROUND,
+            in_place=True,
         ),
         Collective(
-            "allgather",
-            "AG",
-            "all-gather",
-            "await model.allgather(shard, layer)",
-            _all_gather,
-            _sum,
-            1,
-            False,
-            "gather",
+            name="allgather",
+            word="AG",
+            title="all-gather",
+            signature="await model.allgather(shard, layer)",
+            results=_all_gather,
+            law=gather,
+            apart=_split,
+            whole=_sum,
+            sends=_all_but_the_next,
         ),
         Collective(
-            "scatterreduce",
-            "RS",
-            "reduce-scatter",
-            "await model.scatterreduce(gradient, layer)",
-            _reduce_scatter,
-            _first,
-            1,
-            False,
-            "reduce",
+            name="scatterreduce",
+            word="RS",
+            title="reduce-scatter",
+            signature="await model.scatterreduce(gradient, layer)",
+            results=_reduce_scatter,
+            law=reduce,
+            apart=_batches,
+            whole=_first,
         ),
         Collective(
-            "alltoall",
-            "AA",
-            "all-to-all",
-            "await model.alltoall(values, layer)",
-            _all_to_all,
-            _rows,
-            1,
-            False,
-            "exchange",
+            name="alltoall",
+            word="AA",
+            title="all-to-all",
+            signature="await model.alltoall(values, layer)",
+            results=_all_to_all,
+            law=_nothing,
+            many=True,
+            whole=_rows,
+            sends=_all_but_its_own,
         ),
         Collective(
-            "broadcast",
-            "BC",
-            "broadcast",
-            "await model.broadcast(value, layer, root)",
-            _broadcast,
-            _root,
-            1,
-            True,
-            "copy",
+            name="broadcast",
+            word="BC",
+            title="broadcast",
+            signature="await model.broadcast(value, layer, root)",
+            results=_broadcast,
+            law=_as_large,
+            root=("whose value everybody gets", "that has what all others get"),
+            origins=_only_the_root,
+            whole=_root,
+            travel=CHAIN,
+            in_place=True,
         ),
     )
 )

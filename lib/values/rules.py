@@ -6,7 +6,7 @@ a Trace from nothing. Every function is pure: no clock, no rank, no store.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable, plain, written
@@ -24,8 +24,6 @@ from lib.values.values import (
     WeightGrad,
     covers,
     describe,
-    gather,
-    reduce,
     region,
     subject,
     too_many_shards,
@@ -372,7 +370,7 @@ def final(shape: Shape, layer: int, weight: Any) -> Weight:
 
 def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
     """Whether one member may bring this value to this collective."""
-    if row.law == "exchange":
+    if row.many:
         if is_awaitable(value):
             need(Value, value, f"list given to {row.name}", row.name)
         brought = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
@@ -420,7 +418,7 @@ def agree(members: Sequence[Member | None]) -> None:
 
 def _call(member: Member, beside: Member) -> str:
     what = describe(member.value) if isinstance(member.value, Value) else type(member.value).__name__
-    root = f", root={member.root}" if COLLECTIVES[member.op].law == "copy" else ""
+    root = f", root={member.root}" if COLLECTIVES[member.op].rooted else ""
     group = "" if member.group == beside.group else f", group={list(member.group)}"
     return f"{member.op}(layer={member.layer}{root}{group}) with {with_article(what)}"
 
@@ -437,7 +435,8 @@ def _mismatch(first: Member, other: Member) -> MismatchError:
         fix += "whose shard is which"
     elif first.root != other.root:
         but, same = "with different roots", "the same root"
-        fix = "the root is the rank whose value everybody gets: name the same one on every rank"
+        what = (COLLECTIVES[first.op].root or ("",))[0]
+        fix = f"the root is the rank {what}: name the same one on every rank"
     else:
         but, same = "with different kinds of value", "the same kind of value"
         fix = "bring the value of the same store on every rank"
@@ -475,11 +474,13 @@ def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
 
 def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> PuzzleError:
     """The law's own complaint, with the names of the two ranks between which it arose."""
-    if row.law == "reduce" and not isinstance(members[0].value, WeightGrad):
-        return error
-    for left, right in _pairs(row, members):
+    values = [member.value for member in members]
+    if not _fits(row, values[0]):
+        return error  # what one brings is wrong by itself
+    for one, other in row.pairs(values, members[0].root):
+        left, right = members[one], members[other]
         try:
-            _try_law(row, left.value, right.value)
+            row.law(left.value, right.value)
         except PuzzleError as pair:
             found = MismatchError(
                 f"the {row.title} of layer {left.layer} cannot be done: {pair.what}",
@@ -492,33 +493,10 @@ def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> P
     return error
 
 
-def _pairs(row: Collective, members: Sequence[Member]) -> Iterator[tuple[Member, Member]]:
-    """The pairs between which a law may be broken, the first in order first: few of them, however many members."""
-    if row.law == "copy":
-        root = members[members[0].root]
-        yield from ((root, other) for other in members if other is not root)
-        return
-    for other in members[1:]:
-        yield members[0], other
-    # All are like the first one, which shares nothing with anybody. What is left is that two others share something:
-    # each has what it has from the first member that had it.
-    owners: dict[int, int] = {}
-    shared: set[tuple[int, int]] = set()
-    split = "shards" if row.law == "gather" and hasattr(members[0].value, "shards") else "batches"
-    for place, member in enumerate(members):
-        for item in getattr(member.value, split, ()):
-            owner = owners.setdefault(item, place)
-            if owner != place:
-                shared.add((owner, place))
-    for left, right in sorted(shared):
-        yield members[left], members[right]
-
-
-def _try_law(row: Collective, left: Any, right: Any) -> None:
-    """Applies the law of a row to two members alone."""
-    if row.law == "reduce":
-        reduce(left, right)
-    elif row.law == "gather":
-        gather(left, right)
-    elif row.law == "copy":
-        row.results([left, right], 0)
+def _fits(row: Collective, value: Any) -> bool:
+    """Whether a value can be brought to a collective at all, whatever the others bring."""
+    try:
+        row.law(value)
+    except PuzzleError:
+        return False
+    return True

@@ -401,6 +401,8 @@ class _World:
         whole = {"broadcast": sizes[e.arg[0] if e.arg else 0][0], "allgather": sum(row[0] for row in sizes)}.get(
             e.op, sizes[0][0]
         )
+        if e.op == "allgather":  # everything goes round, and stops before whoever has it already
+            return Fraction(whole), [Fraction(whole - sizes[(i + 1) % n][0]) for i in range(n)]
         once = Fraction(n - 1, n) * whole
         return Fraction(whole), [once * (2 if e.op == "allreduce" else 1)] * n
 

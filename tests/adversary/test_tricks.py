@@ -19,6 +19,7 @@ from __future__ import annotations
 import collections
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -45,6 +46,7 @@ from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from lib.trace.event import Event
 from lib.trace.json_format import encode
+from lib.values.operations import OPERATIONS
 from lib.values.values import SET_MARK
 from tests.adversary.judging import read
 from tests.support.schedules import (
@@ -725,19 +727,18 @@ def values_without_a_size(model: Model) -> None:
 
 @trick("basic", COUNTED)
 def operations_without_a_time(model: Model) -> None:
-    model.patch.setattr(Costs, "compute", lambda self, op, batches: 0)  # type: ignore[attr-defined]
+    model.patch.setattr(Costs, "compute", lambda self, op, rank, layer, batches: 0)  # type: ignore[attr-defined]
     basic(model)
 
 
 @trick("basic", FOUND_OUT)
 def rules_that_allow_everything(model: Model) -> None:
     """An update by the gradient of one batch."""
-    from lib.values import rules
 
     def anything(shape: Any, layer: int, grad: Any, weight: Weight, state: OptState) -> tuple[Weight, OptState]:
         return Weight(layer, shape.layers, 1), OptState(layer, shape.layers, 1)
 
-    model.patch.setattr(rules, "update", anything)  # type: ignore[attr-defined]
+    model.patch.setitem(OPERATIONS, "update", replace(OPERATIONS["update"], rule=anything))  # type: ignore[attr-defined]
     load(model)
     compute(model, [0])
     for layer in range(model.LAYERS):

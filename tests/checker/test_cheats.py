@@ -917,8 +917,8 @@ def test_everybody_is_charged_for_what_the_root_broadcasts(root: int) -> None:
     assert figures.traffic(trace) == [(Fraction(2, 3) * 512 * 512, 2)] * 3
 
 
-def test_parts_of_a_weight_count_as_the_whole_that_is_gathered() -> None:
-    """A rank that brings nearly nothing passes on what the others bring."""
+def test_of_parts_of_a_weight_each_is_charged_for_what_leaves_it() -> None:
+    """Of two members each sends its own part: whoever brings nearly all of the weight sends nearly all of it."""
 
     async def gather(model: Model) -> None:
         shards = [model.load_weights(0, i, 8)[0] for i in ([0], range(1, 8))[model.rank]]
@@ -928,7 +928,7 @@ def test_parts_of_a_weight_count_as_the_whole_that_is_gathered() -> None:
         await model.allgather(mine, 0)
 
     trace = Trace.of(simulate(gather, ranks=2, layers=1))
-    assert figures.traffic(trace) == [(512 * 512 // 2, 1)] * 2
+    assert figures.traffic(trace) == [(512 * 512 // 8, 1), (512 * 512 * 7 // 8, 1)]
 
 
 CROSSED = """llm-training-puzzles 1 layers=1 batches=2 ranks=2

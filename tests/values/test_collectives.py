@@ -118,13 +118,25 @@ def test_what_is_sent_is_that_of_a_ring(n: int) -> None:
 
 
 @given(PARTS)
-def test_of_unequal_parts_a_ring_sends_the_same_on_the_average(parts: list[int]) -> None:
-    """What a member is charged does not depend on what itself brings."""
+def test_of_unequal_parts_a_member_sends_all_but_its_successors(parts: list[int]) -> None:
+    """As a ring does it, step by step: first its own part, then what came in the step before. What a member is charged
+    does not depend on what itself brings alone, and all together send the n - 1 wholes that have to arrive."""
     n, row = len(parts), COLLECTIVES["allgather"]
     brought = [Weight(0, 1, 0, share, 24) for share in shares(parts)]
     whole = Fraction(sum(parts), 24) * 512 * 512
+    moved = [Fraction(0)] * n
+    for step in range(n - 1):
+        for member in range(n):
+            moved[member] += brought[(member - step) % n].elements()
     assert row.size(brought) == whole
-    assert row.sent(brought) == [Fraction(n - 1, n) * whole] * n
+    assert row.sent(brought) == moved
+    assert sum(moved) == (n - 1) * whole
+
+
+def test_a_gather_of_a_quarter_and_a_half_sends_what_each_has() -> None:
+    """Two members: each sends its own part, whatever the average would be."""
+    brought = [Weight(0, 1, 0, [0], 4), Weight(0, 1, 0, [1, 2], 4)]
+    assert COLLECTIVES["allgather"].sent(brought) == [65_536, 131_072]
 
 
 @given(st.integers(2, 5), st.data())
