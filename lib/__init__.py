@@ -15,7 +15,7 @@ from lib.checker.listeners import listen as _listen
 
 if TYPE_CHECKING:
     from lib.checker.checker import check
-    from lib.checker.verdict import Verdict
+    from lib.checker.verdict import FunctionVerdict, Verdict
     from lib.cluster.costs import LINKS, UNIT, Costs, Links
     from lib.cluster.mesh import Mesh
     from lib.course.hints import hint
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lib.simulator.model import Model
     from lib.simulator.simulator import Unsolved, simulate
     from lib.simulator.work import Work
+    from lib.submissions.function_check import check_function
     from lib.trace.retiming import retime
     from lib.trace.trace import Event, Trace
     from lib.values.values import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, Weight, WeightGrad
@@ -60,6 +61,7 @@ __all__ = [
     "Dist",
     "Event",
     "ForgottenAwait",
+    "FunctionVerdict",
     "Links",
     "Mesh",
     "MismatchError",
@@ -77,6 +79,7 @@ __all__ = [
     "WeightGrad",
     "Work",
     "check",
+    "check_function",
     "goal",
     "hint",
     "predict",
@@ -88,7 +91,7 @@ __all__ = [
 
 _HOMES = {
     "lib.checker.checker": "check",
-    "lib.checker.verdict": "Verdict",
+    "lib.checker.verdict": "FunctionVerdict Verdict",
     "lib.cluster.costs": "LINKS UNIT Costs Links",
     "lib.cluster.mesh": "Mesh",
     "lib.course.hints": "hint",
@@ -102,6 +105,7 @@ _HOMES = {
     "lib.simulator.model": "Model",
     "lib.simulator.simulator": "Unsolved simulate",
     "lib.simulator.work": "Work",
+    "lib.submissions.function_check": "check_function",
     "lib.trace.retiming": "retime",
     "lib.trace.trace": "Event Trace",
     "lib.values.values": "HIDDEN LENGTH Activation ActivationGrad OptState Weight WeightGrad",
@@ -111,7 +115,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 simulates needs nothing of what checks, reviews and gives hints."""
 
 
-def _record(verdict: "Verdict", trace: "Trace") -> None:
+def _record(verdict: "Verdict | FunctionVerdict", trace: "Trace | None") -> None:
     """Adds a check of a puzzle's run to what the student has reached."""
     if verdict.puzzle is not None:
         import_module("lib.course.progress").checked(verdict, trace)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lib.checker.verdict import Verdict
+    from lib.checker.verdict import FunctionVerdict, Verdict
     from lib.trace.trace import Trace
 
-    Listener = Callable[[Verdict, Trace], None]
+    Listener = Callable[[Verdict | FunctionVerdict, Trace | None], None]
 
 __all__ = ["listen", "tell"]
 
@@ -21,7 +21,7 @@ def listen(listener: Listener) -> None:
     _listeners.append(listener)
 
 
-def tell(verdict: Verdict, trace: Trace) -> None:
+def tell(verdict: Verdict | FunctionVerdict, trace: Trace | None) -> None:
     """Tells all listeners of a verdict on a run."""
     for listener in _listeners:
         listener(verdict, trace)

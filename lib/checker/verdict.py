@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lib.errors.wording import amount
+from lib.errors.wording import amount, counted
 from lib.puzzles.records import Tier
 
-__all__ = ["Verdict"]
+__all__ = ["FunctionVerdict", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +59,32 @@ class Verdict:
                 bar = "#" * filled + "." * (width - filled)
                 lines.append(f"    {name:<7}[{bar}] {amount(mine):>11} of {amount(limit)}{over}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FunctionVerdict:
+    """What came of asking a plain function. `asked` counts the inputs, `faults` show one that is wrong."""
+
+    puzzle: str
+    asked: int
+    faults: tuple[str, ...] = ()
+
+    @property
+    def correct(self) -> bool:
+        """Right on every input."""
+        return not self.faults
+
+    @property
+    def passed(self) -> bool:
+        """The same: there are no tiers to be reached."""
+        return self.correct
+
+    def __repr__(self) -> str:
+        """Short: who asks for it has the text."""
+        return f"<{self.puzzle}: {'right' if self.correct else 'wrong'}, of {counted(self.asked, 'input')}>"
+
+    def text(self) -> str:
+        """The verdict in words."""
+        if self.correct:
+            return f"Correct! Right on all of {counted(self.asked, 'input')}."
+        return "\n".join(["Not right yet.", *("  " + fault.replace("\n", "\n  ") for fault in self.faults)])

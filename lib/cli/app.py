@@ -12,13 +12,13 @@ from typing import Annotated, Any
 from lib.checker.checker import check as judge
 from lib.cli.console import Door, Terminal, console, fail, say, show_hints, show_way, show_ways, status_table
 from lib.cli.options import takes_fields_of
-from lib.course.attempt import LIMIT
+from lib.course.child import LIMIT
 from lib.course.hints import hint as open_hints
 from lib.course.hints import next_hint
 from lib.course.progress import known
 from lib.course.progress_file import Standing
 from lib.course.solutions import refusal
-from lib.course.target import Run, judged
+from lib.course.target import Outcome, Run, outcome
 from lib.course.target import run as run_target
 from lib.errors.exceptions import PuzzleError
 from lib.puzzles.records import PUZZLES
@@ -72,6 +72,9 @@ def list_() -> None:
     targets = Column("targets", no_wrap=True)
     table = Table("", "id", "title", "sizes", targets, "steps", "elements", caption="sizes: ranks, layers, batches")
     for record in PUZZLES.values():
+        if record.is_function:
+            table.add_row(str(record.number), record.id, record.title, "a function")
+            continue
         tiers = [(tier.name, f"{tier.time:g}", f"{tier.memory:,}") for tier in record.tiers]
         columns = ("\n".join(column) for column in zip(*tiers, strict=True))
         sizes = f"{record.ranks}, {record.layers}, {record.batches}"
@@ -89,9 +92,9 @@ def run(
     save: Annotated[Path | None, typer.Option(help="Write the Trace here, as JSON.")] = None,
 ) -> None:
     """Run one function and say how good it is. At sizes of your own there are no targets."""
-    found = _run(target, puzzle=puzzle, ranks=ranks, layers=layers, batches=batches)
-    if save is not None:
-        found.trace.save(save)
+    found = _outcome(target, puzzle=puzzle, ranks=ranks, layers=layers, batches=batches)
+    if save is not None and found.run is not None:
+        found.run.trace.save(save)
     _verdict(found)
 
 
@@ -118,7 +121,7 @@ def reveal(
     ] = None,
 ) -> None:
     """Show the official answer and others, once the puzzle is passed."""
-    standing = known().get(puzzle) if file is None else Standing.of(judged(_run(str(file), puzzle=puzzle)))
+    standing = known().get(puzzle) if file is None else Standing.of(_outcome(str(file), puzzle=puzzle).verdict)
     missing = refusal(puzzle, standing)
     if missing is not None:
         say(missing)
@@ -150,7 +153,7 @@ def check(
 ) -> None:
     """Check one run; or, without an argument, that every puzzle, notebook and reference is in order."""
     if target is not None:
-        return _verdict(_run(target, puzzle=puzzle))
+        return _verdict(_outcome(target, puzzle=puzzle))
     from lib.notebooks.verify import CHECKS, verify
 
     with console().status("Running every notebook, solved and unsolved"):
@@ -316,6 +319,8 @@ def demo(
     best, correct = Column("reached", no_wrap=True), True
     table = Table("puzzle", "verdict", "steps", "elements", best, "picture", caption=f"pictures in {output}")
     for puzzle, record in PUZZLES.items():
+        if record.is_function:
+            continue  # which there is nothing to draw of
         found, path = _run(puzzle), output / f"{record.stem}.svg"
         picture_of_trace(found.trace).save(path)
         verdict = judge(found.trace, puzzle)
@@ -333,10 +338,16 @@ def _run(target: str, **options: Any) -> Run:
     return found
 
 
-def _verdict(found: Run) -> None:
-    verdict = judged(found)
-    say(verdict.text())
-    if not verdict.correct:
+def _outcome(target: str, **options: Any) -> Outcome:
+    found = outcome(target, **options)
+    if found is None:
+        raise typer.Exit(1)  # which it has said
+    return found
+
+
+def _verdict(found: Outcome) -> None:
+    say(found.verdict.text())
+    if not found.verdict.correct:
         raise typer.Exit(1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from lib.checker.verdict import Verdict
+from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course.hints import Hints
 from lib.course.progress import is_off, next_puzzle
 from lib.course.progress_file import ProgressError, Standing
@@ -139,8 +139,12 @@ def show_code(code: str) -> None:
 def _figures(found: Sequence[Way]) -> None:
     table = Table("", Column("steps", justify="right"), Column("elements", justify="right"), "best target reached")
     for way in found:
-        table.add_row(way.name, *_measured(way.verdict), way.verdict.best or "none")
-    console().print(table)
+        if isinstance(way.verdict, FunctionVerdict):
+            say(f"{way.name}: {way.verdict.text()}")
+        else:
+            table.add_row(way.name, *_measured(way.verdict), way.verdict.best or "none")
+    if table.row_count:
+        console().print(table)
 
 
 def _measured(verdict: Verdict) -> tuple[str, str]:

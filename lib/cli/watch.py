@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from lib.course.attempt import LIMIT, Attempt, attempt
+from lib.course.child import LIMIT
 from lib.course.hints import Hints, next_hint
 from lib.course.progress import known, next_puzzle, solved
 from lib.course.solutions import refusal
+from lib.course.target import Attempt, attempt
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.submissions.load import SourceError, puzzle_of
 from lib.submissions.locations import notebook_of, shown

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from lib.checker.verdict import Verdict
+from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course import progress_file as ledger
 from lib.course.progress_file import HINTS, ProgressError, Standing
 from lib.puzzles.records import PUZZLES, Puzzle
@@ -114,9 +114,9 @@ def record(puzzle: str, more: Standing) -> str:
         )
 
 
-def checked(verdict: Verdict, trace: Trace) -> None:
+def checked(verdict: Verdict | FunctionVerdict, trace: Trace | None) -> None:
     """Records a check of a run at the size of its puzzle; a sandbox and sizes of one's own are not recorded."""
-    if verdict.puzzle is None or not has_size_of(trace, verdict.puzzle):
+    if verdict.puzzle is None or (trace is not None and not has_size_of(trace, verdict.puzzle)):
         return
     _say(record(verdict.puzzle, Standing.of(verdict)))
 

@@ -21,7 +21,7 @@ from math import isfinite
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
-from lib.checker.verdict import Verdict
+from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.files import write_whole
 from lib.puzzles.records import PUZZLES
 
@@ -64,10 +64,10 @@ class Standing:
     right: int = 0
 
     @classmethod
-    def of(cls, verdict: Verdict) -> Standing:
-        """What one check adds. A run that is not correct only counts."""
-        if not verdict.correct:
-            return cls(runs=1)
+    def of(cls, verdict: Verdict | FunctionVerdict) -> Standing:
+        """What one check adds. A run that is not correct only counts; a plain function takes no time and no memory."""
+        if not verdict.correct or isinstance(verdict, FunctionVerdict):
+            return cls(runs=1, passed=verdict.correct)
         return cls(1, verdict.passed, verdict.best, verdict.time, verdict.memory)
 
     def plus(self, more: Standing, puzzle: str) -> Standing:
@@ -250,7 +250,9 @@ def _consistent(puzzle: str, standing: Standing) -> None:
     measured = standing.time is not None and standing.memory is not None
     if (standing.time is None) != (standing.memory is None):
         _refuse(f"{puzzle} has only one of time and memory")
-    if (standing.passed or standing.tier is not None) and not measured:
+    # What is passed without figures is a plain function, of this version or of another.
+    a_schedule = puzzle in PUZZLES and not PUZZLES[puzzle].is_function
+    if ((standing.passed and a_schedule) or standing.tier is not None) and not measured:
         _refuse(f"{puzzle} is passed without a time and a memory")
     if standing.hints > HINTS:
         _refuse(f"hints of {puzzle} are more than {HINTS}")

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib.checker.checker import check
-from lib.checker.verdict import Verdict
+from lib.checker.table import ask_here
+from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course.progress import Standing
 from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Unsolved, simulate
+from lib.submissions.function_check import judge_answers
 from lib.submissions.gap import BuildError, find
 from lib.submissions.load import SourceError, load_function
 from lib.submissions.locations import home, reference, shown
@@ -33,7 +35,7 @@ class Way:
     about: str
     worth: str
     code: str
-    verdict: Verdict
+    verdict: Verdict | FunctionVerdict
 
 
 def answer(puzzle: str) -> str:
@@ -80,8 +82,10 @@ def description(text: str) -> tuple[str, str]:
     return first, " ".join(rest.split())
 
 
-def verdict_of(path: Path, puzzle: str) -> Verdict:
+def verdict_of(path: Path, puzzle: str) -> Verdict | FunctionVerdict:
     """The verdict on the function in a file of ours at the puzzle's size. Raises what running it raises."""
+    if PUZZLES[puzzle].is_function:
+        return judge_answers(puzzle, ask_here(load_function(path, puzzle)))
     models = simulate(load_function(path, puzzle), puzzle=puzzle)
     if isinstance(models, Unsolved):
         raise SourceError(f"{path.name} is not solved")
@@ -92,12 +96,13 @@ def refusal(puzzle: str, standing: Standing | None) -> str | None:
     """What is missing before the answer is shown, in words; None where the puzzle is passed."""
     if standing is not None and standing.passed:
         return None
-    easiest = PUZZLES[puzzle].tiers[0]
     if standing is None or not standing.runs:
         missing = f"{puzzle} has not been checked yet."
+    elif PUZZLES[puzzle].is_function:
+        missing = f"{puzzle} has been checked ({standing.runs} so far), but was not right on every input yet."
     elif standing.time is None or standing.memory is None:
         missing = f"{puzzle} has been checked ({standing.runs} so far), but no run was one correct training step yet."
-    elif easiest.allows(standing.time, standing.memory):
+    elif (easiest := PUZZLES[puzzle].tiers[0]).allows(standing.time, standing.memory):
         missing = f"{puzzle} is within its first target, but that does not count: the note of its check says why."
     else:
         missing = (

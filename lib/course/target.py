@@ -1,21 +1,38 @@
-"""What the command can be pointed at, be it a puzzle's id, a notebook, a .py or a saved Trace: each gives a run."""
+"""What the command can be pointed at, be it a puzzle's id, a notebook, a .py or a saved Trace: each gives a run.
+
+Our own solutions run here. A function in somebody's own file runs in a limited process (see `lib.course.child`), and
+what comes back is judged and recorded here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lib.analysis import figures
 from lib.checker.checker import check
-from lib.checker.verdict import Verdict
+from lib.checker.table import Answer, Given, ask_here
+from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course import progress
-from lib.puzzles.records import PUZZLES
+from lib.course.child import LIMIT, Sent, answers_of, run_of
+from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
+from lib.puzzles.records import PUZZLES, Size
 from lib.simulator.simulator import Unsolved, simulate
+from lib.submissions.function_check import judge_answers
+from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError, load_function, puzzle_of
 from lib.submissions.locations import home, reference
 from lib.trace.trace import Trace
 
-__all__ = ["Run", "judged", "run"]
+__all__ = ["STATES", "Attempt", "Outcome", "Run", "attempt", "outcome", "run"]
+
+STATES = ("passed", "missed", "unsolved", "failed")
+"""Within the easiest tier; correct but not within it; still the stub; anything else."""
+PATIENCE = 60.0
+"""Seconds that a function may run when the command runs it once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +46,7 @@ class Run:
     trace: Trace
     puzzle: str | None
     own: bool = False
+    printed: str = ""
 
     def figures(self) -> dict[str, str]:
         """What one compares runs by: the verdict, time, memory, the makespan's bubble, and what moves."""
@@ -43,41 +61,109 @@ class Run:
         }
 
 
-def run(
-    target: str,
-    *,
-    puzzle: str | None = None,
-    ranks: int | None = None,
-    layers: int | None = None,
-    batches: int | None = None,
-) -> Run | None:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a target: the verdict, what was printed, and the run, which a plain function has not."""
+
+    verdict: Verdict | FunctionVerdict
+    printed: str = ""
+    run: Run | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of running a puzzle's function. `text` says why, or the verdict; `printed` is what it printed."""
+
+    puzzle: str
+    state: str
+    text: str = ""
+    printed: str = ""
+
+
+class Failed(PuzzleError):
+    """A run in a process of its own that came to no end, in the words that it sent, and what it printed before."""
+
+    def __init__(self, sent: Sent) -> None:
+        super().__init__(sent.text)
+        self.trace = sent.trace
+        self.printed = sent.printed
+
+
+class Stub(Exception):
+    """A function that is not solved yet."""
+
+
+def run(target: str, *, puzzle: str | None = None, limit: float = PATIENCE, **size: int | None) -> Run | None:
     """Simulates the function of a notebook or .py, or a puzzle's reference solution, or loads a Trace.
 
-    The function is that of `puzzle`, else of the puzzle that the file is about. None where it is not solved yet,
-    which simulate has said. Raises SourceError, PuzzleError, or TraceError for a damaged Trace.
+    The function is that of `puzzle`, else of the puzzle that the file is about, and `size` are ranks, layers and
+    batches in place of the puzzle's. None where it is not solved yet, which is said. Raises SourceError, PuzzleError,
+    or TraceError for a damaged Trace.
     """
-    if puzzle is not None and puzzle not in PUZZLES:
-        raise SourceError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
-    path, resized = Path(target), (ranks, layers, batches) != (None, None, None)
+    path, puzzle = _found(target, puzzle)
     if path.suffix == ".json":
-        if resized:
+        if any(number is not None for number in size.values()):
             raise SourceError(f"{path.name} is a saved Trace: its size is what it is")
-        return _load(path, puzzle)
-    if target in PUZZLES:
-        path, puzzle = reference(target), target
-    elif path.suffix in (".py", ".ipynb"):
-        puzzle = puzzle or puzzle_of(path)
-    else:
-        what = "neither a puzzle nor a notebook (.ipynb), Python (.py) or saved Trace (.json)"
-        raise SourceError(f"{target!r} is {what}; the puzzles are {', '.join(PUZZLES)}")
-    function = load_function(path, puzzle)
-    models = simulate(function, puzzle=puzzle, ranks=ranks, layers=layers, batches=batches)
-    if isinstance(models, Unsolved):
-        return None
-    record, trace = PUZZLES[puzzle], Trace.of(models)
-    goal = puzzle if record.fits(trace) else None
-    own = (home() / "solutions").resolve() not in path.resolve().parents
-    return Run(target, replace(trace, puzzle=goal), goal, own)
+        trace = Trace.load(path)
+        return Run(path.name, trace, puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None))
+    assert puzzle is not None, "only a Trace may be about no puzzle"
+    if PUZZLES[puzzle].is_function:
+        raise SourceError(f"the answer to {puzzle} is a plain function: there is no run of it, only `puzzles run`")
+    if not _is_own(path):
+        models = simulate(load_function(path, puzzle), puzzle=puzzle, **_sizes(size))
+        return None if isinstance(models, Unsolved) else _run(target, Trace.of(models), puzzle, own=False)
+    with _said(puzzle):
+        found = _simulated(target, path, puzzle, limit, size)
+        print(found.printed, end="")
+        return found
+    return None
+
+
+def outcome(target: str, *, puzzle: str | None = None, limit: float = PATIENCE, **size: int | None) -> Outcome | None:
+    """The verdict on a target: see `run`, which says what it may be. What is solved is recorded as progress."""
+    path, name = _found(target, puzzle)
+    if name is None or path.suffix == ".json" or not PUZZLES[name].is_function:
+        found = run(target, puzzle=puzzle, limit=limit, **size)
+        return None if found is None else Outcome(judged(found), found.printed, found)
+    with _said(name):
+        answered = _answered(path, name, limit)
+        print(answered.printed, end="")
+        return answered
+    return None
+
+
+@contextmanager
+def _said(puzzle: str) -> Generator[None]:
+    """Says that a function is not solved yet, as simulate does, and what it printed before it failed."""
+    try:
+        yield
+    except Stub:
+        print(NotSolved(puzzle))
+    except Failed as failed:
+        print(failed.printed, end="")
+        raise
+
+
+def attempt(file: Path, puzzle: str, limit: float = LIMIT) -> Attempt:
+    """What comes of the function `puzzle` of a notebook or .py at the puzzle's size, in at most `limit` seconds.
+
+    It is recorded as progress, as `puzzles run` does. Nothing is raised for anything that the function does.
+    """
+    try:
+        # As a student's in any case: what the function prints, and that it is not solved, is for our caller to say.
+        if PUZZLES[puzzle].is_function:
+            found = _answered(file, puzzle, limit)
+        else:
+            run = _simulated(str(file), file, puzzle, limit, {})
+            found = Outcome(judged(run), run.printed, run)
+    except Stub:
+        return Attempt(puzzle, "unsolved")
+    except Failed as failed:
+        return Attempt(puzzle, "failed", str(failed), failed.printed)
+    except (PuzzleError, TraceError, SourceError, BuildError) as error:
+        return Attempt(puzzle, "failed", str(error))
+    state = "passed" if found.verdict.passed else "missed" if found.verdict.correct else "failed"
+    return Attempt(puzzle, state, found.verdict.text(), found.printed)
 
 
 def judged(found: Run) -> Verdict:
@@ -88,6 +174,63 @@ def judged(found: Run) -> Verdict:
     return verdict
 
 
-def _load(path: Path, puzzle: str | None) -> Run:
-    trace = Trace.load(path)
-    return Run(path.name, trace, puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None))
+def _found(target: str, puzzle: str | None) -> tuple[Path, str | None]:
+    """The file of a target, and its puzzle. SourceError where there is none."""
+    if puzzle is not None and puzzle not in PUZZLES:
+        raise SourceError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
+    path = Path(target)
+    if path.suffix == ".json":
+        return path, puzzle
+    if target in PUZZLES:
+        return reference(target), target
+    if path.suffix in (".py", ".ipynb"):
+        return path, puzzle or puzzle_of(path)
+    what = "neither a puzzle nor a notebook (.ipynb), Python (.py) or saved Trace (.json)"
+    raise SourceError(f"{target!r} is {what}; the puzzles are {', '.join(PUZZLES)}")
+
+
+def _is_own(path: Path) -> bool:
+    return (home() / "solutions").resolve() not in path.resolve().parents
+
+
+def _sizes(size: dict[str, int | None]) -> dict[str, Any]:
+    return {name: size.get(name) for name in Size._fields}
+
+
+def _simulated(name: str, path: Path, puzzle: str, limit: float, size: dict[str, int | None]) -> Run:
+    """A run of anybody's function, in a process of its own."""
+    sent = _whole(run_of(path, puzzle, **_sizes(size), limit=limit))
+    assert sent.trace is not None, "what ran has a Trace"
+    return _run(name, sent.trace, puzzle, own=_is_own(path), printed=sent.printed)
+
+
+def _run(name: str, trace: Trace, puzzle: str, *, own: bool, printed: str = "") -> Run:
+    goal = puzzle if PUZZLES[puzzle].fits(trace) else None
+    return Run(name, replace(trace, puzzle=goal), goal, own, printed)
+
+
+def _answered(path: Path, puzzle: str, limit: float) -> Outcome:
+    """The verdict on the answers of a plain function: somebody's own gives them in a process of its own."""
+    if not _is_own(path):
+        return Outcome(judge_answers(puzzle, ask_here(load_function(path, puzzle))))
+    printed: list[str] = []
+
+    def ask(inputs: Sequence[Given]) -> Sequence[Answer]:
+        sent = _whole(answers_of(path, puzzle, inputs, limit))
+        printed.append(sent.printed)
+        return sent.answers
+
+    verdict = judge_answers(puzzle, ask)
+    progress.checked(verdict, None)
+    return Outcome(verdict, printed[0])
+
+
+def _whole(sent: Sent) -> Sent:
+    """What a process sent, if the function came to its end."""
+    if sent.outcome == "unsolved":
+        raise Stub
+    if sent.outcome == "source":
+        raise SourceError(sent.text)
+    if sent.outcome == "failed":
+        raise Failed(sent)
+    return sent

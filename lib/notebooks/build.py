@@ -35,6 +35,8 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+JUDGE = "judge"
+"""The tag of a cell that is for whoever judges the answers of a plain function, and in no notebook."""
 KEPT_METADATA = ("cellView", "jupyter", "tags")
 
 _read_percent = cast(Any, jupytext).reads  # neither package has types
@@ -155,7 +157,7 @@ def _notebook(text: str, name: str) -> Notebook:
     """The notebook of a py:percent source, without outputs, with the ids and the metadata that we want."""
     read: Any = _read_percent(text, fmt="py:percent")
     cells: list[dict[str, Any]] = []
-    for number, cell in enumerate(read.cells):
+    for number, cell in enumerate(cell for cell in read.cells if JUDGE not in cell.metadata.get("tags", ())):
         kept = {key: cell.metadata[key] for key in KEPT_METADATA if key in cell.metadata}
         made = {"cell_type": cell.cell_type, "id": f"{name}-{number}", "metadata": kept, "source": cell.source}
         if cell.cell_type == "code":

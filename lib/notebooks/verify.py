@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from lib.checker.checker import check
-from lib.checker.verdict import Verdict
+from lib.checker.table import ask_here
+from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course.hints import KINDS
 from lib.course.solutions import FOLDER, alternatives, description
-from lib.errors.exceptions import PuzzleError
+from lib.errors.exceptions import NotSolved, PuzzleError
 from lib.notebooks.build import Source, build, read_sources, stale
 from lib.notebooks.kernels import execute
 from lib.notebooks.shared_cells import FRONT
 from lib.puzzles.records import PUZZLES, Puzzle
 from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate
+from lib.submissions.function_check import judge_answers
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError, load_function
 from lib.trace.trace import Trace
@@ -33,7 +35,7 @@ LITTER = ("__pycache__", ".ipynb_checkpoints")
 TITLE = "# # $heading"
 FEWEST = 5
 """Words that a hint has at least."""
-Function = Callable[[Model], Any]
+Function = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,10 @@ def _record_problem(root: Path, record: Puzzle) -> str:
     for easy, hard in pairwise(record.tiers):
         if hard.time > easy.time or hard.memory > easy.memory:
             return f"tier {hard.name!r} asks for less than {easy.name!r}"
-    if not record.tiers:
+    if not record.tiers and not record.is_function:
         return "it has no tiers"
+    if record.is_function and not record.table:
+        return "its table is empty"
     return _needs_problem(record)
 
 
@@ -129,7 +133,7 @@ def _unsolved_problem(source: Source, ran: dict[str, Any] | BuildError, folder: 
         function = _function(folder / f"{source.path.stem}.ipynb", answer.puzzle)
         if isinstance(function, str):
             return function
-        if not isinstance(_simulated(function, puzzle=answer.puzzle), Unsolved):
+        if not _is_unsolved(function, answer.puzzle):
             return f"{answer.puzzle} in the student's notebook does not raise NotSolved"
         if f"{answer.puzzle} is not solved yet" not in said:
             return f"run from top to bottom it does not say that {answer.puzzle} is not solved yet"
@@ -140,6 +144,10 @@ def _reference(root: Path, record: Puzzle) -> Iterator[Finding]:
     function = _function(root / "solutions" / f"{record.stem}.py", record.id)
     if isinstance(function, str):
         yield Finding(record.stem, "reference", function)
+        return
+    if record.is_function:
+        verdict = _answered(function, record, root)
+        yield Finding(record.stem, "reference", verdict if isinstance(verdict, str) else "\n".join(verdict.faults))
         return
     yield Finding(record.stem, "reference", _at_full_size(function, record))
     problems: list[str] = []
@@ -169,9 +177,14 @@ def _alternatives(root: Path, record: Puzzle) -> Iterator[str]:
     """What is wrong with the other ways to do a puzzle."""
     for path in alternatives(record.id, root):
         function = _function(path, record.id)
-        verdict = function if isinstance(function, str) else _verdict(function, record.id, puzzle=record.id)
-        if isinstance(verdict, str):
-            yield f"{path.name}: {verdict}"
+        if isinstance(function, str):
+            verdict = function
+        elif record.is_function:
+            verdict = _answered(function, record, root)
+        else:
+            verdict = _verdict(function, record.id, puzzle=record.id)
+        if isinstance(verdict, str) or not verdict.correct:
+            yield f"{path.name}: {verdict if isinstance(verdict, str) else verdict.text()}"
         elif not all(description(path.read_text("utf-8"))):
             yield f"{path.name}: its docstring is a sentence on what it does, then what it is good for and costs"
 
@@ -190,6 +203,28 @@ def _at_full_size(function: Function, record: Puzzle) -> str:
 def _function(path: Path, name: str) -> Function | str:
     try:
         return load_function(path, name)
+    except SourceError as error:
+        return str(error)
+
+
+def _is_unsolved(function: Function, puzzle: str) -> bool:
+    """Whether a function is the stub, and says so."""
+    record = PUZZLES[puzzle]
+    if not record.is_function:
+        return isinstance(_simulated(function, puzzle=puzzle), Unsolved)
+    try:
+        ask_here(function)([row.given for row in record.table[:1]])
+    except NotSolved:
+        return True
+    return False
+
+
+def _answered(function: Function, record: Puzzle, root: Path) -> FunctionVerdict | str:
+    """The verdict on a plain function by the reference in `root`, or why there is none."""
+    try:
+        return judge_answers(record.id, ask_here(function), root / "solutions" / f"{record.stem}.py")
+    except NotSolved:
+        return "it raises NotSolved"
     except SourceError as error:
         return str(error)
 

@@ -21,11 +21,11 @@ from lib import PUZZLES
 from lib.cli import app as cli
 from lib.cli import watch as watching
 from lib.cli.watch import Watcher, watch
-from lib.course.attempt import Attempt
 from lib.course.hints import Hints
 from lib.course.progress import Standing, record
 from lib.course.progress_file import read
 from lib.course.solutions import answer
+from lib.course.target import Attempt
 from lib.submissions.load import SourceError
 from lib.submissions.locations import home, reference
 

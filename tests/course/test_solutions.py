@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import PUZZLES
+from lib import PUZZLES, Verdict
 from lib.course.progress import Standing
 from lib.course.solutions import alternatives, answer, description, owner, refusal, ways
 from lib.puzzles.records import Tier
@@ -33,11 +33,13 @@ CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "p
 @pytest.mark.parametrize("puzzle", CLASSIC)
 def test_every_way_is_correct_and_has_its_figures(puzzle: str) -> None:
     official, *others = ways(puzzle)
+    assert isinstance(official.verdict, Verdict)
     assert official.verdict.correct
     assert official.verdict.best == PUZZLES[puzzle].tiers[-1].name
     assert others
     for way in others:
         assert way.verdict.correct, way.verdict.faults
+        assert isinstance(way.verdict, Verdict)
         assert (way.verdict.time, way.verdict.memory) == FIGURES[way.path.stem]
         assert way.about.endswith(".")
         assert "ood for" in way.worth or "good where" in way.worth

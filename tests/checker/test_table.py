@@ -1,0 +1,247 @@
+"""Answers of plain functions: what is the same, what survives JSON, and how small a wrong input gets."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import NotSolved
+from lib.checker.table import Answer, Draw, Failure, Judge, ask_here, decode, encode, first_failure, same
+from lib.diagnosis.wrong_answer import wrong_answer
+from lib.puzzles.records import Row
+
+ATOMS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+KEYS = st.integers() | st.text(max_size=3) | st.tuples(st.integers(), st.integers())
+DATA = st.recursive(
+    ATOMS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(KEYS, inner, max_size=3)
+        | st.frozensets(KEYS, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(DATA)
+def test_an_answer_survives_json(value: Any) -> None:
+    data = json.loads(json.dumps(encode(value)))
+    again = decode(data)
+    assert same(again, decode(encode(value)))
+    assert json.dumps(encode(again)) == json.dumps(encode(decode(encode(again))))
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=5), lambda x: st.lists(x) | st.dictionaries(st.text(max_size=5), x)
+    )
+)
+def test_whatever_json_is_sent_it_is_an_answer_or_refused(data: Any) -> None:
+    try:
+        value = decode(data)
+    except (ValueError, TypeError):
+        return
+    assert same(decode(encode(value)), value)
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "equal"),
+    [
+        ([1, 2], (1, 2), True),
+        (range(3), [0, 1, 2], True),
+        (0.1 + 0.2, 0.3, True),
+        (2, 2.0, True),
+        (True, 1, False),
+        (None, False, False),
+        (None, 0, False),
+        ({1: [2]}, {1: (2,)}, True),
+        ({1: 2}, {"1": 2}, False),
+        ({1, 2}, frozenset([2, 1]), True),
+        ({(1, 2)}, [[1, 2]], False),
+        ([1, 2], [2, 1], False),
+        ([1], [1, 1], False),
+        (math.nan, math.nan, True),
+        (10**400, 1.0, False),
+        (10**400, 10**400, True),
+        ("1", 1, False),
+    ],
+)
+def test_what_is_the_same_answer(mine: Any, other: Any, equal: bool) -> None:
+    assert same(decode(encode(mine)), decode(encode(other))) is equal
+    assert same(decode(encode(other)), decode(encode(mine))) is equal
+
+
+@pytest.mark.parametrize("value", [object(), lambda: 0, {1: object()}, [b"1"], 1j, (x for x in ())])
+def test_what_is_no_data(value: Any) -> None:
+    with pytest.raises(TypeError, match="which is no data"):
+        encode(value)
+
+
+def test_a_coroutine_is_no_answer_and_no_warning() -> None:
+    async def late(number: int) -> int:
+        return number
+
+    (answer,) = ask_here(late)([(3,)])
+    assert answer.message == "it answers with a coroutine, which is no data"
+    found = wrong_answer("late", Failure((3,), Answer(3), answer))
+    assert found.fix == "write `def` in place of `async def`: nobody awaits a plain function"
+
+
+def test_what_a_function_does_to_its_inputs_changes_nothing() -> None:
+    def greedy(items: list[int]) -> int:
+        items.clear()
+        return 0
+
+    rows = [Row(([1, 2],), 2)]
+    _, failure = first_failure(rows, 0, Judge(len), ask_here(greedy))
+    assert failure == Failure(([1, 2],), Answer(2), Answer(0))
+
+
+def test_a_stub_is_no_answer() -> None:
+    def stub(number: int) -> int:
+        raise NotSolved("stub")
+
+    with pytest.raises(NotSolved):
+        ask_here(stub)([(1,)])
+
+
+# -- the smallest input that goes wrong -----------------------------------------------------------------------------
+
+
+def numbers(draw: Draw) -> tuple[list[int]]:
+    return ([draw.integer(0, 100) for _ in range(draw.integer(0, 12))],)
+
+
+def wrong_from(bad: Any) -> Any:
+    """`sum`, but for the lists that are `bad`."""
+    return lambda items: sum(items) + bad(items)
+
+
+@pytest.mark.parametrize(
+    ("bad", "smallest"),
+    [
+        (lambda items: True, []),
+        (lambda items: len(items) >= 3, [0, 0, 0]),
+        (lambda items: any(item >= 40 for item in items), [40]),
+        (lambda items: sum(items) > 150, None),
+        (lambda items: any(a > b for a, b in pairwise(items)), [1, 0]),
+    ],
+)
+def test_a_wrong_input_is_made_as_small_as_it_can_be(bad: Any, smallest: list[int] | None) -> None:
+    rounds: list[int] = []
+    ask = ask_here(wrong_from(bad))
+
+    def counted(inputs: Sequence[tuple[Any, ...]]) -> Sequence[Answer]:
+        rounds.append(len(inputs))
+        return ask(inputs)
+
+    asked, failure = first_failure([], 100, Judge(sum, numbers), counted)
+    assert asked == rounds[0] == 100
+    assert failure is not None
+    assert bad(failure.given[0])
+    assert len(rounds) <= 13
+    if smallest is not None:
+        assert failure.given == (smallest,)
+    else:
+        assert len(failure.given[0]) == 2
+
+
+def test_the_same_inputs_every_time_and_none_that_is_right_is_shown() -> None:
+    seen: list[Any] = []
+    for _ in range(2):
+        assert first_failure([], 20, Judge(sum, numbers), ask_here(lambda items: seen.append(items) or sum(items))) == (
+            20,
+            None,
+        )
+    assert seen[:20] == seen[20:]
+    assert len({repr(items) for items in seen}) > 10
+
+
+def test_a_generator_gives_every_input() -> None:
+    def pairs() -> Iterator[tuple[int, int]]:
+        for total in range(6):
+            for first in range(total + 1):
+                yield first, total - first
+
+    judge = Judge(lambda a, b: a + b, pairs)
+    assert first_failure([], 0, judge, ask_here(lambda a, b: b + a)) == (21, None)
+    asked, failure = first_failure([], 0, judge, ask_here(lambda a, b: max(a, b)))
+    assert (asked, failure) == (21, Failure((1, 1), Answer(2), Answer(1)))
+
+
+def test_of_a_table_and_random_inputs_the_smaller_is_shown() -> None:
+    rows = [Row(([9] * 9,), 81), Row(([1],), 1)]
+    _, failure = first_failure(rows, 50, Judge(sum, numbers), ask_here(wrong_from(lambda items: len(items) > 4)))
+    assert failure is not None
+    assert failure.given == ([0] * 5,)
+    _, failure = first_failure(rows, 0, Judge(sum, numbers), ask_here(wrong_from(lambda items: len(items) > 4)))
+    assert failure is not None
+    assert failure.given == ([9] * 9,)
+
+
+def test_more_than_one_answer_may_be_right() -> None:
+    judge = Judge(min, numbers_of_one, accepts=lambda answer, items: answer in items)
+    assert first_failure([], 30, judge, ask_here(max)) == (30, None)
+    _, failure = first_failure([], 30, judge, ask_here(lambda items: -1))
+    assert failure == Failure(([0],), Answer(0), Answer(-1))
+    _, failure = first_failure([], 30, judge, ask_here(lambda items: items[1]))
+    assert failure is not None
+    assert failure.got.raised == "IndexError"
+
+
+def numbers_of_one(draw: Draw) -> tuple[list[int]]:
+    return ([draw.integer(0, 9) for _ in range(draw.integer(1, 5))],)
+
+
+def test_an_input_may_have_to_be_refused() -> None:
+    def half(number: int) -> int:
+        if number % 2:
+            raise ValueError("odd")
+        return number // 2
+
+    judge = Judge(half, lambda draw: (draw.integer(0, 9),))
+    assert first_failure([], 30, judge, ask_here(half)) == (30, None)
+    _, failure = first_failure([], 30, judge, ask_here(lambda number: number // 2))
+    assert failure is not None
+    text = str(wrong_answer("half", failure))
+    assert text == (
+        "half(1) is not right\n"
+        "  expected: ValueError: odd\n"
+        "  got:      0\n"
+        "  fix:      such an input is a mistake of the caller's: raise ValueError"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "fix"),
+    [
+        ([1, 2, 3], [3, 2, 1], "the right items, in another order"),
+        ([1, 2, 3], [1, 2], "the answer has 3 items; this has 2"),
+        ([1, 2], [2, 3], "one too many"),
+        (3, 2, "one too few"),
+        (3, None, "it gives nothing back"),
+        (3, "3", "give back a number; this is text"),
+        (True, 1, "give back True or False; this is a number"),
+        ({1: 2}, frozenset([1]), "give back a dict; this is a set"),
+        (3, 9, "work this one out by hand"),
+        ([], ["x"], "the answer has 0 items; this has 1"),
+    ],
+)
+def test_the_likely_reason(expected: Any, got: Any, fix: str) -> None:
+    assert (wrong_answer("f", Failure((1,), Answer(expected), Answer(got))).fix or "").startswith(fix)
+
+
+def test_draws_can_be_made_again_and_are_within_their_bounds() -> None:
+    draw = Draw.again([5, 1, 99, 2, 0, 0])
+    assert [draw.integer(0, 9), draw.choice("abc"), draw.integer(3, 5)] == [5, "b", 5]
+    assert draw.shuffled([1, 2, 3]) == [3, 1, 2]
+    assert draw.integer(4, 8) == 4
+    assert draw.choices == [5, 1, 2, 2, 0, 0, 0]

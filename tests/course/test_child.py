@@ -1,0 +1,264 @@
+"""A student's function in a process of its own: whatever it does, we hear what came of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lib import PuzzleError, Trace, check, simulate
+from lib.course.child import MAX_PRINTED, run_of
+from lib.course.progress import Standing, load
+from lib.course.target import attempt
+from lib.puzzles.records import Size
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+from lib.trace.json_format import encode
+from tests.support.functions import official, run, wrong
+
+HEAD = "from lib import Model, NotSolved\nimport os\n\n\n"
+
+
+@pytest.fixture
+def write(tmp_path: Path, file: Path) -> Path:
+    """The file to write a function into."""
+    return tmp_path / "01_basic.py"
+
+
+def tried(path: Path, body: str, limit: float = 30) -> tuple[str, str, str]:
+    path.write_text(f"{HEAD}def basic(model):\n    {body}\n", "utf-8")
+    found = attempt(path, "basic", limit)
+    assert found.puzzle == "basic"
+    return found.state, found.text, found.printed
+
+
+def test_a_solution_passes_and_is_recorded(file: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(reference("ddp").read_text("utf-8"), "utf-8")
+    found = attempt(mine, "ddp")
+    assert found.state == "passed"
+    assert found.text.startswith("Correct!\nTime 5.6 steps")
+    assert load() == {"ddp": Standing(1, True, "as good as our reference", 5.6, 1_572_864.0)}
+
+
+def test_our_own_solution_is_nobodys_progress(file: Path) -> None:
+    assert attempt(reference("ddp"), "ddp").state == "passed"
+    assert load() == {}
+
+
+def test_a_stub_is_unsolved(write: Path) -> None:
+    assert tried(write, 'raise NotSolved("basic")') == ("unsolved", "", "")
+    assert load() == {}
+
+
+def test_what_is_no_training_step_fails_with_its_verdict(write: Path) -> None:
+    state, text, printed = tried(write, "print('here'); model.get_activation([0])")
+    assert state == "failed"
+    assert text.startswith("Not one correct training step.")
+    assert printed == "here\n"
+    assert load() == {"basic": Standing(runs=1)}
+
+
+def test_a_loop_that_never_ends_is_stopped_and_located(write: Path) -> None:
+    state, text, printed = tried(write, "print('before')\n    while True:\n        model.rank", limit=1)
+    assert state == "failed"
+    assert text.startswith("basic did not end within 1 seconds, so it was stopped\n")
+    assert "where:    01_basic.py, line 7, in basic: while True:" in text or "line 8, in basic: model.rank" in text
+    assert printed == "before\n"
+
+
+def test_one_long_operation_is_stopped_from_outside(write: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lib.course.child.GRACE", 1.0)
+    state, text, _ = tried(write, "sum(range(10**13))", limit=1)
+    assert (state, text.splitlines()[0]) == ("failed", "basic did not end within 1 seconds, so it was stopped")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("undefined", "NameError: name 'undefined' is not defined"),
+        ("model.loss(3)", "rank 0:"),
+        ("os._exit(4)", "basic ended Python itself (exit status 4)"),
+        ("raise SystemExit(5)", "basic ended Python itself (exit status 5)"),
+        ("x = = 3", "01_basic.py, line 6: invalid syntax: x = = 3"),
+        ("basic(model)", "RecursionError"),
+    ],
+)
+def test_what_fails_says_why_without_a_traceback(write: Path, body: str, message: str) -> None:
+    state, text, _ = tried(write, body)
+    assert state == "failed"
+    assert message in text
+    assert "Traceback" not in text
+
+
+def test_what_it_prints_is_kept_up_to_a_limit(write: Path) -> None:
+    state, _, printed = tried(write, "for n in range(10**5): print('all work and no play', n)")
+    assert state == "failed"
+    assert printed.startswith("all work and no play 0\n")
+    assert printed.endswith("(and more)")
+    assert len(printed) < MAX_PRINTED + 20
+
+
+def test_a_file_called_as_a_module_of_pythons_is_in_nobodys_way(write: Path) -> None:
+    for name in ("random", "json", "lib"):
+        (write.parent / f"{name}.py").write_text("raise RuntimeError\n", "utf-8")
+    write.write_text("def basic(model):\n    model.get_activation([0])\n", "utf-8")
+    assert attempt(write, "basic", 30).text.startswith("Not one correct training step.")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"cells": [', "01_basic.ipynb is not a notebook"),
+        ("", "01_basic.ipynb is not a notebook"),
+        ('{"cells": []}', "01_basic.ipynb defines no function 'basic'; its functions: none"),
+    ],
+)
+def test_a_notebook_that_is_half_saved(file: Path, tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "01_basic.ipynb"
+    path.write_text(text)
+    found = attempt(path, "basic", 30)
+    assert found.state == "failed"
+    assert message in found.text
+
+
+def test_a_file_that_is_gone(file: Path, tmp_path: Path) -> None:
+    found = attempt(tmp_path / "01_basic.ipynb", "basic", 30)
+    assert (found.state, found.text) == ("failed", f"there is no file {tmp_path / '01_basic.ipynb'}")
+
+
+# -- whoever writes the result ------------------------------------------------------------------------------------
+
+WHOLE = {"outcome": "trace", "text": "", "printed": "", "trace": None, "answers": []}
+
+
+def forge(write: Path, code: str) -> tuple[str, str]:
+    """What comes of a function that writes the result itself, and ends Python before ours is written."""
+    body = f"import sys, pathlib; result = pathlib.Path(sys.argv[1], 'result.json')\n    {code}\n    os._exit(0)"
+    return tried(write, body)[:2]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "",
+        "[]",
+        "{",
+        '{"state": "passed"}',
+        json.dumps(WHOLE),
+        json.dumps({**WHOLE, "outcome": "passed"}),
+        json.dumps({**WHOLE, "outcome": "answers"}),
+        json.dumps({**WHOLE, "more": 1}),
+        json.dumps({**WHOLE, "text": 1}),
+        json.dumps({**WHOLE, "printed": "x" * 10**5}),
+        json.dumps({**WHOLE, "trace": {"format": "llm-training-puzzles trace"}}),
+        json.dumps({**WHOLE, "trace": []}),
+        json.dumps({**WHOLE, "outcome": "unsolved", "answers": 3}),
+        json.dumps({**WHOLE, "answers": [[1]]}),
+        json.dumps({**WHOLE, "outcome": ["trace"]}),
+        '{"trace": ' + "[" * 10**5,
+        '{"outcome": NaN}',
+    ],
+)
+def test_a_forged_result_is_none(write: Path, result: str) -> None:
+    assert forge(write, f"result.write_text({result!r})") == ("failed", "basic ended Python itself (exit status 0)")
+    assert load() == {}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes and links like these there")
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.mkfifo(result)",
+        "result.symlink_to('/dev/zero')",
+        "result.mkdir()",
+        "result.write_bytes(bytes([255]))",
+        "os.truncate(os.open(result, os.O_CREAT | os.O_WRONLY), 600 * 2**20)",
+    ],
+)
+def test_a_result_that_is_no_plain_file_is_none(write: Path, code: str) -> None:
+    assert forge(write, code)[0] == "failed"
+
+
+def test_a_trace_that_says_that_it_is_right_is_judged_here(write: Path) -> None:
+    """Whatever it is called: an empty run at the puzzle's size, with figures that would reach every tier."""
+    models = run(wrong)
+    forged = json.dumps({**WHOLE, "trace": encode(Trace.of(models))})
+    state, text = forge(write, f"result.write_text({forged!r})")
+    assert (state, text.splitlines()[0]) == ("failed", "Not one correct training step.")
+    assert load() == {"basic": Standing(runs=1)}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('Correct!')",
+        "import lib.checker.checker as c; c._judge = c.check = lambda *a, **k: None",
+        "import lib.course.progress as p; p.record('basic', p.Standing(1, True, None, 1.0, 1.0))",
+        "model.check = lambda *a, **k: None; type(model).check = None",
+        "import lib.checker.verdict as v; v.Verdict.passed = True",
+        "import lib.course.child as c; c._write = lambda *a: None",
+        "import sys; sys.exit(0)",
+        "raise KeyboardInterrupt",
+        "os.kill(os.getpid(), 9)",
+        "import threading; threading.Timer(0, os._exit, [0]).start(); import time; time.sleep(5)",
+        "import sys; sys.setrecursionlimit(10**9); basic(model)",
+        "x = []; x.append(x); model.get_activation(x)",
+        "[bytearray(10**9) for _ in range(64)]",
+        "os.write(2, b'Correct!' * 10**6); os._exit(0)",
+        "open('/proc/self/fd/1', 'w').write('Correct!' * 10**6)",
+        "import shutil, sys; shutil.rmtree(sys.argv[1])",
+    ],
+)
+def test_no_trick_in_the_other_process_scores(write: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lib.course.child.GRACE", 2.0)
+    state, _, _ = tried(write, code, limit=4)
+    assert state == "failed"
+    found = load().get("basic", Standing())
+    assert (found.passed, found.tier) == (False, None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork there")
+def test_what_it_starts_ends_with_it(write: Path, tmp_path: Path) -> None:
+    sign = tmp_path / "sign"
+    code = f"import time\n    if os.fork() == 0: time.sleep(1.5); open({str(sign)!r}, 'w').close(); os._exit(0)"
+    assert tried(write, code)[0] == "failed"
+    time.sleep(2)
+    assert not sign.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such limit")
+def test_memory_has_a_limit(write: Path) -> None:
+    state, text, _ = tried(write, "bytearray(2**34)")
+    assert state == "failed"
+    assert "MemoryError" in text
+
+
+def test_a_run_of_another_size_and_a_run_that_fails_come_back_as_traces(write: Path) -> None:
+    write.write_text(reference("basic").read_text("utf-8"), "utf-8")
+    sent = run_of(write, "basic", layers=3, batches=2)
+    assert sent.outcome == "trace"
+    assert sent.trace is not None
+    assert Size.of(sent.trace) == (1, 3, 2)
+    write.write_text(f"{HEAD}def basic(model):\n    model.load_weights(0)\n    model.loss(3)\n", "utf-8")
+    sent = run_of(write, "basic")
+    assert (sent.outcome, sent.answers) == ("failed", ())
+    assert sent.trace is not None
+    assert sent.trace.error == sent.text
+    with pytest.raises(PuzzleError) as caught:
+        simulate(load_function(write, "basic"), puzzle="basic")
+    assert str(caught.value) == sent.text
+    assert caught.value.trace.text() == sent.trace.text()
+
+
+@pytest.mark.parametrize("puzzle", ["ddp", "pipeline"])
+def test_a_run_comes_back_as_it_is_here(tmp_path: Path, puzzle: str) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(reference(puzzle).read_text("utf-8"), "utf-8")
+    sent, here = run_of(mine, puzzle), Trace.of(official(puzzle))
+    assert sent.trace is not None
+    assert check(sent.trace, puzzle) == check(here, puzzle)
+    assert sent.trace.text() == here.text()
