@@ -118,7 +118,7 @@ def first_failure(table: Sequence[Row], draws: int, judge: Judge, ask: Ask) -> t
     ]
     if random:
         wrong.append(_shrunk(*min(random, key=lambda found: _order(found[0])), judge, ask))
-    return len(asked), min(wrong, key=lambda failure: len(repr(failure.given)), default=None)
+    return len(asked), min(wrong, key=lambda failure: (len(repr(failure.given)), repr(failure.given)), default=None)
 
 
 def _inputs(judge: Judge, draws: int) -> tuple[list[Given], list[tuple[list[int], Given]]]:
