@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
@@ -10,7 +9,7 @@ from typing import Any, Final
 from lib.trace.event import Event
 from lib.values.values import HIDDEN, LENGTH
 
-__all__ = ["DTYPES", "LIBRARIES", "OPTIMIZERS", "TRANSPORTS", "DType", "Hook", "ReplayOptions", "can_fork"]
+__all__ = ["DTYPES", "LIBRARIES", "OPTIMIZERS", "TRANSPORTS", "DType", "Hook", "ReplayOptions"]
 
 
 Hook = Callable[[int, int, Event, dict[int, Any]], None]
@@ -142,8 +141,3 @@ class ReplayOptions:
             raise ValueError(f"replay has no options {sorted(unknown)}")
         fields_: dict[str, Any] = {**data, "against": tuple(data.get("against", ()))}
         return cls(**fields_)
-
-
-def can_fork() -> bool:
-    """Whether processes can be forked at all on this system. (On macOS they can, but its libraries do not stand it.)"""
-    return sys.platform not in ("win32", "emscripten", "wasi")

@@ -26,7 +26,6 @@ from torch import Tensor
 from lib.files import child_environment
 from lib.replay import errors
 from lib.replay.errors import ReplayError
-from lib.replay.options import can_fork
 from lib.replay.processes.forked_rank import Launch, be_rank
 from lib.replay.processes.play import STARTING
 from lib.replay.processes.rendezvous import rendezvous_of
@@ -46,7 +45,7 @@ def fork_is_safe() -> bool:
 @contextlib.contextmanager
 def forked(job: Job) -> Iterator[tuple[list[Report], list[Tensor]]]:
     """Runs all ranks as processes: their reports, and what they kept to be compared."""
-    if not can_fork():
+    if not hasattr(os, "fork"):
         raise ReplayError(f"{sys.platform} cannot fork the ranks: use transport='local', or torchrun")
     device_of(job.options, job.plan.ranks - 1)  # WrongWorld while it is still one process that says so
     folder = Path(tempfile.mkdtemp(prefix="puzzles-replay-"))

@@ -28,18 +28,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
     yield from _wait(context.transport.barrier())
     report["ready"] = time.perf_counter_ns()
     report["shared_clock"] = context.transport.shared_clock
-    if context.device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    interpreter = Interpreter(context, _clock(context), record=True)
-    before = context.transport.bytes_sent()
-    yield from interpreter.run()
-    _sync(context)
-    after = context.transport.bytes_sent()
-    report["socket_bytes"] = None if before is None or after is None else after - before
-    report["memory"] = interpreter.memory
-    report["sent"] = interpreter.sent
-    report["allocator_peak"] = torch.cuda.max_memory_allocated() if context.device.type == "cuda" else 0
-    del interpreter
+    yield from _recorded_step(context, report)
     library_steps = _library_steps(context, report)
     report["steps"] = []
     for number in range(context.options.warmup + context.options.steps):
@@ -60,6 +49,23 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
     yield from _wait(context.transport.barrier())
 
 
+def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
+    """The step whose numbers are kept to be compared, with what it holds and sends."""
+    on_gpu = context.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    interpreter = Interpreter(context, _clock(context), record=True)
+    before = context.transport.bytes_sent()
+    yield from interpreter.run()
+    if on_gpu:
+        torch.cuda.synchronize()
+    after = context.transport.bytes_sent()
+    report["socket_bytes"] = None if before is None or after is None else after - before
+    report["memory"] = interpreter.memory
+    report["sent"] = interpreter.sent
+    report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0
+
+
 def _library_steps(context: RankContext, report: Report) -> list[Any]:
     if not context.options.against:
         return []
@@ -78,8 +84,3 @@ def _wait(handle: Handle) -> Iterator[Handle]:
 def _clock(context: RankContext) -> Clock:
     events = len(context.mine.program.events)
     return CudaClock(events) if context.device.type == "cuda" else CpuClock(events)
-
-
-def _sync(context: RankContext) -> None:
-    if context.device.type == "cuda":
-        torch.cuda.synchronize()
