@@ -14,8 +14,8 @@ from lib.errors.source_lines import Place
 from lib.errors.wording import amount, counted, plural, these
 from lib.trace.event import STORES, Event, Program, place_of
 from lib.trace.lifetimes import held_at, never_awaited
+from lib.trace.order import unreceived
 from lib.trace.trace import Trace
-from lib.trace.walk import unreceived
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS
 from lib.values.values import KINDS, Elements, Value
 

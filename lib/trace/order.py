@@ -1,22 +1,42 @@
 """Who meets whom in a run: collectives by their number in their group, messages in order for each pair of ranks.
 
-The one place that matches what the programs of several ranks do together, as it stands in them: no time is asked.
-`walk` goes through a run step by step by the same rules.
+The one place that matches what the programs of several ranks do together, as it stands in them: no time is asked. By
+the same rules `walk` goes through a run in an order in which everything that an operation needs has happened before:
+each rank's program is followed until a communication that is awaited has not taken place yet. Whoever re-times,
+rebuilds or replays a Trace takes these steps.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
+from lib.values.operations import COMMUNICATION
 from lib.values.rules import Member, bring
 from lib.values.values import Value
 
-__all__ = ["Communicators", "Passage", "awaited_at_once", "brought_to", "meetings", "member", "messages"]
+__all__ = [
+    "Communicators",
+    "Do",
+    "Done",
+    "Issue",
+    "Meet",
+    "Pass",
+    "Passage",
+    "Step",
+    "awaited_at_once",
+    "brought_to",
+    "meetings",
+    "member",
+    "messages",
+    "unreceived",
+    "walk",
+]
 
 
 class Communicators:
@@ -119,3 +139,161 @@ def member(rank: int, event: Event, values: list[Value], members: int) -> Member
     value: Any = values if row.many else next(iter(values), None)
     bring(row, value, event.layer, members)
     return Member(rank, event.op, event.layer, value, event.arg[0] if row.rooted else 0, event.group)
+
+
+# -- step by step -------------------------------------------------------------------------------------------------
+
+
+class Do(NamedTuple):
+    """A rank does something by itself."""
+
+    rank: int
+    event: Event
+
+
+class Issue(NamedTuple):
+    """A rank issues a communication."""
+
+    rank: int
+    event: Event
+
+
+class Meet(NamedTuple):
+    """All members of a group have issued a collective: it takes place. In the order of the group."""
+
+    members: list[tuple[int, Event]]
+
+
+class Pass(NamedTuple):
+    """A message that was sent meets its receive."""
+
+    source: int
+    sent: Event
+    target: int
+    received: Event
+
+
+class Done(NamedTuple):
+    """A rank has waited for a communication. `wait` is the wait event, None where it was awaited at once."""
+
+    rank: int
+    event: Event
+    wait: Event | None
+
+
+Step = Do | Issue | Meet | Pass | Done
+
+
+class _Walk:
+    def __init__(self, run: Trace) -> None:
+        self.run = run
+        self.at = [0] * run.ranks
+        self.issued_at = [-1] * run.ranks
+        self.complete: list[set[int]] = [set() for _ in run.programs]
+        self.ready = deque(range(run.ranks))
+        self.communicator = Communicators()
+        self.numbers: dict[tuple[int, int], int] = defaultdict(int)
+        self.open: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        self.sent: dict[tuple[int, int], deque[tuple[int, int]]] = defaultdict(deque)
+        self.wanted: dict[tuple[int, int], deque[tuple[int, int]]] = defaultdict(deque)
+
+    def event(self, where: tuple[int, int]) -> Event:
+        return self.run.programs[where[0]].events[where[1]]
+
+    def finish(self, where: tuple[int, int]) -> None:
+        rank, index = where
+        self.complete[rank].add(index)
+        self.ready.append(rank)
+
+    def steps(self) -> Iterator[Step]:
+        while self.ready:
+            rank = self.ready.popleft()
+            yield from self.advance(rank)
+
+    def advance(self, rank: int) -> Iterator[Step]:
+        events = self.run.programs[rank].events
+        while (index := self.at[rank]) < len(events):
+            event = events[index]
+            if event.op in COMMUNICATION:
+                if self.issued_at[rank] < index:
+                    self.issued_at[rank] = index
+                    yield Issue(rank, event)
+                    yield from self.issue((rank, index), event)
+                if event.blocking:
+                    if index not in self.complete[rank]:
+                        return
+                    yield Done(rank, event, None)
+            elif event.op == "wait":
+                target = event.arg[0]
+                if target not in self.complete[rank]:
+                    return
+                yield Done(rank, events[target], event)
+            else:
+                yield Do(rank, event)
+            self.at[rank] = index + 1
+
+    def issue(self, where: tuple[int, int], event: Event) -> Iterator[Step]:
+        rank = where[0]
+        if event.op in COLLECTIVES:
+            communicator = self.communicator(event.group)
+            number = self.numbers[rank, communicator]
+            self.numbers[rank, communicator] = number + 1
+            joined = self.open[communicator, number]
+            joined.append(where)
+            if len(joined) == len(event.group):
+                del self.open[communicator, number]
+                if self.run.error is not None and self.differ(joined):
+                    return  # that is where the run failed: it never took place
+                by_rank = {r: (r, i) for r, i in joined}
+                yield Meet([(r, self.event(by_rank[r])) for r in event.group])
+                for one in joined:
+                    self.finish(one)
+        elif event.op == "pass_to" and event.peer is not None:
+            self.sent[rank, event.peer].append(where)
+            yield from self.match(rank, event.peer)
+            self.find_room(rank, event.peer)
+        elif event.peer is not None:
+            self.wanted[event.peer, rank].append(where)
+            yield from self.match(event.peer, rank)
+
+    def differ(self, joined: list[tuple[int, int]]) -> bool:
+        """Whether those who joined did not all call the same collective."""
+        return len({(event.op, event.layer, event.arg, event.group) for event in map(self.event, joined)}) > 1
+
+    def match(self, source: int, target: int) -> Iterator[Step]:
+        sent, wanted = self.sent[source, target], self.wanted[source, target]
+        if sent and wanted:
+            from_, to = sent.popleft(), wanted.popleft()
+            yield Pass(source, self.event(from_), target, self.event(to))
+            self.finish(from_)
+            self.finish(to)
+            self.find_room(source, target)
+
+    def find_room(self, source: int, target: int) -> None:
+        """There is room for one message that is not received yet: the first of those sent has it."""
+        sent = self.sent[source, target]
+        if sent and sent[0][1] not in self.complete[source]:
+            self.finish(sent[0])
+
+
+def walk(run: Trace) -> Iterator[Step]:
+    """The steps of a run. Afterwards TraceError if some rank could not reach the end of its program."""
+    state = _Walk(run)
+    yield from state.steps()
+    stuck = [rank for rank, program in enumerate(run.programs) if state.at[rank] < len(program.events)]
+    if stuck:
+        rank = stuck[0]
+        event = run.programs[rank].events[state.at[rank]]
+        raise TraceError(
+            f"rank {rank} cannot get past its event {state.at[rank]} ({event.op}): nobody answers it"
+            + (f"; ranks {stuck} are stuck" if 1 < len(stuck) <= 16 else "")
+        )
+
+
+def unreceived(run: Trace) -> list[tuple[int, Event]]:
+    """The messages that nobody received, with the rank that sent each."""
+    state = _Walk(run)
+    for _ in state.steps():
+        pass
+    left = [where for queue in state.sent.values() for where in queue]
+    return [(rank, state.event((rank, index))) for rank, index in sorted(left)]

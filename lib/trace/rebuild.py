@@ -11,9 +11,8 @@ from typing import NamedTuple, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
-from lib.trace.order import member
+from lib.trace.order import Do, Issue, Meet, Pass, member, walk
 from lib.trace.trace import Trace
-from lib.trace.walk import Do, Issue, Meet, Pass, walk
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, given
 from lib.values.operations import OPERATIONS, Operation

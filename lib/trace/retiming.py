@@ -9,9 +9,8 @@ from lib.cluster.clock import Streams
 from lib.cluster.costs import Costs
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
-from lib.trace.order import Communicators
+from lib.trace.order import Communicators, Do, Done, Issue, Meet, Pass, walk
 from lib.trace.trace import Trace
-from lib.trace.walk import Do, Done, Issue, Meet, Pass, walk
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS
 from lib.values.values import Value, total_elements

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lib import Model, Trace, TraceError, simulate
-from lib.trace.walk import Done, Issue, Meet, Pass, walk
+from lib.trace.order import Done, Issue, Meet, Pass, walk
 
 
 def test_a_message_that_waits_for_room_has_it_when_the_one_before_it_was_received() -> None:
