@@ -12,6 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from lib.checker.listeners import listen as _listen
+from lib.errors.facts import Fact as _Fact
+from lib.errors.facts import Words as _Words
+from lib.errors.facts import word_facts_with as _word_facts_with
 
 if TYPE_CHECKING:
     from lib.checker.checker import check
@@ -122,6 +125,14 @@ def _record(verdict: "Verdict | FunctionVerdict", trace: "Trace | None") -> None
 
 
 _listen(_record)
+
+
+def _words(fact: _Fact) -> _Words:
+    """What to say of a broken rule: only a mistake needs words, so they are imported then."""
+    return import_module("lib.diagnosis.rule_words").words(fact)
+
+
+_word_facts_with(_words)
 
 
 def __getattr__(name: str) -> object:

@@ -14,8 +14,9 @@ from lib.cluster.clock import steps
 from lib.trace.lifetimes import Lifetimes, held_at, own_lifetimes
 from lib.trace.order import brought_to, meetings
 from lib.trace.trace import Event, Program, Trace
+from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, TIMED
-from lib.values.values import Elements, Value, total_elements
+from lib.values.values import Elements, Value
 
 __all__ = [
     "Alive",

@@ -197,12 +197,12 @@ def _what(group: list[Holding]) -> str:
         head, of = f"{len(group)} gradients" if many else "gradient", "activation"
         layers = {layer + 1 for layer in layers}
     parts = [f"{head} of {numbered(of, layers)}"]
-    batches = {batch for value in values for batch in getattr(value, "batches", ())}
+    batches = {batch for value in values for batch in value.place.batches}
     if batches:
         parts.append(numbered("batch", batches))
-    totals = {getattr(value, "total", 1) for value in values}
+    totals = {value.place.total for value in values}
     if totals != {1} and len(totals) == 1:
-        shards = {shard for value in values for shard in getattr(value, "shards", ())}
+        shards = {shard for value in values for shard in value.place.shards}
         parts.append(f"{numbered('shard', shards)} of {totals.pop()}")
     return ", ".join(parts)
 

@@ -13,8 +13,8 @@ from lib.errors.wording import these
 from lib.trace.event import Event, place_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
-from lib.values.regions import MOST, WHOLE, Region
-from lib.values.values import Weight, region
+from lib.values.placement import MOST, Part, union
+from lib.values.values import Weight
 
 __all__ = ["finals"]
 
@@ -126,7 +126,7 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     )
 
 
-def _parts(missing: Region, totals: set[int]) -> int:
+def _parts(missing: Part, totals: set[int]) -> int:
     """Into how many shards a weight is cut where its missing part is spoken of; 0 where no small number will do."""
     common = 1
     for total in sorted(totals):
@@ -139,12 +139,13 @@ def _parts(missing: Region, totals: set[int]) -> int:
 def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]]) -> _Fault | None:
     """Which parts of a layer no final weight has."""
     weights = [weight for _, _, weight, _ in here]
-    missing = WHOLE - region(*weights)
-    if not missing:
+    there = union(weight.place.first for weight in weights)
+    missing = there.axis.whole.minus(there)
+    if not missing.size:
         return None
     ranks = [rank for rank, *_ in here]
     parts = _parts(missing, {weight.total for weight in weights})
-    absent = missing.words(parts) + (" is" if missing.size() * parts == 1 else " are")
+    absent = missing.words(parts) + (" is" if missing.size * parts == missing.axis.size else " are")
     return _Fault(
         "the final weights of these layers are not complete: "
         + (absent if parts else f"the part of the weight {missing.words(0)} is")

@@ -155,7 +155,7 @@ def _unused(trace: Trace, top: figures.Peak) -> list[_Unused]:
     held = held_at(program, top.index)
     found: list[_Unused] = []
     for number, value in enumerate(program.values):
-        trained = getattr(value, "step", 0) > 0  # a result, which is there to stay
+        trained = value is not None and value.updates > 0  # a result, which is there to stay
         if value is not None and not trained and held[number] > 0 and last[number] < top.index:
             used = program.events[last[number]] if last[number] >= 0 else _maker(program, number)
             found.append(_Unused(value, used))

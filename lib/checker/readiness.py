@@ -7,7 +7,6 @@ the optimizer states that its updates gave: each of them honest, and updated exa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from lib.errors.exceptions import PuzzleError
@@ -16,12 +15,12 @@ from lib.errors.wording import these
 from lib.trace.event import Program, place_of
 from lib.trace.lifetimes import held_at
 from lib.trace.rebuild import Rebuilt
-from lib.values.regions import Region
+from lib.values.placement import Part, union
 from lib.values.values import OptState, Weight, describe
 
 __all__ = ["unready"]
 
-Part = Weight | OptState
+Held = Weight | OptState
 PARTLY = "only a part of it updated"
 
 
@@ -40,28 +39,29 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
 
     `pretend`: it is a sandbox, where a made-up gradient will do.
     """
-    lacks: dict[_Lack, list[tuple[int, Part]]] = defaultdict(list)
+    lacks: dict[_Lack, list[tuple[int, Held]]] = defaultdict(list)
     for program in rebuilt.run.programs:
         before, after = _at_rest(program), _afterwards(program, rebuilt, pretend)
         for key, values in before.items():
             now = [value for value in after[key] if value.step == 1]
-            if _region(value for value, _ in values) <= _region(now):
+            if now and _together(now).covers(_together([value for value, _ in values])):
                 continue
-            value, place = next(pair for pair in values if not _region([pair[0]]) <= _region(now))
+            value, place = next(pair for pair in values if not now or not _together(now).covers(pair[0].place.first))
             ends = _ends(value, after[key])
             lack = _Lack(value.kind, ends, _fix(program, value, ends), place)
             lacks[lack].append((program.rank, value))
     return [_text(lack, found) for lack, found in lacks.items()]
 
 
-def _region(values: Iterator[Part] | list[Part]) -> Region:
-    return Region.of(*((value.shards, value.total) for value in values))
+def _together(values: list[Held]) -> Part:
+    """Which part of a weight some shards are together."""
+    return union(value.place.first for value in values)
 
 
-def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Part, Place | None]]]:
+def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Held, Place | None]]]:
     """What a rank loads and uses, by kind and layer, each with the line that loads it."""
     used = {number for event in program.events for number in event.inputs}
-    found: dict[tuple[str, int], list[tuple[Part, Place | None]]] = defaultdict(list)
+    found: dict[tuple[str, int], list[tuple[Held, Place | None]]] = defaultdict(list)
     for event in program.events:
         if event.op == "load_weights":
             for number in event.outputs:
@@ -71,7 +71,7 @@ def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Part, Place |
     return found
 
 
-def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple[str, int], list[Part]]:
+def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple[str, int], list[Held]]:
     """The honest weights and optimizer states that a rank has when its program is over, by kind and layer."""
     held = held_at(program, len(program.events))
     there = {number for number, count in enumerate(held) if count > 0}
@@ -80,7 +80,7 @@ def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple
             there.update(event.inputs)
         elif event.op == "update":
             there.update(event.outputs[1:])
-    found: dict[tuple[str, int], list[Part]] = defaultdict(list)
+    found: dict[tuple[str, int], list[Held]] = defaultdict(list)
     for number in sorted(there):
         value, flaw = program.values[number], rebuilt.flaws.get((program.rank, number))
         if isinstance(value, Weight | OptState) and (flaw is None or (pretend and flaw.pretended)):
@@ -88,19 +88,19 @@ def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple
     return found
 
 
-def _ends(value: Part, after: list[Part]) -> str:
+def _ends(value: Held, after: list[Held]) -> str:
     """What a rank has at the end of what it began with."""
     stale = [other for other in after if other.step == 0]
     if any(other.step > 1 for other in after):
         return "one that was updated more than once"
     if any(other.step == 1 for other in after):
         return PARTLY
-    if _region([value]) <= _region(stale):
+    if stale and _together(stale).covers(value.place.first):
         return "the same as before, not updated"
     return "none of it"
 
 
-def _fix(program: Program, value: Part, ends: str) -> str:
+def _fix(program: Program, value: Held, ends: str) -> str:
     if ends == PARTLY and isinstance(value, Weight):
         return (
             "gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer);\n"
@@ -120,7 +120,7 @@ def _fix(program: Program, value: Part, ends: str) -> str:
     )
 
 
-def _text(lack: _Lack, found: list[tuple[int, Part]]) -> str:
+def _text(lack: _Lack, found: list[tuple[int, Held]]) -> str:
     ranks, layers = {rank for rank, _ in found}, {value.layer for _, value in found}
     rank, value = found[0]
     who = these("rank", ranks)

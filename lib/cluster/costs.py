@@ -16,8 +16,9 @@ from typing import Any
 
 from lib.cluster.clock import ticks
 from lib.values.collectives import Collective
+from lib.values.layers import LINEAR
 from lib.values.operations import Operation
-from lib.values.values import BATCH_ELEMENTS, Elements
+from lib.values.values import Elements
 
 __all__ = ["LINKS", "UNIT", "Costs", "Links", "costs_from"]
 
@@ -109,7 +110,7 @@ class Links(Costs):
     def _beta(self, members: Sequence[int]) -> Fraction:
         """Steps an element on the slowest link of the ring."""
         one_host = self.host_size is None or len({rank // self.host_size for rank in members}) == 1
-        return _exact(self.p2p) / BATCH_ELEMENTS * (1 if one_host else _exact(self.ratio))
+        return _exact(self.p2p) / LINEAR.batch * (1 if one_host else _exact(self.ratio))
 
 
 def _exact(number: float) -> Fraction:

@@ -111,14 +111,14 @@ def not_reached(program: Running, grad: Any) -> str | None:
     return None
 
 
-def twice(_: Running | None, field: str, left: Value, right: Value) -> str | None:
+def twice(field: str, left: Value, right: Value) -> str | None:
     """Two values that share batches or shards, to be put together."""
     makers, mine = [maker(left), maker(right)], home(left)
     if mine is None or None in makers:
         return None
     mesh = mine.world.mesh
     if field == "shards" and not left.is_complete():
-        return f"each rank loads a shard of its own: {shard_call(mine, getattr(left, 'total', None))}"
+        return f"each rank loads a shard of its own: {shard_call(mine, left.place.total)}"
     if field == "batches" and home(right) is not mine:
         if all(event is not None and event.op in COLLECTIVES for event in makers):
             return f"both have been summed{line_of(makers[0])} already: sum a gradient over the ranks once"
@@ -126,8 +126,7 @@ def twice(_: Running | None, field: str, left: Value, right: Value) -> str | Non
         return f"each rank works on batches of its own: model.get_activation([{own}])"
     if field != "batches":
         return None
-    both: list[frozenset[int]] = [getattr(value, "batches", frozenset[int]()) for value in (left, right)]
-    return _taken_again(mine, both[0] & both[1])
+    return _taken_again(mine, left.place.batches & right.place.batches)
 
 
 def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
@@ -186,7 +185,7 @@ def outside(dist: Any, waits: dict[int, Any]) -> str | None:
     return None
 
 
-def meeting(_: Running | None, first: Any, other: Any) -> str | None:
+def meeting(first: Any, other: Any) -> str | None:
     """Two members of a collective that called different things: in another order, or in the wrong group?"""
     mine, theirs = home(first.value), home(other.value)
     if mine is None or theirs is None:

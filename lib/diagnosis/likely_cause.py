@@ -1,22 +1,26 @@
 """The likely reason for a broken rule: what the rank did before says more than the values that it ended up with.
 
-A rule leaves a clue (a word, and the values it is about); here the programs of the ranks are searched for what a
-student probably meant. Nothing is decided here: an error is an error, whatever advice there is.
+A rule raises a fact (what is wrong, with which values); here the programs of the ranks are searched for what a student
+probably meant. Nothing is decided here: an error is an error, whatever advice there is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import singledispatch
 from typing import Any, cast
 
 from lib.diagnosis.collectives import meeting, not_reached, pipelined, shard_call, sum_axis, twice
 from lib.diagnosis.provenance import alike, in_turn, is_held, line_of, maker, sent_in
+from lib.diagnosis.rule_words import CUT_ALIKE, LOAD_ALIKE
 from lib.diagnosis.running import Running
 from lib.errors.exceptions import PuzzleError
+from lib.errors.facts import Fact
 from lib.errors.forgotten_await import put_await
 from lib.errors.wording import shown, these, with_article
 from lib.trace.event import STORES, Event, place_of
+from lib.values import facts
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, calls, signatures
 from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, WeightGrad, subject
@@ -27,11 +31,11 @@ STORE = dict(zip(KINDS.values(), STORES, strict=True))
 
 
 def advise(error: PuzzleError, program: Running | None = None) -> None:
-    """Puts the likely reason into the fix of an error that left a clue, where anything tells it."""
-    if not error.clue:
+    """Puts the likely reason into the fix of an error that has a fact, once, where anything tells it."""
+    if error.fact is None or error.advised:
         return
-    (clue, *values), error.clue = error.clue, ()
-    found = CLUES[clue](program, *values)
+    error.advised = True
+    found = likely_cause(error.fact, program)
     if found is not None:
         error.fix = found
 
@@ -46,15 +50,29 @@ def _kept(event: Event, store: str) -> str:
     return f":\n{store}[layer] = {call}"
 
 
-# -- one function for each clue -----------------------------------------------------------------------------------
+# -- one function for each fact of which anybody knows more --------------------------------------------------------
 
 
-def _kind(program: Running | None, wanted: type[Value] | None, op: str, value: Any) -> str:
-    """Something else in the place of a value, or of a layer."""
+@singledispatch
+def likely_cause(fact: Fact, program: Running | None) -> str | None:
+    """What a student probably meant; None where nothing tells it."""
+    return None
+
+
+def _order(op: str) -> str:
     signature = signatures().get(op)
-    order = f"write {signature}" if signature is not None else "check the order of the arguments"
-    if wanted is None:
-        return f"the {'rank' if op in MESSAGES else 'layer'} comes first: {order}"
+    return f"write {signature}" if signature is not None else "check the order of the arguments"
+
+
+@likely_cause.register
+def _(fact: facts.NotALayer, _: Running | None) -> str:
+    return f"the {'rank' if fact.op in MESSAGES else 'layer'} comes first: {_order(fact.op)}"
+
+
+@likely_cause.register
+def _(fact: facts.WrongKind, program: Running | None) -> str:
+    """Something else in the place of a value."""
+    wanted, op, value, order = fact.wanted, fact.op, fact.value, _order(fact.op)
     if hasattr(value, "popitem") and wanted in STORE:  # a dict, or a store
         return f"take one value out of the store: {STORE[wanted]}[layer]"
     source = _came_from(program, wanted, value)
@@ -88,15 +106,17 @@ def _came_from(program: Running | None, wanted: type[Value], value: object) -> s
     return None
 
 
-def _stored(program: Running, wanted: type[Value], value: Any) -> str:
+@likely_cause.register
+def _(fact: facts.NotStored, program: Running) -> str:
     """What is no value at all, in a store."""
+    value: Any = fact.thing
     if isinstance(value, tuple):
         return _tuple([type(item) for item in cast("tuple[Any, ...]", value)], program.events[-1:])
     if value is None:
         return "a call that gives nothing back stands on a line of its own, without a store before it"
     if callable(value) and (name := getattr(value, "__name__", None)) is not None:
         return f"call it: {calls().get(name, f'{name}(...)')}"
-    return f"a store holds one value under each key, here {with_article(wanted.kind)}"
+    return f"a store holds one value under each key, here {with_article(fact.kind.kind)}"
 
 
 def _tuple(kinds: list[type], last: Sequence[Event]) -> str:
@@ -113,8 +133,10 @@ def _tuple(kinds: list[type], last: Sequence[Event]) -> str:
     return f"take the tuple apart first: {names} = {call}"
 
 
-def _incomplete(program: Running, weight: Weight) -> str | None:
+@likely_cause.register
+def _(fact: facts.Incomplete, program: Running) -> str | None:
     """A shard where the whole weight is needed."""
+    weight = fact.weight
     made = maker(weight)
     if made is not None and made.op == "allgather":
         count = len(made.group)
@@ -130,8 +152,10 @@ def _incomplete(program: Running, weight: Weight) -> str | None:
     return None
 
 
-def _unsummed(program: Running, grad: WeightGrad) -> str | None:
+@likely_cause.register
+def _(fact: facts.Unsummed, program: Running) -> str | None:
     """A gradient that lacks batches, in an update."""
+    grad = fact.grad
     for number, other in alike(program, grad):
         if len(other.batches) == other.total_batches and number != (grad.mark or (None, -1))[1]:
             made = maker(other)
@@ -169,7 +193,8 @@ def _sum_first(program: Running, grad: WeightGrad) -> str | None:
     )
 
 
-def _batch(program: Running) -> str | None:
+@likely_cause.register
+def _(_: facts.NoBatch, program: Running) -> str | None:
     world = program.world
     mesh = world.mesh
     if mesh is not None and "data" in mesh.axes:
@@ -177,8 +202,10 @@ def _batch(program: Running) -> str | None:
     return "batches are counted from 0; with more ranks than batches, a rank's number is not its batch"
 
 
-def _layer(program: Running, value: Value, layer: int) -> str | None:
+@likely_cause.register
+def _(fact: facts.WrongLayer, program: Running) -> str | None:
     """A value of another layer: one that came from another rank tells who disagrees with whom."""
+    value, layer = fact.value, fact.layer
     made = maker(value)
     if made is None or made.op != "receive" or made.peer is None:
         if layer == value.layers and program.world.ranks > 1:
@@ -191,14 +218,24 @@ def _layer(program: Running, value: Value, layer: int) -> str | None:
     )
 
 
-def _shard(program: Running | None, lead: str, total: object) -> str:
-    """A shard that is not there, or does not fit: the call that cuts a weight as its group needs it."""
-    return lead + shard_call(program, total if isinstance(total, int) else None)
+@likely_cause.register
+def _(fact: facts.NoShard, program: Running | None) -> str | None:
+    """A shard that is not there: the call that cuts a weight as its group needs it."""
+    return CUT_ALIKE + shard_call(program, fact.total if isinstance(fact.total, int) else None) if fact.loads else None
 
 
-def _absent(program: Running, store: int, key: object, number: int, fix: str) -> str | None:
+@likely_cause.register
+def _(fact: facts.Stateless, program: Running | None) -> str | None:
+    """A shard of the state that does not fit the weight's."""
+    weight = fact.weight
+    return None if weight.is_complete() else LOAD_ALIKE + shard_call(program, weight.total)
+
+
+@likely_cause.register
+def _(fact: facts.Deleted, program: Running) -> str | None:
     """A key that was deleted: one that several batches had shared, or a gathered weight."""
-    shared = _shared(program, store, key, number)
+    number, fix = fact.number, fact.fix
+    shared = _shared(program, fact.store, fact.key, number)
     if shared is not None:
         return shared
     value = program.values[number]
@@ -214,7 +251,7 @@ def _absent(program: Running, store: int, key: object, number: int, fix: str) ->
 
 def _shared(program: Running, store: int, key: object, number: int) -> str | None:
     """A key under which the values of several batches took each other's place."""
-    batches = [getattr(value, "batches", frozenset[int]()) for value in in_turn(program, store, number)]
+    batches = [value.place.batches for value in in_turn(program, store, number)]
     if len(batches) < 2 or not all(batches) or sum(map(len, batches)) > len(frozenset[int]().union(*batches)):
         return None
     order = ", ".join(str(batch) for some in batches for batch in sorted(some))
@@ -222,9 +259,10 @@ def _shared(program: Running, store: int, key: object, number: int) -> str | Non
     return f"{name}[{shown(key)}] held batches {order} one after the other:\nuse a key with two parts, {name}[layer, b]"
 
 
-def _other_batch(program: Running | None, *values: Value) -> str | None:
+@likely_cause.register
+def _(fact: facts.OtherBatches, program: Running | None) -> str | None:
     """An input and a gradient of different batches: does one of them have a key that all batches share?"""
-    for value in values:
+    for value in (fact.inp, fact.grad):
         store, mark = STORES.index(STORE[type(value)]), value.mark
         if program is not None and mark is not None and is_held(program, mark[1]):
             found = _shared(program, store, value.layer, mark[1])
@@ -233,17 +271,18 @@ def _other_batch(program: Running | None, *values: Value) -> str | None:
     return None
 
 
-CLUES: dict[str, Callable[..., str | None]] = {
-    "absent": _absent,
-    "kind": _kind,
-    "layer": _layer,
-    "other batch": _other_batch,
-    "shard": _shard,
-    "stored": _stored,
-    "incomplete": _incomplete,
-    "unsummed": _unsummed,
-    "twice": twice,
-    "batch": _batch,
-    "meeting": meeting,
-}
-"""Who knows about which clue."""
+@likely_cause.register
+def _(fact: facts.Twice, _: Running | None) -> str | None:
+    return twice(fact.field, *fact.both[:2])
+
+
+@likely_cause.register
+def _(fact: facts.Unlawful, program: Running | None) -> str | None:
+    return likely_cause(fact.why, program) if isinstance(fact.why, Fact) else None
+
+
+@likely_cause.register
+def _(fact: facts.Disagree, _: Running | None) -> str | None:
+    """In another order, or in the wrong group? Of what is called with other arguments there is no more to know."""
+    first, other = fact.first, fact.other
+    return meeting(first, other) if (first.op, first.layer) != (other.op, other.layer) else None

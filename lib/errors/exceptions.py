@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lib.errors.facts import Fact, Words, words_of
 from lib.errors.source_lines import Place, raised_at, student_place
 from lib.errors.wording import shown, these
 
@@ -47,32 +48,52 @@ MOST_KEYS = 12
 
 
 class PuzzleError(AssertionError):
-    """A student's mistake. `what` happened, what was `expected`, what was `got`, and the likely `fix`.
+    """A student's mistake. `what` happened, what was `expected`, what was `got`, and the likely `fix`; or a `fact`
+    that says all of this, and knows the values that it happened to.
 
     `rank` and `where` (Places, with the rank each belongs to) are added by whoever knows them. `trace` is the
     Trace up to the failure, where a run had begun; `import drawing` makes notebooks show it below the message.
     """
 
+    what: str
+    expected: str | None
+    got: str | None
+    fix: str | None
+
     def __init__(
         self,
-        what: str,
+        what: str | Fact,
         *,
         expected: str | None = None,
         got: str | None = None,
         fix: str | None = None,
         rank: int | None = None,
         where: Sequence[tuple[int | None, Place]] = (),
+        fact: Fact | None = None,
     ) -> None:
         super().__init__(what)
-        self.what = what
-        self.expected = expected
-        self.got = got
-        self.fix = fix
+        self.fact = fact
+        self.advised = False
+        """Whether the programs of the ranks have been searched for the likely reason already."""
+        if isinstance(what, Fact):
+            self.fact = what
+        else:
+            self.what, self.expected, self.got, self.fix = what, expected, got, fix
         self.rank = rank
         self.where = list(where)
         self.trace: Any = None
-        self.clue: tuple[Any, ...] = ()
-        """Which rule was broken, in a word, and by which values: `advice` looks there for the likely reason."""
+
+    def words(self) -> Words:
+        """The four parts of the message."""
+        return Words(self.what, self.expected, self.got, self.fix)
+
+    def __getattr__(self, name: str) -> Any:
+        """The words of a fact are made when the first of them is asked for: raising one is cheap."""
+        if name not in Words._fields or self.fact is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        for field, text in words_of(self.fact)._asdict().items():
+            self.__dict__.setdefault(field, text)  # what somebody has said already, such as a better fix, stands
+        return self.__dict__[name]
 
     def at(self, rank: int) -> PuzzleError:
         """Says which rank it was and which line of the student's code, unless that is known already."""
@@ -81,6 +102,9 @@ class PuzzleError(AssertionError):
         if not self.where and (found := student_place()) is not None:
             self.where.append((None, found))
         return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.what!r})"
 
     def __str__(self) -> str:
         lines = [self.what if self.rank is None else f"rank {self.rank}: {self.what}"]

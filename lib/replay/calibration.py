@@ -20,8 +20,10 @@ from lib.trace.order import brought_to, meetings
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.laws import total_elements
+from lib.values.layers import LINEAR
 from lib.values.operations import COMPUTE, OPERATIONS
-from lib.values.values import BATCH_ELEMENTS, Activation, ActivationGrad, total_elements
+from lib.values.values import Activation, ActivationGrad
 
 __all__ = ["Calibration", "PredictedStep", "calibrate"]
 
@@ -86,7 +88,7 @@ def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) 
                     rows.append((1.0, _elements(program, event.outputs), seconds))
     latency, beta = _least_squares(rows)
     medians = {op: median(found) for op, found in compute.items()}
-    costs = Links(**medians, p2p=beta * BATCH_ELEMENTS, latency=latency, host_size=None)
+    costs = Links(**medians, p2p=beta * LINEAR.batch, latency=latency, host_size=None)
     predictions = [_predict(result, costs, unit, True) for result in fit]
     predictions += [_predict(result, costs, unit, False) for result in others]
     return Calibration(costs, unit, tuple(predictions))

@@ -20,8 +20,9 @@ from lib.simulator.recorder import BUDGET
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.regions import MOST
-from lib.values.rules import Member, Shape, collective
+from lib.values.layers import Shape
+from lib.values.placement import MOST
+from lib.values.rules import Member, collective
 from lib.values.values import Elements
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Dist(Given):
         """A rank has its Model. The first one says how large the training step of this world is."""
         if not self.models:
             self._give(shape=Shape(layers, batches), sandbox=sandbox)
-        elif (layers, batches) != self.shape:
+        elif (layers, batches) != (self.shape.layers, self.shape.batches):
             raise ValueError(
                 "the Models of one Dist are of one size, which the first one gave: "
                 f"layers={self.shape.layers}, batches={self.shape.batches}; got layers={layers}, batches={batches}"

@@ -22,21 +22,11 @@ from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace, absent, trace_of
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, Collective
+from lib.values.facts import NotALayer
+from lib.values.laws import renew, total_elements
 from lib.values.operations import OPERATIONS, TIMED
-from lib.values.regions import MOST
-from lib.values.values import (
-    KINDS,
-    Activation,
-    ActivationGrad,
-    OptState,
-    Value,
-    Weight,
-    WeightGrad,
-    clean,
-    describe,
-    renew,
-    total_elements,
-)
+from lib.values.placement import MOST
+from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, clean, describe
 
 if TYPE_CHECKING:
     from lib.checker.verdict import Verdict
@@ -271,7 +261,7 @@ class Model(Given):
         if not values:
             self.dist.begin(self.rank)
         made: tuple[Value, ...] = (out,) if len(row.gives) == 1 else out
-        batches: frozenset[int] = getattr(made[0], "batches", NO_BATCHES) if made else NO_BATCHES
+        batches: frozenset[int] = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             layer = (made if row.about == "output" else values)[0].layer
         elif type(layer) is not int:
@@ -322,7 +312,7 @@ class Model(Given):
         except PuzzleError as error:
             self._blame(error)
         layer = None if first is None else first.layer
-        batches = getattr(first, "batches", NO_BATCHES)
+        batches = NO_BATCHES if first is None else first.place.batches
         event = Event("pass_to", layer, batches, inputs, (), program.clock, None, 0, source, peer=rank)
         program.append(event)
         signal = self.dist.send(self.rank, rank, event, load, elements)
@@ -453,7 +443,7 @@ class Model(Given):
             else "the first stage has nobody before it and the last nobody after it: treat both ends apart",
         )
         if type(rank) is not int:
-            error.clue = ("kind", None, call, rank)
+            error.fact = NotALayer(call, rank, self.LAYERS)
         self._blame(error)
 
     def _blame(self, error: PuzzleError) -> NoReturn:

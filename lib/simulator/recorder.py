@@ -8,7 +8,7 @@ from lib import diagnosis
 from lib.diagnosis.running import World
 from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
 from lib.errors.source_lines import student_frame, student_place
-from lib.trace.event import NO_BATCHES, Event, Program, Source
+from lib.trace.event import Event, Program, Source
 from lib.values.values import SET_MARK, Value, clean
 
 __all__ = ["BUDGET", "Recorder"]
@@ -57,7 +57,7 @@ class Recorder(Program):
         number = len(self.values)
         self.values.append(value)
         self._adopted[id(adopted)] = (adopted, number)
-        batches = getattr(value, "batches", NO_BATCHES)
+        batches = value.place.batches
         event = self.record("foreign", value.layer, batches, (), (), source or student_place())
         event.outputs = (number,)
         return number
@@ -131,7 +131,7 @@ class Recorder(Program):
             raise self.blame(error) from None
         frame = student_frame()
         source = None if frame is None else (frame.f_code, frame.f_lasti)
-        batches = getattr(output, "batches", NO_BATCHES)
+        batches = output.place.batches
         self.record(op, output.layer, batches, ids, (output,), source, 0, arg)
         return output
 
@@ -140,7 +140,7 @@ class Recorder(Program):
         # A mismatch is between two ranks, and names both; that this one came last is no fault of its own.
         if not isinstance(error, MismatchError):
             error.at(self.rank)
-            if error.clue:
+            if error.fact is not None:
                 diagnosis.advise(error, self)
         if error.trace is None:
             error.trace = self.world.so_far(str(error))

@@ -14,6 +14,7 @@ from lib.errors.source_lines import resolve
 from lib.errors.wording import shown, with_article
 from lib.simulator.recorder import Recorder
 from lib.trace.event import STORES
+from lib.values.facts import Deleted, NotStored
 from lib.values.values import KINDS, Value, describe
 
 __all__ = ["Store"]
@@ -145,7 +146,7 @@ class Store(dict[Any, T]):
         rank = self._program.rank
         error = AbsentKey(f"{name} is empty", expected=wanted, held=list(self), rank=rank, fix=fix)
         if gone is not None and not deleting:
-            error.clue = ("absent", self._index, key, gone[2], fix)
+            error.fact = Deleted(self._index, key, gone[2], fix)
         return self._program.blame(error)
 
     def _refuse(self, key: Any, value: Any) -> PuzzleError:
@@ -153,7 +154,7 @@ class Store(dict[Any, T]):
         if is_awaitable(value):
             return self._program.blame(forgotten_await(f"{name} was given what was not awaited", wanted, value))
         error = RuleError(f"{name} was given something that is not a value", expected=wanted, got=describe(value))
-        error.clue = ("stored", self._kind, value)
+        error.fact = NotStored(self._kind, value)
         return self._program.blame(error)
 
 

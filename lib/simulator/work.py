@@ -11,8 +11,9 @@ from lib.errors.source_lines import Place, student_place
 from lib.simulator.engine import Signal
 from lib.simulator.recorder import Recorder
 from lib.trace.event import NO_BATCHES, Event, place_of
+from lib.values.laws import renew
 from lib.values.rules import need
-from lib.values.values import Value, clean, renew
+from lib.values.values import Value, clean
 
 if TYPE_CHECKING:
     from lib.simulator.model import Model

@@ -28,8 +28,9 @@ from lib.trace.order import Passage, meetings, member, messages
 from lib.trace.trace import Trace
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, given
+from lib.values.laws import renew
 from lib.values.operations import COMMUNICATION
-from lib.values.values import Value, renew
+from lib.values.values import Value
 
 __all__ = [
     "FOREVER",

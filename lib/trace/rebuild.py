@@ -16,8 +16,8 @@ from lib.trace.trace import Trace
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, given
 from lib.values.operations import OPERATIONS, Operation
-from lib.values.regions import Owners
-from lib.values.values import Value, Weight, extent, subject
+from lib.values.placement import Owners
+from lib.values.values import Value, Weight, subject
 
 __all__ = ["Flaw", "Rebuilt", "rebuild"]
 
@@ -91,7 +91,7 @@ class _Rebuild:
             return
         value = self.value(rank, number)
         owners = self.used.setdefault((rank, value.kind, value.layer), Owners())
-        before = owners.add(extent(value), load)
+        before = owners.add(value.place.first.ranges, load)
         if before is not None:
             self.flaws[rank, number] = self.reloaded(rank, value, before, load)
 
@@ -125,8 +125,7 @@ class _Rebuild:
 
     def count(self, rank: int, event: Event, value: Value) -> None:
         """Counts the numbers in the sets of a value that no value before it has. Members of a group share theirs."""
-        for name in ("batches", "shards"):
-            items: frozenset[int] = getattr(value, name, NO_BATCHES)
+        for items in (value.place.batches, value.place.shards):
             if len(items) <= SMALL_SET or id(items) in self.sets:
                 continue
             self.sets[id(items)] = items  # kept, so that no other set gets its id
@@ -149,7 +148,7 @@ class _Rebuild:
             weight = cast(Weight, values[0])
             self.finals[rank, weight.layer] = (event, weight, flaw)
         self.give(rank, event, made, [flaw] * len(made))
-        event.batches = getattr(made[0], "batches", NO_BATCHES) if made else NO_BATCHES
+        event.batches = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             event.layer = (made if row.about == "output" else values)[0].layer
         if row.loads:
@@ -162,7 +161,7 @@ class _Rebuild:
         if event.op == "receive":
             return
         sent = self.inputs(rank, event)
-        event.batches = getattr(sent[0], "batches", NO_BATCHES) if sent else NO_BATCHES
+        event.batches = sent[0].place.batches if sent else NO_BATCHES
         if event.op == "pass_to":
             event.layer = sent[0].layer if sent else None
 

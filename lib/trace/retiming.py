@@ -12,8 +12,9 @@ from lib.trace.event import Event, Program
 from lib.trace.order import Communicators, Do, Done, Issue, Meet, Pass, walk
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.laws import total_elements
 from lib.values.operations import OPERATIONS
-from lib.values.values import Value, total_elements
+from lib.values.values import Value
 
 __all__ = ["retime"]
 

@@ -12,6 +12,7 @@ from lib.cluster.mesh import Mesh
 from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place
 from lib.trace.event import STORES, Event, Move, Program, place_of
+from lib.values.layers import Shape
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +92,7 @@ class _World(Protocol):
     sandbox: bool
 
     @property
-    def shape(self) -> tuple[int, int]: ...
+    def shape(self) -> Shape: ...
 
 
 class ModelLike(Protocol):
@@ -134,7 +135,7 @@ class Trace:
         if len(programs) != len(models) or any(model.dist is not world for model in models):
             raise ValueError("the Models of one run have one Dist and different ranks; these do not")
         every = [programs.get(rank) or Program(rank) for rank in range(world.ranks)]
-        return cls(*world.shape, every, world.costs, world.mesh, world.sandbox, error=error)
+        return cls(world.shape.layers, world.shape.batches, every, world.costs, world.mesh, world.sandbox, error=error)
 
     @property
     def ranks(self) -> int:

@@ -14,9 +14,10 @@ from fractions import Fraction
 from typing import Any
 
 from lib.errors.exceptions import RuleError
-from lib.errors.wording import amount
+from lib.values.facts import NotSized
+from lib.values.laws import cut, gather, reduce, renew, total_elements
 from lib.values.table import Table
-from lib.values.values import Elements, Value, cut, describe, gather, reduce, renew, total_elements
+from lib.values.values import Elements, Value
 
 __all__ = ["CHAIN", "COLLECTIVES", "RING", "STEP", "TWICE_ROUND", "Collective", "Travel", "given", "title"]
 
@@ -135,12 +136,12 @@ def given(result: Any) -> list[Value]:
 
 
 def _batches(value: Any) -> Iterable[int]:
-    return value.batches
+    return value.place.batches
 
 
 def _split(value: Any) -> Iterable[int]:
     """Along what values of a kind are gathered."""
-    return value.shards if hasattr(value, "shards") else value.batches
+    return value.place.first.pieces
 
 
 def _all_reduce(values: Sequence[Any], root: int) -> Results:
@@ -172,12 +173,7 @@ def _as_large(first: Value, *others: Value) -> None:
     elements = first.elements()
     for value in others:
         if value.elements() != elements:
-            raise RuleError(
-                "what a member brings is not as large as what the root brings",
-                expected=f"a value of {amount(elements)} elements, to be overwritten by the root's",
-                got=f"{describe(value)}: {amount(value.elements())} elements",
-                fix="bring the value that the root's replaces, of the same shape: the old weight for a new one",
-            )
+            raise RuleError(NotSized(value, first))
 
 
 def _first(values: Sequence[Any], root: int, size: Size) -> Elements:

@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
+from lib.values.laws import cut, gather, reduce
 from lib.values.rules import Shape
 from lib.values.table import Table
-from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, cut, gather, reduce
+from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 __all__ = [
     "COMMUNICATION",

@@ -9,12 +9,35 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from lib.errors.arguments import is_awaitable, plain, written
+from lib.errors.arguments import is_awaitable, plain
 from lib.errors.exceptions import MismatchError, PuzzleError, RuleError
 from lib.errors.forgotten_await import forgotten_await
-from lib.errors.wording import numbers, plural, these, with_article
-from lib.values.collectives import COLLECTIVES, Collective
-from lib.values.regions import MOST, WHOLE, listed
+from lib.errors.wording import with_article
+from lib.values.collectives import Collective
+from lib.values.facts import (
+    Disagree,
+    EndlessBatches,
+    Incomplete,
+    NoBatch,
+    NoLayer,
+    NoShard,
+    NotALayer,
+    NotBatches,
+    NothingToGet,
+    NotOneForEach,
+    OtherBatches,
+    OtherStep,
+    Stateless,
+    ToldLayer,
+    TooManyShards,
+    Uncovered,
+    Unlawful,
+    Unsummed,
+    WrongKind,
+    WrongLayer,
+)
+from lib.values.layers import Shape
+from lib.values.placement import MOST
 from lib.values.values import (
     Activation,
     ActivationGrad,
@@ -22,11 +45,8 @@ from lib.values.values import (
     Value,
     Weight,
     WeightGrad,
-    covers,
-    describe,
-    region,
-    subject,
-    too_many_shards,
+    made,
+    made_step,
 )
 
 __all__ = [
@@ -43,17 +63,10 @@ __all__ = [
 ]
 
 T = TypeVar("T", bound=Value)
-SHOWN = 40
-"""Batches that a message lists."""
+ENOUGH = 40
+"""Batches that are not there, after which no more are looked at."""
 REPEATED, SOME = 2, 1000
 """Whoever gives batches may repeat them: as often as this, and as many more."""
-
-
-class Shape(NamedTuple):
-    """The size of the training step: layers of the model, batches of the step."""
-
-    layers: int
-    batches: int
 
 
 def need(kind: type[T], value: Any, role: str, op: str) -> T:
@@ -63,17 +76,9 @@ def need(kind: type[T], value: Any, role: str, op: str) -> T:
     """
     if isinstance(value, kind):
         return value
-    wanted = with_article(kind.kind)
     if is_awaitable(value):
-        raise forgotten_await(f"the {role} was not awaited", wanted, value)
-    error = RuleError(
-        f"the {role} is not {wanted}",
-        expected=wanted,
-        got=describe(value),
-        fix="check the order of the arguments and the store that you took it from",
-    )
-    error.clue = ("kind", kind, op, value)
-    raise error
+        raise forgotten_await(f"the {role} was not awaited", with_article(kind.kind), value)
+    raise RuleError(WrongKind(role, kind, value, op))
 
 
 def need_layer(shape: Shape, layer: Any, op: str) -> int:
@@ -82,18 +87,7 @@ def need_layer(shape: Shape, layer: Any, op: str) -> int:
         return layer
     if type(layer) is not int and type(plain(layer)) is int:
         return need_layer(shape, plain(layer), op)
-    if type(layer) is int:
-        raise RuleError(
-            f"there is no layer {written(layer)}",
-            expected=f"a layer from 0 to {shape.layers - 1}",
-            got=f"layer {written(layer)}",
-            fix="layers are counted from 0; the last one is model.LAYERS - 1",
-        )
-    error = RuleError(
-        "the layer is not a whole number", expected=f"a layer from 0 to {shape.layers - 1}", got=describe(layer)
-    )
-    error.clue = ("kind", None, op, layer)
-    raise error
+    raise RuleError(NoLayer(layer, shape.layers) if type(layer) is int else NotALayer(op, layer, shape.layers))
 
 
 def named_layer(shape: Shape, layer: Any, op: str) -> None:
@@ -102,49 +96,21 @@ def named_layer(shape: Shape, layer: Any, op: str) -> None:
         need_layer(shape, layer, op)
 
 
-def _on_layer(value: Value, layer: int, role: str, hint: str) -> None:
+def _on_layer(op: str, role: str, value: Value, layer: int) -> None:
     if value.layer != layer:
-        error = RuleError(
-            f"the {role} belongs to another layer",
-            expected=f"the {subject(value.kind, layer)}",
-            got=describe(value),
-            fix=hint,
-        )
-        error.clue = ("layer", value, layer)
-        raise error
-
-
-def _complete(weight: Weight) -> None:
-    if not weight.is_complete():
-        missing = (WHOLE - region(weight)).shards(weight.total) or ()
-        error = RuleError(
-            f"the weight of layer {weight.layer} is not complete",
-            expected=f"all {weight.total} shards",
-            got=f"{these('shard', weight.shards)} of {weight.total}; {{{listed(missing)}}} missing",
-            fix='gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
-        )
-        error.clue = ("incomplete", weight)
-        raise error
+        raise RuleError(WrongLayer(op, role, value, layer))
 
 
 def load_weights(shape: Shape, layer: int, shard: int, total: int) -> tuple[Weight, OptState]:
     """The initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both."""
     layer = need_layer(shape, layer, "load_weights")
     if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
-        error = RuleError(
-            f"there is no shard {written(shard)} of {written(total)}",
-            expected="total >= 1" if type(total) is not int or total < 1 else f"a shard from 0 to {written(total - 1)}",
-            got=f"shard {describe(shard).removeprefix('the number ')}",
-            fix="cut a weight into as many shards as ranks share it, and give each rank its own:\n"
-            "model.load_weights(layer, model.rank, model.RANKS)",
-        )
-        lead = "cut a weight into as many shards as ranks share it, and give each rank its own:\n"
-        error.clue = ("shard", lead, total)
-        raise error
+        raise RuleError(NoShard(shard, total, loads=True))
     if total > MOST:
-        raise too_many_shards(shard, total)
-    shards = frozenset([shard])
-    return Weight(layer, shape.layers, 0, shards, total), OptState(layer, shape.layers, 0, shards, total)
+        raise RuleError(TooManyShards(shard, total))
+    weight = shape.tensors.weight
+    place = weight.cut(weight.axes[0].shard(shard, total))
+    return made_step(Weight, layer, shape.layers, place, 0), made_step(OptState, layer, shape.layers, place, 0)
 
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
@@ -158,51 +124,23 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
             found.add(batch)
             if type(batch) is not int or not 0 <= batch < shape.batches:
                 wrong.add(batch)
-                if len(wrong) > SHOWN or not isinstance(batches, Collection):
+                if len(wrong) > ENOUGH or not isinstance(batches, Collection):
                     break
             if number >= most:
-                raise _endless(shape, most)
+                raise RuleError(EndlessBatches(shape.batches, most))
     except TypeError:
-        raise RuleError(
-            "batches are given as a list or a set of numbers",
-            expected="for instance [0] or range(model.BATCHES)",
-            got=describe(batches),
-            fix="for a single batch write [batch]",
-        ) from None
+        raise RuleError(NotBatches(batches)) from None
     if wrong:
-        error = RuleError(
-            f"there is no batch {_some(wrong)}",
-            expected=f"batches from 0 to {shape.batches - 1}",
-            got=f"{plural('batch', len(found))} {_some(found)}",
-            fix="batches are counted from 0; the last one is model.BATCHES - 1",
-        )
-        error.clue = ("batch",)
-        raise error
+        raise RuleError(NoBatch(frozenset(wrong), frozenset(found), shape.batches))
     return frozenset(found)
-
-
-def _some(items: Iterable[Any]) -> str:
-    """The first of some things, in order."""
-    numbers_first = sorted(items, key=lambda item: (not isinstance(item, int), item if isinstance(item, int) else 0))
-    words = [written(item) for item in numbers_first]
-    return ", ".join(words[:SHOWN]) + (", ..." if len(words) > SHOWN else "")
-
-
-def _endless(shape: Shape, most: int) -> RuleError:
-    return RuleError(
-        "the batches do not come to an end",
-        expected=f"each of the {shape.batches} batches once",
-        got=f"more than {most} items",
-        fix="give a list, a set or a range: range(model.BATCHES) are all batches",
-    )
 
 
 def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
     """The input data of some batches: the activation of layer 0."""
     found = _batches(shape, batches)
     if not found:
-        raise RuleError("there are no batches to get", expected="at least one batch", got="none", fix="name a batch")
-    return Activation(0, shape.layers, found, shape.batches)
+        raise RuleError(NothingToGet())
+    return made(Activation, 0, shape.layers, shape.tensors.activation.cut(shape.tensors.batches(found)))
 
 
 def forward(shape: Shape, layer: int, inp: Any, weight: Any) -> Activation:
@@ -212,22 +150,19 @@ def forward(shape: Shape, layer: int, inp: Any, weight: Any) -> Activation:
         need(Activation, inp, "input of forward", "forward")
     if type(weight) is not Weight:
         need(Weight, weight, "weight of forward", "forward")
-    if weight.layer != layer:
-        _on_layer(weight, layer, "weight of forward", f"use the weight of layer {layer}, or run layer {weight.layer}")
-    if inp.layer != layer:
-        before = f"activation {layer}, which forward({layer - 1}, ...) gave" if layer else "the data"
-        _on_layer(inp, layer, "input of forward", f"layer {layer} works on {before}")
-    if len(weight.shards) != weight.total:
-        _complete(weight)
-    return Activation(layer + 1, shape.layers, inp.batches, shape.batches)
+    if weight.layer != layer or inp.layer != layer:
+        _on_layer("forward", "weight of forward", weight, layer)
+        _on_layer("forward", "input of forward", inp, layer)
+    if not weight.place.complete:
+        raise RuleError(Incomplete(weight))
+    return made(Activation, layer + 1, shape.layers, inp.place)
 
 
 def loss(shape: Shape, inp: Any) -> ActivationGrad:
     """The gradient of the loss by the output of the last layer."""
     inp = need(Activation, inp, "input of loss", "loss")
-    if inp.layer != shape.layers:
-        _on_layer(inp, shape.layers, "input of loss", f"run forward up to layer {shape.layers - 1} first")
-    return ActivationGrad(shape.layers - 1, shape.layers, inp.batches, shape.batches)
+    _on_layer("loss", "input of loss", inp, shape.layers)
+    return made(ActivationGrad, shape.layers - 1, shape.layers, inp.place)
 
 
 def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tuple[WeightGrad, ActivationGrad]:
@@ -239,31 +174,19 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tupl
         need(ActivationGrad, grad, "gradient given to backward", "backward")
     if type(weight) is not Weight:
         need(Weight, weight, "weight of backward", "backward")
-    if weight.layer != layer:
-        _on_layer(weight, layer, "weight of backward", f"use the weight of layer {layer}, or run layer {weight.layer}")
-    if inp.layer != layer:
-        _on_layer(
-            inp, layer, "input of backward", f"use activation {layer}, the one that went into forward({layer}, ...)"
-        )
-    if grad.layer != layer:
-        hint = f"take the gradient of activation {layer + 1}, which backward({layer + 1}, ...) gave"
-        last = f"backward({layer}, ...) is the first one: it takes the gradient that loss gave"
-        _on_layer(grad, layer, "gradient given to backward", last if layer == shape.layers - 1 else hint)
-    if inp.batches != grad.batches:
-        error = RuleError(
-            "input and gradient of backward are of different batches",
-            expected=f"the gradient of {these('batch', inp.batches)}, as the input",
-            got=f"the gradient of {these('batch', grad.batches)}",
-            fix="take the input of the same batch; messages arrive in the order in which they were passed,\n"
-            "so both ranks have to go through the batches in the same order",
-        )
-        error.clue = ("other batch", inp, grad)
-        raise error
-    if len(weight.shards) != weight.total:
-        _complete(weight)
+    if weight.layer != layer or inp.layer != layer or grad.layer != layer:
+        _on_layer("backward", "weight of backward", weight, layer)
+        _on_layer("backward", "input of backward", inp, layer)
+        _on_layer("backward", "gradient given to backward", grad, layer)
+    place = inp.place
+    if place is not grad.place and place.batches != grad.place.batches:
+        raise RuleError(OtherBatches(inp, grad))
+    if not weight.place.complete:
+        raise RuleError(Incomplete(weight))
+    layers = shape.layers
     return (
-        WeightGrad(layer, shape.layers, inp.batches, shape.batches),
-        ActivationGrad(layer - 1, shape.layers, inp.batches, shape.batches),
+        made(WeightGrad, layer, layers, shape.tensors.gradient_of(place)),
+        made(ActivationGrad, layer - 1, layers, place),
     )
 
 
@@ -281,90 +204,31 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
         need(OptState, state, "optimizer state given to update", "update")
     if grad.layer != layer or weight.layer != layer or state.layer != layer:
         for value, role in ((grad, "gradient"), (weight, "weight"), (state, "optimizer state")):
-            _on_layer(
-                value, layer, f"{role} given to update", f"update({layer}, ...) takes everything of layer {layer}"
-            )
-    if len(grad.batches) != shape.batches or grad.total_batches != shape.batches:
-        missing = set(range(shape.batches)) - grad.batches
-        error = RuleError(
-            f"the gradient of layer {layer} does not have all batches yet",
-            expected=f"all {shape.batches} batches: {numbers(range(shape.batches))}",
-            got=f"batches {numbers(grad.batches)}; {numbers(missing)} missing",
-            fix="sum the gradients of all batches first: `+` on one rank, allreduce or scatterreduce over ranks",
-        )
-        error.clue = ("unsummed", grad)
-        raise error
-    if not covers(grad, weight):
-        raise _uncovered(grad, weight)
-    if not covers(state, weight):
-        raise _stateless(state, weight)
+            _on_layer("update", f"{role} given to update", value, layer)
+    place = weight.place
+    if len(grad.place.batches) != shape.batches or grad.place.total_batches != shape.batches:
+        raise RuleError(Unsummed(grad, shape.batches))
+    if not grad.place.covers(place):
+        raise RuleError(Uncovered(grad, weight))
+    if state.place is not place and not state.place.covers(place):
+        raise RuleError(Stateless(state, weight))
     if weight.step != state.step:
-        raise RuleError(
-            "the weight and the optimizer state are not at the same step",
-            expected=f"step {weight.step} for both",
-            got=f"the optimizer state is at step {state.step}",
-            fix="keep both results of update, and update each layer once",
-        )
-    step = weight.step + 1
-    return (
-        Weight(layer, shape.layers, step, weight.shards, weight.total),
-        OptState(layer, shape.layers, step, weight.shards, weight.total),
-    )
-
-
-def _part(value: Weight) -> str:
-    """Which part of a weight a value is: "shard 0 of 4"."""
-    return "the whole weight" if value.is_complete() else f"{these('shard', value.shards)} of {value.total}"
-
-
-def _uncovered(grad: WeightGrad, weight: Weight) -> RuleError:
-    fix = "a rank updates the shard whose gradient it has: load_weights and scatterreduce must cut alike"
-    if weight.is_complete():
-        fix = (
-            "after scatterreduce a rank has the gradient of one shard: update the shard of the weight that it loaded,\n"
-        )
-        fix += "not the gathered weight; or use allreduce, and every rank updates the whole weight"
-    return RuleError(
-        "the gradient does not cover the weight",
-        expected=f"a gradient of {_part(weight)}" + ("" if weight.is_complete() else ", or of the whole weight"),
-        got=describe(grad),
-        fix=fix,
-    )
-
-
-def _stateless(state: OptState, weight: Weight) -> RuleError:
-    lead = (
-        "load both with one call, and update a shard of the weight with the same shard of the state:\n"
-        "weights[layer], opt_states[layer] = "
-    )
-    error = RuleError(
-        "the optimizer state does not cover the weight",
-        expected=f"the optimizer state of {_part(weight)}",
-        got=describe(state),
-        fix=lead + "model.load_weights(layer, model.rank, model.RANKS)",
-    )
-    if weight.is_complete():
-        error.fix = (
-            "update the shard of the weight that this rank loaded with its optimizer state, not the gathered\n"
-            "weight: "
-            "model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])"
-        )
-    else:
-        error.clue = ("shard", lead, weight.total)
-    return error
+        raise RuleError(OtherStep(weight, state))
+    step, layers = weight.step + 1, shape.layers
+    return made_step(Weight, layer, layers, place, step), made_step(OptState, layer, layers, place, step)
 
 
 def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
     """A made-up gradient. Without batches it is a zero contribution; with batches only a sandbox accepts it."""
-    return WeightGrad(need_layer(shape, layer, "fake_grad"), shape.layers, _batches(shape, batches), shape.batches)
+    layer = need_layer(shape, layer, "fake_grad")
+    return made(WeightGrad, layer, shape.layers, shape.tensors.gradient_at(_batches(shape, batches)))
 
 
 def final(shape: Shape, layer: int, weight: Any) -> Weight:
     """The weight that a rank hands in as its final weight of a layer."""
     layer = need_layer(shape, layer, "set_final_weight")
     weight = need(Weight, weight, "final weight", "set_final_weight")
-    if weight.layer != layer:
-        _on_layer(weight, layer, "final weight", f"hand it in as what it is: set_final_weight({weight.layer}, ...)")
+    _on_layer("set_final_weight", "final weight", weight, layer)
     return weight
 
 
@@ -375,23 +239,13 @@ def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
             need(Value, value, f"list given to {row.name}", row.name)
         brought = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
         if len(brought) != members:
-            raise RuleError(
-                f"an {row.title} takes one value for each of the {members} members",
-                expected=f"a list of {members} values, in the order of the group",
-                got=f"{len(brought)} values" if brought else describe(cast("object", value)),
-                fix="value number i goes to member number i",
-            )
+            raise RuleError(NotOneForEach(row, cast("object", value), len(brought), members))
     else:
         brought = (value,)
     for item in brought:
         need(Value, item, f"first argument of {row.name}", row.name)
-        if isinstance(item, Weight | OptState | WeightGrad) and item.layer != layer:
-            raise RuleError(
-                f"{row.name} was told layer {layer}, but the value is of another layer",
-                expected=f"a value of layer {layer}",
-                got=describe(item),
-                fix=f"say the layer of the value, which is {item.layer}, or bring the value of layer {layer}",
-            )
+        if item.place.sharded and item.layer != layer:
+            raise RuleError(ToldLayer(row.name, item, layer))
 
 
 class Member(NamedTuple):
@@ -416,39 +270,9 @@ def agree(members: Sequence[Member | None]) -> None:
             raise _mismatch(first, other)
 
 
-def _call(member: Member, beside: Member) -> str:
-    what = describe(member.value) if isinstance(member.value, Value) else type(member.value).__name__
-    root = f", root={member.root}" if COLLECTIVES[member.op].rooted else ""
-    group = "" if member.group == beside.group else f", group={list(member.group)}"
-    return f"{member.op}(layer={member.layer}{root}{group}) with {with_article(what)}"
-
-
 def _mismatch(first: Member, other: Member) -> MismatchError:
-    fix = "every rank must make the same collective calls in the same order; look for one that is skipped or extra"
-    if first.op != other.op:
-        but, same = "call different ones", "the same operation"
-    elif first.layer != other.layer:
-        but, same = "for different layers", "the same layer"
-    elif first.group != other.group:
-        but, same = "name its group in different orders", "the same order of ranks"
-        fix = "write the group alike on every rank: as an axis of the mesh, or as one list of ranks; its order says\n"
-        fix += "whose shard is which"
-    elif first.root != other.root:
-        but, same = "with different roots", "the same root"
-        what = (COLLECTIVES[first.op].root or ("",))[0]
-        fix = f"the root is the rank {what}: name the same one on every rank"
-    else:
-        but, same = "with different kinds of value", "the same kind of value"
-        fix = "bring the value of the same store on every rank"
-    error = MismatchError(
-        f"ranks {first.rank} and {other.rank} meet in a collective, but {but}",
-        expected=f"{same} from every member of the group",
-        got=f"rank {first.rank}: {_call(first, other)}\nrank {other.rank}: {_call(other, first)}",
-        fix=fix,
-    )
+    error = MismatchError(Disagree(first, other))
     error.ranks = (first.rank, other.rank)
-    if first.layer != other.layer or first.op != other.op:
-        error.clue = ("meeting", first, other)
     return error
 
 
@@ -482,13 +306,8 @@ def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> P
         try:
             row.law(left.value, right.value)
         except PuzzleError as pair:
-            found = MismatchError(
-                f"the {row.title} of layer {left.layer} cannot be done: {pair.what}",
-                expected=pair.expected,
-                got=f"rank {left.rank}: {describe(left.value)}\nrank {right.rank}: {describe(right.value)}",
-                fix=pair.fix,
-            )
-            found.ranks, found.clue = (left.rank, right.rank), pair.clue
+            found = MismatchError(Unlawful(row, left, right, pair.fact or pair.words()))
+            found.ranks = (left.rank, right.rank)
             return found
     return error
 

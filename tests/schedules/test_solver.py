@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lib import Trace
 from lib.analysis.bounds.optima import Op, Optimum, Size, find
-from lib.values.values import BATCH_ELEMENTS
+from lib.values.layers import LINEAR
 from tests.support.pipeline_orders import all_orders, figures, in_turn, random_orders, run
 
 pytest.importorskip("ortools", reason="needs OR-tools: pip install 'llm-training-puzzles[optimum]'")
@@ -74,7 +74,7 @@ def _peak(pipeline: Pipeline, times: dict[tuple[int, Op], int]) -> int:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     assert solver.solve(pipeline.model) == cp_model.OPTIMAL
-    return round(solver.objective_value) * BATCH_ELEMENTS
+    return round(solver.objective_value) * LINEAR.batch
 
 
 @settings(max_examples=120, deadline=None)

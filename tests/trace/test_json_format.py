@@ -451,9 +451,9 @@ def test_thousands_of_large_unions_are_a_fault_and_not_all_of_the_memory(monkeyp
     monkeypatch.setattr(rebuild, "MAX_MADE", 10**5)
 
     def halves(model: Model) -> None:
-        one, two = model.fake_grad(0, range(5000)), model.fake_grad(0, range(5000, 10_000))
-        for _ in range(model.LAYERS):
-            model.grad_weights[0] = one + two
+        one = model.fake_grad(0, range(5000))
+        for first in range(model.LAYERS):  # each union is another one: equal ones are one object
+            model.grad_weights[0] = one + model.fake_grad(0, range(5000 + first, 10_000))
 
     assert check(simulate(halves, batches=10**4, layers=5)).faults[0].startswith("no update and no final weight")
     trace = simulate(halves, batches=10**4, layers=20)[0].trace

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from lib import LINKS, Activation, Links, MismatchError, Model, RuleError, Trace, Weight, WeightGrad, simulate
 from lib.analysis import figures
 from lib.values.collectives import COLLECTIVES, title
+from lib.values.facts import Disagree
+from lib.values.laws import gather
 from lib.values.rules import Member, agree, bring, collective
-from lib.values.values import gather
 
 SIZES = [1, 2, 3, 4, 5, 7, 8, 12]
 
@@ -265,7 +266,7 @@ def test_the_first_two_that_differ_are_named() -> None:
 
 ORDER = "every rank must make the same collective calls in the same order; look for one that is skipped or extra"
 HALF, OTHER = Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [1], 2)
-DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
+DISAGREE: dict[str, tuple[Member, Member, str]] = {
     "operation": (
         Member(0, "allreduce", 0, HALF, 0),
         Member(1, "allgather", 0, OTHER, 0),
@@ -274,7 +275,6 @@ DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
         "  got:      rank 0: allreduce(layer=0) with a weight of layer 0, shards {0} of 2\n"
         "            rank 1: allgather(layer=0) with a weight of layer 0, shards {1} of 2\n"
         f"  fix:      {ORDER}",
-        ("meeting",),
     ),
     "layer": (
         Member(0, "allgather", 0, HALF, 0),
@@ -284,7 +284,6 @@ DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
         "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
         "            rank 1: allgather(layer=1) with a weight of layer 0, shards {1} of 2\n"
         f"  fix:      {ORDER}",
-        ("meeting",),
     ),
     "root": (
         Member(0, "broadcast", 0, HALF, 0),
@@ -294,7 +293,6 @@ DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
         "  got:      rank 0: broadcast(layer=0, root=0) with a weight of layer 0, shards {0} of 2\n"
         "            rank 1: broadcast(layer=0, root=1) with a weight of layer 0, shards {1} of 2\n"
         "  fix:      the root is the rank whose value everybody gets: name the same one on every rank",
-        (),
     ),
     "order": (
         Member(0, "allgather", 0, HALF, 0, (0, 1)),
@@ -306,7 +304,6 @@ DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
         "  fix:      write the group alike on every rank: as an axis of the mesh, or as one list of ranks; its order "
         "says\n"
         "            whose shard is which",
-        (),
     ),
     "kind": (
         Member(0, "allgather", 0, Activation(0, 2, [0], 4), 0),
@@ -316,7 +313,6 @@ DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
         "  got:      rank 0: allgather(layer=0) with an activation of layer 0, batches {0}\n"
         "            rank 1: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
         "  fix:      bring the value of the same store on every rank",
-        (),
     ),
     "list": (
         Member(0, "alltoall", 0, [HALF, OTHER], 0),
@@ -326,20 +322,19 @@ DISAGREE: dict[str, tuple[Member, Member, str, tuple[Any, ...]]] = {
         "  got:      rank 0: alltoall(layer=0) with a list\n"
         "            rank 1: alltoall(layer=0) with a tuple\n"
         "  fix:      bring the value of the same store on every rank",
-        (),
     ),
 }
 
 
 @pytest.mark.parametrize("what", DISAGREE)
 def test_members_that_disagree_are_shown_side_by_side(what: str) -> None:
-    one, other, message, clue = DISAGREE[what]
+    one, other, message = DISAGREE[what]
     for meet in (agree, partial(collective, COLLECTIVES[one.op])):
         with pytest.raises(MismatchError) as raised:
             meet([one, other])
         assert str(raised.value) == f"ranks 0 and 1 meet in a collective, but {message}"
         assert raised.value.ranks == (0, 1)
-        assert raised.value.clue == (*clue, one, other) if clue else not raised.value.clue
+        assert raised.value.fact == Disagree(one, other)
 
 
 def test_what_nobody_sums_is_nobodys_mismatch() -> None:

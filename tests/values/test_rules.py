@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Activation, ActivationGrad, ForgottenAwait, Model, OptState, PuzzleError, RuleError, Weight, WeightGrad
-from lib.values import rules
+from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES
-from lib.values.rules import Shape
+from lib.values.layers import Shape
 from lib.values.values import Value
 
 SHAPE = Shape(layers=3, batches=4)
@@ -415,41 +415,41 @@ def test_a_collective_names_no_layer_or_one_that_activations_and_their_gradients
             rules.named_layer(SHAPE, layer, "allgather")
     with pytest.raises(RuleError, match="the layer is not a whole number") as raised:
         rules.named_layer(SHAPE, "0", "allgather")
-    assert raised.value.clue == ("kind", None, "allgather", "0")
+    assert raised.value.fact == facts.NotALayer("allgather", "0", 3)
 
 
-LEAD = "cut a weight into as many shards as ranks share it, and give each rank its own:\n"
-CLUES: list[tuple[Any, tuple[Any, ...]]] = [
-    (lambda: rules.load_weights(SHAPE, 0, 4, 4), ("shard", LEAD, 4)),
-    (lambda: rules.get_activation(SHAPE, [4]), ("batch",)),
-    (lambda: rules.forward(SHAPE, 0, activation(0), weight(1)), ("layer", weight(1), 0)),
-    (lambda: rules.forward(SHAPE, 0, activation(0), weight(0, 0, [2], 4)), ("incomplete", weight(0, 0, [2], 4))),
+FACTS: list[tuple[Any, facts.Fact]] = [
+    (lambda: rules.load_weights(SHAPE, 0, 4, 4), facts.NoShard(4, 4, loads=True)),
+    (lambda: rules.get_activation(SHAPE, [4, 0]), facts.NoBatch(frozenset([4]), frozenset([0, 4]), 4)),
+    (
+        lambda: rules.forward(SHAPE, 0, activation(0), weight(1)),
+        facts.WrongLayer("forward", "weight of forward", weight(1), 0),
+    ),
+    (
+        lambda: rules.forward(SHAPE, 0, activation(0), weight(0, 0, [2], 4)),
+        facts.Incomplete(weight(0, 0, [2], 4)),
+    ),
     (
         lambda: rules.backward(SHAPE, 0, activation(0, [0]), gradient(0, [1]), weight()),
-        ("other batch", activation(0, [0]), gradient(0, [1])),
+        facts.OtherBatches(activation(0, [0]), gradient(0, [1])),
     ),
     (
         lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, [0], 4), weight(), OptState(0, 3, 0)),
-        ("unsummed", WeightGrad(0, 3, [0], 4)),
+        facts.Unsummed(WeightGrad(0, 3, [0], 4), 4),
     ),
     (
         lambda: rules.update(SHAPE, 0, whole, weight(0, 0, [0], 2), OptState(0, 3, 0, [1], 2)),
-        (
-            "shard",
-            "load both with one call, and update a shard of the weight with the same shard of the state:\n"
-            "weights[layer], opt_states[layer] = ",
-            2,
-        ),
+        facts.Stateless(OptState(0, 3, 0, [1], 2), weight(0, 0, [0], 2)),
     ),
 ]
 
 
-@pytest.mark.parametrize(("make", "clue"), CLUES, ids=lambda item: item[0] if isinstance(item, tuple) else "")
-def test_a_mistake_leaves_a_clue_for_who_knows_the_whole_run(make: Any, clue: tuple[Any, ...]) -> None:
-    """See advice."""
+@pytest.mark.parametrize(("make", "fact"), FACTS, ids=lambda item: type(item).__name__)
+def test_a_mistake_is_a_fact_for_who_knows_the_whole_run(make: Any, fact: facts.Fact) -> None:
+    """See diagnosis."""
     with pytest.raises(RuleError) as raised:
         make()
-    assert raised.value.clue == clue
+    assert raised.value.fact == fact
 
 
 NAMES = {
@@ -466,7 +466,7 @@ NAMES = {
 def test_each_operation_says_which_one_it_was_where_the_layer_is_none(op: str) -> None:
     with pytest.raises(RuleError) as raised:
         NAMES[op]("0")
-    assert raised.value.clue == ("kind", None, op, "0")
+    assert raised.value.fact == facts.NotALayer(op, "0", 3)
 
 
 ROLES: dict[str, tuple[Any, type[Any], str]] = {
@@ -511,7 +511,7 @@ def test_a_thing_in_the_wrong_place_is_named_with_its_place(role: str) -> None:
     error = raised.value
     assert (error.what, error.expected, error.got) == (f"the {role} is not {wanted}", wanted, "str 'a string'")
     assert error.fix == "check the order of the arguments and the store that you took it from"
-    assert error.clue == ("kind", kind, op, "a string")
+    assert error.fact == facts.WrongKind(role, kind, "a string", op)
 
     async def fetch() -> None: ...
 

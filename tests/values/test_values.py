@@ -25,22 +25,10 @@ from lib import (
     Weight,
     WeightGrad,
 )
-from lib.values.values import (
-    KINDS,
-    SET_MARK,
-    Value,
-    clean,
-    covers,
-    cut,
-    describe,
-    extent,
-    gather,
-    numbers,
-    overlap,
-    reduce,
-    region,
-    total_elements,
-)
+from lib.values.facts import Twice
+from lib.values.laws import cut, gather, reduce, total_elements
+from lib.values.placement import union
+from lib.values.values import KINDS, SET_MARK, Value, clean, describe, numbers
 
 LAYERS = 4
 layers = st.integers(0, LAYERS - 1)
@@ -164,19 +152,19 @@ def test_covers_and_overlap_are_those_of_the_elements(value: Any, total: int, pa
     common = value.total * total * parts
     mine = enumerated(value, common)
     assert Fraction(len(mine), common) * HIDDEN * HIDDEN == value.elements()
-    assert region(value).size() * common == len(mine)
+    here = value.place
     for piece in pieces:
-        theirs = enumerated(piece, common)
-        assert region(value, piece).size() * common == len(mine | theirs)
-        assert (region(value) - region(piece)).size() * common == len(mine - theirs)
-        assert covers(piece, value) == (mine <= theirs)
-        assert covers(value, piece) == (theirs <= mine)
-        assert overlap(value, piece) == overlap(piece, value) == bool(mine & theirs)
+        there, theirs = piece.place, enumerated(piece, common)
+        assert union([here.first, there.first]).size * common == len(mine | theirs) * HIDDEN
+        assert here.first.minus(there.first).size * common == len(mine - theirs) * HIDDEN
+        assert there.covers(here) == (mine <= theirs)
+        assert here.covers(there) == (theirs <= mine)
+        assert here.overlaps(there) == there.overlaps(here) == bool(mine & theirs)
 
 
 @given(batched(), batched())
 def test_activations_overlap_where_they_share_a_batch(a: Activation, b: Activation) -> None:
-    assert overlap(a, b) == bool(a.batches & b.batches)
+    assert a.place.overlaps(b.place) == bool(a.batches & b.batches)
 
 
 # -- plain data ---------------------------------------------------------------------------------------------------
@@ -259,9 +247,10 @@ def test_whole_numbers_of_elements_stay_whole_numbers() -> None:
     assert total_elements([Weight(0, 1, 0, [0], 3)]) == Fraction(512 * 512, 3)
 
 
-def test_the_extent_of_a_value_is_its_shards_or_its_batches() -> None:
-    assert list(extent(Activation(0, 1, [0, 1, 3], 4))) == [(0, 2), (3, 4)]
-    assert list(extent(Weight(0, 1, 0, [1, 3], 4))) == [(Fraction(1, 4), Fraction(1, 2)), (Fraction(3, 4), 1)]
+def test_the_ranges_of_a_value_are_its_rows_or_its_batches() -> None:
+    assert Activation(0, 1, [0, 1, 3], 4).place.first.ranges == ((0, 2), (3, 4))
+    assert Weight(0, 1, 0, [1, 3], 4).place.first.ranges == ((128, 256), (384, 512))
+    assert Weight(0, 1, 0, [1], 3).place.first.ranges == ((Fraction(512, 3), Fraction(1024, 3)),)
 
 
 def test_a_value_shows_its_sets_in_order() -> None:
@@ -686,15 +675,15 @@ def test_what_was_not_awaited_is_no_partner(law: Any, verb: str) -> None:
     assert error.got == "what the async function deliver returns until it is awaited"
 
 
-def test_what_is_there_twice_is_a_clue() -> None:
-    """See advice."""
+def test_what_is_there_twice_is_a_fact() -> None:
+    """See diagnosis."""
     one, two, three = (Activation(0, 2, batches, 4) for batches in ([0], [1, 2], [2, 3]))
     with pytest.raises(RuleError) as raised:
         gather(one, two, three)
-    assert raised.value.clue == ("twice", "batches", two, three)
+    assert raised.value.fact == Twice("gather", "batches", frozenset([2]), (two, three))
     with pytest.raises(RuleError) as raised:
         gather(two, two, two)
-    assert raised.value.clue == ("twice", "batches", two, two)
+    assert raised.value.fact == Twice("gather", "batches", frozenset([1, 2]), (two, two, two))
 
 
 @given(values, st.integers(-3, 15), st.integers(-3, 15))

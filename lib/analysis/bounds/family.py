@@ -18,19 +18,11 @@ from lib.trace.event import Event, Program
 from lib.trace.lifetimes import Lifetimes
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.laws import total_elements
+from lib.values.layers import LINEAR
 from lib.values.operations import COMPUTE, OPERATIONS, TIMED
-from lib.values.values import (
-    WEIGHT_ELEMENTS,
-    Activation,
-    ActivationGrad,
-    OptState,
-    Value,
-    Weight,
-    describe,
-    numbers,
-    region,
-    total_elements,
-)
+from lib.values.placement import union
+from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, describe, numbers
 
 __all__ = ["Family", "excuse"]
 
@@ -166,7 +158,7 @@ def _given(program: Program, lives: Lifetimes, family: Family, stage: int) -> It
     for layer, weights in sorted(loaded.items()):
         if layer not in mine:
             yield f"rank {program.rank} loads layer {layer}, which is not of its stage"
-        if family.sharded and total_elements(weights) > WEIGHT_ELEMENTS * family.share:
+        if family.sharded and total_elements(weights) > LINEAR.weight * family.share:
             yield f"rank {program.rank} loads more of layer {layer} than its shard"
     for layer in mine:
         updates = [i for i, event in enumerate(program.events) if event.op == "update" and event.layer == layer]
@@ -223,8 +215,8 @@ def _stays(
 
 def _part(values: Iterable[Value]) -> Fraction:
     """Which part of a layer some shards are together, those that overlap counted once."""
-    shards = [value for value in values if isinstance(value, Weight | OptState) and value.step == 0]
-    return region(*shards).size()
+    shards = [value.place.first for value in values if isinstance(value, Weight | OptState) and value.step == 0]
+    return Fraction(union(shards).size, shards[0].axis.size) if shards else Fraction(0)
 
 
 # -- what travels ---------------------------------------------------------------------------------------------------

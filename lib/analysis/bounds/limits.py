@@ -32,7 +32,7 @@ from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.optima import Aim, Optimum, Size, stored
 from lib.cluster.costs import Costs
 from lib.errors.wording import counted
-from lib.values.values import BATCH_ELEMENTS, WEIGHT_ELEMENTS
+from lib.values.layers import LINEAR
 
 __all__ = ["Limit", "Part", "alive", "memory", "sent", "time"]
 
@@ -149,7 +149,7 @@ def alive(family: Family) -> list[Part]:
 
 
 def _states(family: Family) -> Part:
-    amount = 2 * family.each * WEIGHT_ELEMENTS * family.share
+    amount = 2 * family.each * LINEAR.weight * family.share
     shards = f", 1/{family.replicas} of each" if family.sharded else ""
     return Part(float(amount), f"weights and optimizer states of {counted(family.each, 'layer')}{shards}")
 
@@ -158,7 +158,7 @@ def _own(family: Family, group: int) -> Part:
     """What the top layer's backward finds of its own batches."""
     inputs = counted(family.each, "activation")
     of = f" of {group} batches each" if group > 1 else ""
-    return Part((family.each + 1) * group * BATCH_ELEMENTS, f"{inputs} and a gradient{of}, at the first backward")
+    return Part((family.each + 1) * group * LINEAR.batch, f"{inputs} and a gradient{of}, at the first backward")
 
 
 def _together(family: Family, group: int) -> list[Part]:
@@ -166,25 +166,25 @@ def _together(family: Family, group: int) -> list[Part]:
     each = family.each
     start = [_states(family), _own(family, group)]
     if family.sharded:
-        rest = float(WEIGHT_ELEMENTS * (1 - family.share))
+        rest = float(LINEAR.weight * (1 - family.share))
         start.insert(1, Part(rest, f"the other shards of a layer ({family.replicas - 1} of {family.replicas})"))
     left = each if each > 1 else int(family.stages > 1)
-    over = [_states(family), Part(WEIGHT_ELEMENTS, "gradient of a weight")]
+    over = [_states(family), Part(LINEAR.weight, "gradient of a weight")]
     if left:
         of = f" of {group} batches each" if group > 1 else ""
         what = f"{counted(each - 1, 'activation')} and a gradient{of}" if each > 1 else f"the gradient to be sent{of}"
-        over.append(Part(left * group * BATCH_ELEMENTS, f"{what}, after the first backward"))
+        over.append(Part(left * group * LINEAR.batch, f"{what}, after the first backward"))
     return max(start, over, key=_total)
 
 
 def _apart(family: Family, open_: int) -> list[Part]:
     """At the last of the top layer's backwards, each on one batch, when `open_` layers have had none."""
     sums = family.each - open_
-    parts = [_states(family), Part(sums * WEIGHT_ELEMENTS, f"sums of gradients of {counted(sums, 'layer')}")]
+    parts = [_states(family), Part(sums * LINEAR.weight, f"sums of gradients of {counted(sums, 'layer')}")]
     others = family.batches - 1
     if open_:
         what = f"{counted(open_, 'activation')} and a gradient of {counted(others, 'other batch')} each"
-        parts.append(Part(others * (open_ + 1) * BATCH_ELEMENTS, what))
+        parts.append(Part(others * (open_ + 1) * LINEAR.batch, what))
     own = _own(family, 1)
     return [*parts, own._replace(what=own.what.replace("the first backward", "the last batch's first backward"))]
 
@@ -212,7 +212,7 @@ def sent(family: Family, reached: bool) -> Limit:
     layers = counted(each, "layer")
     parts: list[Part] = []
     if ranks > 1:
-        whole = each * WEIGHT_ELEMENTS
+        whole = each * LINEAR.weight
         share = f"{ranks - 1}/{ranks} of {layers}"
         if family.sharded:
             parts.append(Part(whole * (ranks - 1) / ranks, f"all-gather: {share}"))
@@ -223,7 +223,7 @@ def sent(family: Family, reached: bool) -> Limit:
     if ways:
         one = "activations to the next stage", "gradients to the stage before"
         mine = counted(family.mine, "batch")
-        amount = family.mine * BATCH_ELEMENTS
+        amount = family.mine * LINEAR.batch
         parts += [Part(amount, f"{what}: {mine}") for what in one[:ways]]
     return Limit(_total(parts), tuple(parts), "bytes that must move", reached, _sent_proof(family))
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from lib.values.values import BATCH_ELEMENTS
+from lib.values.layers import LINEAR
 
 if TYPE_CHECKING:
     from lib.simulator.model import Model
@@ -151,8 +151,8 @@ def from_record(record: dict[str, Any]) -> Optimum:
         record["aim"],
         record["end"],
         record["end_bound"],
-        record["peak"] * BATCH_ELEMENTS,
-        record["peak_bound"] * BATCH_ELEMENTS,
+        record["peak"] * LINEAR.batch,
+        record["peak_bound"] * LINEAR.batch,
         record["proof"],
         tuple(parse(order) for order in record["orders"]),
     )
@@ -165,8 +165,8 @@ def to_record(optimum: Optimum) -> dict[str, Any]:
         "aim": optimum.aim,
         "end": optimum.end,
         "end_bound": optimum.end_bound,
-        "peak": optimum.peak // BATCH_ELEMENTS,
-        "peak_bound": optimum.peak_bound // BATCH_ELEMENTS,
+        "peak": optimum.peak // LINEAR.batch,
+        "peak_bound": optimum.peak_bound // LINEAR.batch,
         "proof": optimum.proof,
         "orders": [" ".join(map(str, order)) for order in optimum.orders],
     }

@@ -118,7 +118,8 @@ def make_plan(trace: Trace, sizes: Sizes) -> Plan:
     """The plan. UnfitTrace where the Trace is not one correct training step."""
     _must_be_a_training_step(trace)
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
-    parts = max((getattr(value, "total", 1) for program in simulated.programs for value in program.values), default=1)
+    made = (value for program in simulated.programs for value in program.values if value is not None)
+    parts = max((value.place.total for value in made), default=1)
     if parts > sizes.weight:
         raise UnfitTrace(f"a weight of {sizes.hidden} x {sizes.hidden} has no {parts} shards: make hidden larger")
     plans = [RankPlan(program) for program in simulated.programs]

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lib.values.values import BATCH_ELEMENTS, WEIGHT_ELEMENTS, Activation, ActivationGrad, Elements, OptState, Value
+from lib.values.layers import LINEAR
+from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value
 
 __all__ = ["Range", "Sizes", "cut_range", "length", "merged"]
 
@@ -66,8 +67,8 @@ class Sizes:
     def _scale(self, kind: str) -> Fraction:
         """Numbers of a replay for each element that the simulator counts."""
         if kind in (Activation.kind, ActivationGrad.kind):
-            return Fraction(self.batch, BATCH_ELEMENTS)
-        return Fraction(self.weight, WEIGHT_ELEMENTS) * (self.moments if kind == OptState.kind else 1)
+            return Fraction(self.batch, LINEAR.batch)
+        return Fraction(self.weight, LINEAR.weight) * (self.moments if kind == OptState.kind else 1)
 
 
 def cut_range(elements: int, shard: int, total: int) -> Range:

@@ -1,0 +1,476 @@
+"""The words for what rules and laws refuse: a function for each fact gives the message that a student reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import singledispatch
+from typing import Any
+
+from lib.errors.arguments import written
+from lib.errors.facts import Fact, Words
+from lib.errors.wording import amount, numbers, plural, these, with_article
+from lib.values import facts
+from lib.values.collectives import COLLECTIVES
+from lib.values.placement import MOST, listed
+from lib.values.rules import Member
+from lib.values.values import (
+    KINDS,
+    Activation,
+    ActivationGrad,
+    OptState,
+    Value,
+    Weight,
+    WeightGrad,
+    describe,
+    fields_of,
+    subject,
+)
+
+__all__ = ["CUT_ALIKE", "LOAD_ALIKE", "words"]
+
+SHOWN = 40
+"""Batches that a message lists."""
+FROM_AN_OPERATION = "take it from an operation: load_weights, forward, backward, update or a collective"
+CUT_ALIKE = "cut a weight into as many shards as ranks share it, and give each rank its own:\n"
+
+
+@singledispatch
+def words(fact: Fact) -> Words:
+    """What to say of a fact."""
+    raise TypeError(f"nobody has words for {fact!r}")
+
+
+# -- the laws -----------------------------------------------------------------------------------------------------
+
+
+@words.register
+def _(fact: facts.OtherKind) -> Words:
+    return Words(
+        f"cannot {fact.verb} two different kinds of value",
+        expected=f"another {fact.first.kind}",
+        got=describe(fact.other),
+        fix="look at the stores that the two come from: both have to be of one kind",
+    )
+
+
+DIFFERENT = {
+    "layer": "of different layers",
+    "batches": "of different batches",
+    "shards": "of different shards",
+    "total": "that are cut into different numbers of shards",
+    "step": "of different steps",
+}
+SAME = {
+    "layer": "of the same layer",
+    "batches": "of the same batches",
+    "shards": "of the same shards",
+    "total": "that are cut into the same number of shards",
+    "step": "of the same step",
+}
+ALIKE = {
+    "layer": "use values of one layer: a layer has its own weight, gradient and optimizer state",
+    "batches": "gradients of different batches are summed: with `+`, scatterreduce or allreduce",
+    "shards": "sum the same shard of each gradient: reduce-scatter them, or shard them alike",
+    "total": "give load_weights or shard the same total everywhere: how many ranks share the weight",
+    "step": "gather all shards before the update, or all of them after it",
+}
+
+
+@words.register
+def _(fact: facts.Different) -> Words:
+    return Words(
+        f"cannot {fact.verb} {fact.first.kind}s {DIFFERENT[fact.field]}",
+        expected=f"values {SAME[fact.field]}",
+        got=f"{describe(fact.first)}; {describe(fact.other)}",
+        fix=ALIKE[fact.field],
+    )
+
+
+@words.register
+def _(fact: facts.Twice) -> Words:
+    verb, field, both = fact.verb, fact.field, fact.both
+    if field == "shards" and all(value.is_complete() for value in both):
+        what = "there is nothing to gather: both are complete"
+        fix = "leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)"
+        if isinstance(both[0], WeightGrad):
+            fix = "gradients are not gathered but summed: use scatterreduce or allreduce"
+    else:
+        what = f"cannot {verb} these values: {field} {numbers(fact.items)} would be counted twice"
+        fix = f"each must hold {field} that no other one holds"
+        if verb == "sum":
+            name = these("batch", fact.items)
+            fix = (
+                f"add the gradient of each batch once: {name} {'is' if len(fact.items) == 1 else 'are'} in both already"
+            )
+    whom = "the summands" if verb == "sum" else "them"
+    return Words(
+        what,
+        expected=f"each {'batch' if field == 'batches' else 'shard'} in one of {whom} only",
+        got="; ".join(map(describe, both)),
+        fix=fix,
+    )
+
+
+@words.register
+def _(fact: facts.NoSum) -> Words:
+    thing = fact.thing
+    return Words(
+        f"{with_article(thing.kind) if isinstance(thing, Value) else repr(thing)} is not something to sum",
+        expected="weight gradients: the only values that are sums over batches",
+        got=describe(thing),
+        fix=_instead_of_a_sum(thing),
+    )
+
+
+def _instead_of_a_sum(value: object) -> str:
+    if isinstance(value, Weight | OptState):
+        return "sum the gradients before the update: then the weights are the same on all ranks\n" + (
+            "to put the shards of a weight together, use an all-gather"
+        )
+    if isinstance(value, ActivationGrad):
+        return "the gradient of an activation stays with its batch; sum the gradient of the weight: grad_weights[layer]"
+    if isinstance(value, Activation):
+        return "keep each batch under a key of its own; what is summed over batches is the gradient of a weight"
+    return "take the weight gradient itself: grad_weights[layer]"
+
+
+@words.register
+def _(fact: facts.NoShards) -> Words:
+    what = f"{with_article(fact.value.kind)} has no shards"
+    return Words(what, fix="shard weights, their gradients or optimizer states")
+
+
+@words.register
+def _(fact: facts.NoShard) -> Words:
+    shard, total = fact.shard, fact.total
+    number = "a shard" if fact.loads else "a shard number"
+    none = type(total) is not int or total < 1
+    fix = "shards are counted from 0; a rank's own shard is usually its place in the group"
+    return Words(
+        f"there is no shard {written(shard)} of {written(total)}",
+        expected="total >= 1" if none else f"{number} from 0 to {written(total - 1)}",
+        got=f"shard {describe(shard).removeprefix('the number ')}" if fact.loads else None,
+        fix=f"{CUT_ALIKE}model.load_weights(layer, model.rank, model.RANKS)" if fact.loads else fix,
+    )
+
+
+@words.register
+def _(fact: facts.TooManyShards) -> Words:
+    return Words(
+        f"{written(fact.total)} shards are too many",
+        expected=f"a weight cut into at most {MOST} shards: a Trace file holds no more",
+        got=f"shard {written(fact.shard)} of {written(fact.total)}",
+        fix="cut a weight into as many shards as ranks share it",
+    )
+
+
+@words.register
+def _(fact: facts.CutTwice) -> Words:
+    return Words(
+        "only a complete value can be cut into shards",
+        expected=f"all {fact.value.place.total} shards of layer {fact.value.layer}",
+        got=describe(fact.value),
+        fix="gather the shards first",
+    )
+
+
+@words.register
+def _(fact: facts.NoKind) -> Words:
+    name = type(fact.value).__name__
+    return Words(
+        f"{name} is not a kind of value",
+        expected=f"one of {', '.join(KINDS)}",
+        got=f"a value of the class {name}",
+        fix=FROM_AN_OPERATION,
+    )
+
+
+@words.register
+def _(fact: facts.NoValue) -> Words:
+    value, field = fact.value, fact.field
+    wrong = f"its {field} is a number from {fact.low} to {fact.most}"
+    if fact.most is None:
+        wrong = f"its {field} are numbers from {fact.low} up"
+    elif fact.low is None:
+        wrong = f"its {field} are some of {written(fact.most)}"
+    fields = ", ".join(written(item)[:40] for item in fields_of(value) if not isinstance(item, frozenset))
+    return Words(
+        f"there is no such {value.kind}",
+        expected=wrong,
+        got=f"{type(value).__name__}({fields}, ...), made by hand",
+        fix=FROM_AN_OPERATION,
+    )
+
+
+# -- one operation ------------------------------------------------------------------------------------------------
+
+
+@words.register
+def _(fact: facts.WrongKind) -> Words:
+    wanted = with_article(fact.wanted.kind)
+    return Words(
+        f"the {fact.role} is not {wanted}",
+        expected=wanted,
+        got=describe(fact.value),
+        fix="check the order of the arguments and the store that you took it from",
+    )
+
+
+@words.register
+def _(fact: facts.NoLayer) -> Words:
+    return Words(
+        f"there is no layer {written(fact.layer)}",
+        expected=f"a layer from 0 to {fact.layers - 1}",
+        got=f"layer {written(fact.layer)}",
+        fix="layers are counted from 0; the last one is model.LAYERS - 1",
+    )
+
+
+@words.register
+def _(fact: facts.NotALayer) -> Words:
+    expected = f"a layer from 0 to {fact.layers - 1}"
+    return Words("the layer is not a whole number", expected=expected, got=describe(fact.layer))
+
+
+@words.register
+def _(fact: facts.WrongLayer) -> Words:
+    return Words(
+        f"the {fact.role} belongs to another layer",
+        expected=f"the {subject(fact.value.kind, fact.layer)}",
+        got=describe(fact.value),
+        fix=_right_layer(fact),
+    )
+
+
+def _right_layer(fact: facts.WrongLayer) -> str:
+    """What the operation works on instead."""
+    op, layer, value = fact.op, fact.layer, fact.value
+    if op == "loss":
+        return f"run forward up to layer {layer - 1} first"
+    if op == "update":
+        return f"update({layer}, ...) takes everything of layer {layer}"
+    if op == "set_final_weight":
+        return f"hand it in as what it is: set_final_weight({value.layer}, ...)"
+    if isinstance(value, Weight):
+        return f"use the weight of layer {layer}, or run layer {value.layer}"
+    if op == "forward":
+        before = f"activation {layer}, which forward({layer - 1}, ...) gave" if layer else "the data"
+        return f"layer {layer} works on {before}"
+    if isinstance(value, Activation):
+        return f"use activation {layer}, the one that went into forward({layer}, ...)"
+    if layer == value.layers - 1:
+        return f"backward({layer}, ...) is the first one: it takes the gradient that loss gave"
+    return f"take the gradient of activation {layer + 1}, which backward({layer + 1}, ...) gave"
+
+
+@words.register
+def _(fact: facts.Incomplete) -> Words:
+    weight = fact.weight
+    part = weight.place.first
+    missing = part.axis.whole.minus(part).shards(weight.total) or ()
+    return Words(
+        f"the weight of layer {weight.layer} is not complete",
+        expected=f"all {weight.total} shards",
+        got=f"{these('shard', weight.shards)} of {weight.total}; {{{listed(missing)}}} missing",
+        fix='gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
+    )
+
+
+@words.register
+def _(fact: facts.NotBatches) -> Words:
+    return Words(
+        "batches are given as a list or a set of numbers",
+        expected="for instance [0] or range(model.BATCHES)",
+        got=describe(fact.batches),
+        fix="for a single batch write [batch]",
+    )
+
+
+@words.register
+def _(fact: facts.NoBatch) -> Words:
+    return Words(
+        f"there is no batch {_some(fact.wrong)}",
+        expected=f"batches from 0 to {fact.batches - 1}",
+        got=f"{plural('batch', len(fact.named))} {_some(fact.named)}",
+        fix="batches are counted from 0; the last one is model.BATCHES - 1",
+    )
+
+
+def _some(items: Iterable[Any]) -> str:
+    """The first of some things, in order."""
+    numbers_first = sorted(items, key=lambda item: (not isinstance(item, int), item if isinstance(item, int) else 0))
+    named = [written(item) for item in numbers_first]
+    return ", ".join(named[:SHOWN]) + (", ..." if len(named) > SHOWN else "")
+
+
+@words.register
+def _(fact: facts.EndlessBatches) -> Words:
+    return Words(
+        "the batches do not come to an end",
+        expected=f"each of the {fact.batches} batches once",
+        got=f"more than {fact.most} items",
+        fix="give a list, a set or a range: range(model.BATCHES) are all batches",
+    )
+
+
+@words.register
+def _(_: facts.NothingToGet) -> Words:
+    return Words("there are no batches to get", expected="at least one batch", got="none", fix="name a batch")
+
+
+@words.register
+def _(fact: facts.OtherBatches) -> Words:
+    return Words(
+        "input and gradient of backward are of different batches",
+        expected=f"the gradient of {these('batch', fact.inp.place.batches)}, as the input",
+        got=f"the gradient of {these('batch', fact.grad.place.batches)}",
+        fix="take the input of the same batch; messages arrive in the order in which they were passed,\n"
+        "so both ranks have to go through the batches in the same order",
+    )
+
+
+@words.register
+def _(fact: facts.Unsummed) -> Words:
+    batches = range(fact.batches)
+    missing = set(batches) - fact.grad.batches
+    return Words(
+        f"the gradient of layer {fact.grad.layer} does not have all batches yet",
+        expected=f"all {fact.batches} batches: {numbers(batches)}",
+        got=f"batches {numbers(fact.grad.batches)}; {numbers(missing)} missing",
+        fix="sum the gradients of all batches first: `+` on one rank, allreduce or scatterreduce over ranks",
+    )
+
+
+def _part(value: Weight) -> str:
+    """Which part of a weight a value is: "shard 0 of 4"."""
+    return "the whole weight" if value.is_complete() else f"{these('shard', value.shards)} of {value.total}"
+
+
+@words.register
+def _(fact: facts.Uncovered) -> Words:
+    fix = "a rank updates the shard whose gradient it has: load_weights and scatterreduce must cut alike"
+    if fact.weight.is_complete():
+        fix = (
+            "after scatterreduce a rank has the gradient of one shard: update the shard of the weight that it loaded,\n"
+            "not the gathered weight; or use allreduce, and every rank updates the whole weight"
+        )
+    return Words(
+        "the gradient does not cover the weight",
+        expected=f"a gradient of {_part(fact.weight)}"
+        + ("" if fact.weight.is_complete() else ", or of the whole weight"),
+        got=describe(fact.grad),
+        fix=fix,
+    )
+
+
+LOAD_ALIKE = (
+    "load both with one call, and update a shard of the weight with the same shard of the state:\n"
+    "weights[layer], opt_states[layer] = "
+)
+
+
+@words.register
+def _(fact: facts.Stateless) -> Words:
+    fix = LOAD_ALIKE + "model.load_weights(layer, model.rank, model.RANKS)"
+    if fact.weight.is_complete():
+        fix = (
+            "update the shard of the weight that this rank loaded with its optimizer state, not the gathered\n"
+            "weight: "
+            "model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])"
+        )
+    return Words(
+        "the optimizer state does not cover the weight",
+        expected=f"the optimizer state of {_part(fact.weight)}",
+        got=describe(fact.state),
+        fix=fix,
+    )
+
+
+@words.register
+def _(fact: facts.OtherStep) -> Words:
+    return Words(
+        "the weight and the optimizer state are not at the same step",
+        expected=f"step {fact.weight.step} for both",
+        got=f"the optimizer state is at step {fact.state.step}",
+        fix="keep both results of update, and update each layer once",
+    )
+
+
+# -- collectives --------------------------------------------------------------------------------------------------
+
+
+@words.register
+def _(fact: facts.NotOneForEach) -> Words:
+    return Words(
+        f"an {fact.row.title} takes one value for each of the {fact.members} members",
+        expected=f"a list of {fact.members} values, in the order of the group",
+        got=f"{fact.count} values" if fact.count else describe(fact.value),
+        fix="value number i goes to member number i",
+    )
+
+
+@words.register
+def _(fact: facts.ToldLayer) -> Words:
+    layer, value = fact.layer, fact.value
+    return Words(
+        f"{fact.op} was told layer {layer}, but the value is of another layer",
+        expected=f"a value of layer {layer}",
+        got=describe(value),
+        fix=f"say the layer of the value, which is {value.layer}, or bring the value of layer {layer}",
+    )
+
+
+@words.register
+def _(fact: facts.Disagree) -> Words:
+    first, other = fact.first, fact.other
+    fix = "every rank must make the same collective calls in the same order; look for one that is skipped or extra"
+    if first.op != other.op:
+        but, same = "call different ones", "the same operation"
+    elif first.layer != other.layer:
+        but, same = "for different layers", "the same layer"
+    elif first.group != other.group:
+        but, same = "name its group in different orders", "the same order of ranks"
+        fix = "write the group alike on every rank: as an axis of the mesh, or as one list of ranks; its order says\n"
+        fix += "whose shard is which"
+    elif first.root != other.root:
+        but, same = "with different roots", "the same root"
+        what = (COLLECTIVES[first.op].root or ("",))[0]
+        fix = f"the root is the rank {what}: name the same one on every rank"
+    else:
+        but, same = "with different kinds of value", "the same kind of value"
+        fix = "bring the value of the same store on every rank"
+    return Words(
+        f"ranks {first.rank} and {other.rank} meet in a collective, but {but}",
+        expected=f"{same} from every member of the group",
+        got=f"rank {first.rank}: {_call(first, other)}\nrank {other.rank}: {_call(other, first)}",
+        fix=fix,
+    )
+
+
+def _call(member: Member, beside: Member) -> str:
+    what = describe(member.value) if isinstance(member.value, Value) else type(member.value).__name__
+    root = f", root={member.root}" if COLLECTIVES[member.op].rooted else ""
+    group = "" if member.group == beside.group else f", group={list(member.group)}"
+    return f"{member.op}(layer={member.layer}{root}{group}) with {with_article(what)}"
+
+
+@words.register
+def _(fact: facts.NotSized) -> Words:
+    return Words(
+        "what a member brings is not as large as what the root brings",
+        expected=f"a value of {amount(fact.root.elements())} elements, to be overwritten by the root's",
+        got=f"{describe(fact.value)}: {amount(fact.value.elements())} elements",
+        fix="bring the value that the root's replaces, of the same shape: the old weight for a new one",
+    )
+
+
+@words.register
+def _(fact: facts.Unlawful) -> Words:
+    left, right = fact.left, fact.right
+    pair = fact.why if isinstance(fact.why, Words) else words(fact.why)
+    return Words(
+        f"the {fact.row.title} of layer {left.layer} cannot be done: {pair.what}",
+        expected=pair.expected,
+        got=f"rank {left.rank}: {describe(left.value)}\nrank {right.rank}: {describe(right.value)}",
+        fix=pair.fix,
+    )

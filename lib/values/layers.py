@@ -1,0 +1,144 @@
+"""What a layer is: its kind and sizes, and the tensors that follow from them.
+
+All layers of a step are alike today, and of one kind: a linear one, which takes `rows` rows of `inputs` features for
+each batch and has a weight of inputs x outputs elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, asdict, dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+from lib.values.placement import MOST, ONE_PIECE, Axis, Part, Place, Schema, keep
+
+__all__ = ["LINEAR", "Layer", "Shape", "Tensors", "by_hand", "layer_from"]
+
+_set = object.__setattr__
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The description of a layer. Sizes in elements."""
+
+    kind: str = "linear"
+    inputs: int = 512
+    outputs: int = 512
+    rows: int = 256
+
+    @property
+    def weight(self) -> int:
+        """Elements of its weight, of the gradient of that, and of its optimizer state."""
+        return self.inputs * self.outputs
+
+    @property
+    def batch(self) -> int:
+        """Elements of the activation that it takes, and of the gradient of that, for one batch."""
+        return self.rows * self.inputs
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields: what `layer_from` reads."""
+        return asdict(self)
+
+
+LINEAR = Layer()
+KINDS_OF_LAYER = ("linear",)
+
+
+def layer_from(data: object) -> Layer:
+    """The description that `to_json` wrote. ValueError where it is none, or of a kind that there is not."""
+    fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    if set(fields) != {"kind", "inputs", "outputs", "rows"}:
+        raise ValueError("a layer is described by its kind, inputs, outputs and rows")
+    if fields["kind"] not in KINDS_OF_LAYER:
+        raise ValueError(
+            f"there is no kind of layer {str(fields['kind'])[:40]!r}; there is {', '.join(KINDS_OF_LAYER)}"
+        )
+    for name in ("inputs", "outputs", "rows"):
+        if type(fields[name]) is not int or not 1 <= fields[name] <= MOST:
+            raise ValueError(f"{name} of a layer is a whole number from 1 to {MOST}; got {str(fields[name])[:40]}")
+    if fields["inputs"] != fields["outputs"]:
+        raise ValueError("layers that are all alike have as many outputs as inputs: each takes what the last one gave")
+    return Layer(**fields)
+
+
+class Tensors:
+    """The tensors of a layer in a step of so many batches: a schema for each, with the tables of their places."""
+
+    __slots__ = ("_gradients", "activation", "layer", "weight", "weight_gradient")
+
+    def __init__(self, layer: Layer, batches: int) -> None:
+        batch, rows = Axis("batch", batches), Axis("rows", layer.rows)
+        weight = (("in", Axis("in", layer.inputs)), ("out", Axis("out", layer.outputs)))
+        self.layer = layer
+        self.weight = Schema(weight)  # of an optimizer state too
+        self.activation = Schema((("batch", batch), ("rows", rows), ("features", Axis("features", layer.inputs))))
+        self.weight_gradient = Schema(weight, sums=(("batch", batch), ("rows", rows)))
+        self._gradients: dict[Place, Place] = {}
+
+    def batches(self, items: frozenset[int]) -> Part:
+        """A part of the batches, which are known to be those of the step."""
+        batch = self.activation.axes[0]
+        return batch.piece(batch.size, items)
+
+    def weight_at(self, shards: frozenset[int], total: int) -> Place:
+        """The place of some shards of a weight, whoever names them."""
+        return self.weight.cut(self.weight.axes[0].named(total, shards))
+
+    def activation_at(self, batches: frozenset[int]) -> Place:
+        """The place of an activation, or the gradient of one, of some batches."""
+        batch = self.activation.axes[0]
+        return self.activation.cut(batch.named(batch.size, batches))
+
+    def gradient_at(self, batches: frozenset[int], shards: frozenset[int] = ONE_PIECE, total: int = 1) -> Place:
+        """The place of a part of a weight's gradient, summed over some batches."""
+        split, rest, batch, rows = self.weight_gradient.axes
+        return self.weight_gradient.place(
+            split.named(total, shards), rest.whole, batch.named(batch.size, batches), rows.whole
+        )
+
+    def gradient_of(self, place: Place) -> Place:
+        """The place of the gradient of a whole weight that a backward pass over an activation gives: summed over the
+        batches that the activation is split into."""
+        found = self._gradients.get(place)
+        if found is None:
+            split, rest, batch, rows = self.weight_gradient.axes
+            part = place.first
+            part = part if part.axis is batch else batch.named(batch.size, place.batches)
+            found = self.weight_gradient.place(split.whole, rest.whole, part, rows.whole)
+            keep(self._gradients, place, found)
+        return found
+
+
+def by_hand(batches: Any = 1) -> Tensors:
+    """Where values belong that are made by hand, without a step: the default layer's tensors. A few are kept."""
+    return _by_hand(batches) if type(batches) is int else Tensors(LINEAR, batches)
+
+
+@lru_cache(maxsize=16)
+def _by_hand(batches: int) -> Tensors:
+    return Tensors(LINEAR, batches)
+
+
+class Shape:
+    """The size of the training step: layers of the model, batches of the step, and what a layer is.
+
+    It has the tables of the step's places: values of one run share them, and they go when the run goes.
+    """
+
+    __slots__ = ("batches", "layer", "layers", "tensors")
+    layers: int
+    batches: int
+    layer: Layer
+    tensors: Tensors
+
+    def __init__(self, layers: int, batches: int, layer: Layer = LINEAR) -> None:
+        for name, value in (("layers", layers), ("batches", batches), ("layer", layer)):
+            _set(self, name, value)
+        _set(self, "tensors", Tensors(layer, batches))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}: the size of a step never changes")
+
+    def __repr__(self) -> str:
+        return f"Shape(layers={self.layers}, batches={self.batches})"

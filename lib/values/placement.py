@@ -1,0 +1,451 @@
+"""Which part of which tensor a value is, and which part of a sum is in it: axes, their parts, and places.
+
+An `Axis` is a named index space, a `Part` a subset of it, a `Schema` says along which axes a kind of tensor extends
+(its dims) and over which it may be a partial sum (its sums), and a `Place` has a Part for each of them. With P the box
+of its dims and S that of its sums, a value is, for each element in P, the sum of the contributions in S.
+
+Part 1 of 4 of an axis of 6 is the range from 3/2 to 3: ends are exact fractions, so that a flat shard need not be
+whole rows. Runs of pieces are one range: the work grows with the runs, never with what an axis is cut into.
+
+Tables of parts and places live with their axes and schemas, and those with one training step (see `layers.Shape`), so
+that equal ones are one object where it is hot and nothing outlives the step. A check builds a step of its own: what
+somebody does to the objects of the run cannot reach it. Across steps `same` compares contents.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import FrozenInstanceError
+from fractions import Fraction
+from math import prod
+from typing import Generic, TypeVar, cast
+
+from lib.errors.wording import run_words, runs, these
+
+__all__ = ["MOST", "Axis", "Elements", "Owners", "Part", "Place", "Range", "Schema", "listed", "union"]
+
+Elements = int | Fraction
+Range = tuple[Elements, Elements]
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+MOST = 10**6
+"""The largest number of shards of a weight, and of ranks, layers or batches: a Trace file holds no more."""
+MOST_RUNS = 20
+"""Runs that a message lists."""
+MOST_KEPT = 2**15
+"""Entries of a table before it begins anew: a table makes equal things one object, and correctness never asks it to."""
+ONE_PIECE = frozenset([0])
+NO_PIECES: frozenset[int] = frozenset()
+INTS = frozenset([int])
+_set = object.__setattr__
+
+
+def keep(table: dict[K, T], key: K, item: T) -> T:
+    """Puts an item into a table, which begins anew where it has become too long."""
+    if len(table) >= MOST_KEPT:
+        table.clear()
+    table[key] = item
+    return item
+
+
+class _Frozen:
+    """Something whose fields are set once, when it is made."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}: places never change, operations make new ones")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}: places never change")
+
+
+class Axis(_Frozen):
+    """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces."""
+
+    __slots__ = ("_pieces", "_shards", "name", "size", "whole")
+    name: str
+    size: int
+    whole: Part
+    _pieces: dict[tuple[int, frozenset[int]], Part]
+    _shards: dict[tuple[int, int], Part]
+
+    def __init__(self, name: str, size: int) -> None:
+        _set(self, "name", name)
+        _set(self, "size", size)
+        _set(self, "_pieces", {})
+        _set(self, "_shards", {})
+        _set(self, "whole", self.piece(1, ONE_PIECE))
+
+    def piece(self, grid: int, pieces: frozenset[int]) -> Part:
+        """Some of `grid` equal pieces, which are numbers below that."""
+        if len(pieces) == 1:
+            (number,) = pieces
+            return self.shard(number, grid)
+        return self._pieces.get((grid, pieces)) or keep(self._pieces, (grid, pieces), Part(self, grid, pieces))
+
+    def shard(self, number: int, grid: int) -> Part:
+        """One of `grid` equal pieces: what `piece` gives, without a set to look it up by."""
+        found = self._shards.get((number, grid))
+        return found or keep(self._shards, (number, grid), Part(self, grid, frozenset([number])))
+
+    def named(self, grid: int, pieces: frozenset[int]) -> Part:
+        """Pieces that anybody may have named. What is no part of the axis is kept in no table, so that nobody else
+        gets it: True and 1.0 are equal to 1, and a class of a student's own to whatever it likes."""
+        real = type(grid) is int and grid >= 1 and INTS.issuperset(map(type, pieces))
+        if real and (not pieces or (min(pieces) >= 0 and max(pieces) < grid)):
+            return self.piece(grid, pieces)
+        return Part(self, grid, pieces)
+
+    def part(self, *ranges: Range) -> Part:
+        """Any part, as ranges in any order, which may overlap."""
+        return Part(self, None, NO_PIECES, _joined(ranges))
+
+    def same(self, other: Axis) -> bool:
+        return self is other or (self.name == other.name and self.size == other.size)
+
+
+class Part(_Frozen):
+    """A part of an axis: some `pieces` of a `grid` of equal ones, or (grid None) any ranges."""
+
+    __slots__ = ("_ranges", "axis", "grid", "pieces", "whole")
+    axis: Axis
+    grid: int | None
+    pieces: frozenset[int]
+    whole: bool
+    _ranges: tuple[Range, ...] | None
+
+    def __init__(
+        self, axis: Axis, grid: int | None, pieces: frozenset[int], ranges: tuple[Range, ...] | None = None
+    ) -> None:
+        _set(self, "axis", axis)
+        _set(self, "grid", grid)
+        _set(self, "pieces", pieces)
+        _set(self, "whole", len(pieces) == grid if ranges is None else ranges == ((0, axis.size),))
+        _set(self, "_ranges", ranges)
+
+    @property
+    def size(self) -> Elements:
+        """Its size in elements, exactly: an int wherever the pieces divide the axis evenly."""
+        if self.grid is None and self._ranges is not None:
+            return _number(sum((Fraction(high - low) for low, high in self._ranges), Fraction(0)))
+        return _size(self.axis.size, len(self.pieces), self.grid)
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """It as ascending ranges of elements, which neither overlap nor touch."""
+        found = self._ranges
+        if found is None:
+            size, grid = self.axis.size, cast(int, self.grid)
+            ends = [
+                (_number(Fraction(a * size, grid)), _number(Fraction(b * size, grid))) for a, b in runs(self.pieces)
+            ]
+            found = ((0, size),) if self.whole else tuple(ends)
+            _set(self, "_ranges", found)
+        return found
+
+    def __repr__(self) -> str:
+        inside = ",".join(f"{low}:{high}" for low, high in self.ranges)
+        return f"{self.axis.name} {'all' if self.whole else inside or 'none'}"
+
+    def same(self, other: Part) -> bool:
+        """Whether both are the same pieces of one grid; of parts without a grid, the same ranges."""
+        if self is other:
+            return True
+        if self.grid is None or other.grid is None:
+            return self.axis.same(other.axis) and self.ranges == other.ranges
+        return self.grid == other.grid and self.pieces == other.pieces and self.axis.same(other.axis)
+
+    def minus(self, other: Part) -> Part:
+        """What is in this part and not in the other."""
+        left: list[Range] = []
+        at, cuts = 0, other.ranges
+        for low, high in self.ranges:
+            while at < len(cuts) and cuts[at][1] <= low:
+                at += 1
+            here = at
+            while here < len(cuts) and cuts[here][0] < high:
+                if low < cuts[here][0]:
+                    left.append((low, cuts[here][0]))
+                low = max(low, cuts[here][1])
+                here += 1
+            if low < high:
+                left.append((low, high))
+        return self.axis.part(*left)
+
+    def covers(self, other: Part) -> bool:
+        """Whether all of the other part lies in this one, whatever each is cut into."""
+        if self is other or self.whole:
+            return True
+        if self.grid == other.grid and self.grid is not None:
+            return other.pieces <= self.pieces
+        return not other.minus(self).size
+
+    def meets(self, other: Part) -> bool:
+        """Whether the two have an element in common."""
+        if self.grid == other.grid and self.grid is not None:
+            return not self.pieces.isdisjoint(other.pieces)
+        return self.minus(other).size != self.size
+
+    def shards(self, total: int) -> list[tuple[int, int]] | None:
+        """It as runs of shards [first, after the last) of `total`; None where it is not made of those."""
+        if total < 1:
+            return None
+        found: list[tuple[int, int]] = []
+        for low, high in self.ranges:
+            first, after = Fraction(low) * total / self.axis.size, Fraction(high) * total / self.axis.size
+            if first.denominator > 1 or after.denominator > 1:
+                return None
+            found.append((first.numerator, after.numerator))
+        return found
+
+    def words(self, total: int) -> str:
+        """It in words, as some of `total` shards where it is that: "shard 3 of 4", else "from 1/6 to 1/4" of it."""
+        found = self.shards(total)
+        if found is None:
+            size = self.axis.size
+            parts = [f"from {Fraction(low) / size} to {Fraction(high) / size}" for low, high in self.ranges[:MOST_RUNS]]
+            return " and ".join(parts) + (" and more" if len(self.ranges) > MOST_RUNS else "")
+        return f"{_shards(found)} of {total}"
+
+
+def _grid(part: Part) -> int:
+    """Into how many pieces an axis is cut here."""
+    return cast(int, part.grid)  # of the parts of a place; None has only what is worked out of several
+
+
+def _number(fraction: Fraction) -> Elements:
+    return fraction.numerator if fraction.denominator == 1 else fraction
+
+
+def _size(size: int, pieces: int, grid: object) -> Elements:
+    """Elements of some pieces of a grid; 0 of one that there cannot be."""
+    if type(grid) is not int or grid < 1 or type(size) is not int:
+        return 0
+    return size * pieces // grid if size * pieces % grid == 0 else Fraction(size * pieces, grid)
+
+
+def _joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """The union of ranges, given in any order."""
+    joined: list[Range] = []
+    for low, high in sorted(ranges):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], high))
+        elif low < high:
+            joined.append((low, high))
+    return tuple(joined)
+
+
+def union(parts: Iterable[Part]) -> Part:
+    """What some parts of an axis are together, at least one; they may overlap, and be cut into different grids."""
+    # Pieces of one grid are put together as whole numbers first: ten thousand fractions are slow.
+    alike: dict[int | None, list[Part]] = {}
+    axis = None
+    for part in parts:
+        axis = axis or part.axis
+        if part.whole:
+            return part.axis.whole
+        alike.setdefault(part.grid, []).append(part)
+    assert axis is not None, "a union is of at least one part"
+    found: list[Range] = []
+    for grid, group in alike.items():
+        if grid is None or len(group) == 1:
+            found += [one for part in group for one in part.ranges]
+        else:
+            found += Part(axis, grid, NO_PIECES.union(*[part.pieces for part in group])).ranges
+    return axis.part(*found)
+
+
+def _shards(found: Sequence[tuple[int, int]]) -> str:
+    """Runs of shards in the words of `wording.these`, however long they are: "shards 0, 4-7"."""
+    if sum(after - first for first, after in found) <= 2:
+        return these("shard", [number for run in found for number in range(*run)])
+    return f"shards {listed(found)}"
+
+
+def listed(found: Sequence[tuple[int, int]]) -> str:
+    """Runs of numbers in the words of `wording.ranges`, of very many the beginning: "0, 4-7"."""
+    return ", ".join(run_words(found[:MOST_RUNS])) + (", ..." if len(found) > MOST_RUNS else "")
+
+
+# -- places -----------------------------------------------------------------------------------------------------
+
+
+class Schema(_Frozen):
+    """A kind of tensor: its dims, and the axes over which it may be a partial sum, each as (role, axis)."""
+
+    __slots__ = ("_places", "_rest", "_sums", "axes", "batch", "dims", "roles", "size", "split")
+    roles: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    dims: int
+    size: int
+    split: int | None
+    batch: int | None
+    _rest: tuple[Part, ...]
+    _places: dict[tuple[Part, ...], Place]
+    _sums: dict[tuple[Place, ...], Place]
+
+    def __init__(self, dims: Sequence[tuple[str, Axis]], sums: Sequence[tuple[str, Axis]] = ()) -> None:
+        roles = tuple(role for role, _ in (*dims, *sums))
+        _set(self, "roles", roles)
+        _set(self, "split", roles.index("in") if "in" in roles else None)
+        _set(self, "batch", roles.index("batch") if "batch" in roles else None)
+        _set(self, "axes", tuple(axis for _, axis in (*dims, *sums)))
+        _set(self, "dims", len(dims))
+        _set(self, "size", prod(axis.size if type(axis.size) is int else 0 for _, axis in dims))
+        _set(self, "_rest", tuple(axis.whole for axis in self.axes[1:]))
+        _set(self, "_places", {})
+        _set(self, "_sums", {})
+
+    def place(self, *parts: Part) -> Place:
+        """The place with these parts, of the dims and then of the sums."""
+        return self._places.get(parts) or keep(self._places, parts, Place(self, parts))
+
+    def cut(self, first: Part) -> Place:
+        """The place with this part of its first dim and all of the others: what a shard of a weight is."""
+        return self.place(first, *self._rest)
+
+    def summed(self, places: tuple[Place, ...]) -> Place | None:
+        """The place that the sum of these had before."""
+        return self._sums.get(places)
+
+    def keep_sum(self, places: tuple[Place, ...], found: Place) -> None:
+        """Remembers the place of a sum."""
+        keep(self._sums, places, found)
+
+
+class Place(_Frozen):
+    """Which part of a tensor a value is, and which part of a sum is in it.
+
+    A dim whose part is not whole is *split*; a sum whose part is not whole is *open*. `complete`: all dims are whole.
+    `sharded`: it is of a weight's tensor; `shards` of `total` are the pieces of its first dim. `batches` of
+    `total_batches` are those of the batch axis, be it a dim or a sum. A place without such an axis is one shard of
+    one, and has no batches.
+    """
+
+    __slots__ = ("batches", "complete", "elements", "parts", "schema")
+    schema: Schema
+    parts: tuple[Part, ...]
+    elements: Elements
+    complete: bool
+    batches: frozenset[int]
+
+    def __init__(self, schema: Schema, parts: tuple[Part, ...]) -> None:
+        _set(self, "schema", schema)
+        _set(self, "parts", parts)
+        pieces, grid, complete = 1, 1, True
+        for part in parts[: schema.dims]:
+            if not part.whole:
+                complete = False
+                pieces *= len(part.pieces)
+                grid *= part.grid if type(part.grid) is int else 0
+        _set(self, "elements", schema.size if complete else _size(schema.size, pieces, grid))
+        _set(self, "complete", complete)
+        _set(self, "batches", NO_PIECES if schema.batch is None else parts[schema.batch].pieces)
+
+    @property
+    def sharded(self) -> bool:
+        return self.schema.split is not None
+
+    @property
+    def shards(self) -> frozenset[int]:
+        return ONE_PIECE if self.schema.split is None else self.parts[self.schema.split].pieces
+
+    @property
+    def total(self) -> int:
+        return 1 if self.schema.split is None else _grid(self.parts[self.schema.split])
+
+    @property
+    def total_batches(self) -> int:
+        return 0 if self.schema.batch is None else _grid(self.parts[self.schema.batch])
+
+    def part(self, role: str) -> Part | None:
+        """The part of a dim or sum; None where the tensor has no such axis."""
+        roles = self.schema.roles
+        return self.parts[roles.index(role)] if role in roles else None
+
+    @property
+    def first(self) -> Part:
+        """The part of the first dim: along it a gather unites, shards of a weight or batches of activations."""
+        return self.parts[0]
+
+    @property
+    def dims(self) -> tuple[Part, ...]:
+        return self.parts[: self.schema.dims]
+
+    @property
+    def sums(self) -> tuple[Part, ...]:
+        return self.parts[self.schema.dims :]
+
+    def having(self, role: str, part: Part) -> Place:
+        """This place with another part of one axis."""
+        at = self.schema.roles.index(role)
+        return self.schema.place(*self.parts[:at], part, *self.parts[at + 1 :])
+
+    def shard(self, number: int, grid: int) -> Place:
+        """One of `grid` equal pieces of a place whose first dim is whole."""
+        return self.schema.place(self.parts[0].axis.shard(number, grid), *self.parts[1:])
+
+    def same(self, other: Place) -> bool:
+        """Whether both say the same, be they of one step or of two."""
+        if self is other:
+            return True
+        if self.schema.roles != other.schema.roles or self.schema.dims != other.schema.dims:
+            return False
+        return all(mine.same(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
+
+    def covers(self, other: Place) -> bool:
+        """Whether every element of the other lies in this one, whatever each is cut into. Both have the same dims."""
+        if self.complete:
+            return True
+        mine, theirs = self.dims, other.dims
+        return mine == theirs or all(one.covers(another) for one, another in zip(mine, theirs, strict=True))
+
+    def overlaps(self, other: Place) -> bool:
+        """Whether the two have an element in common. Both have the same dims."""
+        return all(mine.meets(theirs) for mine, theirs in zip(self.dims, other.dims, strict=True))
+
+    def __repr__(self) -> str:
+        dims, sums = ("; ".join(map(repr, parts)) for parts in (self.dims, self.sums))
+        return f"<{dims}{' | ' + sums if sums else ''}>"
+
+
+class Owners(Generic[T]):
+    """Who was first to have each part of a whole: disjoint ranges in order, each with its owner.
+
+    A new one among n others is found in log n steps.
+    """
+
+    __slots__ = ("_count", "_ranges")
+
+    def __init__(self) -> None:
+        # (low, high, number of the owner, owner), in order of `low`; no two have the same one.
+        self._ranges: list[tuple[Elements, Elements, int, T]] = []
+        self._count = 0
+
+    def add(self, ranges: Iterable[Range], owner: T) -> T | None:
+        """Gives an owner what nobody has yet. Who is the first owner with whom it overlaps, if it does."""
+        number, self._count = self._count, self._count + 1
+        first: tuple[int, T] | None = None
+        for low, high in ranges:
+            for held in self._between(low, high):
+                if first is None or held[2] < first[0]:
+                    first = held[2], held[3]
+                if low < held[0]:
+                    insort(self._ranges, (low, held[0], number, owner), key=_low)
+                low = held[1]
+            if low < high:
+                insort(self._ranges, (low, high, number, owner), key=_low)
+        return None if first is None else first[1]
+
+    def _between(self, low: Elements, high: Elements) -> list[tuple[Elements, Elements, int, T]]:
+        """The ranges that are there and overlap one, in order."""
+        begin = bisect_right(self._ranges, low, key=_low)
+        if begin and self._ranges[begin - 1][1] > low:
+            begin -= 1
+        return self._ranges[begin : bisect_left(self._ranges, high, key=_low)]
+
+
+def _low(item: tuple[Elements, Elements, int, object]) -> Elements:
+    return item[0]

@@ -1,0 +1,435 @@
+"""Places: the laws of sets on parts of an axis, at a price that does not grow with what it is cut into; one object for
+each, tables that end with the step, and what a law accepts can be said by one place."""
+
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+import weakref
+from dataclasses import FrozenInstanceError
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import Activation, ActivationGrad, Model, RuleError, Weight, WeightGrad, check, simulate
+from lib.checker.final_weights import finals
+from lib.errors.wording import runs
+from lib.trace.json_format import encode
+from lib.trace.rebuild import rebuild
+from lib.trace.validation import MAX_COUNT, decode
+from lib.values import rules
+from lib.values.laws import cut, gather, reduce, renew
+from lib.values.layers import LINEAR, Layer, Shape, by_hand, layer_from
+from lib.values.placement import MOST, MOST_KEPT, Axis, Owners, Part, Schema, keep, listed, union
+from lib.values.values import clean
+
+COMMON = lcm(*range(1, 13))
+AXIS = Axis("in", 60)
+pieces = st.integers(1, 12).flatmap(lambda total: st.tuples(st.frozensets(st.integers(0, total - 1)), st.just(total)))
+some = st.lists(pieces, min_size=1, max_size=4)
+
+
+def part(shards: Any, total: int) -> Part:
+    return AXIS.piece(total, frozenset(shards))
+
+
+def together(of: list[tuple[frozenset[int], int]]) -> Part:
+    return union([part(*one) for one in of])
+
+
+def enumerated(*of: tuple[frozenset[int], int]) -> set[int]:
+    """The same parts, each of them written down."""
+    return {shard * (COMMON // total) + i for shards, total in of for shard in shards for i in range(COMMON // total)}
+
+
+# -- parts --------------------------------------------------------------------------------------------------------
+
+
+@given(some, some)
+def test_parts_are_sets(left: Any, right: Any) -> None:
+    a, b = together(left), together(right)
+    mine, theirs = enumerated(*left), enumerated(*right)
+    assert a.size * COMMON == len(mine) * AXIS.size
+    assert union([a, b]).size * COMMON == len(mine | theirs) * AXIS.size
+    assert a.minus(b).size * COMMON == len(mine - theirs) * AXIS.size
+    assert b.covers(a) == (mine <= theirs)
+    assert a.meets(b) == bool(mine & theirs)
+    assert a.whole == (len(mine) == COMMON)
+    assert AXIS.whole.minus(a).shards(COMMON) == runs(set(range(COMMON)) - mine)
+
+
+@given(pieces, pieces)
+def test_pieces_of_grids_are_the_ranges_that_they_cover(left: Any, right: Any) -> None:
+    """Whatever a part knows of its grid is the same as what its ranges say."""
+    a, b = part(*left), part(*right)
+    bare, other = AXIS.part(*a.ranges), AXIS.part(*b.ranges)
+    assert (a.size, a.whole) == (bare.size, bare.whole)
+    assert a.covers(b) == bare.covers(other) == a.covers(other)
+    assert a.meets(b) == bare.meets(other) == a.meets(other)
+    assert a.same(b) == (left == right)
+    assert bare.same(other) == (enumerated(left) == enumerated(right))
+
+
+@given(st.frozensets(st.integers(0, 40)))
+def test_runs_read_back(items: frozenset[int]) -> None:
+    assert [n for low, high in runs(items) for n in range(low, high)] == sorted(items)
+
+
+def test_what_touches_is_one_and_what_is_empty_is_nothing() -> None:
+    assert AXIS.part((0, 1), (1, 2)).ranges == ((0, 2),)
+    assert AXIS.part((1, 1), (2, 2)).ranges == ()
+    assert AXIS.part().size == 0
+    assert AXIS.part((0, 30), (30, 60)).whole
+
+
+def test_ends_are_exact_and_whole_numbers_where_they_are() -> None:
+    assert part([1], 4).ranges == ((15, 30),)
+    assert part([0, 1, 5], 7).ranges == ((0, Fraction(120, 7)), (Fraction(300, 7), Fraction(360, 7)))
+    assert type(part([0], 4).size) is int
+    assert part([0], 7).size == Fraction(60, 7)
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 4)), max_size=3), max_size=12))
+def test_an_owner_of_several_parts_is_whoever_it_is(owners: list[list[tuple[int, int]]]) -> None:
+    """Neither a number nor anything that can be compared."""
+    known: Owners[object] = Owners()
+    before: list[tuple[object, set[int]]] = []
+    for parts in owners:
+        owner, ranges = object(), Axis("rows", 40).part(*[(low, low + length) for low, length in parts]).ranges
+        mine = {point for low, high in ranges for point in range(int(low), int(high))}
+        first = next((other for other, theirs in before if mine & theirs), None)
+        assert known.add(ranges, owner) is first
+        before.append((owner, mine))
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=12))
+def test_the_first_owner_is_the_first_that_overlaps(spans: list[tuple[int, int]]) -> None:
+    owners: Owners[int] = Owners()
+    before: list[set[int]] = []
+    for number, (low, length) in enumerate(spans):
+        mine = set(range(low, low + length))
+        expected = next((i for i, theirs in enumerate(before) if mine & theirs), None)
+        assert owners.add([(low, low + length)], number) == expected
+        before.append(mine)
+
+
+@pytest.mark.parametrize(
+    ("of", "total", "words"),
+    [
+        (([3], 4), 4, "shard 3 of 4"),
+        (([2, 3], 4), 4, "shards 2 and 3 of 4"),
+        (([0, 1, 2, 5], 8), 8, "shards 0-2, 5 of 8"),
+        (([0], 3), 4, "from 0 to 1/3"),
+    ],
+)
+def test_the_words_for_a_part(of: Any, total: int, words: str) -> None:
+    assert part(*of).words(total) == words
+
+
+def test_a_long_list_of_runs_ends() -> None:
+    assert listed([(n, n + 1) for n in range(0, 100, 2)]).endswith(", 38, ...")
+    assert AXIS.part().words(4) == "shards  of 4"
+
+
+def test_a_part_is_made_of_shards_only_where_both_its_ends_are() -> None:
+    first, second = part([0], 2), part([1], 2)
+    assert (first.shards(3), second.shards(3)) == (None, None)
+    assert (first.shards(4), second.shards(4)) == ([(0, 2)], [(2, 4)])
+    assert (AXIS.whole.shards(1), AXIS.whole.shards(0)) == ([(0, 1)], None)
+
+
+@pytest.mark.parametrize("runs", [20, 21])
+def test_twenty_runs_are_listed(runs: int) -> None:
+    many = part(range(0, 2 * runs, 2), 100)
+    more = runs > 20
+    numbers = ", ".join(str(number) for number in range(0, 40, 2)) + (", ..." if more else "")
+    assert many.words(100) == f"shards {numbers} of 100"
+    parts = [f"from {Fraction(low, 100)} to {Fraction(low + 1, 100)}" for low in range(0, 40, 2)]
+    assert many.words(7) == " and ".join(parts) + (" and more" if more else "")
+
+
+def test_two_coprime_numbers_of_shards_are_no_work() -> None:
+    a, b = Weight(0, 1, 0, [0], 10**6).place, Weight(0, 1, 0, [1], 999_983).place
+    assert not a.overlaps(b)
+    assert not a.covers(b)
+    together = union([a.first, b.first])
+    assert Fraction(together.size, together.axis.size) == Fraction(1, 10**6) + Fraction(1, 999_983)
+
+
+# -- places -------------------------------------------------------------------------------------------------------
+
+
+grids = st.integers(1, 12)
+
+
+def step(batches: int = 4) -> Shape:
+    return Shape(2, batches)
+
+
+@given(grids, st.data())
+def test_what_a_shape_cuts_apart_it_gathers_to_the_same_object(total: int, data: st.DataObject) -> None:
+    weight, _ = rules.load_weights(step(), 0, 0, 1)
+    pieces = [cut(weight, i, total) for i in range(total)]
+    shuffled = data.draw(st.permutations(pieces))
+    split = data.draw(st.integers(0, total - 1))
+    left, right = shuffled[:split], shuffled[split:]
+    again = gather(*shuffled)
+    assert again.place.complete
+    assert again.elements() == weight.elements()
+    assert again.place is (gather(gather(*left), gather(*right)) if left else gather(*right)).place
+    assert [cut(again, i, total).place for i in range(total)] == [piece.place for piece in pieces]
+
+
+@given(st.permutations(range(6)), st.integers(1, 5))
+def test_a_sum_is_one_object_in_whatever_order_it_is_made(order: list[int], split: int) -> None:
+    shape = step(6)
+    grads = [rules.fake_grad(shape, 0, [batch]) for batch in range(6)]
+    mixed = [grads[batch] for batch in order]
+    whole = reduce(*grads)
+    assert reduce(*mixed).place is whole.place
+    assert reduce(reduce(*mixed[:split]), reduce(*mixed[split:])).place is whole.place
+    assert whole.place.elements == grads[0].place.elements
+    assert not whole.place.sums[1:][0].pieces - {0}
+
+
+@given(st.lists(st.frozensets(st.integers(0, 7), min_size=1), min_size=2, max_size=5))
+def test_what_a_law_accepts_one_place_says_and_what_it_refuses_none_does(sets: list[frozenset[int]]) -> None:
+    """Counted once each: the union has as many as all the sets together."""
+    shape = step(8)
+    fits = len(frozenset().union(*sets)) == sum(map(len, sets))
+    grads = [rules.fake_grad(shape, 1, batches) for batches in sets]
+    data = [rules.get_activation(shape, batches) for batches in sets]
+    for law, values in ((reduce, grads), (gather, data)):
+        if fits:
+            assert law(*values).place.batches == frozenset().union(*sets)  # type: ignore[type-var]
+        else:
+            with pytest.raises(RuleError, match="would be counted twice"):
+                law(*values)  # type: ignore[type-var]
+
+
+def test_equal_places_of_one_step_are_one_object_and_of_two_steps_the_same() -> None:
+    one, other = step(), step()
+    for shape in (one, other):
+        a, b = rules.load_weights(shape, 0, 1, 4), rules.load_weights(shape, 1, 1, 4)
+        assert a[0].place is a[1].place is b[0].place
+        grad = reduce(*[rules.fake_grad(shape, 0, [batch]) for batch in range(4)])
+        assert cut(grad, 1, 4).place.first is a[0].place.first
+    mine, theirs = (rules.get_activation(shape, [0, 2]) for shape in (one, other))
+    assert mine.place is not theirs.place
+    assert mine.place.same(theirs.place)
+    assert mine == theirs == Activation(0, 2, [0, 2], 4)
+    assert hash(mine) == hash(theirs)
+    grad = ActivationGrad(0, 2, [0, 2], 4)
+    assert rules.backward(one, 0, mine, grad, Weight(0, 2, 0))[0] == WeightGrad(0, 2, [0, 2], 4)
+
+
+def test_other_sizes_are_another_place() -> None:
+    small, large = (Shape(2, 4, Layer(inputs=n, outputs=n)) for n in (8, 512))
+    one, other = (rules.load_weights(shape, 0, 1, 4)[0] for shape in (small, large))
+    assert one.elements() == 16
+    assert other.elements() == LINEAR.weight // 4
+    assert not one.place.same(other.place)
+    assert one != other
+    assert rules.get_activation(small, [1, 2]).elements() == 2 * 256 * 8
+
+
+def test_a_place_survives_a_pickle_by_the_fields_of_its_value() -> None:
+    weight = rules.load_weights(step(), 0, 1, 4)[0]
+    again, twice = (pickle.loads(pickle.dumps(weight)) for _ in range(2))
+    assert again == weight
+    assert again.place is twice.place
+
+
+@pytest.mark.parametrize("name", ["elements", "batches", "complete", "shards"])
+def test_a_place_does_not_change(name: str) -> None:
+    place: Any = Weight(0, 1, 0).place
+    for thing in (place, place.first, place.first.axis, place.schema):
+        with pytest.raises(FrozenInstanceError):
+            setattr(thing, name, 1)
+        with pytest.raises(FrozenInstanceError):
+            delattr(thing, name)
+
+
+def test_a_place_shows_its_parts_and_what_is_open() -> None:
+    assert repr(WeightGrad(0, 1, [0, 2], 4, [1], 2).place) == "<in 256:512; out all | batch 0:1,2:3; rows all>"
+    assert repr(Activation(0, 1, [], 4).place) == "<batch none; rows all; features all>"
+
+
+def test_the_places_of_a_step_go_with_the_step() -> None:
+    """A grader checks thousands of runs in one process."""
+
+    def live() -> int:
+        gc.collect()
+        return sum(isinstance(thing, Axis | Part | Schema) for thing in gc.get_objects())
+
+    async def program(model: Model) -> None:
+        weight, state = model.load_weights(0, model.rank, model.RANKS)
+        whole = await model.allgather(weight, 0)
+        x = model.get_activation([model.rank])
+        grad, _ = model.backward(0, x, model.loss(model.forward(0, x, whole)), whole)
+        grad = await model.scatterreduce(grad, 0)
+        model.set_final_weight(0, model.update(0, grad, weight, state)[0])
+
+    def run(ranks: int) -> None:
+        assert check(simulate(program, ranks=ranks, layers=1, batches=ranks)[0].trace).correct
+
+    run(3)
+    before = live()
+    for ranks in range(2, 12):
+        run(ranks)
+    assert live() == before
+
+
+def test_what_is_made_by_hand_fills_no_memory() -> None:
+    for number in range(200):
+        Activation(0, 1, [number], number + 1)
+    kept = by_hand.__globals__["_by_hand"].cache_info()
+    assert kept.currsize <= kept.maxsize == 16
+    table: dict[int, int] = {}
+    for number in range(MOST_KEPT + 10):
+        keep(table, number, number)
+    assert len(table) == 10
+
+
+def test_a_world_that_is_over_is_forgotten() -> None:
+    model = Model(layers=1)
+    model.load_weights(0)
+    world = weakref.ref(model.dist)
+    del model
+    gc.collect()
+    assert world() is None
+
+
+class Everything(int):
+    """Equal to whatever it is compared with."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash(1)
+
+
+@pytest.mark.parametrize("strange", [True, 1.0, Everything(7)])
+def test_what_only_says_that_it_is_a_number_gets_into_no_table(strange: Any) -> None:
+    """Else the next one who names shard 1 would get it."""
+    clean(Weight(0, 1, 0, [1], 5))
+    for _ in range(2):
+        forged, honest = Weight(0, 1, 0, [strange], 5), Weight(0, 1, 0, [1], 5)
+        assert [type(shard) for shard in honest.shards] == [int]
+        assert [type(shard) for shard in forged.shards] == [type(strange)]
+        assert [type(shard) for shard in clean(honest).shards] == [int]
+
+
+def test_a_renewed_value_has_the_same_place() -> None:
+    for value in (Weight(0, 1, 2, [1], 4), Activation(0, 1, [0], 1), WeightGrad(0, 1, [0], 1)):
+        assert renew(value) == value
+        assert renew(value).place is value.place
+
+
+# -- layers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_description_reads_back() -> None:
+    for layer in (LINEAR, Layer("linear", 8, 8, 3)):
+        assert layer_from(json.loads(json.dumps(layer.to_json()))) == layer
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kind": "attention"}, "there is no kind of layer 'attention'; there is linear"),
+        ({"inputs": 0}, "inputs of a layer is a whole number from 1 to 1000000; got 0"),
+        ({"rows": True}, "rows of a layer is a whole number from 1 to 1000000; got True"),
+        ({"outputs": 256}, "layers that are all alike have as many outputs as inputs"),
+        ({"heads": 8}, "a layer is described by its kind, inputs, outputs and rows"),
+    ],
+)
+def test_a_description_that_there_cannot_be_is_refused(change: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        layer_from({**LINEAR.to_json(), **change})
+
+
+# -- what a check makes of shards -----------------------------------------------------------------------------------
+
+
+def test_a_file_holds_as_many_shards_as_a_call_may_name() -> None:
+    assert MOST == MAX_COUNT
+
+
+def hand_in(*of: tuple[int, int]) -> Any:
+    """Each rank hands in the shards that it names, updated."""
+
+    async def function(model: Model) -> None:
+        shard, total = of[model.rank]
+        weight, state = model.load_weights(0, shard, total)
+        x = model.get_activation([0])
+        whole, _ = model.load_weights(0)
+        grad, _ = model.backward(0, x, model.loss(model.forward(0, x, whole)), whole)
+        model.set_final_weight(0, model.update(0, grad, weight, state)[0])
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("of", "first_line"),
+    [
+        ([(0, 2), (0, 3)], "are not complete: shards 3-5 of 6 are on no rank"),
+        ([(0, 2), (3, 4)], "are not complete: shard 2 of 4 is on no rank"),
+        ([(0, 1000), (1, 999_983)], "are not complete: shards 1-999 of 1000 are on no rank"),
+        ([(0, 10**6), (1, 999_983)], "the part of the weight from 1/1000000 to 1/999983 and from 2/999983 to 1 is on"),
+    ],
+)
+def test_what_no_rank_has_is_told_in_small_numbers(of: list[tuple[int, int]], first_line: str) -> None:
+    trace = simulate(hand_in(*of), ranks=2, layers=1)[0].trace
+    (fault,) = (one for one in check(trace).faults if "not complete" in one)
+    assert first_line in fault
+
+
+def test_a_thousand_bytes_of_file_are_a_small_check() -> None:
+    """Two coprime numbers of shards in a file made 10**12 parts."""
+    trace = simulate(hand_in((0, 2), (1, 3)), ranks=2, layers=1)[0].trace
+    text = json.dumps(encode(trace)).replace('"0", 2', '"0", 999983').replace('"1", 3', '"1", 1000000')
+    text = text.replace("[0, 2]", "[0, 999983]").replace("[1, 3]", "[1, 1000000]")
+    run = decode(json.loads(text))
+    assert run.programs[1].events[0].arg == (1, 10**6)
+    (fault,) = finals(run, rebuild(run), False)[-1:]
+    assert "shards 2-999999 of 1000000 are on no rank" in fault
+
+
+def test_many_shards_on_one_rank_are_found_by_bisection() -> None:
+    total = 20_000
+
+    def many(model: Model) -> None:
+        for shard in range(total):
+            model.set_final_weight(0, model.load_weights(0, shard, total)[0])
+
+    rebuilt = rebuild(simulate(many, layers=1)[0].trace)
+    assert not rebuilt.flaws
+
+
+def test_a_shard_that_is_loaded_in_two_sizes_is_loaded_twice() -> None:
+    def twice(model: Model) -> None:
+        for shard, total in ((0, 4), (3, 4), (1, 2)):
+            model.set_final_weight(0, model.load_weights(0, shard, total)[0])
+
+    (flaw,) = rebuild(simulate(twice, layers=1)[0].trace).flaws.values()
+    assert flaw.what.startswith("the weight of layer 0 was loaded a second time")
+    assert flaw.event.arg == (1, 2)
+
+
+def test_a_mistake_between_the_last_of_many_members_is_found_at_once() -> None:
+    ranks = 1500
+
+    async def same(model: Model) -> None:
+        weight, _ = model.load_weights(0, min(model.rank, ranks - 2), ranks)
+        await model.allgather(weight, 0)
+
+    with pytest.raises(AssertionError) as raised:
+        simulate(same, ranks=ranks, layers=1)
+    assert raised.value.ranks == (ranks - 2, ranks - 1)  # type: ignore[attr-defined]
