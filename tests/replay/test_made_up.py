@@ -12,8 +12,9 @@ from lib import Trace, check, simulate
 from lib.replay import replay
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, STEP, Collective
+from lib.values.laws import reduce, renew
 from lib.values.operations import OPERATIONS
-from lib.values.values import WeightGrad, reduce, renew
+from lib.values.values import WeightGrad
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
 
@@ -126,11 +127,10 @@ async def train(model: Any) -> None:
             by_weight, grad = model.backward(layer, activations.pop(), grad, weight)
         else:
             by_weight = model._compute("backward_weight", layer, activations.pop(), grad, weight)
-            del grad
         total = await model._communicate("reduce", by_weight, layer, None, 1)
         if total is not None:
             weight, state = model.update(layer, total, weight, state)
-        del by_weight, total, state
+        del by_weight, total
         held[layer] = None
         model.set_final_weight(layer, await model.broadcast(weight, layer, root=1))
 
