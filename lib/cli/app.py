@@ -212,7 +212,6 @@ def compare(
     output: Output = None,
 ) -> None:
     """Put the figures of several runs side by side, and say where they first differ from the first one."""
-    from drawing import compare as paint
     from lib.analysis.difference import difference, said
 
     found = [_run(target) for target in targets]
@@ -223,6 +222,8 @@ def compare(
     for other in found[1:]:
         say(said(difference(found[0].trace, other.trace), found[0].name, other.name))
     if output is not None:
+        from drawing import compare as paint  # here and not above: figures need no picture
+
         paint(*[one.trace for one in found], names=[one.name for one in found]).save(output)
         say(f"Drew {output}")
 

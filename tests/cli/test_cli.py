@@ -170,6 +170,13 @@ def test_compare_says_where_runs_first_differ(folder: Path) -> None:
     assert (folder / "all.svg").is_file()
 
 
+def test_comparing_figures_draws_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "drawing", None)
+    result = puzzles("compare", "good.py", "good.py")
+    assert result.exit_code == 0
+    assert "good.py and good.py do the same" in result.output
+
+
 def test_demo_draws_every_reference(folder: Path) -> None:
     result = puzzles("demo", "-o", "pictures")
     assert result.exit_code == 0
