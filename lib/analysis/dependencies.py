@@ -7,18 +7,15 @@ member has issued it (a message: when it has been sent) and the stream that it r
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
 from lib.analysis.figures import makespan
 from lib.trace.event import Event, Program
-from lib.trace.order import Communicators, awaited_at_once, messages
+from lib.trace.order import awaited_at_once, collectives, messages
 from lib.trace.trace import Trace
-from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMMUNICATION, COMPUTE
+from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES
 
 __all__ = ["At", "Causes", "Span", "causes_of"]
 
@@ -56,41 +53,33 @@ class Causes:
         self.run = run
         self.end = makespan(run)
         self.spans = [list(_spans(run, program, self.end)) for program in run.programs]
-        self._communicator = Communicators()
-        self._members: dict[tuple[int, int], list[At]] = defaultdict(list)
-        self._last: dict[tuple[int, int], At] = {}
+        self._members: list[list[At]] = []
+        self._last: dict[int, At] = {}
         self._number: dict[tuple[int, int], int] = {}
         self._sent: dict[tuple[int, int], At] = {}
         self._before: dict[tuple[int, int], At] = {}
         self._match()
 
     def _match(self) -> None:
-        """Collectives by their number in the group, messages in order for each pair of ranks: as `walk` does."""
-        sends: dict[tuple[int, int], list[At]] = defaultdict(list)
-        receives: dict[tuple[int, int], list[At]] = defaultdict(list)
-        for program in self.run.programs:
-            latest: dict[int, At] = {}
-            count: dict[int, int] = defaultdict(int)
-            for number, event in enumerate(program.events):
-                here = At(program.rank, number, event)
-                if event.op in COLLECTIVES:
-                    group = self._communicator(event.group)
-                    self._members[group, count[group]].append(here)
-                    self._number[here[:2]] = count[group]
-                    count[group] += 1
-                    if group in latest:
-                        self._before[here[:2]] = latest[group]
-                    latest[group] = here
-                elif event.op == "pass_to" and event.peer is not None:
-                    sends[program.rank, event.peer].append(here)
-                elif event.op == "receive" and event.peer is not None:
-                    receives[event.peer, program.rank].append(here)
+        latest: dict[tuple[int, int], At] = {}
+        for place, (group, calls) in enumerate(collectives(self.run)):
+            self._members.append([self.at(*call) for call in calls])
+            for here in self._members[-1]:
+                self._number[here[:2]] = place
+                if (before := latest.get((here.rank, group))) is not None:
+                    self._before[here[:2]] = before
+                latest[here.rank, group] = here
         for passage in messages(self.run):
             if passage.received is not None:
                 self._sent[passage.target, passage.received] = self.at(passage.source, passage.sent)
-        for queue in (*sends.values(), *receives.values()):
-            for one, other in pairwise(queue):
-                self._before[other[:2]] = one
+        streams: dict[tuple[str, int, int], At] = {}
+        for program in self.run.programs:
+            for number, event in enumerate(program.events):
+                if event.op in MESSAGES and event.peer is not None:
+                    here, stream = At(program.rank, number, event), (event.op, program.rank, event.peer)
+                    if stream in streams:
+                        self._before[here[:2]] = streams[stream]
+                    streams[stream] = here
 
     def at(self, rank: int, number: int) -> At:
         """An event of a rank by its number."""
@@ -98,7 +87,7 @@ class Causes:
 
     def last_member(self, here: At) -> At:
         """The member of a collective that issued it last; of equals the one itself, else the lowest rank."""
-        key = self._communicator(here.event.group), self._number[here[:2]]
+        key = self._number[here[:2]]
         last = self._last.get(key)
         if last is None:  # max gives the first of equals, and members stand in order of their ranks
             last = self._last[key] = max(self._members[key], key=lambda member: member.event.issued)

@@ -25,12 +25,14 @@ __all__ = [
     "Do",
     "Done",
     "Issue",
+    "Joined",
     "Meet",
     "Pass",
     "Passage",
     "Step",
     "awaited_at_once",
     "brought_to",
+    "collectives",
     "meetings",
     "member",
     "messages",
@@ -100,27 +102,48 @@ def _messages(run: Trace) -> list[Passage]:
     return found
 
 
-def meetings(run: Trace) -> list[list[tuple[int, int]]]:
-    """The collectives that took place: for each the rank and the event of its members, in the order of the group.
-    Matched once, and kept with the Trace."""
-    return run.once(meetings, lambda: list(_meetings(run)))
+class Joined(NamedTuple):
+    """The calls of one collective, whether it took place or not: rank and event of each, in the order of the ranks.
+
+    `group` is the number of the group, the same for all collectives of the same ranks.
+    """
+
+    group: int
+    calls: list[tuple[int, int]]
 
 
-def _meetings(run: Trace) -> Iterator[list[tuple[int, int]]]:
+def collectives(run: Trace) -> list[Joined]:
+    """Who calls which collective with whom; those of one group in their order. Matched once, kept with the Trace."""
+    return run.once(collectives, lambda: _collectives(run))
+
+
+def _collectives(run: Trace) -> list[Joined]:
     communicator = Communicators()
-    joined: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    joined: dict[tuple[int, int], Joined] = {}
     for program in run.programs:
         count: dict[int, int] = defaultdict(int)
         for number, event in enumerate(program.events):
             if event.op in COLLECTIVES:
                 group = communicator(event.group)
-                joined[group, count[group]].append((program.rank, number))
+                key = group, count[group]
                 count[group] += 1
-    for members in joined.values():
-        rank, number = members[0]
+                if key not in joined:
+                    joined[key] = Joined(group, [])
+                joined[key].calls.append((program.rank, number))
+    return list(joined.values())
+
+
+def meetings(run: Trace) -> list[list[tuple[int, int]]]:
+    """The collectives that took place: for each the rank and the event of its members, in the order of the group."""
+    return run.once(meetings, lambda: list(_meetings(run)))
+
+
+def _meetings(run: Trace) -> Iterator[list[tuple[int, int]]]:
+    for _, calls in collectives(run):
+        rank, number = calls[0]
         event = run.programs[rank].events[number]
-        if len(members) == len(event.group) and event.start is not None:
-            numbers = dict(members)
+        if len(calls) == len(event.group) and event.start is not None:
+            numbers = dict(calls)
             yield [(rank, numbers[rank]) for rank in event.group]
 
 
