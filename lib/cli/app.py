@@ -49,8 +49,8 @@ def _known_puzzle(name: str) -> str:
     return name
 
 
-Targets = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
-Target = Annotated[str, typer.Argument(help=f"What to run: {Targets}.", show_default=False)]
+WHAT = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
+Target = Annotated[str, typer.Argument(help=f"What to run: {WHAT}.", show_default=False)]
 PuzzleOption = Annotated[str | None, typer.Option("--puzzle", help="The puzzle, where the file does not tell.")]
 Ranks = Annotated[int | None, typer.Option(min=1, help="Ranks, instead of the puzzle's.")]
 Layers = Annotated[int | None, typer.Option(min=1, help="Layers, instead of the puzzle's.")]
@@ -148,7 +148,7 @@ def watch(
 
 @app.command()
 def check(
-    target: Annotated[str | None, typer.Argument(help=f"Check only this: {Targets}.")] = None,
+    target: Annotated[str | None, typer.Argument(help=f"Check only this: {WHAT}.")] = None,
     puzzle: PuzzleOption = None,
 ) -> None:
     """Check one run; or, without an argument, that every puzzle, notebook and reference is in order."""
@@ -208,7 +208,7 @@ def review(target: Target, output: Output = None, puzzle: PuzzleOption = None) -
 
 @app.command()
 def compare(
-    targets: Annotated[list[str], typer.Argument(help=f"Two or more: each {Targets}.", show_default=False)],
+    targets: Annotated[list[str], typer.Argument(help=f"Two or more: each {WHAT}.", show_default=False)],
     output: Output = None,
 ) -> None:
     """Put the figures of several runs side by side, and say where they first differ from the first one."""

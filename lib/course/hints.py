@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lib.errors.wording import with_article
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import HINTS, PUZZLES
 
-__all__ = ["KINDS", "Hints", "hint", "next_hint"]
-
-KINDS = ("a question", "an idea", "nearly the code")
-"""What the hints of a puzzle are, in order."""
+__all__ = ["Hints", "hint", "next_hint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +23,19 @@ class Hints:
         texts = PUZZLES[self.puzzle].hints[: self.opened]
         return "\n\n".join(
             f"**Hint {number}, {kind}**\n\n{text}"
-            for number, (kind, text) in enumerate(zip(KINDS, texts, strict=False), 1)
+            for number, (kind, text) in enumerate(zip(HINTS, texts, strict=False), 1)
         )
 
     @property
     def kind_of_next(self) -> str | None:
         """What the next hint is; None where all are open."""
-        return KINDS[self.opened] if self.opened < len(KINDS) else None
+        return HINTS[self.opened] if self.opened < len(HINTS) else None
 
     @property
     def markdown(self) -> str:
         """The hints that are open, and how to open the next one."""
         if not self.opened:
-            count, kinds = len(PUZZLES[self.puzzle].hints), ", ".join(KINDS)
+            count, kinds = len(PUZZLES[self.puzzle].hints), ", ".join(HINTS)
             return f"{count} hints for this puzzle, folded: {kinds}. Open the first: `{_call(self.puzzle, 1)}`"
         if self.kind_of_next is None:
             return f"{self.body}\n\nThese were all the hints."

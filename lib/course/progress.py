@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lib.checker.verdict import FunctionVerdict, Verdict
-from lib.course import progress_file as ledger
-from lib.course.progress_file import HINTS, ProgressError, Standing
+from lib.course import progress_file
+from lib.course.progress_file import ProgressError, Standing
 from lib.puzzles.records import PUZZLES, Puzzle
 from lib.trace.trace import Trace
 
 __all__ = [
-    "HINTS",
     "ProgressError",
     "Standing",
     "checked",
@@ -80,7 +79,7 @@ def load() -> dict[str, Standing]:
     Raises ProgressError for a damaged file, which is moved aside, and OSError for one that cannot be read.
     """
     file = place()
-    return {} if file is None else ledger.read(file)
+    return {} if file is None else progress_file.read(file)
 
 
 def known() -> dict[str, Standing]:
@@ -103,7 +102,7 @@ def record(puzzle: str, more: Standing) -> str:
     """Adds to what is recorded of a puzzle. Gives one line about what went wrong; empty where nothing did."""
     try:
         file = place()
-        return "" if file is None else ledger.add(file, puzzle, more)
+        return "" if file is None else progress_file.add(file, puzzle, more)
     except ProgressError as error:
         return f"Note: your progress is not recorded: {error}."
     except OSError as error:

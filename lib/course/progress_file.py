@@ -23,14 +23,12 @@ from typing import IO, Any, NoReturn, cast
 
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.files import write_whole
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import HINTS, PUZZLES
 
-__all__ = ["HINTS", "ProgressError", "Standing", "add", "read"]
+__all__ = ["ProgressError", "Standing", "add", "read"]
 
 FORMAT = "llm-training-puzzles progress"
 VERSION = 1
-HINTS = 3
-"""Hints that a puzzle has."""
 MAX_BYTES = 2**20
 MAX_COUNT = 10**9
 MAX_PUZZLES = 1000
@@ -254,8 +252,8 @@ def _consistent(puzzle: str, standing: Standing) -> None:
     a_schedule = puzzle in PUZZLES and not PUZZLES[puzzle].is_function
     if ((standing.passed and a_schedule) or standing.tier is not None) and not measured:
         _refuse(f"{puzzle} is passed without a time and a memory")
-    if standing.hints > HINTS:
-        _refuse(f"hints of {puzzle} are more than {HINTS}")
+    if standing.hints > len(HINTS):
+        _refuse(f"hints of {puzzle} are more than {len(HINTS)}")
     if standing.right > standing.predictions:
         _refuse(f"{puzzle} has more right predictions than predictions")
 

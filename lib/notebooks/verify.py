@@ -14,13 +14,12 @@ from typing import Any
 from lib.checker.checker import check
 from lib.checker.table import ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
-from lib.course.hints import KINDS
 from lib.course.solutions import FOLDER, alternatives, description
 from lib.errors.exceptions import NotSolved, PuzzleError
 from lib.notebooks.build import Source, build, read_sources, stale
 from lib.notebooks.kernels import execute
 from lib.notebooks.shared_cells import FRONT
-from lib.puzzles.records import PUZZLES, Puzzle
+from lib.puzzles.records import HINTS, PUZZLES, Puzzle
 from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate
 from lib.submissions.function_check import judge_answers
@@ -163,8 +162,8 @@ def _reference(root: Path, record: Puzzle) -> Iterator[Finding]:
 
 def _hints_problem(record: Puzzle) -> str:
     """A question, an idea, nearly the code: each says something of its own."""
-    if len(record.hints) != len(KINDS):
-        return f"it has {len(record.hints)} hints, and not {len(KINDS)}: {', '.join(KINDS)}"
+    if len(record.hints) != len(HINTS):
+        return f"it has {len(record.hints)} hints, and not {len(HINTS)}: {', '.join(HINTS)}"
     for number, hint in enumerate(record.hints, 1):
         if len(hint.split()) < FEWEST:
             return f"hint {number} says nothing: {hint!r}"

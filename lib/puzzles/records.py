@@ -16,6 +16,7 @@ from lib.cluster.mesh import Mesh
 from lib.errors.wording import counted
 
 __all__ = [
+    "HINTS",
     "PUZZLES",
     "Premise",
     "Puzzle",
@@ -89,6 +90,8 @@ class Row(NamedTuple):
     answer: Any
 
 
+HINTS = ("a question", "an idea", "nearly the code")
+"""What the hints of a puzzle are, in order."""
 KINDS = ("schedule", "function")
 """What the answer to a puzzle is: a function of a Model that each rank runs, or a plain one that gives an answer."""
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES, hint
-from lib.course.hints import KINDS, next_hint
+from lib.course.hints import next_hint
 from lib.course.progress import Standing, load, record
+from lib.puzzles.records import HINTS
 
 
 def test_closed_it_says_how_to_open_them(file: Path) -> None:
@@ -26,7 +27,7 @@ def test_open_they_hold_the_texts_of_the_record(file: Path, puzzle: str) -> None
     for opened in (1, 2, 3):
         text = hint(puzzle, opened).markdown
         assert [one in text for one in every] == [number <= opened for number in (1, 2, 3)]
-        assert [f"**Hint {number}, {kind}**" in text for number, kind in enumerate(KINDS, 1)] == [
+        assert [f"**Hint {number}, {kind}**" in text for number, kind in enumerate(HINTS, 1)] == [
             number <= opened for number in (1, 2, 3)
         ]
         assert (f'hint("{puzzle}", {opened + 1})' in text) == (opened < 3)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import PUZZLES
-from lib.course import progress_file as ledger
+from lib.course import progress_file
 from lib.course.progress_file import ProgressError, Standing
 
 TIERS = [tier.name for tier in PUZZLES["ddp"].tiers]
@@ -47,7 +47,7 @@ def entry(**changes: Any) -> dict[str, Any]:
 def put(file: Path, **entries: Any) -> None:
     """Writes a progress file by hand."""
     file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps({"format": ledger.FORMAT, "version": 1, "puzzles": entries}), "utf-8")
+    file.write_text(json.dumps({"format": progress_file.FORMAT, "version": 1, "puzzles": entries}), "utf-8")
 
 
 # -- adding -----------------------------------------------------------------------------------------------------
@@ -81,12 +81,12 @@ def test_the_harder_tier_wins_then_time_then_memory() -> None:
 def test_what_is_added_is_read_again(tmp_path_factory: pytest.TempPathFactory, added: Any) -> None:
     file = tmp_path_factory.mktemp("state") / "progress.json"
     for puzzle, standing in added:
-        assert ledger.add(file, puzzle, standing) == ""
+        assert progress_file.add(file, puzzle, standing) == ""
     expected = {
         puzzle: reduce(lambda a, b: a.plus(b, puzzle), [s for p, s in added if p == puzzle])
         for puzzle in {puzzle for puzzle, _ in added}
     }
-    assert ledger.read(file) == expected
+    assert progress_file.read(file) == expected
 
 
 def test_processes_at_the_same_time_lose_nothing(file: Path) -> None:
@@ -96,20 +96,20 @@ def test_processes_at_the_same_time_lose_nothing(file: Path) -> None:
     )
     running = [subprocess.Popen([sys.executable, "-c", code, str(file), str(n)]) for n in range(5, 9)]
     assert [process.wait(60) for process in running] == [0] * 4
-    assert ledger.read(file)["ddp"] == Standing(runs=160, time=5.0, memory=1.0)
+    assert progress_file.read(file)["ddp"] == Standing(runs=160, time=5.0, memory=1.0)
     assert sorted(path.name for path in file.parent.iterdir()) == [".progress.json.lock", "progress.json"]
 
 
 def test_a_lock_that_nobody_gives_back_is_said(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "PATIENCE", 0.05)
-    ledger.add(file, "ddp", Standing(runs=1))
-    with ledger._alone(file), pytest.raises(OSError, match=r"another process has kept .* locked"):  # pyright: ignore[reportPrivateUsage]
-        ledger.add(file, "ddp", Standing(runs=1))
-    assert ledger.read(file)["ddp"].runs == 1
+    monkeypatch.setattr(progress_file, "PATIENCE", 0.05)
+    progress_file.add(file, "ddp", Standing(runs=1))
+    with progress_file._alone(file), pytest.raises(OSError, match=r"another process has kept .* locked"):  # pyright: ignore[reportPrivateUsage]
+        progress_file.add(file, "ddp", Standing(runs=1))
+    assert progress_file.read(file)["ddp"].runs == 1
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger.add(file, "ddp", Standing(runs=1))
+    progress_file.add(file, "ddp", Standing(runs=1))
     before = file.read_bytes()
 
     def full(*_: object) -> None:
@@ -117,7 +117,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(file: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        ledger.add(file, "ddp", Standing(runs=1))
+        progress_file.add(file, "ddp", Standing(runs=1))
     assert file.read_bytes() == before
     assert sorted(path.name for path in file.parent.iterdir()) == [".progress.json.lock", "progress.json"]
 
@@ -128,16 +128,16 @@ def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
     real.parent.mkdir()
     file.parent.mkdir()
     file.symlink_to(real)
-    ledger.add(file, "ddp", Standing(runs=1))
+    progress_file.add(file, "ddp", Standing(runs=1))
     assert file.is_symlink()
-    assert ledger.read(real)["ddp"].runs == 1
+    assert progress_file.read(real)["ddp"].runs == 1
 
 
 def test_it_holds_no_time_of_the_day(file: Path) -> None:
-    ledger.add(file, "ddp", Standing(runs=1))
+    progress_file.add(file, "ddp", Standing(runs=1))
     first = file.read_bytes()
     file.unlink()
-    ledger.add(file, "ddp", Standing(runs=1))
+    progress_file.add(file, "ddp", Standing(runs=1))
     assert file.read_bytes() == first
 
 
@@ -145,14 +145,14 @@ def test_it_holds_no_time_of_the_day(file: Path) -> None:
 
 
 def test_no_file_is_no_progress(file: Path) -> None:
-    assert ledger.read(file) == {}
+    assert progress_file.read(file) == {}
     assert not file.parent.exists()
 
 
 def test_puzzles_of_another_version_are_kept(file: Path) -> None:
     put(file, not_known_here=entry(tier="whatever"))
-    ledger.add(file, "ddp", Standing(runs=1))
-    assert sorted(ledger.read(file)) == ["ddp", "not_known_here"]
+    progress_file.add(file, "ddp", Standing(runs=1))
+    assert sorted(progress_file.read(file)) == ["ddp", "not_known_here"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_puzzles_of_another_version_are_kept(file: Path) -> None:
 def test_an_entry_that_no_runs_can_have_given(file: Path, changes: dict[str, Any], reason: str) -> None:
     put(file, ddp=entry(**changes))
     with pytest.raises(ProgressError, match="was damaged") as error:
-        ledger.read(file)
+        progress_file.read(file)
     assert reason in str(error.value)
 
 
@@ -201,12 +201,12 @@ def test_an_entry_that_no_runs_can_have_given(file: Path, changes: dict[str, Any
 def test_a_damaged_file_is_kept_and_a_new_one_begun(file: Path, text: str, reason: str) -> None:
     file.parent.mkdir()
     file.write_text(text, "utf-8")
-    note = ledger.add(file, "ddp", Standing(runs=1))
+    note = progress_file.add(file, "ddp", Standing(runs=1))
     assert note.startswith(f"Note: {file} was damaged: ")
     assert reason in note
     assert note.endswith("It is kept as progress.json.damaged, and a new one begun.")
     assert file.with_name("progress.json.damaged").read_text("utf-8") == text
-    assert ledger.read(file) == {"ddp": Standing(runs=1)}
+    assert progress_file.read(file) == {"ddp": Standing(runs=1)}
 
 
 def test_what_was_kept_is_never_overwritten(file: Path) -> None:
@@ -214,7 +214,7 @@ def test_what_was_kept_is_never_overwritten(file: Path) -> None:
     for number in range(3):
         file.write_bytes(b"\xff%d" % number)
         with pytest.raises(ProgressError, match="was damaged"):
-            ledger.read(file)
+            progress_file.read(file)
     kept = sorted(path for path in file.parent.iterdir() if "damaged" in path.name)
     assert [path.name for path in kept] == [f"progress.json.damaged{end}" for end in ("", ".2", ".3")]
     assert [path.read_bytes() for path in kept] == [b"\xff0", b"\xff1", b"\xff2"]
@@ -222,9 +222,9 @@ def test_what_was_kept_is_never_overwritten(file: Path) -> None:
 
 def test_a_file_of_a_newer_version_is_left_alone(file: Path) -> None:
     file.parent.mkdir()
-    text = json.dumps({"format": ledger.FORMAT, "version": 2, "anything": []})
+    text = json.dumps({"format": progress_file.FORMAT, "version": 2, "anything": []})
     file.write_text(text)
-    for act in (lambda: ledger.read(file), lambda: ledger.add(file, "ddp", Standing(runs=1))):
+    for act in (lambda: progress_file.read(file), lambda: progress_file.add(file, "ddp", Standing(runs=1))):
         with pytest.raises(ProgressError, match=r"of a newer version \(2\) than this package knows \(1\)"):
             act()
     assert file.read_text() == text
@@ -245,13 +245,13 @@ def test_anything_else_in_a_file_is_an_error_and_nothing_worse(
     tmp_path_factory: pytest.TempPathFactory, junk: Any, where: str
 ) -> None:
     file = tmp_path_factory.mktemp("state") / "progress.json"
-    data: dict[str, Any] = {"format": ledger.FORMAT, "version": 1, "puzzles": {"ddp": entry()}}
+    data: dict[str, Any] = {"format": progress_file.FORMAT, "version": 1, "puzzles": {"ddp": entry()}}
     owner = {"puzzles": data, "ddp": data["puzzles"]}.get(where, data["puzzles"]["ddp"])
     owner[where] = junk
     file.write_text(json.dumps(data), "utf-8")
     try:
-        found = ledger.read(file)
+        found = progress_file.read(file)
     except ProgressError:
         return
-    ledger.add(file, "ddp", Standing())
-    assert ledger.read(file) == found | {"ddp": found.get("ddp", Standing())}
+    progress_file.add(file, "ddp", Standing())
+    assert progress_file.read(file) == found | {"ddp": found.get("ddp", Standing())}

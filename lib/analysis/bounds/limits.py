@@ -25,7 +25,9 @@ equal ranks the one that sends most is at or over the average.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from lib.analysis.bounds.family import Family
@@ -121,13 +123,26 @@ def _time_proof(family: Family, working: bool) -> str:
 
 def memory(family: Family, reached: bool) -> Limit:
     """What must be alive at one moment or another, on any rank: see `alive`."""
-    parts = alive(family)
-    proof = _memory_proof(family, parts) + _solved_memory(family)
-    return Limit(_total(parts), tuple(parts), "memory that must live", reached, proof)
+    moment = alive(family)
+    proof = _memory_proof(family, moment.when) + _solved_memory(family)
+    return Limit(moment.total, moment.parts, "memory that must live", reached, proof)
 
 
-def alive(family: Family) -> list[Part]:
-    """The parts of the memory's limit. No message in flight is among them: there need not be one then.
+class Moment(NamedTuple):
+    """What is alive in a rank's top layer: when its first backward starts ("start"), when that is over ("over"), or
+    when the last batch's first backward starts ("last batch")."""
+
+    when: str
+    parts: tuple[Part, ...]
+
+    @property
+    def total(self) -> float:
+        """Elements."""
+        return _total(self.parts)
+
+
+def alive(family: Family) -> Moment:
+    """The moment of the memory's limit, and its parts. No message in flight is among them: there need not be one then.
 
     Take the last backward of the top layer of a rank's stage, on g batches. No layer has been updated, since all
     updates need a gradient of these batches: weights and states are there, 2kW (sharded: 2kW/D, and the rest of this
@@ -145,7 +160,7 @@ def alive(family: Family) -> list[Part]:
     options = [_apart(family, open_) for open_ in range(family.each)] if alone and family.batches > group else []
     if not options or family.grouping == "any":
         options.append(_together(family, family.mine if alone else group))
-    return min(options, key=_total)
+    return min(options, key=attrgetter("total"))
 
 
 def _states(family: Family) -> Part:
@@ -154,14 +169,14 @@ def _states(family: Family) -> Part:
     return Part(float(amount), f"weights and optimizer states of {counted(family.each, 'layer')}{shards}")
 
 
-def _own(family: Family, group: int) -> Part:
+def _own(family: Family, group: int, when: str = "the first backward") -> Part:
     """What the top layer's backward finds of its own batches."""
     inputs = counted(family.each, "activation")
     of = f" of {group} batches each" if group > 1 else ""
-    return Part((family.each + 1) * group * LINEAR.batch, f"{inputs} and a gradient{of}, at the first backward")
+    return Part((family.each + 1) * group * LINEAR.batch, f"{inputs} and a gradient{of}, at {when}")
 
 
-def _together(family: Family, group: int) -> list[Part]:
+def _together(family: Family, group: int) -> Moment:
     """When the top layer's backward starts, or when it is over: whichever is more."""
     each = family.each
     start = [_states(family), _own(family, group)]
@@ -174,10 +189,10 @@ def _together(family: Family, group: int) -> list[Part]:
         of = f" of {group} batches each" if group > 1 else ""
         what = f"{counted(each - 1, 'activation')} and a gradient{of}" if each > 1 else f"the gradient to be sent{of}"
         over.append(Part(left * group * LINEAR.batch, f"{what}, after the first backward"))
-    return max(start, over, key=_total)
+    return max(Moment("start", tuple(start)), Moment("over", tuple(over)), key=attrgetter("total"))
 
 
-def _apart(family: Family, open_: int) -> list[Part]:
+def _apart(family: Family, open_: int) -> Moment:
     """At the last of the top layer's backwards, each on one batch, when `open_` layers have had none."""
     sums = family.each - open_
     parts = [_states(family), Part(sums * LINEAR.weight, f"sums of gradients of {counted(sums, 'layer')}")]
@@ -185,20 +200,19 @@ def _apart(family: Family, open_: int) -> list[Part]:
     if open_:
         what = f"{counted(open_, 'activation')} and a gradient of {counted(others, 'other batch')} each"
         parts.append(Part(others * (open_ + 1) * LINEAR.batch, what))
-    own = _own(family, 1)
-    return [*parts, own._replace(what=own.what.replace("the first backward", "the last batch's first backward"))]
+    return Moment("last batch", (*parts, _own(family, 1, "the last batch's first backward")))
 
 
-def _memory_proof(family: Family, parts: list[Part]) -> str:
-    if len(parts) > 2 and "sums" in parts[1].what:
+def _memory_proof(family: Family, when: str) -> str:
+    if when == "last batch":
         return (
             "At the last batch's first backward nothing has been updated yet, so all that was given is there; so are "
             "the sums of the gradients of the batches before, and what the backward itself needs."
         )
-    when = "starts" if "after" not in parts[-1].what else "is over"
-    gathered = ", the weight that it uses has to be whole," if family.sharded and when == "starts" else ""
+    gathered = ", the weight that it uses has to be whole," if family.sharded and when == "start" else ""
     return (
-        f"When a rank's first backward {when}, nothing has been updated yet, so all that was given is there{gathered} "
+        f"When a rank's first backward {'starts' if when == 'start' else 'is over'}, nothing has been updated yet, so "
+        f"all that was given is there{gathered} "
         "and every layer below still needs its input."
     )
 
@@ -273,6 +287,6 @@ def _solved_memory(family: Family) -> str:
     return f" The solver agrees. {lean.proof}.{both}"
 
 
-def _total(parts: list[Part]) -> float:
+def _total(parts: Iterable[Part]) -> float:
     """The sum of the parts, without the dust of binary fractions: times are multiples of a billionth of a step."""
     return round(sum(part.amount for part in parts), 9)

@@ -103,7 +103,7 @@ def between(size: Size, search: Search, quick: Optimum, slow: Optimum) -> Iterat
 def floor(size: Size) -> int:
     """What no schedule's peak can be below, in activations of one batch (`lib.analysis.bounds.limits.alive`)."""
     family = Family(size.stages, size.layers, size.batches, size.stages, grouping="one")
-    return ceil(sum(part.amount for part in alive(family)) / LINEAR.batch)
+    return ceil(alive(family).total / LINEAR.batch)
 
 
 # -- asking ---------------------------------------------------------------------------------------------------------

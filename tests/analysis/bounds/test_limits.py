@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from lib import Model, Trace, check, simulate
+from lib.analysis.bounds import limits
 from lib.analysis.bounds.family import Family
+from lib.analysis.bounds.limits import alive, memory
 from lib.analysis.bounds.puzzle_bounds import Bound, bound_of, has_bound, lower_bound
 from lib.analysis.figures import end, peak, traffic
 from lib.puzzles.records import PUZZLES
@@ -165,3 +167,24 @@ def test_reading_bounds_costs_no_solver() -> None:
     assert len(modules) > 3
     for module in modules:
         assert "ortools" not in module.read_text("utf-8").replace("OR-tools", "")
+
+
+@pytest.mark.parametrize(
+    ("family", "when", "proof"),
+    [
+        (Family(4, 6, 4, sharded=True), "start", "first backward starts, nothing has been updated yet"),
+        (Family(4, 4, 4, stages=4, grouping="all"), "start", "first backward starts, "),
+        (Family(1, 2, 4), "last batch", "At the last batch's first backward"),
+        (Family(4, 16, 4), "over", "first backward is over, "),
+    ],
+)
+def test_a_proof_speaks_of_the_moment_and_not_of_words(
+    family: Family, when: str, proof: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which moment it is used to be looked for in the words of its parts."""
+    moment = alive(family)
+    assert moment.when == when
+    assert proof in memory(family, reached=True).proof
+    reworded = moment._replace(parts=tuple(part._replace(what="x") for part in moment.parts))
+    monkeypatch.setattr(limits, "alive", lambda family: reworded)
+    assert proof in memory(family, reached=True).proof
