@@ -9,12 +9,14 @@ times slower. `latency` is the alpha of the alpha-beta model (Thakur, Rabenseifn
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from lib.cluster.clock import ticks
+from lib.cluster.mesh import Mesh
 from lib.values.collectives import Collective
 from lib.values.layers import LINEAR
 from lib.values.operations import Operation
@@ -83,6 +85,10 @@ class Costs:
     def _message(self) -> int:
         return ticks(self.p2p)
 
+    def on(self, mesh: Mesh | None) -> Costs:
+        """These costs for ranks that are arranged so. Here nothing depends on where a rank is."""
+        return self
+
     def to_json(self) -> dict[str, Any]:
         """The fields, with the name of the model: what `costs_from` reads."""
         return {"model": "links" if isinstance(self, Links) else "unit", **asdict(self)}
@@ -92,8 +98,11 @@ class Costs:
 class Links(Costs):
     """Communication priced by bandwidth: `p2p` steps for one batch of activations over a link inside a host.
 
-    `host_size` ranks share a host (None: all do); a ring that leaves a host runs at `ratio` times the price.
+    `host_size` ranks share a host (None: all do); a ring that leaves a host runs at `ratio` times the price. Where a
+    mesh says how large its hosts are, its devices in their order are on them (see `Mesh.host`), whatever stands here.
     """
+
+    _mesh: ClassVar[Mesh | None] = None
 
     host_size: int | None = None
     ratio: float = 10.0
@@ -107,9 +116,21 @@ class Links(Costs):
     def message(self, elements: Elements, source: int, target: int) -> int:
         return ticks(elements * self._beta((source, target))) + ticks(self.latency)
 
+    def on(self, mesh: Mesh | None) -> Costs:
+        if mesh is None or mesh.host_size is None:
+            return self
+        placed = copy(self)
+        object.__setattr__(placed, "_mesh", mesh)
+        return placed
+
+    def _host(self, rank: int) -> int:
+        if self._mesh is not None:
+            return self._mesh.host(rank)
+        return 0 if self.host_size is None else rank // self.host_size
+
     def _beta(self, members: Sequence[int]) -> Fraction:
         """Steps an element on the slowest link of the ring."""
-        one_host = self.host_size is None or len({rank // self.host_size for rank in members}) == 1
+        one_host = len({self._host(rank) for rank in members}) == 1
         return _exact(self.p2p) / LINEAR.batch * (1 if one_host else _exact(self.ratio))
 
 
@@ -123,14 +144,17 @@ LINKS = Links(host_size=4)
 
 
 def costs_from(data: dict[str, Any]) -> Costs:
-    """The cost model that `to_json` wrote. ValueError where a field is unknown, missing or not a number."""
+    """The cost model that `to_json` wrote. ValueError where a field is unknown or not a number.
+
+    A field that is missing has its default: a file from before that cost existed stays readable.
+    """
     fields_ = dict(data)
     model = fields_.pop("model", None)
     cls = {"unit": Costs, "links": Links}.get(model) if isinstance(model, str) else None
     if cls is None:
         raise ValueError(f"unknown cost model {model!r}")
     names = {field.name for field in fields(cls)}
-    if set(fields_) != names:
+    if not names >= set(fields_):
         raise ValueError(f"the {model} costs have the fields {sorted(names)}; got {sorted(fields_)}")
     for name, value in fields_.items():
         number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_STEPS

@@ -22,7 +22,7 @@ ANOTHER = "make another mesh: simulate(..., mesh=Mesh(...))"
 
 
 class Mesh(Given):
-    """Named axes (the last varies fastest) over `ranks` in any order. `host_size` ranks share a host.
+    """Named axes (the last varies fastest) over `ranks` in any order. `host_size` of them, in that order, share a host.
 
     Raises ValueError where the axes do not multiply to the number of ranks, or a rank is missing or repeated.
     """
@@ -86,6 +86,10 @@ class Mesh(Given):
     @cached_property
     def _place(self) -> dict[int, int]:
         return {rank: place for place, rank in enumerate(self.ranks)}
+
+    def host(self, rank: int) -> int:
+        """The number of the host that a rank is on. Without a `host_size` all are on one."""
+        return 0 if self.host_size is None else self._place[rank] // self.host_size
 
     def coordinates(self, rank: int) -> dict[str, int]:
         """Where a rank stands on each axis: {"replica": 1, "shard": 2}."""

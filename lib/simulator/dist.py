@@ -101,6 +101,7 @@ class Dist(Given):
         )
         self.driver: Driver = RunningLoop(self.engine, self._on_failed, self._on_spinning)
         self.failure: PuzzleError | None = None
+        self._prices = costs.on(mesh)
         self._groups: dict[tuple[int, ...], Group] = {}
         self._communicators: dict[tuple[int, ...], Communicator] = {}
         self._by_name: dict[tuple[int, str], Group] = {}
@@ -222,7 +223,7 @@ class Dist(Given):
             pending.locate(error)
             raise
         whole = row.size([m.value for m in members], members[0].root)
-        length = self.costs.communicate(row, whole, group.ranks)
+        length = self._prices.communicate(row, whole, group.ranks)
         start = self.streams.start(communicator, max([event.issued for event in events]), length)
         for event in events:
             event.start = start
@@ -245,7 +246,7 @@ class Dist(Given):
         """
         self.begin(source)
         channel = self._channels.get((source, target)) or self._channel(source, target)
-        event.length = self.costs.message(elements, source, target)
+        event.length = self._prices.message(elements, source, target)
         event.start = start = self.streams.start(channel.sends, event.issued, event.length)
         message = Message(event, load, start + event.length)
         if not channel.ready:

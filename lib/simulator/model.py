@@ -130,7 +130,7 @@ class Model(Given):
             final_weights={},
             **{name: Store[Any](program, index) for index, name in enumerate(STORES)},
         )
-        self._costs = dist.costs
+        self._costs = dist.costs.on(dist.mesh)
 
     # -- where am I, what do I hold -----------------------------------------------------------------------------
 

@@ -27,18 +27,18 @@ def retime(run: R, costs: Costs) -> R:
     A bare `receive()` keeps the message that it got, even if under other costs another would have been first.
     """
     copied = replace(run, programs=[_copy(program) for program in run.programs], costs=costs)
-    clocks = [0] * run.ranks
+    prices, clocks = costs.on(run.mesh), [0] * run.ranks
     streams, communicator = Streams(), Communicators()
     try:
         for step in walk(copied):
             if isinstance(step, Do):
-                _local(copied, clocks, step)
+                _local(prices, clocks, step)
             elif isinstance(step, Issue):
                 step.event.issued = clocks[step.rank]
                 if step.event.op == "pass_to":
-                    _send(copied, streams, step)
+                    _send(copied, prices, streams, step)
             elif isinstance(step, Meet):
-                _meet(copied, streams, communicator, step)
+                _meet(copied, prices, streams, communicator, step)
             elif isinstance(step, Pass):
                 _receive(streams, step)
             else:
@@ -59,11 +59,11 @@ def _copy(program: Program) -> Program:
     return copy
 
 
-def _local(run: Trace, clocks: list[int], step: Do) -> None:
+def _local(prices: Costs, clocks: list[int], step: Do) -> None:
     event = step.event
     event.issued = event.start = clocks[step.rank]
     row = OPERATIONS[event.op]
-    event.length = 0 if row.cost is None else run.costs.compute(row, step.rank, event.layer, len(event.batches))
+    event.length = 0 if row.cost is None else prices.compute(row, step.rank, event.layer, len(event.batches))
     clocks[step.rank] += event.length
 
 
@@ -74,10 +74,10 @@ def _values(run: Trace, rank: int, event: Event) -> list[Value]:
     return found
 
 
-def _send(run: Trace, streams: Streams, step: Issue) -> None:
+def _send(run: Trace, prices: Costs, streams: Streams, step: Issue) -> None:
     event = step.event
     target = cast(int, event.peer)
-    event.length = run.costs.message(total_elements(_values(run, step.rank, event)), step.rank, target)
+    event.length = prices.message(total_elements(_values(run, step.rank, event)), step.rank, target)
     event.start = streams.start((step.rank, target, "send"), event.issued, event.length)
 
 
@@ -88,12 +88,12 @@ def _receive(streams: Streams, step: Pass) -> None:
     event.start = streams.start(stream, max(event.issued, cast(int, step.sent.end)), event.length)
 
 
-def _meet(run: Trace, streams: Streams, communicator: Communicators, step: Meet) -> None:
+def _meet(run: Trace, prices: Costs, streams: Streams, communicator: Communicators, step: Meet) -> None:
     _, first = step.members[0]
     row = COLLECTIVES[first.op]
     brought = row.brought([_values(run, rank, event) for rank, event in step.members])
     whole = row.size(brought, first.arg[0] if row.rooted else 0)
-    length = run.costs.communicate(row, whole, first.group)
+    length = prices.communicate(row, whole, first.group)
     start = streams.start(communicator(first.group), max(event.issued for _, event in step.members), length)
     for _, event in step.members:
         event.start, event.length = start, length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links
+from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links, Mesh, Model, Trace, simulate
+from lib.analysis import figures
 from lib.cluster.clock import TICKS, Streams, steps, ticks
 from lib.cluster.costs import costs_from
+from lib.trace.retiming import retime
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import OPERATIONS
+from lib.values.operations import OPERATIONS, Operation
 
 WEIGHT = HIDDEN * HIDDEN
 BATCH = HIDDEN * LENGTH
@@ -170,6 +173,69 @@ def test_costs_that_nobody_wrote_are_refused(change: dict[str, Any], message: st
     with pytest.raises(ValueError, match="cost") as raised:
         costs_from(UNIT.to_json() | change)
     assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("costs", [UNIT, LINKS, Links(ratio=3, latency=0.1)])
+def test_a_file_from_before_a_cost_existed_has_its_default(costs: Costs) -> None:
+    for missing in costs.to_json():
+        if missing != "model":
+            old = {name: value for name, value in costs.to_json().items() if name != missing}
+            default = {field.name: field.default for field in fields(costs)}[missing]
+            assert costs_from(old) == replace(costs, **{missing: default})
+
+
+def test_one_rank_may_be_slow_and_one_layer_heavy() -> None:
+    """A straggler is a subclass with data: costs are asked of the operation, the rank, the layer and the batches."""
+
+    class Straggler(Costs):
+        def compute(self, op: Operation, rank: int, layer: int | None, batches: int) -> int:
+            return super().compute(op, rank, layer, batches) * (3 if rank == 1 else 1) * (2 if layer == 1 else 1)
+
+    async def step(model: Model) -> None:
+        inp = model.get_activation([0])
+        for layer in range(2):
+            inp = model.forward(layer, inp, model.load_weights(layer)[0])
+
+    models = simulate(step, ranks=2, layers=2, costs=Straggler())
+    assert [model.time for model in models] == [3.0, 9.0]
+    assert figures.end(retime(Trace.of(models), UNIT)) == 2.0
+
+
+def test_an_operation_may_bring_a_price_of_its_own() -> None:
+    row = replace(OPERATIONS["backward"], name="half", cost=0.25)
+    assert [steps(UNIT.compute(row, 0, 0, batches)) for batches in (1, 2)] == [0.25, 0.5]
+
+
+# -- hosts --------------------------------------------------------------------------------------------------------
+
+
+def test_hosts_are_those_of_the_mesh_where_it_has_some() -> None:
+    """Devices stand in the order of the mesh: of hosts of two, ranks 0 and 2 are on the first."""
+    mesh = Mesh({"data": 4}, ranks=[0, 2, 1, 3], host_size=2)
+    assert [mesh.host(rank) for rank in range(4)] == [0, 1, 0, 1]
+    assert [Mesh({"data": 4}).host(rank) for rank in range(4)] == [0] * 4
+    for costs in (Links(), Links(host_size=2), LINKS):
+        placed = costs.on(mesh)
+        assert steps(placed.message(BATCH, 0, 2)) == 0.2
+        assert steps(placed.message(BATCH, 0, 1)) == 2.0
+        assert price(placed, "allgather", WEIGHT, (0, 2)) == 0.2
+        assert placed == costs  # nothing is in a file twice
+        assert costs.on(None) is costs
+        assert costs.on(Mesh({"data": 4})) is costs
+    assert UNIT.on(mesh) is UNIT
+
+
+@pytest.mark.parametrize(("host_size", "end"), [(None, 0.4), (1, 4.0), (2, 4.0), (4, 0.4)])
+def test_a_run_and_its_retiming_ask_the_hosts_of_the_mesh(host_size: int | None, end: float) -> None:
+    async def pass_on(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, model.get_activation([0]))
+        if model.rank == 1:
+            await model.receive(0)
+
+    mesh = Mesh({"data": 4}, ranks=[0, 2, 1, 3], host_size=host_size)
+    trace = Trace.of(simulate(pass_on, ranks=4, mesh=mesh, costs=Links()))
+    assert figures.end(trace) == figures.end(retime(trace, Links())) == end
 
 
 def test_costs_of_no_model_are_refused() -> None:
