@@ -111,7 +111,7 @@ class Collective:
 
     def pairs(self, values: Sequence[Any], root: int) -> Iterator[tuple[int, int]]:
         """The members between which the law may be broken, the first in order first: few, however many members."""
-        if self.rooted:
+        if self.rooted and self.origins is not None:  # it is the root's value alone that the others have to fit
             yield from ((root, other) for other in range(len(values)) if other != root)
             return
         for other in range(1, len(values)):

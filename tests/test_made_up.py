@@ -1,0 +1,382 @@
+"""A new operation and a new collective are a row, a method and a kernel: here some are made up, and everything that
+reads a Trace takes them as they are.
+
+Backward in two halves, as in zero-bubble schedules (Qi et al. 2023, https://arxiv.org/abs/2401.10241), and three
+collectives: a reduce to a root, a permutation along a ring, and an all-gather of unequal parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawing import draw, step_through
+from drawing.canvas.palette import LOOKS, Look
+from lib import (
+    UNIT,
+    Activation,
+    ActivationGrad,
+    Links,
+    MismatchError,
+    Model,
+    RankFailed,
+    Trace,
+    Weight,
+    WeightGrad,
+    check,
+    review,
+    simulate,
+)
+from lib.analysis import figures
+from lib.analysis.event_words import event_words
+from lib.trace.retiming import retime
+from lib.values import rules
+from lib.values.collectives import CHAIN, COLLECTIVES, STEP, Collective
+from lib.values.laws import reduce, renew
+from lib.values.operations import COMMUNICATION, COMPUTE, LOCAL, OPERATIONS, TIMED, Operation, calls
+
+
+def half(name: str, word: str, place: int, **more: Any) -> Operation:
+    """A half of backward: it gives one of the two gradients, in half the time, and through the same weight."""
+    return Operation(
+        name,
+        word,
+        name.replace("_", " "),
+        f"model.{name}(layer, activation, gradient, weight)",
+        lambda shape, layer, *values: rules.backward(shape, layer, *values)[place],
+        takes=(Activation, ActivationGrad, Weight),
+        gives=((WeightGrad, ActivationGrad)[place],),
+        cost=0.5,
+        per_batch=True,
+        as_loaded=True,
+        **more,
+    )
+
+
+HALVES = (half("backward_weight", "BW", 0, colour="half"), half("backward_input", "BI", 1, colour="backward"))
+MADE_UP = (
+    Collective(
+        name="reduce_to",
+        word="RT",
+        title="reduce",
+        signature="await model.reduce_to(gradient, layer, root)",
+        results=lambda values, root: [reduce(*values) if i == root else None for i in range(len(values))],
+        law=reduce,
+        apart=lambda value: value.batches,
+        root=("that gets the sum", "that gets the sum"),
+        whole=lambda values, root, size: size(values[:1]),
+        travel=CHAIN,
+    ),
+    Collective(
+        name="permute",
+        word="PM",
+        title="permute",
+        signature="await model.permute(value, layer)",
+        results=lambda values, root: [renew(values[i - 1]) for i in range(len(values))],
+        law=lambda *values: None,
+        origins=lambda member, members, root: ((member - 1) % members,),
+        whole=lambda values, root, size: max(size([value]) for value in values),
+        travel=STEP,
+        sends=lambda values, root, size: [size([value]) if len(values) > 1 else 0 for value in values],
+    ),
+    replace(
+        COLLECTIVES["allgather"],
+        name="gather_unequal",
+        word="AU",
+        title="unequal all-gather",
+        signature="await model.gather_unequal(shard, layer)",
+    ),
+)
+
+
+def backward_weight(model: Model, layer: int, inp: Any, grad: Any, weight: Any) -> WeightGrad:
+    return model._compute("backward_weight", layer, inp, grad, weight)
+
+
+def backward_input(model: Model, layer: int, inp: Any, grad: Any, weight: Any) -> ActivationGrad:
+    return model._compute("backward_input", layer, inp, grad, weight)
+
+
+def reduce_to(model: Model, value: Any, layer: int, root: int = 0, group: Any = None) -> Any:
+    return model._communicate("reduce_to", value, layer, group, root)
+
+
+def permute(model: Model, value: Any, layer: int, group: Any = None) -> Any:
+    return model._communicate("permute", value, layer, group)
+
+
+def gather_unequal(model: Model, value: Any, layer: int, group: Any = None) -> Any:
+    return model._communicate("gather_unequal", value, layer, group)
+
+
+@pytest.fixture(autouse=True)
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows and the methods."""
+    for operation in HALVES:
+        monkeypatch.setitem(OPERATIONS, operation.name, operation)
+    for collective in MADE_UP:
+        monkeypatch.setitem(COLLECTIVES, collective.name, collective)
+    for method in (backward_weight, backward_input, reduce_to, permute, gather_unequal):
+        monkeypatch.setattr(Model, method.__name__, method, raising=False)
+    monkeypatch.setitem(LOOKS, "half", Look("half of backward", ("#ffe0d0", "#a05030"), ("#503020", "#d09070")))
+
+
+async def step(model: Any) -> None:
+    """One training step: weights in unequal parts, and each rank works on the batch of its neighbour."""
+    for layer in range(model.LAYERS):
+        parts = [model.rank, model.RANKS][: 1 + (model.rank == model.RANKS - 1)]  # the last one has twice as much
+        pairs = [model.load_weights(layer, part, model.RANKS + 1) for part in parts]
+        weight, state = pairs[0]
+        for other, other_state in pairs[1:]:
+            weight, state = weight.combine(other), state.combine(other_state)
+        model.weights[layer], model.opt_states[layer] = weight, state
+    model.activations[0] = await model.permute(model.get_activation([model.rank]), 0)
+    for layer in range(model.LAYERS):
+        whole = await model.gather_unequal(model.weights[layer], layer)
+        model.activations[layer + 1] = model.forward(layer, model.activations[layer], whole)
+    grad = model.loss(model.activations.pop(model.LAYERS))
+    for layer in reversed(range(model.LAYERS)):
+        whole = await model.gather_unequal(model.weights[layer], layer)
+        inp = model.activations.pop(layer)
+        mine = model.backward_weight(layer, inp, grad, whole)
+        grad = model.backward_input(layer, inp, grad, whole)
+        total = await model.reduce_to(mine, layer, root=1)
+        total = await model.broadcast(mine if total is None else total, layer, root=1)
+        new, state = model.update(layer, total, model.weights.pop(layer), model.opt_states.pop(layer))
+        model.weights[layer], model.opt_states[layer] = new, state
+        model.set_final_weight(layer, new)
+
+
+@pytest.fixture(params=[UNIT, Links()], ids=["unit", "links"])
+def models(request: pytest.FixtureRequest) -> list[Model]:
+    return simulate(step, ranks=3, layers=2, batches=3, costs=request.param)
+
+
+# -- what stands in the tables, everything takes ------------------------------------------------------------------
+
+
+def test_it_is_one_correct_training_step(models: list[Model]) -> None:
+    verdict = check(models)
+    assert verdict.correct, verdict.faults
+    ops = {event.op for _, event in Trace.of(models).events()}
+    assert ops >= {row.name for row in (*HALVES, *MADE_UP)}
+
+
+def test_times_follow_from_the_rows() -> None:
+    """Six compute steps (forward, and two halves of a half step each), two updates, and each collective by its way."""
+    unit = Trace.of(simulate(step, ranks=3, layers=2, batches=3))
+    collectives = 1 + 2 * 2 + 2 * 2
+    assert figures.end(unit) == pytest.approx(2 * (1 + 0.5 + 0.5) + 2 * 0.5 + collectives * UNIT.collective)
+    # A permutation sends a batch over one link; a weight is two batches, of which a ring of 3 sends 2/3 over each,
+    # and a chain, to the root or from it, all of it.
+    assert figures.end(retime(unit, Links())) == pytest.approx(5 + 0.2 * (1 + 4 * 2 * 2 / 3 + 4 * 2))
+    whole, batch = 512 * 512, 512 * 256
+    parts = [whole // 4, whole // 4, whole // 2]
+    chains = 2 * 2 * whole * 2 / 3
+    sent = [batch + 4 * (whole - parts[(rank + 1) % 3]) + chains for rank in range(3)]
+    assert [float(elements) for elements, _ in figures.traffic(unit)] == pytest.approx(sent)
+
+
+def test_it_is_saved_loaded_printed_and_parsed(models: list[Model], tmp_path: Path) -> None:
+    trace = Trace.of(models)
+    trace.save(tmp_path / "made_up.json")
+    loaded = Trace.load(tmp_path / "made_up.json")
+    parsed = Trace.parse(trace.text())
+    for word in ("BW1:0", "BI1:0", "RT1@1", "PM0", "AU0"):
+        assert word in trace.text()
+    for again in (loaded, parsed):
+        assert again.text() == trace.text()
+        assert check(again).correct
+        assert figures.end(again) == figures.end(trace)
+        assert figures.traffic(again) == figures.traffic(trace)
+
+
+def test_it_is_drawn_stepped_through_and_reviewed(models: list[Model]) -> None:
+    picture = draw(models).svg()
+    for words in ("backward input, layer 1, batch 0", "unequal all-gather, layer 0", "half of backward"):
+        assert words in picture
+    page = step_through(models).html()
+    for words in ("backward weight", "unequal all-gather", "permute"):
+        assert words in page
+    trace = Trace.of(models)
+    words = {event_words(event, 3) for _, event in trace.events()}
+    assert {"backward weight, layer 0, batch 0", "reduce, layer 0, batch 0, all ranks"} <= words
+
+
+def test_it_is_reviewed() -> None:
+    """Beside the reference of a puzzle, for whose ranks the same step is written."""
+    models = simulate(step, puzzle="fsdp")
+    told = review(models, puzzle="fsdp")
+    assert told is not None
+    assert "unequal all-gather" in told.text()
+    assert "backward weight" in told.text() or "backward_weight" in told.text()
+
+
+def test_a_gradient_through_an_updated_weight_is_found_whatever_the_operation_is_called() -> None:
+    """The operation's row says that it uses a weight as loaded: no list of names has to know it."""
+
+    async def too_early(model: Any) -> None:
+        weights, states = {}, {}
+        for layer in range(2):
+            weights[layer], states[layer] = model.load_weights(layer)
+        data = model.get_activation([0])
+        hidden = model.forward(0, data, weights[0])
+        grad = model.loss(model.forward(1, hidden, weights[1]))
+        weights[1], _ = model.update(1, model.backward_weight(1, hidden, grad, weights[1]), weights[1], states[1])
+        grad = model.backward_input(1, hidden, grad, weights[1])
+        weights[0], _ = model.update(0, model.backward_weight(0, data, grad, weights[0]), weights[0], states[0])
+        for layer in range(2):
+            model.set_final_weight(layer, weights[layer])
+
+    verdict = check(simulate(too_early, ranks=1, layers=2, batches=1))
+    assert not verdict.correct
+    assert "backward_input of layer 1 used a weight that was updated before" in "\n".join(verdict.faults)
+
+
+def test_what_is_dishonest_travels_by_the_row() -> None:
+    """Of a permutation only the neighbour has the made-up gradient; to the root of a reduce comes whatever anybody
+    brings."""
+
+    async def pass_on(model: Any) -> None:
+        mine = model.fake_grad(0, [0]) if model.rank == 0 else model.fake_grad(0, [])
+        model.grad_weights[0] = await model.permute(mine, 0)
+        model.grad_weights[1] = await model.reduce_to(model.fake_grad(1, [0] if model.rank == 2 else []), 1) or mine
+
+    trace = Trace.of(simulate(pass_on, ranks=3, layers=2, batches=1))
+    flaws = trace.rebuilt().flaws
+    results = {
+        (program.rank, event.op)
+        for program in trace.programs
+        for event in program.events
+        for number in event.outputs
+        if event.op in COMMUNICATION and (program.rank, number) in flaws
+    }
+    assert results == {(1, "permute"), (0, "reduce_to")}
+
+
+# -- mistakes -----------------------------------------------------------------------------------------------------
+
+
+def test_mistakes_are_told_in_the_words_of_the_row() -> None:
+    async def elsewhere(model: Any) -> None:
+        await model.reduce_to(model.fake_grad(0, []), 0, root=7)
+
+    async def each_its_own(model: Any) -> None:
+        await model.reduce_to(model.fake_grad(0, []), 0, root=model.rank)
+
+    async def twice(model: Any) -> None:
+        await model.reduce_to(model.fake_grad(0, [0] if model.rank else []), 0, root=0)
+
+    async def misspelled(model: Any) -> None:
+        model.backward_inputs(0, 0, 0, 0)
+
+    def error(function: Any) -> Any:
+        with pytest.raises((RankFailed, MismatchError, AssertionError)) as caught:
+            simulate(function, ranks=3, layers=1, batches=1)
+        return caught.value
+
+    assert "rank 7 cannot be the root of this reduce" in str(error(elsewhere))
+    assert "the root is the rank that gets the sum: name the same one on every rank" in str(error(each_its_own))
+    found = error(twice)
+    assert "the reduce of layer 0 cannot be done" in str(found)
+    assert found.ranks == (1, 2)
+    assert "model.backward_input(layer, activation, gradient, weight)" in str(error(misspelled))
+
+
+def test_nobody_has_a_copy_of_the_tables() -> None:
+    assert {"reduce_to", "permute"} <= COMMUNICATION & TIMED
+    assert "backward_input" in COMPUTE & LOCAL
+    assert calls()["permute"] == "model.permute(value, layer)"
+    del OPERATIONS["backward_input"]
+    assert "backward_input" not in COMPUTE | LOCAL | TIMED
+    OPERATIONS["backward_input"] = HALVES[1]  # for the fixture to take out
+
+
+# -- replay -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="a replay needs torch")
+def test_it_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel each, and the step trains what ordinary training trains."""
+    import torch
+
+    from lib.replay import replay
+    from lib.replay.layers import layers
+    from lib.replay.rank.communication import COLLECTIVE_KERNELS, CollectiveCall, Started
+    from lib.replay.rank.context import Call
+    from lib.replay.rank.kernels import KERNELS
+
+    def by_weight(call: Call, inputs: Sequence[Any]) -> Sequence[Any]:
+        x, grad, _ = map(call.matrix, inputs)
+        return [layers.weight_gradient(torch.tanh(x), grad).reshape(-1)]
+
+    def by_input(call: Call, inputs: Sequence[Any]) -> Sequence[Any]:
+        x, grad, weight = map(call.matrix, inputs)
+        return [layers.input_gradient(torch.tanh(x), grad, weight).reshape(-1)]
+
+    def to_root(call: CollectiveCall, inputs: Sequence[Any]) -> Started:
+        buffer = inputs[0].clone()
+        handle = call.transport.all_reduce(call.group, buffer)
+        return Started(handle, [buffer], lambda: [buffer] if call.me == call.root else [])
+
+    def along_the_ring(call: CollectiveCall, inputs: Sequence[Any]) -> Started:
+        members = len(call.group)
+        numel = call.numel(call.brought[call.me - 1][0])
+        out = call.empty(numel)
+        parts = [inputs[0] if i == (call.me + 1) % members else inputs[0][:0] for i in range(members)]
+        sizes = [numel if i == (call.me - 1) % members else 0 for i in range(members)]
+        return Started(call.transport.all_to_all(call.group, out, parts, sizes), [out])
+
+    monkeypatch.setitem(KERNELS, "backward_weight", by_weight)
+    monkeypatch.setitem(KERNELS, "backward_input", by_input)
+    monkeypatch.setitem(COLLECTIVE_KERNELS, "reduce_to", to_root)
+    monkeypatch.setitem(COLLECTIVE_KERNELS, "permute", along_the_ring)
+    monkeypatch.setitem(COLLECTIVE_KERNELS, "gather_unequal", COLLECTIVE_KERNELS["allgather"])
+    trace = Trace.of(simulate(step, ranks=3, layers=2, batches=3))
+    result = replay(trace, transport="local", hidden=24, length=8, timeout=30)
+    assert result.ok, result.text()
+
+
+# -- every row is whole -------------------------------------------------------------------------------------------
+
+
+def rows() -> Iterator[Operation | Collective]:
+    yield from OPERATIONS.values()
+    yield from COLLECTIVES.values()
+
+
+def test_every_row_has_a_word_a_title_and_a_signature_of_its_own() -> None:
+    for field in ("name", "word", "title", "signature"):
+        found = [getattr(row, field) for row in rows()]
+        assert all(found)
+        assert len(set(found)) == len(found), field
+    assert all(name == row.name for table in (OPERATIONS, COLLECTIVES) for name, row in table.items())
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_every_operation_is_whole(name: str) -> None:
+    row = OPERATIONS[name]
+    assert row.colour in {"forward", "backward", *LOOKS}
+    assert row.about in ("call", "input", "output")
+    assert row.says in ("", "batches", "shard")
+    assert (row.kind == "local") == bool(row.takes or row.gives)
+    assert (row.rule is not None) == (row.kind == "local" and name != "foreign")
+    assert row.cost is None or row.kind == "local"
+    if row.signature.removeprefix("await ").startswith("model."):
+        assert callable(getattr(Model, name))
+
+
+CASES = "\n".join(
+    path.read_text() for path in Path(__file__).with_name("diagnosis").glob("cases/**/*") if path.is_file()
+)
+
+
+@pytest.mark.parametrize("name", calls())
+def test_every_call_has_a_mistake_case(name: str) -> None:
+    """Somebody gets it wrong in tests/diagnosis/cases, and is told how to mend it."""
+    assert f"model.{name}(" in CASES
