@@ -17,22 +17,24 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.schedules import ddp, fsdp, one_f_one_b
 from drawing import compare as compare
 from drawing import draw, draw_group
 from drawing.review.review import picture_of_review
 from lib import PUZZLES, Model, Trace, review, simulate
 from lib.analysis.critical_path import critical_path
 from lib.analysis.gaps import gaps
+from lib.schedules.data_parallel import ddp, fsdp
+from lib.schedules.pipelines import one_f_one_b
+from lib.schedules.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 
 CASES: tuple[tuple[str, Callable[[Model], Any], int, int, int], ...] = (
     ("DDP, 4 ranks", ddp, 4, 2, 4),
-    ("1F1B, 16 ranks x 200 events (target 0.6 s, 500 kB)", one_f_one_b, 16, 16, 29),
+    ("1F1B, 16 ranks x 200 events (target 0.6 s, 500 kB)", program_of(one_f_one_b(16, 29)), 16, 16, 29),
     ("FSDP, 16 ranks x 200 events (target 0.6 s, 500 kB)", fsdp, 16, 24, 16),
-    ("1F1B, 16 ranks x 1 024 events (target 2.5 s)", one_f_one_b, 16, 16, 148),
-    ("1F1B, 64 ranks x 1 786 events", one_f_one_b, 64, 64, 256),
+    ("1F1B, 16 ranks x 1 024 events (target 2.5 s)", program_of(one_f_one_b(16, 148)), 16, 16, 148),
+    ("1F1B, 64 ranks x 1 786 events", program_of(one_f_one_b(64, 256)), 64, 64, 256),
     ("DDP, 1 024 ranks x 26 events", ddp, 1024, 4, 1024),
 )
 
@@ -59,7 +61,7 @@ def reviews() -> None:
         whole = simulated + reviewed + painted
         kilobytes = len(svg.encode()) / 1000
         print(f"  {puzzle:<50} {whole:>7.3f} {whole / simulated:>12.1f} {painted:>8.3f} {kilobytes:>7.0f}")
-    trace = Trace.of(simulate(one_f_one_b, ranks=16, layers=16, batches=29))
+    trace = Trace.of(simulate(program_of(one_f_one_b(16, 29)), ranks=16, layers=16, batches=29))
     seconds, _ = best(lambda: [what(replace(trace)) for what in (gaps, critical_path)], 5)  # with nothing kept yet
     print(f"gaps and critical path of 1F1B, 16 ranks x 200 events (target 0.2 s) {seconds:.3f} s")
 

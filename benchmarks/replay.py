@@ -17,32 +17,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import torch
 
-from benchmarks.schedules import one_f_one_b
 from lib import Model, Trace, simulate
 from lib.replay import ReplayOptions, replay
+from lib.schedules.data_parallel import ddp_overlap
+from lib.schedules.pipelines import one_f_one_b
+from lib.schedules.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
-
-
-async def ddp(model: Model) -> None:
-    """Data parallel; every all-reduce runs behind the backward of the layer before, as in torch's."""
-    weights, opt_states, activations, _, grad_weights = model.storage()
-    for layer in range(model.LAYERS):
-        weights[layer], opt_states[layer] = model.load_weights(layer)
-    activations[0] = model.get_activation([model.rank])
-    for layer in range(model.LAYERS):
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
-    grad = model.loss(activations.pop(model.LAYERS))
-    works = {}
-    for layer in reversed(range(model.LAYERS)):
-        grad_weights[layer], grad = model.backward(layer, activations.pop(layer), grad, weights[layer])
-        works[layer] = model.allreduce(grad_weights[layer], layer)
-    for layer in reversed(range(model.LAYERS)):
-        grad_weights[layer] = await works[layer]
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
-        )
-        model.set_final_weight(layer, weights[layer])
 
 
 async def fsdp(model: Model) -> None:
@@ -88,15 +69,15 @@ def ratios(hidden: int, length: int, steps: int) -> dict[str, float]:
     options = ReplayOptions(
         dtype="float32", hidden=hidden, length=length, steps=steps, warmup=2, verify=False, timeout=300
     )
-    for function, layers, batches, libraries in (
-        (ddp, 4, 4, ("ddp", "ddp_by_layer")),
-        (fsdp, 4, 4, ("fsdp",)),
-        (one_f_one_b, 4, 8, ("1f1b",)),
+    for name, function, layers, batches, libraries in (
+        ("ddp", ddp_overlap, 4, 4, ("ddp", "ddp_by_layer")),
+        ("fsdp", fsdp, 4, 4, ("fsdp",)),
+        ("one_f_one_b", program_of(one_f_one_b(4, 8)), 4, 8, ("1f1b",)),
     ):
         models = simulate(function, ranks=4, layers=layers, batches=batches)
         result = replay(models, options, against=libraries)
         for one in result.libraries:
-            found[f"step of {function.__name__} / torch's {one.name}"] = result.ratio(one.name)
+            found[f"step of {name} / torch's {one.name}"] = result.ratio(one.name)
             found[f"  replay {1e3 * result.median:.0f} ms, {one.name} {1e3 * one.median:.0f} ms; spread of ratios"] = (
                 max(mine / theirs for mine, theirs in zip(result.seconds, one.seconds, strict=True))
                 - min(mine / theirs for mine, theirs in zip(result.seconds, one.seconds, strict=True))

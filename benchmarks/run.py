@@ -19,8 +19,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import simpy
 
-from benchmarks.schedules import ddp, fsdp, one_f_one_b
 from lib import Model, check, simulate
+from lib.schedules.data_parallel import ddp, fsdp
+from lib.schedules.pipelines import one_f_one_b
+from lib.schedules.program import program_of
 
 REPEATS = 5
 
@@ -97,9 +99,10 @@ def pipeline() -> Iterator[tuple[str, float, str]]:
     """1F1B with 64 stages and 256 microbatches: ours with values, memory and trace, against bare SimPy."""
     ours, theirs = float("inf"), float("inf")
     models: list[Model] = []
+    function = program_of(one_f_one_b(64, 256))
     for _ in range(REPEATS):
         models = []
-        seconds, models = best(lambda: simulate(one_f_one_b, ranks=64, layers=64, batches=256), 1)
+        seconds, models = best(lambda: simulate(function, ranks=64, layers=64, batches=256), 1)
         ours = min(ours, seconds)
         theirs = min(theirs, best(lambda: simpy_pipeline(64, 256), 1)[0])
     yield "1F1B 64 x 256, simulate", ours, "s"

@@ -13,16 +13,18 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.schedules import ddp, fsdp, one_f_one_b
 from drawing.stepper import View, step_through
 from lib import Model, simulate
+from lib.schedules.data_parallel import ddp, fsdp
+from lib.schedules.pipelines import one_f_one_b
+from lib.schedules.program import program_of
 from tests.drawing.stepper.browser import Browser, find_chromium
 
 CASES = (
     ("DDP, 4 ranks x 26 events", ddp, 4, 4, 4),
-    ("1F1B, 16 ranks x 200 events (targets 1 MB, 1 s)", one_f_one_b, 16, 16, 29),
+    ("1F1B, 16 ranks x 200 events (targets 1 MB, 1 s)", program_of(one_f_one_b(16, 29)), 16, 16, 29),
     ("FSDP, 16 ranks x 194 events", fsdp, 16, 24, 16),
-    ("1F1B, 64 ranks x 1 786 events, the first ranks", one_f_one_b, 64, 64, 256),
+    ("1F1B, 64 ranks x 1 786 events, the first ranks", program_of(one_f_one_b(64, 256)), 64, 64, 256),
 )
 REPEATS = 5
 

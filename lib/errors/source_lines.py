@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable
+from functools import cache
 from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -23,6 +24,7 @@ LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OURS = tuple(os.path.join(os.path.dirname(LIBRARY), name, "") for name in (os.path.basename(LIBRARY), "drawing"))
 _NOT_THEIRS = (*OURS, os.path.join(os.path.dirname(os.__file__), ""), "<frozen")
 _INSTALLED = tuple(os.sep + os.path.join(name, "") for name in ("site-packages", "dist-packages"))
+_SCHEDULES = os.path.join(LIBRARY, "schedules", "")
 
 
 class Place(NamedTuple):
@@ -108,9 +110,18 @@ def innermost(error: BaseException) -> tuple[FrameType, int] | None:
 
 
 def is_students(code: CodeType) -> bool:
-    """Whether code is neither ours, nor Python's, nor that of an installed package: the only place that says so."""
-    name = code.co_filename
-    return not name.startswith(_NOT_THEIRS) and not any(folder in name for folder in _INSTALLED)
+    """Whether code is neither ours, nor Python's, nor that of an installed package: the only place that says so.
+
+    The known schedules in `lib.schedules` stand for what a student writes.
+    """
+    return _is_students(code.co_filename)
+
+
+@cache
+def _is_students(file: str) -> bool:
+    if file.startswith(_SCHEDULES):
+        return True
+    return not file.startswith(_NOT_THEIRS) and not any(folder in file for folder in _INSTALLED)
 
 
 def raised_at(error: BaseException) -> Place | None:

@@ -42,6 +42,9 @@ from lib import (
     check,
     simulate,
 )
+from lib.schedules.data_parallel import ddp as ddp_lean
+from lib.schedules.data_parallel import fully_sharded
+from lib.schedules.steps import accumulate, backward, compute, forward, load, loss, mine, step, update
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from lib.trace.event import Event
@@ -49,21 +52,7 @@ from lib.trace.json_format import encode
 from lib.values.operations import OPERATIONS
 from lib.values.values import SET_MARK
 from tests.adversary.judging import read
-from tests.support.schedules import (
-    accumulate,
-    backward,
-    basic,
-    compute,
-    ddp_lean,
-    forward,
-    fully_sharded,
-    grad_accum,
-    load,
-    loss,
-    mine,
-    step,
-    update,
-)
+from tests.support.schedules import basic, grad_accum
 
 fsdp = fully_sharded()
 Trick = Callable[[Model], Any]

@@ -12,12 +12,15 @@ from hypothesis import given, settings
 
 from lib import HIDDEN, LENGTH, Costs, Mesh, Model, Trace, simulate
 from lib.analysis import figures
+from lib.schedules.pipelines import gpipe
+from lib.schedules.program import program_of
+from lib.schedules.steps import compute, load, step
 from lib.trace.event import Program
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, TIMED
 from lib.values.values import Value
 from tests.support.random_programs import Schedule, run, schedules
-from tests.support.schedules import CLASSIC, EVERYTHING, Case, compute, gpipe_order, load, pipelined, step
+from tests.support.schedules import CLASSIC, EVERYTHING, Case
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 
@@ -322,7 +325,7 @@ def test_bubbles_are_rates(case: Case) -> None:
 
 
 def test_one_rank_that_only_computes_has_no_bubble() -> None:
-    trace = Trace.of(simulate(pipelined(gpipe_order), layers=2, batches=3))
+    trace = Trace.of(simulate(program_of(gpipe(1, 3)), layers=2, batches=3))
     assert figures.bubbles(trace) == figures.Bubbles(0.0, 0.0)
 
 

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from lib import Model, PuzzleError, Trace, simulate
 from lib.analysis import figures
 from lib.analysis.peak import Holding, holdings, lean, rows
+from lib.schedules.steps import load
 from lib.trace.event import Program
 from lib.values.values import OptState, Weight
 from tests.support.random_programs import Schedule, run, schedules
-from tests.support.schedules import EVERYTHING, Case, load
+from tests.support.schedules import EVERYTHING, Case
 
 
 def at_peak(trace: Trace) -> tuple[Holding, ...]:

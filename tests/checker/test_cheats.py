@@ -33,10 +33,12 @@ from lib import (
     simulate,
 )
 from lib.analysis import figures
+from lib.schedules.data_parallel import ddp as ddp_lean
+from lib.schedules.steps import compute, load, mine, step
 from lib.trace import json_format as serial
 from tests.support.damage import DATA
 from tests.support.drivers import DRIVERS
-from tests.support.schedules import basic, compute, ddp_lean, load, mine, step
+from tests.support.schedules import basic
 
 
 def judge(function: Callable[[Model], Any], **sizes: Any) -> Verdict:
@@ -499,7 +501,7 @@ def test_a_layer_that_nobody_handed_in() -> None:
         "no update and no final weight of layer 0\n"
         "    expected: every layer updated once, and handed in with model.set_final_weight\n"
         "    got:      rank 0 ended after set_final_weight\n"
-        f"    where:    schedules.py, line {step.__code__.co_firstlineno + 3}, in step: "
+        f"    where:    steps.py, line {step.__code__.co_firstlineno + 3}, in step: "
         "model.set_final_weight(layer, model.weights[layer])\n"
         "    fix:      look for a `return` that comes too early, or a loop that leaves layers out",
     )

@@ -30,23 +30,10 @@ from lib import (
 from lib.analysis import figures
 from lib.puzzles import records as puzzles
 from lib.puzzles.records import Size, Tier
+from lib.schedules.data_parallel import ddp as ddp_lean
+from lib.schedules.steps import accumulate, backward, compute, load, loss, mine, step
 from tests.support.drivers import python
-from tests.support.schedules import (
-    CLASSIC,
-    EVERYTHING,
-    Case,
-    accumulate,
-    backward,
-    basic,
-    compute,
-    ddp,
-    ddp_lean,
-    fsdp,
-    load,
-    loss,
-    mine,
-    step,
-)
+from tests.support.schedules import CLASSIC, EVERYTHING, Case, basic, ddp, fsdp
 
 WEIGHT, BATCH = 262_144, 131_072
 
@@ -449,7 +436,7 @@ def test_that_a_run_did_not_end_is_the_first_of_its_faults() -> None:
     first, second = check(trace).faults
     assert first == "the run did not end: rank 0: one\n    fix: two"
     assert second.startswith("rank 0: there is no layer 7\n    expected: a layer from 0 to 0\n")
-    assert "    where:    schedules.py, line " in second
+    assert "    where:    steps.py, line " in second
 
 
 def test_only_a_sandbox_that_pretended_is_told_so() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib import Model, Trace, check, simulate
-from tests.support.schedules import compute, load, mine, step, update
+from lib.schedules.steps import compute, load, mine, step, update
 
 
 def forgotten(model: Model) -> None:
@@ -70,7 +70,7 @@ FAULTS: dict[Callable[[Model], None], str] = {
         "no final weight of layers 0 and 1\n"
         "    expected: model.set_final_weight(layer, weights[layer]) for each layer, on every rank that updates it\n"
         "    got:      an update, on rank 0, and no set_final_weight after it\n"
-        f"    where:    schedules.py, line {line(update, 3)}, in update: "
+        f"    where:    steps.py, line {line(update, 4)}, in update: "
         "model.weights[layer], model.opt_states[layer] = model.update(layer, grad, weight, state)\n"
         "    fix:      hand in what update gives: model.set_final_weight(layer, weights[layer])"
     ),
@@ -84,7 +84,7 @@ FAULTS: dict[Callable[[Model], None], str] = {
     too_early: (
         "rank 0: the final weight of layers 0 and 1 was never updated\n"
         "    expected: exactly one update\n"
-        f"    got:      the weight as it was loaded; update is called in line {line(update, 3)}\n"
+        f"    got:      the weight as it was loaded; update is called in line {line(update, 4)}\n"
         f"    where:    test_final_weights.py, line {line(too_early, 4)}, in too_early: {HAND_IN}\n"
         "    fix:      hand in the weight after its update: what was handed in does not follow the store"
     ),
@@ -112,7 +112,7 @@ FAULTS: dict[Callable[[Model], None], str] = {
         "no update and no final weight of layers 0 and 1\n"
         "    expected: every layer updated once, and handed in with model.set_final_weight\n"
         "    got:      rank 0 ended after load_weights\n"
-        f"    where:    schedules.py, line {line(load, 2)}, in load: "
+        f"    where:    steps.py, line {line(load, 3)}, in load: "
         "model.weights[layer], model.opt_states[layer] = model.load_weights(layer, shard, total)\n"
         "    fix:      look for a `return` that comes too early, or a loop that leaves layers out"
     ),

@@ -9,7 +9,8 @@ import pytest
 from lib import PUZZLES, Model, Trace, check, simulate
 from lib.checker.notes import LESS
 from lib.course.target import run
-from tests.support.schedules import backward, basic, compute, forward, load, loss, step
+from lib.schedules.steps import backward, compute, forward, load, loss, step
+from tests.support.schedules import basic
 
 SIZES: dict[str, Any] = {"layers": 2, "batches": 2}
 

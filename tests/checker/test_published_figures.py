@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,22 +14,15 @@ from hypothesis import strategies as st
 from lib import PUZZLES, Activation, Costs, Mesh, Model, Trace, check, simulate
 from lib.analysis import figures
 from lib.cluster.clock import steps
+from lib.schedules.action import Order
+from lib.schedules.data_parallel import ddp as ddp_lean
+from lib.schedules.data_parallel import fully_sharded
+from lib.schedules.pipelines import gpipe, one_f_one_b
+from lib.schedules.program import program_of
 from tests.support.drivers import DRIVERS, figures_of
-from tests.support.schedules import (
-    CLASSIC,
-    EVERYTHING,
-    HOSTS,
-    REPLICA_SHARD,
-    UNIT,
-    Case,
-    Function,
-    ddp_lean,
-    ddp_of_the_tables,
-    fully_sharded,
-    gpipe_order,
-    one_f_one_b_order,
-    pipelined,
-)
+from tests.support.schedules import CLASSIC, EVERYTHING, HOSTS, REPLICA_SHARD, UNIT, Case, Function, ddp_of_the_tables
+
+Generator = Callable[[int, int], Order]
 
 FIGURES = {
     "basic": (16.5, 17.0, 2_621_440),
@@ -77,7 +71,7 @@ def test_the_classic_eight_are_correct_at_the_hidden_sizes(case: Case) -> None:
 
 @pytest.mark.parametrize(
     ("puzzle", "function"),
-    [("ddp", ddp_lean), ("fsdp", fully_sharded()), ("gpipe", pipelined(gpipe_order))],
+    [("ddp", ddp_lean), ("fsdp", fully_sharded()), ("gpipe", program_of(gpipe(4, 4)))],
 )
 def test_freeing_early_is_the_best_known(puzzle: str, function: Function) -> None:
     verdict = check(Trace.of(simulate(function, puzzle=puzzle)), puzzle)
@@ -113,21 +107,21 @@ def test_hosts_teach_hybrid_sharding(
 @pytest.mark.parametrize(
     ("order", "batches", "end", "memory"),
     [
-        (gpipe_order, 4, 33.8, 2_883_584),
-        (gpipe_order, 8, 53.0, 4_456_448),
-        (gpipe_order, 16, 91.4, 7_602_176),
-        (one_f_one_b_order, 4, 33.4, 2_490_368),
-        (one_f_one_b_order, 8, 52.6, 2_752_512),
-        (one_f_one_b_order, 16, 91.0, 2_752_512),
+        (gpipe, 4, 33.8, 2_883_584),
+        (gpipe, 8, 53.0, 4_456_448),
+        (gpipe, 16, 91.4, 7_602_176),
+        (one_f_one_b, 4, 33.4, 2_490_368),
+        (one_f_one_b, 8, 52.6, 2_752_512),
+        (one_f_one_b, 16, 91.0, 2_752_512),
     ],
 )
-def test_the_table_of_pipelines(order: object, batches: int, end: float, memory: int) -> None:
-    models = simulate(pipelined(order), layers=8, batches=batches, ranks=4)  # type: ignore[arg-type]
+def test_the_table_of_pipelines(order: Generator, batches: int, end: float, memory: int) -> None:
+    models = simulate(program_of(order(4, batches)), layers=8, batches=batches, ranks=4)
     assert figures_of(models)[1:] == (end, memory)
 
 
 FREE = Costs(forward=1, backward=2, update=0, collective=0, p2p=0)
-ORDERS = {"GPipe": gpipe_order, "1F1B": one_f_one_b_order}
+ORDERS: dict[str, Generator] = {"GPipe": gpipe, "1F1B": one_f_one_b}
 DATA = Path(__file__).parents[1] / "support" / "data" / "pipeline_schedules.csv"
 ROWS = list(csv.DictReader(DATA.read_text("utf-8").splitlines()))
 
@@ -145,7 +139,8 @@ def in_flight(model: Model) -> int:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['schedule']}-{row['P']}-{row['M']}")
 def test_published_pipelines(row: dict[str, str]) -> None:
     ranks, batches = int(row["P"]), int(row["M"])
-    models = simulate(pipelined(ORDERS[row["schedule"]]), layers=ranks, batches=batches, ranks=ranks, costs=FREE)
+    order = ORDERS[row["schedule"]](ranks, batches)
+    models = simulate(program_of(order), layers=ranks, batches=batches, ranks=ranks, costs=FREE)
     trace = Trace.of(models)
     assert figures.end(trace) == float(row["makespan"])
     peaks = [in_flight(model) for model in models]
@@ -163,7 +158,8 @@ def test_all_rows_of_both_schedules_are_there() -> None:
 @given(st.integers(1, 6), st.integers(1, 8), st.sampled_from(sorted(ORDERS)))
 def test_the_bubble_of_a_pipeline_with_free_communication(ranks: int, batches: int, name: str) -> None:
     costs = Costs(update=0, collective=0, p2p=0)
-    trace = Trace.of(simulate(pipelined(ORDERS[name]), layers=ranks, batches=batches, ranks=ranks, costs=costs))
+    function = program_of(ORDERS[name](ranks, batches))
+    trace = Trace.of(simulate(function, layers=ranks, batches=batches, ranks=ranks, costs=costs))
     bubble = Fraction(ranks - 1, batches + ranks - 1)
     assert figures.bubbles(trace).makespan == pytest.approx(float(bubble))
     assert figures.end(trace) == 2 * (batches + ranks - 1)
@@ -172,9 +168,9 @@ def test_the_bubble_of_a_pipeline_with_free_communication(ranks: int, batches: i
 @settings(max_examples=30)
 @given(st.integers(1, 6), st.integers(1, 8))
 def test_1f1b_holds_as_many_microbatches_as_stages_are_left(ranks: int, batches: int) -> None:
-    models = simulate(pipelined(one_f_one_b_order), layers=ranks, batches=batches, ranks=ranks)
+    models = simulate(program_of(one_f_one_b(ranks, batches)), layers=ranks, batches=batches, ranks=ranks)
     assert [in_flight(model) for model in models] == [min(batches, ranks - rank) for rank in range(ranks)]
-    models = simulate(pipelined(gpipe_order), layers=ranks, batches=batches, ranks=ranks)
+    models = simulate(program_of(gpipe(ranks, batches)), layers=ranks, batches=batches, ranks=ranks)
     assert [in_flight(model) for model in models] == [batches] * ranks
 
 

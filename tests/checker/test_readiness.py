@@ -12,21 +12,11 @@ import pytest
 from lib import HIDDEN, PUZZLES, Mesh, Model, Trace, check, simulate
 from lib.analysis import figures
 from lib.checker.readiness import unready
+from lib.schedules.data_parallel import ddp as ddp_lean
+from lib.schedules.steps import backward, compute, forward, load, loss, mine, step, update
 from lib.trace import json_format as serial
 from lib.trace.rebuild import rebuild
-from tests.support.schedules import (
-    EVERYTHING,
-    Case,
-    backward,
-    compute,
-    ddp_lean,
-    forward,
-    load,
-    loss,
-    mine,
-    step,
-    update,
-)
+from tests.support.schedules import EVERYTHING, Case
 
 WEIGHT = HIDDEN * HIDDEN
 
@@ -71,14 +61,14 @@ async def one_updates(model: Model) -> None:
 
 def test_ranks_that_are_left_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     fault, *others = strictly(monkeypatch, one_updates, ranks=4, layers=2, batches=4)
-    line = load.__code__.co_firstlineno + 2
+    line = load.__code__.co_firstlineno + 3
     assert fault == (
         "ranks 0, 2, 3 are not ready for the next training step: the weight of layers 0 and 1 is not up to date "
         "there\n"
         "    expected: what a rank has before the step, it has afterwards, one update on: rank 0 began with the weight "
         "of layer 0\n"
         "    got:      rank 0 ends with the same as before, not updated\n"
-        f"    where:    schedules.py, line {line}, in load: model.weights[layer], model.opt_states[layer] = "
+        f"    where:    steps.py, line {line}, in load: model.weights[layer], model.opt_states[layer] = "
         "model.load_weights(layer, shard, total)\n"
         "    fix:      update the weight on this rank too, or get the updated one from the rank that has it (a "
         "broadcast, an\n"

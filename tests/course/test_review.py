@@ -13,8 +13,10 @@ from lib.analysis.bounds.puzzle_bounds import Bound, Limit, Part, lower_bound
 from lib.cluster.clock import ticks
 from lib.course.review import GROUPS, Review
 from lib.course.target import run
+from lib.schedules.data_parallel import ddp_overlap
+from lib.schedules.steps import load
 from tests.analysis.test_gaps import compute
-from tests.support.schedules import CLASSIC, Case, ddp, ddp_overlap, load
+from tests.support.schedules import CLASSIC, Case, ddp
 
 NAMES = [case.name for case in CLASSIC]
 

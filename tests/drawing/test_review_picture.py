@@ -22,10 +22,10 @@ from lib import Model, review, simulate
 from lib.analysis.gaps import KINDS, Gap
 from lib.course.review import Review
 from lib.errors.source_lines import Place
+from lib.schedules.steps import load
 from tests.analysis.test_gaps import compute
 from tests.course.test_review import NAMES, bound, of_reference, reviewed
 from tests.drawing.runs import deadlock, trace
-from tests.support.schedules import load
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from benchmarks.schedules import one_f_one_b
 from lib import PUZZLES, Mesh, Model, Trace, Weight, WeightGrad, simulate
 from lib.analysis.figures import alive_at
 from lib.replay import ReplayResult
 from lib.replay.plan.sizes import Sizes
+from lib.schedules.data_parallel import fully_sharded
+from lib.schedules.pipelines import one_f_one_b
+from lib.schedules.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 
@@ -141,28 +143,6 @@ async def overlapped(model: Model) -> None:
     await sent
     for layer in reversed(range(model.LAYERS)):
         grad_weights[layer] = await works.pop(0)
-        weights[layer], opt_states[layer] = model.update(
-            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
-        )
-        model.set_final_weight(layer, weights[layer])
-
-
-async def hybrid(model: Model) -> None:
-    """FSDP over the lines of a mesh whose ranks are not in order, replicated over the other axis."""
-    weights, opt_states, activations, _, grad_weights = model.storage()
-    members = model.group("shard")
-    for layer in range(model.LAYERS):
-        weights[layer], opt_states[layer] = model.load_weights(layer, members.index(model.rank), len(members))
-    activations[0] = model.get_activation([model.rank])
-    for layer in range(model.LAYERS):
-        weights["whole"] = await model.allgather(weights[layer], layer, "shard")
-        activations[layer + 1] = model.forward(layer, activations[layer], weights.pop("whole"))
-    grad = model.loss(activations.pop(model.LAYERS))
-    for layer in reversed(range(model.LAYERS)):
-        weights["whole"] = await model.allgather(weights[layer], layer, "shard")
-        grad_weights[layer], grad = model.backward(layer, activations.pop(layer), grad, weights.pop("whole"))
-        grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer, "shard")
-        grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, "replica")
         weights[layer], opt_states[layer] = model.update(
             layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
         )
@@ -321,15 +301,17 @@ async def loose(model: Model) -> None:
         model.set_final_weight(layer, model.update(layer, grad, *held[layer])[0])
 
 
+TURNED = Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 5, 1, 4, 2])
+"""A mesh whose ranks are not in order."""
 CASES = {
     "odd": Case(odd, 3, 3, 4),
     "overlapped": Case(overlapped, 4, 3, 4),
-    "hybrid": Case(hybrid, 6, 2, 6, Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 5, 1, 4, 2])),
+    "hybrid": Case(fully_sharded("shard", "replica"), 6, 2, 6, TURNED),
     "scattered": Case(scattered, 2, 2, 2),
     "ahead": Case(ahead, 2, 2, 2),
     "overwritten": Case(overwritten, 2, 1, 2),
     "unhurried": Case(unhurried, 4, 2, 4),
     "crossed": Case(crossed, 2, 2, 2),
     "loose": Case(loose, 4, 2, 3),
-    "one_f_one_b": Case(one_f_one_b, 4, 8, 6),
+    "one_f_one_b": Case(program_of(one_f_one_b(4, 6)), 4, 8, 6),
 }

@@ -11,7 +11,10 @@ import pytest
 
 from lib import Mesh, Trace, simulate
 from lib.replay import ReplayResult, replay
-from tests.replay.schedules import hybrid, one_f_one_b, trace
+from lib.schedules.data_parallel import fully_sharded
+from lib.schedules.pipelines import one_f_one_b
+from lib.schedules.program import program_of
+from tests.replay.schedules import trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
 
@@ -51,7 +54,7 @@ def test_fully_sharded(optimizer: str) -> None:
 
 
 def test_hybrid() -> None:
-    models = simulate(hybrid, layers=3, batches=4, mesh=Mesh({"replica": 2, "shard": 2}))
+    models = simulate(fully_sharded("shard", "replica"), layers=3, batches=4, mesh=Mesh({"replica": 2, "shard": 2}))
     (hsdp,) = against(Trace.of(models), "hsdp").libraries
     assert hsdp.counts == hsdp.replay_counts
     assert hsdp.counts == {"allgather": 4 * 2 * 3, "allreduce": 4 * 3, "scatterreduce": 4 * 3}
@@ -60,6 +63,6 @@ def test_hybrid() -> None:
 def test_pipelines() -> None:
     (gpipe,) = against(trace("gpipe"), "gpipe").libraries
     assert gpipe.counts == gpipe.replay_counts == {"pass_to": 2 * 3 * 4, "receive": 2 * 3 * 4}
-    schedule = Trace.of(simulate(one_f_one_b, ranks=4, layers=8, batches=6))
+    schedule = Trace.of(simulate(program_of(one_f_one_b(4, 6)), ranks=4, layers=8, batches=6))
     (alternating,) = against(schedule, "1f1b").libraries
     assert alternating.counts == alternating.replay_counts == {"pass_to": 2 * 3 * 6, "receive": 2 * 3 * 6}

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import Trace
-from lib.analysis.bounds.optima import Op, Optimum, Size, find
+from lib.analysis.bounds.optima import Optimum, Size
+from lib.schedules.action import Action
 from lib.values.layers import LINEAR
+from tests.support.optima import find
 from tests.support.pipeline_orders import all_orders, figures, in_turn, random_orders, run
 
 pytest.importorskip("ortools", reason="needs OR-tools: pip install 'llm-training-puzzles[optimum]'")
@@ -50,23 +52,23 @@ def test_the_help_for_the_leanest_changes_nothing(size: Size) -> None:
 # -- the model and the simulator --------------------------------------------------------------------------------------
 
 
-def _times(size: Size, orders: list[list[Op]], trace: Trace) -> dict[tuple[int, Op], int]:
+def _times(size: Size, orders: list[list[Action]], trace: Trace) -> dict[Action, int]:
     """When the operations of a run started, in tenths of a step; with overlap, when its messages were called for."""
-    found: dict[tuple[int, Op], int] = {}
+    found: dict[Action, int] = {}
     for rank, order in enumerate(orders):
-        timed = [op for op in order if op.what[0] not in ("wr" if size.overlap else "")]
+        timed = [action for action in order if not action.kind.startswith("WAIT")]
         events = [e for e in trace.programs[rank].events if e.op in MODELLED]
-        for op, event in zip(timed, events, strict=True):
+        for action, event in zip(timed, events, strict=True):
             time = event.issued if size.overlap else event.start
             assert time is not None
-            found[rank, op] = round(time / 10**8)
+            found[action] = round(time / 10**8)
     return found
 
 
 MODELLED = ("forward", "backward", "update", "pass_to", "receive")
 
 
-def _peak(pipeline: Pipeline, times: dict[tuple[int, Op], int]) -> int:
+def _peak(pipeline: Pipeline, times: dict[Action, int]) -> int:
     """The least peak that the model gives a run at its own times. None would be an error of the model."""
     for key, span in pipeline.spans.items():
         pipeline.model.add(span.start == times[key])

@@ -24,8 +24,9 @@ from lib import (
     WeightGrad,
     simulate,
 )
+from lib.schedules.steps import load
 from lib.simulator.model import LogEvent
-from tests.support.schedules import basic, ddp, load, pipeline_fsdp
+from tests.support.schedules import basic, ddp, pipeline_fsdp
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 

@@ -24,8 +24,9 @@ from lib import (
     simulate,
 )
 from lib.analysis import figures
+from lib.schedules.data_parallel import ddp_overlap, fsdp_prefetch, fully_sharded
+from lib.schedules.steps import compute, load, mine, step
 from tests.support.drivers import DRIVERS, Run, figures_of
-from tests.support.schedules import compute, ddp_overlap, fsdp_prefetch, fully_sharded, load, mine, step
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 

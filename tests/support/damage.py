@@ -8,24 +8,18 @@ from typing import Any
 from hypothesis import strategies as st
 
 from lib import Links, Mesh, Trace, simulate
+from lib.schedules.data_parallel import ddp as ddp_lean
+from lib.schedules.data_parallel import ddp_overlap, fully_sharded
+from lib.schedules.pipelines import one_f_one_b
+from lib.schedules.program import program_of
 from lib.trace.json_format import encode
-from tests.support.schedules import (
-    Case,
-    all_to_all,
-    ddp_lean,
-    ddp_overlap,
-    fully_sharded,
-    grad_accum,
-    one_f_one_b_order,
-    pipelined,
-    star,
-)
+from tests.support.schedules import Case, all_to_all, grad_accum, star
 
 SMALL = [
     Case("grad_accum", grad_accum, 1, 1, 2),
     Case("ddp_lean", ddp_lean, 2, 1, 2),
     Case("ddp_overlap", ddp_overlap, 2, 2, 2),
-    Case("one_f_one_b", pipelined(one_f_one_b_order), 2, 2, 2),
+    Case("one_f_one_b", program_of(one_f_one_b(2, 2)), 2, 2, 2),
     Case("star", star, 2, 1, 2),
     Case("all_to_all", all_to_all, 2, 1, 2),
     Case("hsdp", fully_sharded("shard", "replica"), 4, 1, 4, Mesh({"replica": 2, "shard": 2}), Links(host_size=2)),

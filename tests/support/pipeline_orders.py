@@ -1,27 +1,29 @@
-"""Orders of operations for small pipelines: all of them, or one by chance, and what they come to when they are run."""
+"""Orders of actions for small pipelines: all of them, or one by chance, and what they come to when they are run.
+
+Each layer is a stage here, as in `lib.analysis.bounds.optima`.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from lib import PuzzleError, Trace, simulate
-from lib.analysis.bounds.optima import Op, Optimum, Size, schedule
+from lib.analysis.bounds.optima import Size
 from lib.analysis.figures import end, peak
+from lib.schedules.action import KINDS, Action
+from lib.schedules.program import program_of
 
-Chain = tuple[tuple[Op, ...], ...]
-"""Blocks of operations, one after the other: nothing of the same chain comes between those of a block."""
-
-
-def optimum(size: Size, orders: Sequence[Sequence[Op]]) -> Optimum:
-    """Orders in the form that `schedule` takes. Nothing is claimed of them."""
-    return Optimum(size, "fastest", 0.0, 0.0, 0, 0, "", tuple(tuple(order) for order in orders))
+T = TypeVar("T")
+Chain = tuple[tuple[Action, ...], ...]
+"""Blocks of actions, one after the other: nothing of the same chain comes between those of a block."""
 
 
-def run(size: Size, orders: Sequence[Sequence[Op]]) -> Trace | None:
+def run(size: Size, orders: Sequence[Sequence[Action]]) -> Trace | None:
     """The Trace of orders; None where they cannot be run: they deadlock, or receive what they did not expect."""
-    function = schedule(optimum(size, orders))
+    function = program_of(tuple(map(tuple, orders)), overlap=size.overlap)
     try:
         return Trace.of(simulate(function, layers=size.layers, batches=size.batches, ranks=size.stages))
     except PuzzleError:
@@ -34,7 +36,7 @@ def figures(trace: Trace) -> tuple[float, int]:
     return end(trace), int(peak(trace).elements)
 
 
-def merges(chains: Sequence[Sequence[tuple[Op, ...]]]) -> Iterator[tuple[Op, ...]]:
+def merges(chains: Sequence[Sequence[tuple[T, ...]]]) -> Iterator[tuple[T, ...]]:
     """All ways to interleave chains of blocks."""
     if not any(chains):
         yield ()
@@ -50,48 +52,51 @@ def chains(size: Size, rank: int, batch: int) -> Iterator[Chain]:
     """All orders of what a rank does for one batch. With overlap messages are sent at once and taken when needed; when
     their receives are issued is said by `calls`."""
     layers = range(rank * size.each, (rank + 1) * size.each)
+    bottom, top = layers[0], layers[-1]
     first, last = rank == 0, rank == size.stages - 1
 
-    def message(what: str) -> Op:
-        return Op(what, -1, batch)
+    def message(stage: int, kind: str) -> Action:
+        return Action(stage, kind, batch)
 
-    forth: list[tuple[Op, ...]] = [(Op("F", layer, batch),) for layer in layers]
-    back: list[tuple[Op, ...]] = [(Op("B", layer, batch),) for layer in reversed(layers)]
+    forth: list[tuple[Action, ...]] = [(Action(layer, "F", batch),) for layer in layers]
+    back: list[tuple[Action, ...]] = [(Action(layer, "B", batch),) for layer in reversed(layers)]
     if not size.overlap:
-        get, give = ([] if first else [(message("ra"),)]), ([] if last else [(message("sa"),)])
-        take, hand = ([] if last else [(message("rg"),)]), ([] if first else [(message("sg"),)])
+        get, give = ([] if first else [(message(bottom, "RECV_F"),)]), ([] if last else [(message(top, "SEND_F"),)])
+        take, hand = ([] if last else [(message(top, "RECV_B"),)]), ([] if first else [(message(bottom, "SEND_B"),)])
         yield (*get, *forth, *give, *take, *back, *hand)
         return
     if not first:
-        forth[0] = (message("ra"), *forth[0])
-        back[-1] = (*back[-1], message("sg"))
+        forth[0] = (message(bottom, "WAIT_RECV_F"), *forth[0])
+        back[-1] = (*back[-1], message(bottom, "SEND_B"))
     if not last:
-        forth[-1] = (*forth[-1], message("sa"))
-        back[0] = (message("rg"), *back[0])
-    waits = [(message("wg"),)] if not first else []
+        forth[-1] = (*forth[-1], message(top, "SEND_F"))
+        back[0] = (message(top, "WAIT_RECV_B"), *back[0])
+    waits = [(message(bottom, "WAIT_SEND_B"),)] if not first else []
     if last:
         yield (*forth, *back, *waits)
         return
     for place in range(len(back) + 1):
-        yield (*forth, *back[:place], (message("wa"),), *back[place:], *waits)
+        yield (*forth, *back[:place], (message(top, "WAIT_SEND_F"),), *back[place:], *waits)
     if waits:
-        yield (*forth, *back, *waits, (message("wa"),))
+        yield (*forth, *back, *waits, (message(top, "WAIT_SEND_F"),))
 
 
 def calls(size: Size, rank: int) -> Iterator[Chain]:
     """The calls of a rank's receives, with overlap: one after the other from each neighbour."""
     if size.overlap:
-        for what in (["ia"] if rank > 0 else []) + (["ig"] if rank < size.stages - 1 else []):
-            yield tuple((Op(what, -1, number),) for number in range(size.batches))
+        if rank > 0:
+            yield tuple((Action(rank * size.each, "RECV_F", number),) for number in range(size.batches))
+        if rank < size.stages - 1:
+            yield tuple(((Action((rank + 1) * size.each - 1, "RECV_B", number)),) for number in range(size.batches))
 
 
-def all_orders(size: Size, rank: int) -> set[tuple[Op, ...]]:
+def all_orders(size: Size, rank: int) -> set[tuple[Action, ...]]:
     """All orders of a rank: of the batches' chains in any mixture, and all updates at the end.
 
     With overlap only those that take the batches in order: there are many, and nothing is lost (see the solver).
     """
-    updates = tuple(Op("U", layer, -1) for layer in range(rank * size.each, (rank + 1) * size.each))
-    found: set[tuple[Op, ...]] = set()
+    updates = tuple(Action(layer, "UPDATE") for layer in range(rank * size.each, (rank + 1) * size.each))
+    found: set[tuple[Action, ...]] = set()
 
     def pick(batch: int, chosen: list[Chain]) -> None:
         if batch == size.batches:
@@ -105,57 +110,58 @@ def all_orders(size: Size, rank: int) -> set[tuple[Op, ...]]:
     return found
 
 
-def _possible(order: Sequence[Op]) -> bool:
+def _possible(order: Sequence[Action]) -> bool:
     """Whether an order takes the batches in turn, and issues every receive before it awaits it."""
-    issued = {op.what[1]: 0 for op in order if op.what[0] == "i"}
-    for op in order:
-        if op.what[0] == "i":
-            issued[op.what[1]] += 1
-        elif op.what[0] == "r" and op.batch >= issued[op.what[1]]:
+    issued: dict[str, int] = {"WAIT_RECV_F": 0, "WAIT_RECV_B": 0}
+    for action in order:
+        if action.kind.startswith("RECV"):
+            issued[f"WAIT_{action.kind}"] += 1
+        elif action.microbatch >= issued.get(action.kind, action.microbatch + 1):
             return False
     return list(order) == in_turn(order)
 
 
-def in_turn(order: Sequence[Op]) -> list[Op]:
-    """The same order with the batches of each operation one after the other (it can be run, too: see the solver)."""
-    count: dict[tuple[str, int], int] = {}
-    found: list[Op] = []
-    for op in order:
-        key = op.what, op.layer
-        found.append(op if op.what == "U" else op._replace(batch=count.get(key, 0)))
+def in_turn(order: Sequence[Action]) -> list[Action]:
+    """The same order with the batches of each action one after the other (it can be run, too: see the solver)."""
+    count: dict[tuple[int, str], int] = {}
+    found: list[Action] = []
+    for action in order:
+        key = action.stage, action.kind
+        found.append(action if action.kind == "UPDATE" else action._replace(microbatch=count.get(key, 0)))
         count[key] = count.get(key, 0) + 1
     return found
 
 
-def random_orders(size: Size, dice: random.Random) -> list[list[Op]]:
+def random_orders(size: Size, dice: random.Random) -> list[list[Action]]:
     """Orders that can be run: all ranks together take one step after the other, whichever can be taken."""
     mixed = [[list(dice.choice(list(chains(size, rank, b)))) for b in range(size.batches)] for rank in _ranks(size)]
     for rank in _ranks(size):
         mixed[rank] += [list(chain) for chain in calls(size, rank)]
-    orders: list[list[Op]] = [[] for _ in _ranks(size)]
-    channels = {(letter, rank): _Channel() for letter in "ag" for rank in range(-1, size.stages + 1)}
+    orders: list[list[Action]] = [[] for _ in _ranks(size)]
+    channels = {(what, rank): _Channel() for what in "FB" for rank in range(-1, size.stages + 1)}
     while any(chain for rank in mixed for chain in rank):
         able = [
             (rank, place)
             for rank in _ranks(size)
             for place, chain in enumerate(mixed[rank])
-            if chain and all(_able(size, op, channels[_channel(op, rank)]) for op in chain[0] if op.layer < 0)
+            if chain and all(_able(size, one, channels[_channel(one, rank)]) for one in chain[0] if "_" in one.kind)
         ]
         # Whoever is able now is able later: so somebody always is.
         rank, place = dice.choice(able)
-        for op in mixed[rank][place].pop(0):
-            orders[rank].append(op)
-            if op.layer < 0:
-                channel = channels[_channel(op, rank)]
-                channel.sent += [op.batch] if op.what[0] == "s" else []
-                channel.issued += op.what[0] == ("i" if size.overlap else "r")
+        for action in mixed[rank][place].pop(0):
+            orders[rank].append(action)
+            if "_" in action.kind:
+                channel = channels[_channel(action, rank)]
+                channel.sent += [action.microbatch] if action.kind.startswith("SEND") else []
+                channel.issued += action.kind.startswith("RECV")
     for rank in _ranks(size):
-        for place, op in enumerate(orders[rank]):
-            if op.what[0] == "i":  # what a receive brings is what is sent in its turn
-                orders[rank][place] = op._replace(batch=channels[_channel(op, rank)].sent[op.batch])
+        for place, action in enumerate(orders[rank]):
+            if size.overlap and action.kind.startswith("RECV"):  # what it brings is what is sent in its turn
+                sent = channels[_channel(action, rank)].sent[action.microbatch]
+                orders[rank][place] = action._replace(microbatch=sent)
         layers = list(range(rank * size.each, (rank + 1) * size.each))
         dice.shuffle(layers)
-        orders[rank] += [Op("U", layer, -1) for layer in layers]
+        orders[rank] += [Action(layer, "UPDATE") for layer in layers]
     return orders
 
 
@@ -171,19 +177,18 @@ class _Channel:
     issued: int = 0
 
 
-def _channel(op: Op, rank: int) -> tuple[str, int]:
-    """What a message of a rank goes through, by its letter and its sender."""
-    letter = op.what[1]
-    return letter, rank if op.what[0] in "sw" else rank + (-1 if letter == "a" else 1)
+def _channel(action: Action, rank: int) -> tuple[str, int]:
+    """What a message of a rank goes through: what it brings, and its sender."""
+    kind = action.kind.removeprefix("WAIT_")
+    return kind[-1], rank if kind.startswith("SEND") else rank + KINDS[kind]
 
 
-def _able(size: Size, op: Op, channel: _Channel) -> bool:
+def _able(size: Size, action: Action, channel: _Channel) -> bool:
     """Whether a message is there to be received, and was asked for; or there is room for one that is sent."""
-    if op.what[0] == "i":
-        return True
-    if op.what[0] == "r":
-        taken = channel.sent[: channel.issued] if size.overlap else channel.sent[channel.issued : channel.issued + 1]
-        return op.batch in taken
-    if op.what[0] == "w":
-        return channel.sent.index(op.batch) <= channel.issued
+    if action.kind.startswith("WAIT_RECV"):
+        return action.microbatch in channel.sent[: channel.issued]
+    if action.kind.startswith("WAIT_SEND"):
+        return channel.sent.index(action.microbatch) <= channel.issued
+    if action.kind.startswith("RECV"):
+        return size.overlap or action.microbatch in channel.sent[channel.issued : channel.issued + 1]
     return size.overlap or len(channel.sent) == channel.issued

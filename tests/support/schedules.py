@@ -1,7 +1,7 @@
 """Schedules to test with: the classic eight, pipelines, overlap, meshes, messages. Correct ones, unless they say so.
 
-Each of the classic eight keeps exactly so much that its figures are those of the original's own solution; the others
-free everything as early as they can.
+Each of the classic eight keeps exactly so much that its figures are those of the original's own solution. The others
+free everything as early as they can: those of `lib.schedules`, and some that only tests need.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, Weight, WeightGrad
+from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, WeightGrad
+from lib.schedules.data_parallel import ddp as ddp_lean
+from lib.schedules.data_parallel import ddp_overlap, fsdp_prefetch, fully_sharded, zero1
+from lib.schedules.pipelines import gpipe as gpipe_order
+from lib.schedules.pipelines import one_f_one_b
+from lib.schedules.program import program_of
+from lib.schedules.steps import accumulate, compute, forward, load, loss, mine, step, update
 
 Function = Callable[[Model], Any]
 
@@ -33,56 +39,6 @@ class Case(NamedTuple):
 # -- one device ---------------------------------------------------------------------------------------------------
 
 
-def load(model: Model, layers: Iterable[int] | None = None, shard: int = 0, total: int = 1) -> None:
-    for layer in range(model.LAYERS) if layers is None else layers:
-        model.weights[layer], model.opt_states[layer] = model.load_weights(layer, shard, total)
-
-
-def forward(model: Model, layer: int, weight: Weight | None = None) -> None:
-    model.activations[layer + 1] = model.forward(layer, model.activations[layer], weight or model.weights[layer])
-
-
-def loss(model: Model) -> None:
-    model.grad_activations[model.LAYERS - 1] = model.loss(model.activations.pop(model.LAYERS))
-
-
-def backward(model: Model, layer: int, weight: Weight | None = None) -> WeightGrad:
-    """Uses up the activation and the gradient; the first layer's gradient of the data is dropped."""
-    activation, grad = model.activations.pop(layer), model.grad_activations.pop(layer)
-    weight_grad, before = model.backward(layer, activation, grad, weight or model.weights[layer])
-    if layer:
-        model.grad_activations[layer - 1] = before
-    return weight_grad
-
-
-def accumulate(model: Model, layer: int, grad: WeightGrad) -> None:
-    if layer in model.grad_weights:
-        grad = model.grad_weights[layer] + grad
-    model.grad_weights[layer] = grad
-
-
-def update(model: Model, layer: int) -> None:
-    grad = model.grad_weights.pop(layer)
-    weight, state = model.weights.pop(layer), model.opt_states.pop(layer)
-    model.weights[layer], model.opt_states[layer] = model.update(layer, grad, weight, state)
-
-
-def step(model: Model, layer: int) -> None:
-    """Updates a layer and hands it in."""
-    update(model, layer)
-    model.set_final_weight(layer, model.weights[layer])
-
-
-def compute(model: Model, batches: Iterable[int]) -> None:
-    """Forward, loss and backward of some batches on complete weights; gradients are summed up."""
-    model.activations[0] = model.get_activation(batches)
-    for layer in range(model.LAYERS):
-        forward(model, layer)
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        accumulate(model, layer, backward(model, layer))
-
-
 def basic(model: Model) -> None:
     load(model)
     compute(model, range(model.BATCHES))
@@ -96,11 +52,6 @@ def grad_accum(model: Model) -> None:
         compute(model, [batch])
     for layer in range(model.LAYERS):
         step(model, layer)
-
-
-def mine(model: Model) -> range:
-    """The batches of a rank that takes every n-th."""
-    return range(model.rank, model.BATCHES, model.RANKS)
 
 
 # -- data parallel ------------------------------------------------------------------------------------------------
@@ -125,19 +76,6 @@ async def ddp(model: Model) -> None:
         step(model, layer)
 
 
-async def ddp_lean(model: Model) -> None:
-    """Reduces and updates every layer as soon as its gradient is there."""
-    load(model)
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer)
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        model.grad_weights[layer] = backward(model, layer)
-        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
-        step(model, layer)
-
-
 async def ddp_of_the_tables(model: Model) -> None:
     """All gradients first, then all all-reduces, then all updates; stores the gradient of the data as well."""
     load(model)
@@ -152,22 +90,6 @@ async def ddp_of_the_tables(model: Model) -> None:
     for layer in range(model.LAYERS):
         model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
     for layer in range(model.LAYERS):
-        step(model, layer)
-
-
-async def ddp_overlap(model: Model) -> None:
-    """Every all-reduce runs behind the backward of the layer before; updates go in the order of arrival."""
-    load(model)
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer)
-    loss(model)
-    works: dict[int, Awaitable[WeightGrad]] = {}
-    for layer in reversed(range(model.LAYERS)):
-        model.grad_weights[layer] = backward(model, layer)
-        works[layer] = model.allreduce(model.grad_weights[layer], layer)
-    for layer in reversed(range(model.LAYERS)):
-        model.grad_weights[layer] = await works[layer]
         step(model, layer)
 
 
@@ -211,86 +133,7 @@ async def fsdp(model: Model) -> None:
         step(model, layer)
 
 
-def fully_sharded(shard: str | None = None, replica: str | None = None) -> Function:
-    """FSDP that frees early, over the group `shard`; with `replica` the shards' gradients are all-reduced there."""
-
-    async def sharded(model: Model) -> None:
-        members = model.group(shard)
-        load(model, shard=members.index(model.rank), total=len(members))
-        model.activations[0] = model.get_activation(mine(model))
-        for layer in range(model.LAYERS):
-            model.weights["whole"] = await model.allgather(model.weights[layer], layer, shard)
-            forward(model, layer, model.weights["whole"])
-            del model.weights["whole"]
-        loss(model)
-        for layer in reversed(range(model.LAYERS)):
-            model.weights["whole"] = await model.allgather(model.weights[layer], layer, shard)
-            model.grad_weights[layer] = backward(model, layer, model.weights.pop("whole"))
-            model.grad_weights[layer] = await model.scatterreduce(model.grad_weights[layer], layer, shard)
-            if replica is not None:
-                model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer, replica)
-        for layer in range(model.LAYERS):
-            step(model, layer)
-
-    return sharded
-
-
-async def fsdp_prefetch(model: Model) -> None:
-    """Gathers the next layer while it computes this one; the last layer's weight stays for the backward pass."""
-    load(model, shard=model.rank, total=model.RANKS)
-    last = model.LAYERS - 1
-    model.activations[0] = model.get_activation(mine(model))
-    coming = model.allgather(model.weights[0], 0)
-    for layer in range(model.LAYERS):
-        model.weights["whole"] = await coming
-        if layer < last:
-            coming = model.allgather(model.weights[layer + 1], layer + 1)
-        forward(model, layer, model.weights["whole"])
-    loss(model)
-    works: list[tuple[int, Awaitable[WeightGrad]]] = []
-    for layer in reversed(range(model.LAYERS)):
-        if layer < last:
-            model.weights["whole"] = await coming
-        if layer:
-            coming = model.allgather(model.weights[layer - 1], layer - 1)
-        model.grad_weights[layer] = backward(model, layer, model.weights.pop("whole"))
-        works.append((layer, model.scatterreduce(model.grad_weights[layer], layer)))
-    for layer, work in works:
-        model.grad_weights[layer] = await work
-        step(model, layer)
-
-
-async def zero1(model: Model) -> None:
-    """Weights and gradients whole, the optimizer sharded: each rank updates its shard, then the shards are gathered."""
-    for layer in range(model.LAYERS):
-        model.weights[layer], _ = model.load_weights(layer)
-        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
-    compute(model, mine(model))
-    for layer in range(model.LAYERS):
-        grad = await model.allreduce(model.grad_weights.pop(layer), layer)
-        shard = model.weights.pop(layer).shard(model.rank, model.RANKS)
-        shard, model.opt_states[layer] = model.update(layer, grad, shard, model.opt_states[layer])
-        model.weights[layer] = await model.allgather(shard, layer)
-        model.set_final_weight(layer, model.weights[layer])
-
-
 # -- pipelines ----------------------------------------------------------------------------------------------------
-
-Order = list[tuple[str, int]]
-
-
-def gpipe_order(rank: int, ranks: int, batches: int) -> Order:
-    return [("F", batch) for batch in range(batches)] + [("B", batch) for batch in range(batches)]
-
-
-def one_f_one_b_order(rank: int, ranks: int, batches: int) -> Order:
-    ahead = min(batches, ranks - rank)
-    found: Order = [("F", batch) for batch in range(ahead)]
-    for batch in range(batches):
-        found.append(("B", batch))
-        if batch + ahead < batches:
-            found.append(("F", batch + ahead))
-    return found
 
 
 class Stage:
@@ -321,35 +164,6 @@ class Stage:
             model.grad_activations[end, key] = model.loss(output)
         else:
             model.grad_activations[end, key] = await model.receive(model.rank + 1)
-
-    async def backward(self, key: int) -> None:
-        """Frees everything as soon as it was used."""
-        model = self.model
-        await self.start_backward(key)
-        for layer in reversed(self.layers):
-            activation, grad = model.activations.pop((layer, key)), model.grad_activations.pop((layer, key))
-            made, model.grad_activations[layer - 1, key] = model.backward(layer, activation, grad, model.weights[layer])
-            accumulate(model, layer, made)
-        grad = model.grad_activations.pop((self.layers[0] - 1, key))
-        if not self.first:
-            await model.pass_to(model.rank - 1, grad)
-
-
-def pipelined(order: Callable[[int, int, int], Order]) -> Function:
-    """A pipeline that computes the microbatches (of one batch) of each rank in the order given."""
-
-    async def run(model: Model) -> None:
-        stage = Stage(model)
-        load(model, stage.layers)
-        for what, batch in order(model.rank, model.RANKS, model.BATCHES):
-            if what == "F":
-                await stage.forward(batch, [batch])
-            else:
-                await stage.backward(batch)
-        for layer in stage.layers:
-            step(model, layer)
-
-    return run
 
 
 async def pipeline(model: Model) -> None:
@@ -518,8 +332,8 @@ OTHERS = [
     Case("ddp_overlap on links", ddp_overlap, 8, 3, 8, None, LINKS),
     Case("fsdp_prefetch", fsdp_prefetch, 4, 6, 4),
     Case("zero1", zero1, 4, 3, 4),
-    Case("gpipe, freeing early", pipelined(gpipe_order), 4, 8, 4),
-    Case("one_f_one_b", pipelined(one_f_one_b_order), 4, 8, 8),
+    Case("gpipe, freeing early", program_of(gpipe_order(4, 4)), 4, 8, 4),
+    Case("one_f_one_b", program_of(one_f_one_b(4, 8)), 4, 8, 8),
     Case("star", star, 4, 3, 4),
     Case("star on links", star, 5, 2, 5, None, Links(host_size=2, latency=0.07)),
     Case("all_to_all", all_to_all, 4, 2, 4),

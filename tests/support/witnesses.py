@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
-from lib import Model, WeightGrad
-from lib.analysis.bounds.optima import Size, find, schedule
+from lib import Model
+from lib.analysis.bounds.optima import Size
 from lib.puzzles.records import PUZZLES
+from lib.schedules import pipelines
+from lib.schedules.data_parallel import ddp_overlap
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
+from tests.support.optima import find
 
 Function = Callable[[Model], Any]
-
-
-async def ddp_early(model: Model) -> None:
-    """All-reduces run behind the backward, and the first update behind the last all-reduce. Least time and memory."""
-    weights, states, acts, grads, _ = model.storage()
-    for layer in range(model.LAYERS):
-        weights[layer], states[layer] = model.load_weights(layer)
-    acts[0] = model.get_activation([model.rank])
-    for layer in range(model.LAYERS):
-        acts[layer + 1] = model.forward(layer, acts[layer], weights[layer])
-    grads[model.LAYERS] = model.loss(acts.pop(model.LAYERS))
-    coming: dict[int, Awaitable[WeightGrad]] = {}
-    for layer in reversed(range(model.LAYERS)):
-        made, before = model.backward(layer, acts.pop(layer), grads.pop(layer + 1), weights[layer])
-        if layer > 0:
-            grads[layer] = before
-        del before
-        coming[layer] = model.allreduce(made, layer)
-        del made
-    for layer in reversed(range(model.LAYERS)):
-        done = model.update(layer, await coming.pop(layer), weights.pop(layer), states.pop(layer))
-        weights[layer], states[layer] = done
-        model.set_final_weight(layer, done[0])
 
 
 def sharded(*, keep: bool = False, ahead: bool = False, sum_up: str = "scatterreduce") -> Function:
@@ -191,13 +171,13 @@ def _pipeline() -> Size:
 def witness(puzzle: str, figure: str) -> Function:
     """A schedule that reaches the bound of a puzzle: of its "time", "memory" or "sent"."""
     if puzzle == "ddp":
-        return ddp_early
+        return ddp_overlap
     if puzzle in ("wsdp", "fsdp"):
         return sharded(ahead=figure == "time", keep=figure == "sent")
     if puzzle == "pipeline_fsdp":
         return pipeline_fsdp_lean
     if puzzle == "gpipe" and figure != "sent":
-        return schedule(find(_pipeline(), "fastest" if figure == "time" else "leanest"))
+        return pipelines.witness(find(_pipeline(), "fastest" if figure == "time" else "leanest"))
     return _reference(puzzle)
 
 

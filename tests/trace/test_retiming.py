@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from lib import UNIT, Costs, Links, Model, Trace, TraceError, retime, simulate
 from lib.analysis import figures
+from lib.schedules.data_parallel import fully_sharded
 from lib.trace import json_format as serial
 from tests.support.damage import DATA
-from tests.support.schedules import EVERYTHING, HOSTS, Case, fully_sharded, star
+from tests.support.schedules import EVERYTHING, HOSTS, Case, star
 
 NAMED = [case for case in EVERYTHING if case.function is not star]
 """Those without a bare `receive()`, which under other costs may get another message."""

@@ -46,9 +46,10 @@ from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
-from lib.analysis.bounds.optima import Op, Size
+from lib.analysis.bounds.optima import Size
+from lib.schedules.action import KINDS, Action
 
-__all__ = ["COMPUTE", "MESSAGE", "TENTH", "UPDATE", "WEIGHT", "Pipeline", "Span"]
+__all__ = ["COMPUTE", "MESSAGE", "TENTH", "UPDATE", "WEIGHT", "Pipeline", "Span", "message"]
 
 COMPUTE, UPDATE, MESSAGE = 10, 5, 2
 """Tenths of a step that the operations take: UNIT costs."""
@@ -70,6 +71,11 @@ class Span(NamedTuple):
     interval: cp_model.IntervalVar
 
 
+def message(size: Size, kind: str, rank: int, batch: int) -> Action:
+    """A message of a rank. Here each layer is a stage, so it is of the rank's last layer or of its first one."""
+    return Action((rank + 1) * size.each - 1 if KINDS[kind] > 0 else rank * size.each, kind, batch)
+
+
 Lifetime = tuple[cp_model.LinearExprT, cp_model.LinearExprT]
 """From when, and until when, a value is there."""
 
@@ -82,7 +88,7 @@ class Pipeline:
     def __init__(self, size: Size, horizon: int, *, loose: bool = False, room: bool = False) -> None:
         self.size, self.horizon, self.loose, self.room = size, horizon, loose, room
         self.model = cp_model.CpModel()
-        self.spans: dict[tuple[int, Op], Span] = {}
+        self.spans: dict[Action, Span] = {}
         self.batches = range(size.batches)
         for rank in range(size.stages):
             self._operations(rank)
@@ -93,40 +99,46 @@ class Pipeline:
                 self._no_idling(rank)
         self._in_turn()
         self.end = self.model.new_int_var(0, horizon, "end")
-        self.model.add_max_equality(self.end, [span.end for (_, op), span in self.spans.items() if op.what == "U"])
+        self.model.add_max_equality(
+            self.end, [span.end for action, span in self.spans.items() if action.kind == "UPDATE"]
+        )
 
     def _of(self, rank: int) -> list[Span]:
-        return [span for (r, _), span in self.spans.items() if r == rank]
+        return [span for action, span in self.spans.items() if action.stage // self.size.each == rank]
 
     # -- operations by rank, place of the layer in its stage, and batch ----------------------------------------------
 
     def f(self, rank: int, place: int, batch: int) -> Span:
-        return self.spans[rank, Op("F", rank * self.size.each + place, batch)]
+        return self.spans[Action(rank * self.size.each + place, "F", batch)]
 
     def b(self, rank: int, place: int, batch: int) -> Span:
-        return self.spans[rank, Op("B", rank * self.size.each + place, batch)]
+        return self.spans[Action(rank * self.size.each + place, "B", batch)]
 
     def u(self, rank: int, place: int) -> Span:
-        return self.spans[rank, Op("U", rank * self.size.each + place, -1)]
+        return self.spans[Action(rank * self.size.each + place, "UPDATE")]
 
-    def sent(self, letter: str, rank: int, batch: int) -> Span:
-        return self.spans[rank, Op(f"s{letter}", -1, batch)]
+    def sent(self, what: str, rank: int, batch: int) -> Span:
+        return self.spans[message(self.size, f"SEND_{what}", rank, batch)]
 
-    def received(self, letter: str, rank: int, batch: int) -> Span:
+    def received(self, what: str, rank: int, batch: int) -> Span:
         """The receive; with overlap, its call."""
-        return self.spans[rank, Op(f"{'i' if self.size.overlap else 'r'}{letter}", -1, batch)]
+        return self.spans[message(self.size, f"RECV_{what}", rank, batch)]
 
     def _operations(self, rank: int) -> None:
         size = self.size
         layers = range(rank * size.each, (rank + 1) * size.each)
-        ops = [(Op("U", layer, -1), UPDATE) for layer in layers]
-        ops += [(Op(what, layer, batch), COMPUTE) for layer in layers for batch in self.batches for what in "FB"]
-        kinds = (["ra", "sg"] if rank > 0 else []) + (["sa", "rg"] if rank < size.stages - 1 else [])
-        if size.overlap:  # only the call of a receive takes place at a time of its own
-            kinds = [] if self.loose else [what.replace("r", "i") for what in kinds]
-        ops += [(Op(what, -1, batch), 0 if size.overlap else MESSAGE) for batch in self.batches for what in kinds]
-        for op, length in ops:
-            self.spans[rank, op] = self._span(f"{op} on {rank}", length, op.what[0] == "r")
+        actions = [(Action(layer, "UPDATE"), UPDATE) for layer in layers]
+        actions += [
+            (Action(layer, kind, batch), COMPUTE) for layer in layers for batch in self.batches for kind in "FB"
+        ]
+        kinds = [kind for kind, towards in KINDS.items() if towards and 0 <= rank + towards < size.stages]
+        if size.overlap and self.loose:
+            kinds = []
+        length = 0 if size.overlap else MESSAGE  # with overlap only the call takes place at a time of its own
+        actions += [(message(size, kind, rank, batch), length) for batch in self.batches for kind in kinds]
+        for action, length in actions:
+            receive = action.kind.startswith("RECV") and not size.overlap
+            self.spans[action] = self._span(str(action), length, receive)
 
     def _span(self, name: str, length: int, receive: bool) -> Span:
         """An operation of some length. Of a receive, it is the time from when there is something to receive."""
@@ -165,8 +177,8 @@ class Pipeline:
             over, back = self.f(rank, top, batch), self.b(rank + 1, 0, batch)
             there, here = self.f(rank + 1, 0, batch), self.b(rank, top, batch)
             for (made, source), (used, target), what in (
-                ((over, rank), (there, rank + 1), "a"),
-                ((back, rank + 1), (here, rank), "g"),
+                ((over, rank), (there, rank + 1), "F"),
+                ((back, rank + 1), (here, rank), "B"),
             ):
                 if self.size.overlap and self.loose:
                     add(used.start >= made.end + 2 * MESSAGE)
@@ -182,13 +194,13 @@ class Pipeline:
 
     def _in_turn(self) -> None:
         """Batches in order; and room in the channels, if asked for."""
-        for (rank, op), span in self.spans.items():
-            if 0 <= op.batch < self.size.batches - 1:
-                after = op._replace(batch=op.batch + 1)
-                self.model.add(span.end <= self.spans[rank, after].start)
-                if self.room and op.what[0] == "r":
-                    source = rank - 1 if op.what == "ra" else rank + 1
-                    sent = self.sent(op.what[1], source, after.batch)
+        for action, span in self.spans.items():
+            if 0 <= action.microbatch < self.size.batches - 1:
+                after = action._replace(microbatch=action.microbatch + 1)
+                self.model.add(span.end <= self.spans[after].start)
+                if self.room and action.kind.startswith("RECV") and not self.size.overlap:
+                    source = action.stage // self.size.each + KINDS[action.kind]
+                    sent = self.sent(action.kind[-1], source, after.microbatch)
                     self.model.add(sent.end >= span.start)
 
     # -- memory -------------------------------------------------------------------------------------------------------
@@ -220,7 +232,7 @@ class Pipeline:
         """When activations and their gradients are there. One tick more than until the start of the last use."""
         last, top = self.size.stages - 1, self.size.each - 1
         first, lowest = self.f(rank, 0, batch), self.b(rank, 0, batch)
-        given = first.start if rank == 0 else self._arrival("a", rank, batch, first)
+        given = first.start if rank == 0 else self._arrival("F", rank, batch, first)
         found: list[Lifetime] = [(given, lowest.start + 1)]
         for place in range(top):
             start = self.b(rank, place, batch).start + 1
@@ -230,21 +242,21 @@ class Pipeline:
         if rank == last:  # the output, then its gradient
             found.append((output.born, used.start + 1))
         else:
-            found.append((output.born, self._handed_over("a", rank, rank + 1, batch, output)))
-            found.append((self._arrival("g", rank, batch, used), used.start + 1))
+            found.append((output.born, self._handed_over("F", rank, rank + 1, batch, output)))
+            found.append((self._arrival("B", rank, batch, used), used.start + 1))
         if rank > 0:
-            found.append((lowest.born, self._handed_over("g", rank, rank - 1, batch, lowest)))
+            found.append((lowest.born, self._handed_over("B", rank, rank - 1, batch, lowest)))
         return found
 
-    def _arrival(self, letter: str, rank: int, batch: int, use: Span) -> cp_model.LinearExprT:
+    def _arrival(self, what: str, rank: int, batch: int, use: Span) -> cp_model.LinearExprT:
         """From when a value that is received is there."""
-        return use.start if self.size.overlap and self.loose else self.received(letter, rank, batch).born
+        return use.start if self.size.overlap and self.loose else self.received(what, rank, batch).born
 
-    def _handed_over(self, letter: str, source: int, target: int, batch: int, made: Span) -> cp_model.LinearExprT:
+    def _handed_over(self, what: str, source: int, target: int, batch: int, made: Span) -> cp_model.LinearExprT:
         """Until when a value that is sent is there."""
         if self.loose:
-            return made.end + MESSAGE if self.size.overlap else self.sent(letter, source, batch).start + 1
-        sent, received = self.sent(letter, source, batch), self.received(letter, target, batch)
+            return made.end + MESSAGE if self.size.overlap else self.sent(what, source, batch).start + 1
+        sent, received = self.sent(what, source, batch), self.received(what, target, batch)
         until = self.model.new_int_var(0, self.horizon + 1, "")  # at least: nothing is gained by more
         self.model.add(until >= sent.start + (MESSAGE if self.size.overlap else 1))
         self.model.add(until >= received.issued)

@@ -12,17 +12,19 @@ from ortools.sat.python import cp_model
 from lib.analysis import figures
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import alive
-from lib.analysis.bounds.optima import Aim, Op, Optimum, Size, schedule
+from lib.analysis.bounds.optima import Aim, Optimum, Size
 from lib.checker.checker import check
 from lib.errors.exceptions import DeadlockError
-from lib.schedules.solver.pipeline import COMPUTE, MESSAGE, TENTH, UPDATE, Pipeline
+from lib.schedules.action import KINDS, Action
+from lib.schedules.pipelines import witness
+from lib.schedules.solver.pipeline import COMPUTE, MESSAGE, TENTH, UPDATE, Pipeline, message
 from lib.simulator.simulator import simulate
 from lib.trace.trace import Trace
 from lib.values.layers import LINEAR
 
 __all__ = ["NotFound", "Search", "between", "fastest", "floor", "leanest"]
 
-Starts = dict[tuple[int, Op], int]
+Starts = dict[Action, int]
 SOLVER = f"CP-SAT of OR-tools {version('ortools')}"
 
 
@@ -53,7 +55,7 @@ class Answer(NamedTuple):
     @property
     def latest(self) -> int:
         """When its last update ends."""
-        return max(start + UPDATE for (_, op), start in self.starts.items() if op.what == "U")
+        return max(start + UPDATE for action, start in self.starts.items() if action.kind == "UPDATE")
 
 
 def fastest(size: Size, search: Search) -> Optimum:
@@ -176,17 +178,15 @@ def _one_after_another(size: Size) -> Starts:
         for what, forth in (("F", True), ("B", False)):
             for layer in range(size.layers) if forth else reversed(range(size.layers)):
                 rank, edge = layer // size.each, (layer + forth) % size.each == 0
-                found[rank, Op(what, layer, batch)] = now
+                found[Action(layer, what, batch)] = now
                 now += COMPUTE
                 target = rank + (1 if forth else -1)
                 if edge and 0 <= target < size.stages:
-                    found[rank, Op("sa" if forth else "sg", -1, batch)] = now
-                    found[target, Op(f"{'i' if size.overlap else 'r'}{'a' if forth else 'g'}", -1, batch)] = (
-                        now + MESSAGE
-                    )
+                    found[message(size, f"SEND_{what}", rank, batch)] = now
+                    found[message(size, f"RECV_{what}", target, batch)] = now + MESSAGE
                     now += 2 * MESSAGE
     for layer in range(size.layers):
-        found[layer // size.each, Op("U", layer, -1)] = now + layer % size.each * UPDATE
+        found[Action(layer, "UPDATE")] = now + layer % size.each * UPDATE
     return found
 
 
@@ -219,9 +219,9 @@ def _witness(
 
 def _optimum(size: Size, aim: Aim, starts: Starts, end_bound: int, peak_bound: int, words: str) -> Optimum:
     """The schedule as orders, with the figures that the simulator gives it. AssertionError where it is not correct."""
-    orders = tuple(_order(size, rank, starts) for rank in range(size.stages))
+    orders = tuple(" ".join(map(str, _order(size, rank, starts))) for rank in range(size.stages))
     draft = Optimum(size, aim, 0.0, end_bound / TENTH, 0, peak_bound * LINEAR.batch, f"{SOLVER}: {words}", orders)
-    models = simulate(schedule(draft), layers=size.layers, batches=size.batches, ranks=size.stages)
+    models = simulate(witness(draft), layers=size.layers, batches=size.batches, ranks=size.stages)
     trace = Trace.of(models)
     verdict = check(trace)
     assert verdict.correct, f"the schedule found is not correct: {verdict.faults}"
@@ -231,60 +231,59 @@ def _optimum(size: Size, aim: Aim, starts: Starts, end_bound: int, peak_bound: i
     return Optimum(size, aim, end, end_bound / TENTH, int(peak), peak_bound * LINEAR.batch, draft.proof, orders)
 
 
-def _order(size: Size, rank: int, starts: Starts) -> tuple[Op, ...]:
-    """The operations of a rank in order of time; with overlap also when it awaits its messages.
+def _order(size: Size, rank: int, starts: Starts) -> tuple[Action, ...]:
+    """The actions of a rank in order of time; with overlap also when it awaits its messages.
 
     A receive is awaited when it is needed, and a send where it costs nothing: when it is over, and its receive issued.
     Where a call comes after the end of what is before it, it waits for what has come until then.
     """
-    mine = sorted(((start, op) for (r, op), start in starts.items() if r == rank), key=_call_first)
+    mine = sorted(((start, action) for action, start in starts.items() if _rank(size, action) == rank), key=_call_first)
     if not size.overlap:
-        return tuple(op for _, op in mine)
-    sends, receives = sorted(_sends_over(size, rank, starts)), sorted(_arrivals(rank, starts))
-    found: list[Op] = []
+        return tuple(action for _, action in mine)
+    sends, receives = sorted(_sends_over(size, rank, starts)), sorted(_arrivals(size, rank, starts))
+    found: list[Action] = []
     clock = 0
-    for start, op in mine:
+    for start, action in mine:
         while sends and sends[0][0] <= start:
             found.append(sends.pop(0)[1])
-        needed = _needs(size, rank, op)
+        needed = action._replace(kind=f"WAIT_RECV_{action.kind}")
         for arrival in list(receives):
             if arrival[1] == needed or clock < arrival[0] <= start:
                 found.append(arrival[1])
                 receives.remove(arrival)
-        found.append(op)
-        clock = start + (COMPUTE if op.what in "FB" else UPDATE if op.what == "U" else 0)
-    return (*found, *(op for _, op in sends))
+        found.append(action)
+        clock = start + (COMPUTE if action.kind in ("F", "B") else UPDATE if action.kind == "UPDATE" else 0)
+    return (*found, *(action for _, action in sends))
 
 
-def _call_first(timed: tuple[int, Op]) -> tuple[int, int]:
+def _rank(size: Size, action: Action) -> int:
+    return action.stage // size.each
+
+
+def _call_first(timed: tuple[int, Action]) -> tuple[int, int]:
     """Calls, which take no time, come before the operation that begins when they are made: sends, then receives."""
-    start, op = timed
-    return start, {"s": 0, "i": 1}.get(op.what[0], 2)
+    start, action = timed
+    return start, {"SEND": 0, "RECV": 1}.get(action.kind[:4], 2)
 
 
-def _sends_over(size: Size, rank: int, starts: Starts) -> Iterator[tuple[int, Op]]:
+def _other_end(size: Size, action: Action) -> Action:
+    """The receive of a send, or the send of a receive."""
+    way, what = action.kind.split("_")
+    kind = f"{'RECV' if way == 'SEND' else 'SEND'}_{what}"
+    return message(size, kind, _rank(size, action) + KINDS[action.kind], action.microbatch)
+
+
+def _sends_over(size: Size, rank: int, starts: Starts) -> Iterator[tuple[int, Action]]:
     """When the sends of a rank may be awaited, and the await."""
-    for (source, op), start in starts.items():
-        if source == rank and op.what[0] == "s":
-            target = rank + (1 if op.what == "sa" else -1)
-            issued = starts[target, op._replace(what="i" + op.what[1])]
-            yield max(start + MESSAGE, issued), op._replace(what="w" + op.what[1])
+    for action, start in starts.items():
+        if _rank(size, action) == rank and action.kind.startswith("SEND"):
+            issued = starts[_other_end(size, action)]
+            yield max(start + MESSAGE, issued), action._replace(kind=f"WAIT_{action.kind}")
 
 
-def _arrivals(rank: int, starts: Starts) -> Iterator[tuple[int, Op]]:
+def _arrivals(size: Size, rank: int, starts: Starts) -> Iterator[tuple[int, Action]]:
     """When the messages to a rank are there, and the await."""
-    for (target, op), issued in starts.items():
-        if target == rank and op.what[0] == "i":
-            source = rank - 1 if op.what == "ia" else rank + 1
-            over = starts[source, op._replace(what="s" + op.what[1])] + MESSAGE
-            yield max(over, issued) + MESSAGE, op._replace(what="r" + op.what[1])
-
-
-def _needs(size: Size, rank: int, op: Op) -> Op | None:
-    """The receive that an operation needs the outcome of."""
-    first, last = rank * size.each, (rank + 1) * size.each - 1
-    if op.what == "F" and op.layer == first and rank > 0:
-        return Op("ra", -1, op.batch)
-    if op.what == "B" and op.layer == last and rank < size.stages - 1:
-        return Op("rg", -1, op.batch)
-    return None
+    for action, issued in starts.items():
+        if _rank(size, action) == rank and action.kind.startswith("RECV"):
+            over = starts[_other_end(size, action)] + MESSAGE
+            yield max(over, issued) + MESSAGE, action._replace(kind=f"WAIT_{action.kind}")

@@ -11,9 +11,12 @@ from lib import Mesh, Model, Trace, Weight, check, simulate
 from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.puzzle_bounds import bound_of, lower_bound
 from lib.analysis.figures import peak
+from lib.schedules.data_parallel import fully_sharded, zero1
+from lib.schedules.pipelines import one_f_one_b
+from lib.schedules.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
-from tests.support.schedules import fsdp, fully_sharded, one_f_one_b_order, pipelined, star, zero1
+from tests.support.schedules import fsdp, star
 
 Function = Callable[[Model], Any]
 
@@ -367,7 +370,7 @@ def test_stages_may_lie_on_the_ranks_in_any_order() -> None:
 def test_one_forward_one_backward_is_of_the_family_whatever_the_number_of_batches() -> None:
     for batches in (1, 2, 5):
         family = Family(4, 8, batches, stages=4, grouping="one")
-        assert _excuse(pipelined(one_f_one_b_order), family) is None
+        assert _excuse(program_of(one_f_one_b(4, batches)), family) is None
 
 
 # -- runs that no bound speaks of -------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from lib import Mesh, Model, Trace, WeightGrad, check, simulate
 from lib.analysis.bounds.family import Family, excuse
-from lib.analysis.bounds.optima import Size, find
+from lib.analysis.bounds.optima import Size
 from lib.analysis.bounds.puzzle_bounds import bound_of
 from lib.analysis.figures import end, peak, traffic
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
+from tests.support.optima import find
 from tests.support.pipeline_orders import figures, merges, random_orders, run
 
 DUST = 1e-9
@@ -162,7 +163,7 @@ def test_one_device_in_all_orders(layers: int, groups: list[Group]) -> None:
     chains = [[(step,) for step in _steps(layers, group)] for group in range(len(groups))]
     tried = [
         int(peak(Trace.of(simulate(_alone(groups, order, early), ranks=1, layers=layers, batches=batches))).elements)
-        for order in merges(chains)  # pyright: ignore[reportArgumentType]
+        for order in merges(chains)
         for early in (False, True)
     ]
     assert min(tried) >= bound_of(Family(1, layers, batches)).memory.value

@@ -7,10 +7,12 @@ import re
 from functools import cache
 from typing import Any
 
-from benchmarks.schedules import fsdp, one_f_one_b
 from drawing.stepper import View, step_through
 from lib import Model, Trace, simulate
 from lib.errors.source_lines import Place
+from lib.schedules.data_parallel import fsdp
+from lib.schedules.pipelines import one_f_one_b
+from lib.schedules.program import program_of
 from lib.trace.trace import Event, Program
 from lib.values.values import Weight
 from tests.drawing.runs import RUNS, trace
@@ -56,7 +58,7 @@ TRACES: dict[str, Trace] = {
     **RUNS,
     "failed": trace(mistaken, ranks=2, layers=2, batches=2),
     "fsdp": trace(fsdp, ranks=4, layers=3, batches=4),
-    "1f1b": trace(one_f_one_b, ranks=4, layers=4, batches=6),
+    "1f1b": trace(program_of(one_f_one_b(4, 6)), ranks=4, layers=4, batches=6),
     "prefetch": trace(prefetch, ranks=3, layers=4, batches=3),
     "unread": trace(unread, ranks=2, layers=1, batches=2),
 }
@@ -84,7 +86,7 @@ def still() -> Trace:
 @cache
 def large() -> View:
     """16 ranks with 200 events each."""
-    return step_through(simulate(one_f_one_b, ranks=16, layers=16, batches=29))
+    return step_through(simulate(program_of(one_f_one_b(16, 29)), ranks=16, layers=16, batches=29))
 
 
 def data_of(html: str) -> dict[str, Any]:

@@ -111,11 +111,8 @@ def test_the_details_of_an_event(show: Opener) -> None:
         "inputs": "none",
         "outputs": "activation of layer 1, batches {0}",
     }
-    assert place.startswith("schedules.py, line ")
-    assert (
-        text(page, "#facts code")
-        == "x = model.get_activation([batch]) if stage == 0 else await model.receive(stage - 1)"
-    )
+    assert place.startswith("program.py, line ")
+    assert text(page, "#facts code") == "return lambda stage, _: receive(place[stage + towards])"
 
 
 def test_up_and_down_go_to_other_ranks_and_stay_there(show: Opener) -> None:

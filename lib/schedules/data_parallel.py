@@ -1,0 +1,127 @@
+"""Data parallel schedules, from every rank with everything to every rank with a shard; they free as early as they can.
+
+Rank r takes batches r, r + n, ... of n ranks. What differs is what is sharded (ZeRO, Rajbhandari et al. 2020,
+arXiv 1910.02054) and what waits for communication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from lib.schedules.steps import backward, compute, forward, load, loss, mine, step
+from lib.simulator.model import Model
+from lib.values.values import WeightGrad
+
+__all__ = ["ddp", "ddp_overlap", "fsdp", "fsdp_prefetch", "fully_sharded", "zero1"]
+
+
+async def ddp(model: Model) -> None:
+    """Reduces and updates every layer as soon as its gradient is there."""
+    weights, opt_states, activations, grads, sums = model.storage()
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+    grads[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
+    for layer in reversed(range(model.LAYERS)):
+        sums[layer], grads[layer] = model.backward(layer, activations.pop(layer), grads.pop(layer + 1), weights[layer])
+        if layer == 0:
+            del grads[0]  # nobody needs the gradient of the data
+        sums[layer] = await model.allreduce(sums[layer], layer)
+        weights[layer], opt_states[layer] = model.update(layer, sums.pop(layer), weights[layer], opt_states[layer])
+        model.set_final_weight(layer, weights[layer])
+
+
+async def ddp_overlap(model: Model) -> None:
+    """Every all-reduce runs behind the backward of the layer before; updates go in the order of arrival."""
+    load(model)
+    _forward(model)
+    works: dict[int, Awaitable[WeightGrad]] = {}
+    for layer in reversed(range(model.LAYERS)):
+        model.grad_weights[layer] = backward(model, layer)
+        works[layer] = model.allreduce(model.grad_weights[layer], layer)
+    for layer in reversed(range(model.LAYERS)):
+        model.grad_weights[layer] = await works[layer]
+        step(model, layer)
+
+
+def _forward(model: Model) -> None:
+    """The forward pass of a rank that has all weights, and the loss."""
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
+
+
+async def zero1(model: Model) -> None:
+    """Weights and gradients whole, the optimizer sharded: each rank updates its shard, then the shards are gathered."""
+    for layer in range(model.LAYERS):
+        model.weights[layer], _ = model.load_weights(layer)
+        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        grad = await model.allreduce(model.grad_weights.pop(layer), layer)
+        shard = model.weights.pop(layer).shard(model.rank, model.RANKS)
+        shard, model.opt_states[layer] = model.update(layer, grad, shard, model.opt_states[layer])
+        model.weights[layer] = await model.allgather(shard, layer)
+        model.set_final_weight(layer, model.weights[layer])
+
+
+def fully_sharded(shard: str | None = None, replica: str | None = None) -> Callable[[Model], Coroutine[Any, Any, None]]:
+    """FSDP over the axis `shard` of the mesh, or over all ranks; each weight is gathered twice and kept in between by
+    nobody. With `replica` it is HSDP: the shards' gradients are all-reduced over that axis."""
+
+    async def sharded(model: Model) -> None:
+        weights, opt_states, activations, grads, sums = model.storage()
+        members = model.group(shard)
+        load(model, shard=model.rank if shard is None else members.index(model.rank), total=len(members))
+        activations[0] = model.get_activation(mine(model))
+        for layer in range(model.LAYERS):
+            weights["whole"] = await model.allgather(weights[layer], layer, shard)
+            activations[layer + 1] = model.forward(layer, activations[layer], weights.pop("whole"))
+        grads[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
+        for layer in reversed(range(model.LAYERS)):
+            weights["whole"] = await model.allgather(weights[layer], layer, shard)
+            sums[layer], grads[layer] = model.backward(
+                layer, activations.pop(layer), grads.pop(layer + 1), weights.pop("whole")
+            )
+            if layer == 0:
+                del grads[0]  # nobody needs the gradient of the data
+            sums[layer] = await model.scatterreduce(sums[layer], layer, shard)
+            if replica is not None:
+                sums[layer] = await model.allreduce(sums[layer], layer, replica)
+        for layer in range(model.LAYERS):
+            weights[layer], opt_states[layer] = model.update(layer, sums.pop(layer), weights[layer], opt_states[layer])
+            model.set_final_weight(layer, weights[layer])
+
+    return sharded
+
+
+fsdp = fully_sharded()
+
+
+async def fsdp_prefetch(model: Model) -> None:
+    """Gathers the next layer while it computes this one; the last layer's weight stays for the backward pass."""
+    load(model, shard=model.rank, total=model.RANKS)
+    last = model.LAYERS - 1
+    model.activations[0] = model.get_activation(mine(model))
+    coming = model.allgather(model.weights[0], 0)
+    for layer in range(model.LAYERS):
+        model.weights["whole"] = await coming
+        if layer < last:
+            coming = model.allgather(model.weights[layer + 1], layer + 1)
+        forward(model, layer, model.weights["whole"])
+    loss(model)
+    works: list[tuple[int, Awaitable[WeightGrad]]] = []
+    for layer in reversed(range(model.LAYERS)):
+        if layer < last:
+            model.weights["whole"] = await coming
+        if layer:
+            coming = model.allgather(model.weights[layer - 1], layer - 1)
+        model.grad_weights[layer] = backward(model, layer, model.weights.pop("whole"))
+        works.append((layer, model.scatterreduce(model.grad_weights[layer], layer)))
+    for layer, work in works:
+        model.grad_weights[layer] = await work
+        step(model, layer)

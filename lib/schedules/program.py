@@ -1,0 +1,167 @@
+"""The interpreter of orders: it turns what each rank is to do into the function that a student would have written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from itertools import pairwise
+from typing import Any
+
+from lib.schedules.action import KINDS, Order, places, with_messages
+from lib.schedules.steps import load, step
+from lib.simulator.model import Model
+from lib.simulator.work import Work
+
+__all__ = ["program_of"]
+
+Handler = Callable[[int, int], Work[Any] | None]
+"""Does what is to be done for a stage and a microbatch. What it returns is awaited at once."""
+
+
+def program_of(order: Order, *, overlap: bool = False) -> Callable[[Model], Coroutine[Any, Any, None]]:
+    """The function that does an order, to be run on as many ranks. The layers are shared out equally to the stages, and
+    each batch is a microbatch.
+
+    Where an order has no messages they are put in. Each is awaited at once; with `overlap` it travels while its ranks
+    go on, and the order has a WAIT for it.
+    """
+    if not any(KINDS[action.kind] for actions in order for action in actions):
+        order = with_messages(order)
+    place, direct = places(order), not overlap and _direct(order)
+    plans = [[(stage, kind, microbatch) for stage, kind, microbatch in actions] for actions in order]
+
+    async def run(model: Model) -> None:
+        rank = _Rank(model, place, overlap, direct)
+        load(model, (layer for layers in rank.layers.values() for layer in layers))
+        handlers = rank.handlers()
+        for stage, kind, microbatch in plans[model.rank]:
+            work = handlers[kind](stage, microbatch)
+            if work is not None and (message := await work) is not None:
+                rank.take(kind[-1], stage, microbatch, message)
+        for stage in rank.layers:
+            rank.update(stage)
+
+    return run
+
+
+def _direct(order: Order) -> bool:
+    """Whether every message is sent right after it was made and used right after it came, so that none has to lie."""
+    return all(
+        after == (before.stage, before.kind[-1], before.microbatch)
+        if before.kind.startswith("RECV")
+        else not after.kind.startswith("SEND") or before == (after.stage, after.kind[-1], after.microbatch)
+        for actions in order
+        for before, after in pairwise(actions)
+    )
+
+
+class _Rank:
+    """What one rank has of its stages: activations and their gradients lie in its stores under (layer, microbatch)."""
+
+    def __init__(self, model: Model, place: Mapping[int, int], overlap: bool, direct: bool) -> None:
+        self.model, self.place, self.overlap = model, place, overlap
+        each = model.LAYERS // len(place)
+        self.layers = {s: range(s * each, (s + 1) * each) for s in sorted(place) if place[s] == model.rank}
+        """The layers of its stages."""
+        self.passing = place.keys() - self.layers.keys() if direct else set[int]()
+        """Stages of other ranks, if nothing lies between what is done for a message and the message."""
+        self.message: Any = None
+        """What was made right before it is sent, or came right before it is used."""
+        self.under_way: dict[tuple[str, int, int], Work[Any]] = {}
+        """Sends and receives by kind, stage and microbatch."""
+        self.updated: set[int] = set()
+
+    def handlers(self) -> dict[str, Handler]:
+        """Who does the actions of a kind."""
+        found: dict[str, Handler] = {"F": self.forward, "B": self.backward, "UPDATE": self.update}
+        for kind, towards in KINDS.items():
+            if towards:
+                do = self.sending(kind[-1], towards) if kind.startswith("SEND") else self.receiving(towards)
+                found[kind] = self.behind(kind, do) if self.overlap else do
+                found[f"WAIT_{kind}"] = lambda stage, m, kind=kind: self.under_way.pop((kind, stage, m))
+        return found
+
+    def forward(self, stage: int, microbatch: int) -> None:
+        """All layers of a stage forward. Their inputs stay until the backward."""
+        model, layers, weights, activations = self.model, self.layers[stage], self.model.weights, self.model.activations
+        if stage == 0:
+            x = model.get_activation([microbatch])
+        else:
+            x = self.message if stage - 1 in self.passing else activations.pop((layers[0], microbatch))
+        for layer in layers:
+            activations[layer, microbatch] = x
+            x = model.forward(layer, x, weights[layer])
+        self.leave("F", stage, microbatch, x)
+
+    def backward(self, stage: int, microbatch: int) -> None:
+        """All layers of a stage backward; the loss before the last one. Gradients are summed up."""
+        model, layers, weights, activations = self.model, self.layers[stage], self.model.weights, self.model.activations
+        after, sums = (layers[-1] + 1, microbatch), self.model.grad_weights
+        if stage + 1 in self.place:
+            grad = self.message if stage + 1 in self.passing else model.grad_activations.pop(after)
+        else:
+            grad = model.loss(activations.pop(after))
+        for layer in reversed(layers):
+            made, grad = model.backward(layer, activations.pop((layer, microbatch)), grad, weights[layer])
+            sums[layer] = sums[layer] + made if layer in sums else made
+        if stage:
+            self.leave("B", stage, microbatch, grad)
+
+    def update(self, stage: int, _: int = -1) -> None:
+        """The updates of a stage, unless they were done."""
+        if stage not in self.updated:
+            self.updated.add(stage)
+            for layer in self.layers[stage]:
+                step(self.model, layer)
+
+    def leave(self, what: str, stage: int, microbatch: int, value: Any) -> None:
+        """Puts what a stage has made where the next stage, or its sending, finds it."""
+        if stage + (1 if what == "F" else -1) in self.passing:
+            self.message = value
+        elif what == "F":
+            self.model.activations[self.layers[stage][-1] + 1, microbatch] = value
+        else:
+            self.model.grad_activations[self.layers[stage][0], microbatch] = value
+
+    def take(self, what: str, stage: int, microbatch: int, message: Any) -> None:
+        """Puts what was received where its stage finds it."""
+        if self.passing:
+            self.message = message
+        elif what == "F":
+            self.model.activations[self.layers[stage][0], microbatch] = message
+        else:
+            self.model.grad_activations[self.layers[stage][-1] + 1, microbatch] = message
+
+    def sending(self, what: str, towards: int) -> Handler:
+        """How this rank sends what is for a stage of another one."""
+        pass_to, place, activations, grads = (
+            self.model.pass_to,
+            self.place,
+            self.model.activations,
+            self.model.grad_activations,
+        )
+
+        def send(stage: int, microbatch: int) -> Work[None]:
+            if self.passing:
+                value: Any = self.message
+            elif what == "F":
+                value = activations.pop((self.layers[stage][-1] + 1, microbatch))
+            else:
+                value = grads.pop((self.layers[stage][0], microbatch))
+            return pass_to(place[stage + towards], value)
+
+        return send
+
+    def receiving(self, towards: int) -> Handler:
+        """How this rank receives from a stage of another one."""
+        receive, place = self.model.receive, self.place
+        return lambda stage, _: receive(place[stage + towards])
+
+    def behind(self, kind: str, do: Handler) -> Handler:
+        """The same beside what the rank does meanwhile."""
+
+        def begin(stage: int, microbatch: int) -> None:
+            work = do(stage, microbatch)
+            assert work is not None, "a message is under way"
+            self.under_way[kind, stage, microbatch] = work
+
+        return begin

@@ -1,0 +1,139 @@
+"""Orders of pipelines: their words, their messages, and the programs that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import Model, Trace, check, simulate
+from lib.analysis.figures import end
+from lib.schedules.action import KINDS, Action, Order, parse, places, with_messages
+from lib.schedules.pipelines import gpipe, one_f_one_b
+from lib.schedules.program import program_of
+
+ACTIONS = st.builds(Action, st.integers(0, 99), st.sampled_from(sorted(KINDS)), st.integers(0, 999))
+
+
+@given(st.lists(ACTIONS))
+def test_actions_read_back(actions: list[Action]) -> None:
+    order = [action._replace(microbatch=-1) if action.kind == "UPDATE" else action for action in actions]
+    assert parse(" ".join(map(str, order))) == tuple(order)
+
+
+@pytest.mark.parametrize("word", ["3Q1", "F1", "3F", "3UPDATE1", "3F-1", "3SEND1", "3f1", "3F1,"])
+def test_a_word_that_is_no_action(word: str) -> None:
+    with pytest.raises(ValueError, match=f"^'{word}' is no action: a stage, a kind and a microbatch, as 0F3"):
+        parse(f"0F0 {word}")
+
+
+def test_the_two_orders_that_everybody_knows() -> None:
+    assert gpipe(2, 2) == (parse("0F0 0F1 0B0 0B1"), parse("1F0 1F1 1B0 1B1"))
+    assert one_f_one_b(2, 3) == (parse("0F0 0F1 0B0 0F2 0B1 0B2"), parse("1F0 1B0 1F1 1B1 1F2 1B2"))
+    assert places(one_f_one_b(3, 1)) == {0: 0, 1: 1, 2: 2}
+
+
+def test_messages_are_sent_when_they_are_made_and_received_when_they_are_needed() -> None:
+    assert with_messages((parse("0F0 0B0"), parse("1F0 1B0"))) == (
+        parse("0F0 0SEND_F0 0RECV_B0 0B0"),
+        parse("1RECV_F0 1F0 1B0 1SEND_B0"),
+    )
+
+
+def test_what_comes_before_a_wanted_message_is_received_before_it() -> None:
+    order = (parse("0F1 0F0"), parse("1F0 1F1"))
+    assert with_messages(order)[1] == parse("1RECV_F1 1RECV_F0 1F0 1F1")
+
+
+def test_what_nobody_sends() -> None:
+    with pytest.raises(ValueError, match=r"^rank 1: nobody sends what 1F1 needs, for 1RECV_F1$"):
+        with_messages((parse("0F0"), parse("1F0 1F1")))
+
+
+def _run(order: Order, layers: int, batches: int, *, overlap: bool = False) -> Trace:
+    function = program_of(order, overlap=overlap)
+    return Trace.of(simulate(function, ranks=len(order), layers=layers, batches=batches))
+
+
+@given(st.sampled_from([gpipe, one_f_one_b]), st.integers(1, 4), st.integers(1, 3), st.integers(1, 5))
+def test_a_pipeline_is_one_training_step_that_keeps_all_in_its_stores(
+    generator: Callable[[int, int], Order], ranks: int, each: int, batches: int
+) -> None:
+    verdict = check(_run(generator(ranks, batches), ranks * each, batches))
+    assert verdict.correct
+    assert verdict.notes == ()
+
+
+def test_several_stages_on_a_rank_hand_over_without_a_message() -> None:
+    """Two ranks, four stages in turn, as interleaved pipelines have them, and three in a V."""
+    turns = (parse("0F0 2F0 2B0 0B0"), parse("1F0 3F0 3B0 1B0"))
+    vee = (parse("0F0 0F1 3F0 3B0 0B0 3F1 3B1 0B1"), parse("1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1"))
+    for order, batches, messages in ((turns, 1, 6), (vee, 2, 8)):
+        trace = _run(order, 4, batches)
+        verdict = check(trace)
+        assert verdict.correct, verdict.faults
+        assert verdict.notes == ()
+        assert sum(event.op == "pass_to" for _, event in trace.events()) == messages
+
+
+def test_a_message_that_has_to_lie_lies_in_a_store() -> None:
+    late = (
+        parse("0F0 0F1 0SEND_F0 0SEND_F1 0RECV_B0 0RECV_B1 0B0 0B1"),
+        parse("1RECV_F0 1RECV_F1 1F0 1F1 1B0 1B1 1SEND_B0 1SEND_B1"),
+    )
+    verdict = check(_run(late, 2, 2))
+    assert verdict.correct
+    assert verdict.notes == ()
+
+
+def test_messages_that_travel_while_their_ranks_compute() -> None:
+    """The second forward of rank 0 hides the first message; awaited, it is in the way."""
+    words = (
+        "0RECV_B0 0RECV_B1 0F0 0SEND_F0 0F1 0SEND_F1 0WAIT_RECV_B0 0B0 0WAIT_RECV_B1 0B1 0WAIT_SEND_F0 0WAIT_SEND_F1",
+        "1RECV_F0 1RECV_F1 1WAIT_RECV_F0 1F0 1B0 1SEND_B0 1WAIT_RECV_F1 1F1 1B1 1SEND_B1 1WAIT_SEND_B0 1WAIT_SEND_B1",
+    )
+    trace = _run(tuple(map(parse, words)), 2, 2, overlap=True)
+    verdict = check(trace)
+    assert verdict.correct
+    assert verdict.notes == ()
+    assert end(trace) < end(_run(one_f_one_b(2, 2), 2, 2))
+
+
+def test_an_update_may_stand_anywhere_and_is_not_done_twice() -> None:
+    trace = _run((parse("0F0 1F0 1B0 1UPDATE 0B0"),), 2, 1)
+    assert [event.op for _, event in trace.events() if event.op in ("backward", "update")] == [
+        "backward",
+        "update",
+        "backward",
+        "update",
+    ]
+    assert check(trace).correct
+
+
+async def _by_hand(model: Model) -> None:
+    """Two stages, one batch, as a student writes it."""
+    stage = model.rank
+    model.weights[stage], model.opt_states[stage] = model.load_weights(stage)
+    if stage == 0:
+        model.activations[0] = model.get_activation([0])
+        await model.pass_to(1, model.forward(0, model.activations[0], model.weights[0]))
+        grad = await model.receive(1)
+    else:
+        model.activations[1] = await model.receive(0)
+        grad = model.loss(model.forward(1, model.activations[1], model.weights[1]))
+    made, grad = model.backward(stage, model.activations.pop(stage), grad, model.weights[stage])
+    if stage == 1:
+        await model.pass_to(0, grad)
+    model.weights[stage], _ = model.update(stage, made, model.weights[stage], model.opt_states[stage])
+    model.set_final_weight(stage, model.weights[stage])
+
+
+def test_an_order_does_what_a_student_would_write() -> None:
+    ours = _run(gpipe(2, 1), 2, 1)
+    theirs = Trace.of(simulate(_by_hand, ranks=2, layers=2, batches=1))
+    for one, other in zip(ours.programs, theirs.programs, strict=True):
+        assert [(e.op, e.layer, e.start, e.length) for e in one.events] == [
+            (e.op, e.layer, e.start, e.length) for e in other.events
+        ]

@@ -1,0 +1,29 @@
+"""Proved optima of 2 to 4 stages of 1 or 2 layers and 1 to 4 batches: those of lib, and those that only tests need."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+from lib.analysis.bounds.optima import Aim, Optimum, Size, from_record
+from tests.support.drivers import ROOT
+
+FILES = (ROOT / "lib" / "analysis" / "bounds" / "optima.json", Path(__file__).parent / "data" / "optima.json")
+
+
+@cache
+def optima() -> tuple[Optimum, ...]:
+    """All of them, by size, the fastest of a size first."""
+    records = [record for file in FILES for record in json.loads(file.read_text("utf-8"))["optima"]]
+    return tuple(sorted(map(from_record, records), key=lambda optimum: (optimum.size, optimum.end)))
+
+
+def front(size: Size) -> tuple[Optimum, ...]:
+    """Those of a size, the fastest first and the leanest last."""
+    return tuple(optimum for optimum in optima() if optimum.size == size)
+
+
+def find(size: Size, aim: Aim) -> Optimum:
+    """The optimum of a size; of those between the fastest."""
+    return next(optimum for optimum in front(size) if optimum.aim == aim)
