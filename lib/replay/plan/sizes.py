@@ -1,9 +1,9 @@
 """How many real numbers each value of a Trace has, and which ones: the sizes of the tensors.
 
-Every value is a set of ranges over a line of elements: a weight, its gradient and its optimizer state lie on a line of
-hidden x hidden elements (row after row), an activation on a line of length x hidden a batch. Shard i of n is the range
-from i x N // n to (i + 1) x N // n: contiguous rows where n divides the rows, and never more than an element away from
-N / n. Shards of other totals nest as they do in the simulator.
+Every value is a set of ranges over a line of elements, along its first dim: a weight, its gradient and its optimizer
+state lie on a line of hidden x hidden elements (row after row), an activation on a line of length x hidden a batch.
+Ends of ranges that fall between two elements are rounded down, so shard i of n goes from i x N // n to
+(i + 1) x N // n: contiguous rows where n divides the rows, and never more than an element away from N / n.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ class Sizes:
 
     def ranges(self, value: Value) -> tuple[Range, ...]:
         """Where a value lies on its line, in ascending order; neighbours are one range."""
-        if isinstance(value, Activation | ActivationGrad):
-            return merged([(b * self.batch, (b + 1) * self.batch) for b in sorted(value.batches)])
-        total, shards = _total(value), _shards(value)
-        if len(shards) == total:
-            return ((0, self.weight),)
-        return merged([cut_range(self.weight, shard, total) for shard in sorted(shards)])
+        place, part = value.place, value.place.first
+        assert all(other.whole for other in place.dims[1:]), f"{value} is split along more than its first dim"
+        axis = part.axis.size
+        line = self.weight if place.sharded else axis * self.batch
+        return merged([(int(low * line // axis), int(high * line // axis)) for low, high in part.ranges])
 
     def width(self, value: Value) -> int:
         """Numbers kept for each element of the line."""
@@ -92,15 +91,3 @@ def merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
 def length(ranges: Sequence[Range]) -> int:
     """Elements in some ranges."""
     return sum(stop - start for start, stop in ranges)
-
-
-def _total(value: Value) -> int:
-    total = getattr(value, "total", None)
-    assert isinstance(total, int), f"a {value.kind} has shards"
-    return total
-
-
-def _shards(value: Value) -> frozenset[int]:
-    shards = getattr(value, "shards", None)
-    assert isinstance(shards, frozenset), f"a {value.kind} has shards"
-    return shards  # pyright: ignore[reportUnknownVariableType]
