@@ -6,22 +6,20 @@ import queue
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from lib.cli.watched import Watched
 from lib.course.child import LIMIT
 from lib.course.hints import Hints, next_hint
 from lib.course.progress import known, next_puzzle, solved
 from lib.course.solutions import refusal
 from lib.course.target import Attempt, attempt
-from lib.puzzles.records import PUZZLES, puzzle_of_file
-from lib.submissions.load import SourceError, puzzle_of
+from lib.submissions.load import SourceError
 from lib.submissions.locations import notebook_of, shown
 
 __all__ = ["Screen", "Watcher", "watch"]
 
-ENDINGS = (".ipynb", ".py")
 TICK = 100
 """Milliseconds after which a typed command is seen."""
 KEYS = "h: a hint   r: the official answer, when it passes   n: the next puzzle   q: quit"
@@ -43,72 +41,30 @@ class Screen(Protocol):
         """Shows the official answer and its alternatives."""
 
 
-@dataclass
 class Watcher:
-    """Looks after a notebook, a .py, or those of a folder.
+    """Runs the puzzles of what is watched, says what came of it, and does what is typed. `once`: nobody types."""
 
-    `puzzle` says which one a single file is about, where its name and its functions do not; `once`: nobody types
-    commands. `current` is the puzzle that was run last, `passed` are those whose last run passed, `opened` says how
-    many of their hints were shown, and `seen` are the names of files that had a puzzle.
-    """
-
-    path: Path
-    screen: Screen
-    puzzle: str | None = None
-    limit: float = LIMIT
-    once: bool = False
-    current: str | None = None
-    passed: set[str] = field(default_factory=set[str])
-    opened: dict[str, int] = field(default_factory=dict[str, int])
-    seen: set[str] = field(default_factory=set[str])
-
-    def __post_init__(self) -> None:
-        if not self.path.exists():
-            raise SourceError(f"there is no file or folder {self.path}")
-        if self.path.is_file() and self.path.suffix not in ENDINGS:
-            raise SourceError(f"{self.path.name} is neither a notebook (.ipynb), nor Python (.py), nor a folder")
-        self.folder = self.path if self.path.is_dir() else self.path.parent
-        self.alone = self.path.is_file()
-        if not self.alone and not self.files():
-            raise SourceError(f"{self.path} holds no notebook of a puzzle; `puzzles lab` opens a folder of them")
-
-    # -- what there is ------------------------------------------------------------------------------------------
-
-    def files(self) -> dict[str, list[Path]]:
-        """The files that there are now, by puzzle, in the order of the puzzles."""
-        paths = [self.path] if self.alone else sorted(self.folder.glob("*"))
-        found: dict[str, list[Path]] = {}
-        for path in paths:
-            puzzle = self._puzzle_of(path) if self.concerns(path) else None
-            if puzzle is not None:
-                self.seen.add(path.name)
-                found.setdefault(puzzle, []).append(path)
-        return {puzzle: found[puzzle] for puzzle in PUZZLES if puzzle in found}
-
-    def concerns(self, path: Path) -> bool:
-        """Whether a change of a file is to be looked at."""
-        if self.alone:
-            return path.name == self.path.name
-        return path.suffix in ENDINGS and not path.name.startswith(".")
-
-    def _about(self, path: Path) -> str:
-        """The puzzle of a file. SourceError or OSError where it has none, or cannot be read."""
-        return self.puzzle if self.puzzle is not None and self.alone else puzzle_of(path)
-
-    def _puzzle_of(self, path: Path) -> str | None:
-        """The puzzle of a file; None for one of no puzzle, or that cannot be read just now."""
-        try:
-            return self._about(path)
-        except (SourceError, OSError):
-            return None
+    def __init__(
+        self, path: Path, screen: Screen, puzzle: str | None = None, limit: float = LIMIT, once: bool = False
+    ) -> None:
+        self.watched = Watched(path, puzzle)
+        self.screen = screen
+        self.limit = limit
+        self.once = once
+        self.current: str | None = None
+        """The puzzle that was run last."""
+        self.passed = set[str]()
+        """Those whose last run passed."""
+        self._opened: dict[str, int] = {}
+        """How many hints were shown."""
 
     # -- running them -------------------------------------------------------------------------------------------
 
     def begin(self) -> bool:
         """Runs the puzzles in order, up to the first that does not pass. Whether all of them pass."""
-        if self.alone:
-            return self.changed([self.path])
-        for puzzle, paths in self.files().items():
+        if self.watched.alone:
+            return self.changed([self.watched.path])
+        for puzzle, paths in self.watched.by_puzzle().items():
             self.current, tried = puzzle, list[Attempt]()
             for path in paths:
                 tried.append(attempt(path, puzzle, self.limit))
@@ -127,16 +83,15 @@ class Watcher:
         passes = False
         for path in sorted(set(paths)):
             if not path.is_file():
-                if self.alone or path.name in self.seen:
+                if self.watched.was_known(path):
                     self.screen.say(f"{path.name} is not there any more. It is run again when it comes back.")
                 continue
             try:
-                puzzle = self._about(path)
+                puzzle = self.watched.about(path)
             except (SourceError, OSError) as error:
-                if self.alone or puzzle_of_file(path.stem) is not None:
+                if self.watched.ought_to_have_one(path):
                     self.screen.say(str(error))
                 continue
-            self.seen.add(path.name)
             passes = self._run(path, puzzle)
         return passes
 
@@ -170,7 +125,7 @@ class Watcher:
         record = next_puzzle(self._solved())
         if record is None:
             return "All puzzles are solved."
-        here = self.files().get(record.id)
+        here = self.watched.by_puzzle().get(record.id)
         return f"Next: {record.id}, {shown(here[0] if here else notebook_of(record.id))}"
 
     def _solved(self) -> set[str]:
@@ -199,8 +154,8 @@ class Watcher:
         if self.current is None:
             self.screen.say("There is no puzzle yet.")
             return
-        hints = next_hint(self.current, self.opened.get(self.current, 0))
-        self.opened[self.current] = hints.opened
+        hints = next_hint(self.current, self._opened.get(self.current, 0))
+        self._opened[self.current] = hints.opened
         self.screen.hints(hints)
 
     def _reveal(self) -> None:
@@ -217,14 +172,14 @@ class Watcher:
 
     def _go_on(self) -> None:
         """To the next puzzle here that does not pass, after the one that was run last."""
-        files, solved = self.files(), self._solved()
+        files, solved = self.watched.by_puzzle(), self._solved()
         order = list(files)
         after = order.index(self.current) + 1 if self.current in order else 0
         for puzzle in [*order[after:], *order[:after]]:
             if puzzle not in solved:
                 self._run(files[puzzle][0], puzzle)
                 return
-        self.screen.say(self._next() if self.alone else "Every puzzle here passes.")
+        self.screen.say(self._next() if self.watched.alone else "Every puzzle here passes.")
 
 
 def watch(watcher: Watcher) -> None:
@@ -236,16 +191,18 @@ def watch(watcher: Watcher) -> None:
         from watchfiles import watch as changes_of
     except ImportError:
         raise ImportError("watching needs watchfiles: pip install 'llm-training-puzzles[cli]'") from None
+    watched = watcher.watched
     typed: queue.SimpleQueue[str] = queue.SimpleQueue()
     changes = changes_of(
-        watcher.folder,
-        watch_filter=lambda _, path: watcher.concerns(Path(path)),
+        watched.folder,
+        watch_filter=lambda _, path: watched.concerns(Path(path)),
         recursive=False,
         rust_timeout=TICK,
         yield_on_timeout=True,
     )
     try:
-        what = watcher.path.name if watcher.alone else f"{len(watcher.files())} puzzles in {shown(watcher.path)}"
+        number = len(watched.by_puzzle())
+        what = watched.path.name if watched.alone else f"{number} puzzles in {shown(watched.path)}"
         watcher.screen.say(f"Watching {what}. Ctrl-C ends it.\n{KEYS}")
         next(changes)  # from here on no save is missed, not even one during the first run
         watcher.begin()
@@ -255,8 +212,8 @@ def watch(watcher: Watcher) -> None:
                 watcher.changed(Path(path) for _, path in found)
             if not all(watcher.command(line) for line in _taken(typed)):
                 return
-            if not watcher.folder.is_dir():
-                raise SourceError(f"{watcher.folder} is not there any more, so there is nothing to watch")
+            if not watched.folder.is_dir():
+                raise SourceError(f"{watched.folder} is not there any more, so there is nothing to watch")
     except KeyboardInterrupt:
         return
 

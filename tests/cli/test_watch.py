@@ -367,14 +367,14 @@ def test_files_of_no_puzzle_are_passed_over(folder: Path, paper: Paper, states: 
     (folder / "helper.py").write_text("def help(): ...\n")
     (folder / "broken.py").write_text("def (")
     watcher = Watcher(folder, paper)
-    assert list(watcher.files()) == ["basic", "grad_accum"]
+    assert list(watcher.watched.by_puzzle()) == ["basic", "grad_accum"]
     assert not watcher.changed([folder / "helper.py", folder / "broken.py", folder / "00_introduction.ipynb"])
     (folder / "helper.py").unlink()
     (folder / "01_basic.ipynb").unlink()
     watcher.changed([folder / "helper.py", folder / "01_basic.ipynb"])
     assert paper.taken() == ["01_basic.ipynb is not there any more. It is run again when it comes back."]
-    assert not watcher.concerns(folder / ".~01_basic.ipynb")
-    assert not watcher.concerns(folder / "notes.txt")
+    assert not watcher.watched.concerns(folder / ".~01_basic.ipynb")
+    assert not watcher.watched.concerns(folder / "notes.txt")
 
 
 def test_the_puzzle_of_a_file_can_be_said(folder: Path, paper: Paper, states: dict[str, str]) -> None:
