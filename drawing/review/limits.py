@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drawing.canvas.palette import ALARM, EDGE, GOOD, INK, SOFT, mix
 from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
 from drawing.timeline.panel import WIDTH
 from drawing.verdict import tier_name
-from lib.analysis.bounds.limits import Limit
 from lib.course.review import Review
 from lib.errors.wording import amount
+
+if TYPE_CHECKING:
+    from lib.analysis.bounds.limits import Limit  # only a review needs the bounds: `import drawing` should be quick
 
 __all__ = ["limits"]
 

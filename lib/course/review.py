@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from lib.analysis import figures
-from lib.analysis.bounds.puzzle_bounds import Bound, Limit, has_bound, lower_bound
 from lib.analysis.critical_path import Path, critical_path
 from lib.analysis.event_words import operation
 from lib.analysis.figures import Peak, traffic
 from lib.analysis.gaps import Gap, Group, gaps, grouped
 from lib.analysis.peak import Holding, Row, holdings, lean, rows
-from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.cluster.clock import in_steps, steps
-from lib.course.target import run
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount, exact
 from lib.puzzles.records import Puzzle, Size, schedule_record
 from lib.trace.trace import ModelLike, Trace, absent, trace_of
 from lib.values.values import Elements
+
+if TYPE_CHECKING:
+    from lib.analysis.bounds.puzzle_bounds import Bound, Limit
+
+# A picture of a review is drawn by whoever imports `drawing`: what makes one is imported when one is made.
 
 __all__ = ["GROUPS", "ROWS", "Review", "review"]
 
@@ -37,6 +40,9 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
     Takes the Models that simulate returned, or a Trace. None where there is no run, which is said. ValueError where the
     run does not have the sizes of the puzzle. The reference is run here, for a correct run only.
     """
+    from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
+    from lib.checker.checker import check
+
     if (why := absent(models)) is not None:
         print(f"{why}.")
         return None
@@ -79,6 +85,8 @@ def _timed(trace: Trace, record: Puzzle) -> Trace:
 
 
 def _reference(record: Puzzle) -> Trace | None:
+    from lib.course.target import run
+
     found = run(record.id)
     return None if found is None else found.trace
 
