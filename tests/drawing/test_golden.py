@@ -12,7 +12,8 @@ import pytest
 
 from drawing import Picture, puzzle_map
 from drawing.registry import picture_of
-from lib import PUZZLES, Trace
+from lib import PUZZLES, Trace, review
+from lib.course.review import Review
 from lib.course.target import run
 from lib.trace.event import Program
 from tests.course.test_review import bound, reviewed
@@ -30,13 +31,20 @@ def pictures() -> dict[str, Picture]:
     found = runs.pictures()
     found |= {name: picture_of(on_line_one(runs.RUNS[name])) for name in ("overlapped", "deadlock")}
     found |= {"gpipe": picture_of(gpipe.trace), "map": puzzle_map(PUZZLES)}
-    found["review_ddp"] = picture_of(replace(reviewed("ddp"), bound=bound(), excuse=None))
-    found["review_gpipe"] = picture_of(replace(reviewed("gpipe"), bound=None))
+    found["review_ddp"] = picture_of(replace(wasteful("ddp"), bound=bound(), excuse=None))
+    found["review_gpipe"] = picture_of(replace(wasteful("gpipe"), bound=None))
+    return found
+
+
+def wasteful(name: str) -> Review:
+    """The review of a solution that keeps more than it has to."""
+    found = review(on_line_one(reviewed(name).mine), puzzle=name)
+    assert found is not None
     return found
 
 
 def on_line_one(trace: Trace) -> Trace:
-    """The same run with every operation on line 1 of its file, so that no edit of that file changes its picture."""
+    """The same run with every operation on line 1 of one file, so that no edit of its file changes its picture."""
     copies: list[Program] = []
     for program in trace.programs:
         copy = Program(program.rank)
@@ -44,7 +52,7 @@ def on_line_one(trace: Trace) -> Trace:
         copy.events = [event.copy() for event in program.events]
         for event in copy.events:
             place = trace.place(event)
-            event.source = place and place._replace(line=1)
+            event.source = place and place._replace(file="schedule.py", line=1)
         copies.append(copy)
     return replace(trace, programs=copies)
 
