@@ -56,7 +56,7 @@ def test_the_next_hint_is_one_more_than_was_recorded_or_seen(file: Path, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ddq", 1), "there is no puzzle 'ddq'; there are basic, grad_accum, "),
+        (("ddq", 1), "there is no puzzle 'ddq'; there are basic, "),
         (("ddp", 4), 'ddp has hints 1 to 3: hint("ddp", 1) opens the first; got 4'),
         (("ddp", -1), 'ddp has hints 1 to 3: hint("ddp", 1) opens the first; got -1'),
         (("ddp", True), "got True"),
