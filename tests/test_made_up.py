@@ -301,8 +301,9 @@ def test_nobody_has_a_copy_of_the_tables() -> None:
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="a replay needs torch")
-def test_it_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel each, and the step trains what ordinary training trains."""
+@pytest.mark.parametrize("transport", ["local", "gloo"])
+def test_it_is_replayed(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel each, for every transport, and the step trains what ordinary training trains."""
     import torch
 
     from lib.replay import replay
@@ -338,8 +339,11 @@ def test_it_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(COLLECTIVE_KERNELS, "permute", along_the_ring)
     monkeypatch.setitem(COLLECTIVE_KERNELS, "gather_unequal", COLLECTIVE_KERNELS["allgather"])
     trace = Trace.of(simulate(step, ranks=3, layers=2, batches=3))
-    result = replay(trace, transport="local", hidden=24, length=8, timeout=30)
+    result = replay(trace, transport=transport, hidden=24, length=8, timeout=30)
     assert result.ok, result.text()
+    made_up = {"backward_weight", "backward_input", "reduce_to", "permute", "gather_unequal"}
+    assert made_up <= {one.op for one in result.spreads}
+    assert [one.sent for one in result.ranks] == [one.simulated_sent for one in result.ranks]
 
 
 # -- every row is whole -------------------------------------------------------------------------------------------
