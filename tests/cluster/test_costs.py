@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links, Mesh, Model, Trace, simulate
 from lib.analysis import figures
-from lib.cluster.clock import TICKS, Streams, steps, ticks
+from lib.cluster.clock import TICKS, Streams, in_steps, steps, ticks
 from lib.cluster.costs import costs_from
 from lib.trace.retiming import retime
 from lib.values.collectives import COLLECTIVES
@@ -271,3 +271,8 @@ def test_a_stream_does_one_thing_at_a_time_as_early_as_it_can(jobs: list[tuple[s
         start = streams.start(stream, max(ready), length)
         assert start == max(over.get(stream, 0), *ready)
         over[stream] = start + length
+
+
+def test_a_time_in_words() -> None:
+    times = (1, 1.4, 0, 2, Fraction(1, 3))
+    assert [in_steps(ticks(time)) for time in times] == ["1 step", "1.4 steps", "0 steps", "2 steps", "0.3333 steps"]

@@ -1,7 +1,8 @@
 """What `make mutants` found: the score of each module, and the survivors that nobody has explained.
 
 Reads what mutmut left in mutants/, and explained.toml beside this file: there each survivor that is no gap in the
-tests stands with the reason. A mutation is written as module.function: the lines before => the lines after.
+tests stands with the reason. A mutation is written as module.function: the lines before => the lines after, without the
+module's room.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ class Mutant(NamedTuple):
 
 def mutants(modules: set[str]) -> Iterator[Mutant]:
     """All mutants of some modules (none named: of all) whose tests have run."""
-    for meta in sorted((ROOT / "mutants").glob("*/mutants/lib/*.py.meta")):
-        module = meta.name.removesuffix(".py.meta")
+    for meta in sorted((ROOT / "mutants").glob("*/mutants/lib/**/*.py.meta")):
+        room, module = meta.parent.name, meta.name.removesuffix(".py.meta")
         codes: dict[str, int | None] = json.loads(meta.read_text("utf-8"))["exit_code_by_key"]
-        if modules and module not in modules:
+        if modules and not modules & {module, f"{room}.{module}"}:
             continue
         spans: dict[str, list[int]] = json.loads(meta.with_suffix(".spans").read_text("utf-8"))["spans"]
         lines = meta.with_suffix("").read_text("utf-8").splitlines()
@@ -47,7 +48,7 @@ def mutants(modules: set[str]) -> Iterator[Mutant]:
 
 
 def _change(module: str, key: str, spans: dict[str, list[int]], lines: list[str]) -> str:
-    """A mutation in one line. mutmut names the third one of a method `lib.module.xǁClassǁmethod__mutmut_3`."""
+    """A mutation in one line. mutmut names the third one of a method `lib.room.module.xǁClassǁmethod__mutmut_3`."""
     name = key.rpartition(".")[2]
     mangled = name.partition("__mutmut_")[0]
     function = mangled[1:].strip("ǁ").replace("ǁ", ".") if "ǁ" in mangled else mangled.removeprefix("x_")
@@ -83,11 +84,11 @@ def main(modules: list[str]) -> int:
         for change in sorted(whole - met):
             print(f"explained, but no survivor: {change}")
     total = sum(fates.values(), Counter[str]())
-    print(f"\n{'':<12} {'mutants':>8} {'killed':>8} {'timeout':>8} {'explained':>10} {'left':>6}   score")
+    print(f"\n{'':<14} {'mutants':>8} {'killed':>8} {'timeout':>8} {'explained':>10} {'left':>6}   score")
     for module, counts in (*sorted(fates.items()), ("all", total)):
         columns = [counts[fate] for fate in ("killed", "timeout", "explained", "survived")]
         score = 100 - 100 * counts["survived"] / max(1, counts.total())
-        print(f"{module:<12} {counts.total():>8} {'{:>8} {:>8} {:>10} {:>6}'.format(*columns)} {score:>6.1f}%")
+        print(f"{module:<14} {counts.total():>8} {'{:>8} {:>8} {:>10} {:>6}'.format(*columns)} {score:>6.1f}%")
     return int(100 * total["survived"] > (100 - ENOUGH) * total.total())
 
 
