@@ -9,12 +9,12 @@ from typing import Any
 from lib.checker.listeners import tell
 from lib.checker.table import Ask, Judge, ask_here, first_failure
 from lib.checker.verdict import FunctionVerdict
-from lib.diagnosis.wrong_answer import wrong_answer
 from lib.errors.exceptions import CheckError, NotSolved
 from lib.errors.source_lines import raised_at
 from lib.puzzles.records import PUZZLES
 from lib.submissions.load import SourceError, load_function
 from lib.submissions.locations import reference
+from lib.submissions.wrong_answer import wrong_answer
 
 __all__ = ["check_function", "judge_answers", "judge_of", "where"]
 

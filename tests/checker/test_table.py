@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from lib import NotSolved
 from lib.checker.table import Answer, Draw, Failure, Judge, ask_here, decode, encode, first_failure, same
-from lib.diagnosis.wrong_answer import wrong_answer
 from lib.puzzles.records import Row
+from lib.submissions.wrong_answer import wrong_answer
 
 ATOMS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 KEYS = st.integers() | st.text(max_size=3) | st.tuples(st.integers(), st.integers())
