@@ -11,6 +11,8 @@ A word is `operation layer :batches @arguments %group /inputs >outputs`, and has
     AR all-reduce   AG all-gather   RS reduce-scatter   AA all-to-all   BC broadcast @root
     S3 pass to rank 3              R3 receive from rank 3              =7 wait for event number 7 of the line
 
+(and whatever else has a row: the words are those of the tables of operations and collectives)
+
 `~` behind a communication says that it was not awaited at once; `%0.2.4` names its group where that is not all ranks.
 `+w0` and `-w0` say that value 0 enters or leaves the weights (o optimizer states, a activations, g activation
 gradients, d weight gradients). Times are not in it: reading works them out from the costs, and values from the rules.
