@@ -24,7 +24,7 @@ from lib.values import rules
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.facts import NotALayer
 from lib.values.laws import renew, total_elements
-from lib.values.operations import OPERATIONS, TIMED
+from lib.values.operations import COMPUTE, OPERATIONS, TIMED
 from lib.values.placement import MOST
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, clean, describe
 
@@ -188,7 +188,8 @@ class Model(Given):
             if event.op in TIMED and event.start is not None:
                 typ = names.get(event.op, event.op)
                 layer = None if typ in ("pass", "update") else event.layer
-                batches = event.batches if typ in ("forward", "backward") else NO_BATCHES
+                by_batch = event.op in COMPUTE and OPERATIONS[event.op].per_batch
+                batches = event.batches if by_batch else NO_BATCHES
                 when, length = steps(event.start), steps(event.length)
                 found.append(LogEvent(typ, layer, self.rank, when, length, float(total), batches))
         return found

@@ -14,7 +14,7 @@ from lib.errors.wording import numbers
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import TIMED
+from lib.values.operations import MESSAGES, TIMED
 
 __all__ = ["perfetto"]
 
@@ -53,7 +53,7 @@ def _stream(event: Event) -> str:
     """Where an event is drawn: the rank's own clock, or the stream of its group or of its peer."""
     if event.op in COLLECTIVES:
         return f"group {', '.join(map(str, sorted(event.group)))}"  # in whatever order it is named: it is one stream
-    if event.op in ("pass_to", "receive"):
+    if event.op in MESSAGES:
         return f"{'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
     return "compute"
 
