@@ -36,8 +36,8 @@ def test_sets_of_names_follow_the_table(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_sets_are_those_of_the_properties() -> None:
-    assert {"forward", "backward", "loss", "update"} == COMPUTE
-    assert {"pass_to", "receive"} == MESSAGES
+    assert {name for name, row in OPERATIONS.items() if row.cost is not None} == COMPUTE >= {"forward", "update"}
+    assert {"pass_to", "receive"} <= MESSAGES
     assert MESSAGES | set(COLLECTIVES) == COMMUNICATION
     assert TIMED == COMPUTE | COMMUNICATION
     assert set(OPERATIONS) - MESSAGES - {"wait"} == LOCAL
@@ -72,10 +72,7 @@ def test_a_row_makes_what_the_operation_gives(name: str) -> None:
 
 
 def test_batches_stand_in_the_word_where_they_say_what_it_is() -> None:
-    assert [name for name, row in OPERATIONS.items() if row.has_batches] == [
-        "get_activation",
-        "forward",
-        "backward",
-        "fake_grad",
-    ]
+    shown = {name for name, row in OPERATIONS.items() if row.has_batches}
+    assert {"get_activation", "forward", "backward", "fake_grad"} <= shown
+    assert not {"loss", "update", "add", "load_weights"} & shown
     assert replace(OPERATIONS["update"], per_batch=True).has_batches
