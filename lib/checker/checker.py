@@ -22,6 +22,7 @@ from lib.puzzles.records import Puzzle, Size, Tier, schedule_record
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of
+from lib.values.layers import LINEAR
 
 __all__ = ["check"]
 
@@ -144,6 +145,12 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
                 fix=f'run it at its own size: simulate({record.id}, puzzle="{record.id}")',
             )
             found.append(_text(error))
+    if trace.descriptions != (LINEAR,):
+        error = PuzzleError(
+            f"the layers of the puzzle {record.id} have other sizes than those of this run",
+            fix="run it with the layers that every puzzle has",
+        )
+        found.append(_text(error))
     return found
 
 

@@ -6,6 +6,7 @@ field by field, and either gives a whole run or a TraceError that says where it 
     {"format": "llm-training-puzzles trace", "version": 1, "layers", "batches", "sandbox", "puzzle", "error",
      "costs": {...}, "mesh": {"axes": [[name, size]...], "ranks": [...], "host_size"} or null,
      "places": [[file, line, function, text]...], "groups": [[rank...]...],
+     "layer_descriptions": [{"kind", "inputs", "outputs", "rows"}], for layers that are not the usual ones,
      "programs": [{"values": [[kind, field...] or null...], "events": [[...]...],
                    "moves": [[event, store, value, +1 or -1]...]}]}
 
@@ -30,6 +31,7 @@ from lib.files import write_whole
 from lib.trace.event import Program
 from lib.trace.trace import Trace
 from lib.trace.validation import FORMAT, VERSION, decode
+from lib.values.layers import LINEAR
 from lib.values.values import Value, fields_of
 
 __all__ = ["encode", "once", "read", "set_text", "write"]
@@ -50,7 +52,7 @@ def encode(run: Trace) -> dict[str, Any]:
     places: dict[Place, int] = {}
     groups: dict[tuple[int, ...], int] = {}
     programs = [_encode_program(run, program, places, groups) for program in run.programs]
-    return {
+    encoded: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "layers": run.layers,
@@ -64,6 +66,9 @@ def encode(run: Trace) -> dict[str, Any]:
         "groups": [list(group) for group in groups],
         "programs": programs,
     }
+    if run.descriptions != (LINEAR,):  # else left out, so that an older version reads the file too
+        encoded["layer_descriptions"] = [layer.to_json() for layer in run.descriptions]
+    return encoded
 
 
 def _encode_mesh(mesh: Mesh) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from lib.trace.order import Do, Issue, Meet, Pass, member, walk
 from lib.trace.trace import Trace
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, given
+from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS, Operation
 from lib.values.placement import Owners
 from lib.values.values import Value, Weight, subject
@@ -59,7 +60,7 @@ class Rebuilt(NamedTuple):
 
 class _Rebuild:
     def __init__(self, run: Trace) -> None:
-        self.shape = rules.Shape(run.layers, run.batches)
+        self.shape = Shape(run.layers, run.batches, run.descriptions[0])
         self.programs = [_empty(program) for program in run.programs]
         self.run = replace(run, programs=self.programs)
         self.recorded = run.programs

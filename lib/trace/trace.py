@@ -12,7 +12,7 @@ from lib.cluster.mesh import Mesh
 from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place
 from lib.trace.event import STORES, Event, Move, Program, place_of
-from lib.values.layers import Shape
+from lib.values.layers import LINEAR, Layer, Shape
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +108,10 @@ class ModelLike(Protocol):
 
 @dataclass
 class Trace:
-    """One run: its size, its costs, and a program for each rank. `error` is the message of a run that failed."""
+    """One run: its size, its costs, and a program for each rank. `error` is the message of a run that failed.
+
+    `descriptions` say what the layers are: one stands for all of them, which are alike.
+    """
 
     layers: int
     batches: int
@@ -118,6 +121,7 @@ class Trace:
     sandbox: bool = False
     puzzle: str | None = None
     error: str | None = None
+    descriptions: tuple[Layer, ...] = field(default=(LINEAR,), kw_only=True)
     _derived: dict[object, Any] = field(default_factory=dict[object, Any], init=False, repr=False, compare=False)
     _size: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]], init=False, repr=False, compare=False)
 
@@ -135,7 +139,17 @@ class Trace:
         if len(programs) != len(models) or any(model.dist is not world for model in models):
             raise ValueError("the Models of one run have one Dist and different ranks; these do not")
         every = [programs.get(rank) or Program(rank) for rank in range(world.ranks)]
-        return cls(world.shape.layers, world.shape.batches, every, world.costs, world.mesh, world.sandbox, error=error)
+        shape, described = world.shape, (world.shape.layer,)
+        return cls(
+            shape.layers,
+            shape.batches,
+            every,
+            world.costs,
+            world.mesh,
+            world.sandbox,
+            error=error,
+            descriptions=described,
+        )
 
     @property
     def ranks(self) -> int:

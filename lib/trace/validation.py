@@ -18,8 +18,9 @@ from lib.errors.source_lines import Place
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.layers import LINEAR, Layer, Shape, Tensors, layer_from
 from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS
-from lib.values.values import KINDS, Value
+from lib.values.values import KINDS, Value, value_of
 
 __all__ = ["FIELDS", "FORMAT", "VERSION", "decode"]
 
@@ -39,6 +40,8 @@ FIELDS = (
     "groups",
     "programs",
 )
+DESCRIPTIONS = "layer_descriptions"
+"""What the layers are. A file without it is of the usual ones."""
 MAX_COUNT = 10**6
 """The most ranks, layers or batches, and the highest rank, layer or batch number."""
 MAX_SET_ITEMS = 3 * 10**6
@@ -88,7 +91,7 @@ def decode(data: Any, *, whole: bool = True) -> Trace:
     top = cast("dict[str, Any]", data)
     if top.get("version") != VERSION:
         raise TraceError(f"this Trace has version {top.get('version')!r}, and this library reads version {VERSION}")
-    if set(top) != set(FIELDS):
+    if set(top) - {DESCRIPTIONS} != set(FIELDS):
         raise TraceError(f"a Trace has exactly the fields {sorted(FIELDS)}; got {sorted(map(str, top))}")
     return _Reader(top, whole).run()
 
@@ -103,6 +106,8 @@ class _Reader:
         self.totals: set[int] = set()
         self.layers = self.number("layers", top["layers"], 1)
         self.batches = self.number("batches", top["batches"], 1)
+        self.shape = Shape(self.layers, self.batches, self.layer(top.get(DESCRIPTIONS, [LINEAR.to_json()])))
+        self.tensors: dict[int, Tensors] = {self.batches: self.shape.tensors}
         self.ranks = len(self.list("programs", top["programs"]))
         if not 1 <= self.ranks <= MAX_COUNT:
             raise TraceError(f"a Trace has from 1 to {MAX_COUNT} programs; got {self.ranks}")
@@ -156,6 +161,14 @@ class _Reader:
         if len(self.totals) > MAX_TOTALS:
             raise TraceError(f"{where}: values cut into more than {MAX_TOTALS} different numbers of shards")
 
+    def layer(self, item: Any) -> Layer:
+        """What all layers are."""
+        (described,) = self.list(DESCRIPTIONS, item, 1)
+        try:
+            return layer_from(described)
+        except ValueError as error:
+            raise TraceError(f"{DESCRIPTIONS}: {error}") from None
+
     # -- the whole ----------------------------------------------------------------------------------------------
 
     def run(self) -> Trace:
@@ -178,6 +191,7 @@ class _Reader:
             self.truth("sandbox", top["sandbox"]),
             self.maybe(self.text, "puzzle", top["puzzle"]),
             self.maybe(self.text, "error", top["error"]),
+            descriptions=(self.shape.layer,),
         )
 
     def mesh(self, item: Any) -> Mesh:
@@ -239,16 +253,23 @@ class _Reader:
                 made.append(self.sets(self.text(f"{where} {name}", field)))
             else:
                 made.append(self.number(f"{where} {name}", field, -1 if name == "layer" else 0))
-        value = cls(*made)
-        total = getattr(value, "total", None)
-        if total is not None and not (total >= 1 and max(cast(Any, value).shards, default=0) < total):
+        fields = dict(zip(cls.__match_args__, made, strict=True))
+        total, batches = fields.get("total", 1), fields.get("total_batches", self.batches)
+        if not (total >= 1 and max(fields.get("shards", ()), default=0) < total):
             raise TraceError(f"{where}: its shards are not some of {total}")
-        if total is not None:
-            self.shards(where, total)
-        batches, all_batches = getattr(value, "batches", ()), getattr(value, "total_batches", 1)
-        if max(batches, default=0) >= all_batches:
-            raise TraceError(f"{where}: its batches are not some of {all_batches}")
-        return value
+        self.shards(where, total)
+        if max(fields.get("batches", ()), default=0) >= batches:
+            raise TraceError(f"{where}: its batches are not some of {batches}")
+        return value_of(cls, self.of_batches(where, batches), *made)
+
+    def of_batches(self, where: str, batches: int) -> Tensors:
+        """The tensors of a step of so many batches. A value made by hand may be of another number than the Trace."""
+        found = self.tensors.get(batches)
+        if found is None:
+            if len(self.tensors) > MAX_TOTALS:
+                raise TraceError(f"{where}: values of more than {MAX_TOTALS} different numbers of batches")
+            found = self.tensors[batches] = Tensors(self.shape.layer, batches)
+        return found
 
     def event(self, where: str, item: Any, program: Program, rank: int) -> Event:
         op, layer, batches, inputs, outputs, issued, start, length, place, arg, group, peer, blocking = self.list(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -17,6 +18,7 @@ from lib.analysis import figures
 from lib.trace import json_format as serial
 from lib.trace import rebuild
 from lib.trace import validation as reader
+from lib.values.layers import LINEAR, Layer
 from tests.support.damage import DATA, TRACES, damaged
 from tests.support.drivers import encoded
 from tests.support.random_programs import Schedule, run, schedules
@@ -503,3 +505,36 @@ def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
         Trace.of(case.run(simulate)).save(tmp_path / f"{number}.json")
     assert (tmp_path / "0.json").read_bytes() == (tmp_path / "1.json").read_bytes()
     assert json.loads((tmp_path / "0.json").read_text("utf-8")) == encoded(case.run(simulate))
+
+
+def test_a_file_says_what_its_layers_are_where_they_are_not_the_usual_ones() -> None:
+    """The usual ones are left out, and a file without them is read as that: an older version reads it too."""
+
+    def forward(model: Model) -> None:
+        weight, _ = model.load_weights(0, 1, 4)
+        model.weights[0] = weight
+        model.activations[0] = model.get_activation([0])
+
+    run = simulate(forward, layers=1)[0].trace
+    assert "layer_descriptions" not in serial.encode(run)
+    assert reader.decode(serial.encode(run)).descriptions == run.descriptions == (LINEAR,)
+    small = dataclasses.replace(run, descriptions=(Layer("linear", 8, 8, 2),))
+    again = reader.decode(json.loads(json.dumps(serial.encode(small))))
+    assert again.descriptions == small.descriptions
+    values = [value for value in again.programs[0].values if value is not None]
+    assert [value.elements() for value in values] == [16, 16, 16]
+    assert [value.elements() for value in rebuild.rebuild(again).run.programs[0].values if value] == [16, 16, 16]
+    (fault,) = [fault for fault in check(again, puzzle="basic").faults if "other sizes" in fault] or [""]
+    assert fault.startswith("the layers of the puzzle basic have other sizes than those of this run")
+
+
+@pytest.mark.parametrize(
+    "described", [None, [], [{}], [{**LINEAR.to_json(), "kind": "attention"}], [LINEAR.to_json()] * 2]
+)
+def test_a_file_of_layers_that_there_are_not_is_refused(described: Any) -> None:
+    def nothing(_: Model) -> None:
+        pass
+
+    data = serial.encode(simulate(nothing, layers=1)[0].trace)
+    with pytest.raises(TraceError, match="layer_descriptions"):
+        reader.decode({**data, "layer_descriptions": described})
