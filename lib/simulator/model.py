@@ -361,7 +361,7 @@ class Model(Given):
                 first = v
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
-            batches = getattr(first, "batches", NO_BATCHES)
+            batches = first.place.batches
             arg = (place,) if row.rooted else ()
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
             program.append(event)

@@ -82,7 +82,7 @@ class Axis(_Frozen):
         """Some of `grid` equal pieces, which are numbers below that."""
         if len(pieces) == 1:
             (number,) = pieces
-            return self.shard(number, grid)
+            return self._shards.get((number, grid)) or keep(self._shards, (number, grid), Part(self, grid, pieces))
         return self._pieces.get((grid, pieces)) or keep(self._pieces, (grid, pieces), Part(self, grid, pieces))
 
     def shard(self, number: int, grid: int) -> Part:

@@ -85,7 +85,7 @@ def _get_activation(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _batches(value: Value) -> list[int]:
-    return sorted(getattr(value, "batches", frozenset[int]()))
+    return sorted(value.place.batches)
 
 
 KERNELS: KernelTable[Kernel] = KernelTable(
