@@ -26,10 +26,10 @@ async def ddp(model: Model) -> None:
         activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
     grads[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
     for layer in reversed(range(model.LAYERS)):
-        sums[layer], grads[layer] = model.backward(layer, activations.pop(layer), grads.pop(layer + 1), weights[layer])
+        grad, grads[layer] = model.backward(layer, activations.pop(layer), grads.pop(layer + 1), weights[layer])
         if layer == 0:
             del grads[0]  # nobody needs the gradient of the data
-        sums[layer] = await model.allreduce(sums[layer], layer)
+        sums[layer] = await model.allreduce(grad, layer)
         weights[layer], opt_states[layer] = model.update(layer, sums.pop(layer), weights[layer], opt_states[layer])
         model.set_final_weight(layer, weights[layer])
 
@@ -84,12 +84,12 @@ def fully_sharded(shard: str | None = None, replica: str | None = None) -> Calla
         grads[model.LAYERS] = model.loss(activations.pop(model.LAYERS))
         for layer in reversed(range(model.LAYERS)):
             weights["whole"] = await model.allgather(weights[layer], layer, shard)
-            sums[layer], grads[layer] = model.backward(
+            grad, grads[layer] = model.backward(
                 layer, activations.pop(layer), grads.pop(layer + 1), weights.pop("whole")
             )
             if layer == 0:
                 del grads[0]  # nobody needs the gradient of the data
-            sums[layer] = await model.scatterreduce(sums[layer], layer, shard)
+            sums[layer] = await model.scatterreduce(grad, layer, shard)
             if replica is not None:
                 sums[layer] = await model.allreduce(sums[layer], layer, replica)
         for layer in range(model.LAYERS):

@@ -59,6 +59,7 @@ class _Rank:
 
     def __init__(self, model: Model, place: Mapping[int, int], overlap: bool, direct: bool) -> None:
         self.model, self.place, self.overlap = model, place, overlap
+        self.weights, _, self.activations, self.grads, self.sums = model.storage()
         each = model.LAYERS // len(place)
         self.layers = {s: range(s * each, (s + 1) * each) for s in sorted(place) if place[s] == model.rank}
         """The layers of its stages."""
@@ -82,29 +83,35 @@ class _Rank:
 
     def forward(self, stage: int, microbatch: int) -> None:
         """All layers of a stage forward. Their inputs stay until the backward."""
-        model, layers, weights, activations = self.model, self.layers[stage], self.model.weights, self.model.activations
+        forward, layers, weights, activations = self.model.forward, self.layers[stage], self.weights, self.activations
         if stage == 0:
-            x = model.get_activation([microbatch])
+            x = self.model.get_activation([microbatch])
         else:
             x = self.message if stage - 1 in self.passing else activations.pop((layers[0], microbatch))
         for layer in layers:
             activations[layer, microbatch] = x
-            x = model.forward(layer, x, weights[layer])
-        self.leave("F", stage, microbatch, x)
+            x = forward(layer, x, weights[layer])
+        if stage + 1 in self.passing:
+            self.message = x
+        else:
+            activations[layers[-1] + 1, microbatch] = x
 
     def backward(self, stage: int, microbatch: int) -> None:
         """All layers of a stage backward; the loss before the last one. Gradients are summed up."""
-        model, layers, weights, activations = self.model, self.layers[stage], self.model.weights, self.model.activations
-        after, sums = (layers[-1] + 1, microbatch), self.model.grad_weights
-        if stage + 1 in self.place:
-            grad = self.message if stage + 1 in self.passing else model.grad_activations.pop(after)
+        backward, layers, activations, sums = self.model.backward, self.layers[stage], self.activations, self.sums
+        if stage + 1 in self.passing:
+            grad = self.message
+        elif stage + 1 in self.place:
+            grad = self.grads.pop((layers[-1] + 1, microbatch))
         else:
-            grad = model.loss(activations.pop(after))
+            grad = self.model.loss(activations.pop((layers[-1] + 1, microbatch)))
         for layer in reversed(layers):
-            made, grad = model.backward(layer, activations.pop((layer, microbatch)), grad, weights[layer])
+            made, grad = backward(layer, activations.pop((layer, microbatch)), grad, self.weights[layer])
             sums[layer] = sums[layer] + made if layer in sums else made
-        if stage:
-            self.leave("B", stage, microbatch, grad)
+        if stage - 1 in self.passing:
+            self.message = grad
+        elif stage:
+            self.grads[layers[0], microbatch] = grad
 
     def update(self, stage: int, _: int = -1) -> None:
         """The updates of a stage, unless they were done."""
@@ -113,32 +120,18 @@ class _Rank:
             for layer in self.layers[stage]:
                 step(self.model, layer)
 
-    def leave(self, what: str, stage: int, microbatch: int, value: Any) -> None:
-        """Puts what a stage has made where the next stage, or its sending, finds it."""
-        if stage + (1 if what == "F" else -1) in self.passing:
-            self.message = value
-        elif what == "F":
-            self.model.activations[self.layers[stage][-1] + 1, microbatch] = value
-        else:
-            self.model.grad_activations[self.layers[stage][0], microbatch] = value
-
     def take(self, what: str, stage: int, microbatch: int, message: Any) -> None:
         """Puts what was received where its stage finds it."""
         if self.passing:
             self.message = message
         elif what == "F":
-            self.model.activations[self.layers[stage][0], microbatch] = message
+            self.activations[self.layers[stage][0], microbatch] = message
         else:
-            self.model.grad_activations[self.layers[stage][-1] + 1, microbatch] = message
+            self.grads[self.layers[stage][-1] + 1, microbatch] = message
 
     def sending(self, what: str, towards: int) -> Handler:
         """How this rank sends what is for a stage of another one."""
-        pass_to, place, activations, grads = (
-            self.model.pass_to,
-            self.place,
-            self.model.activations,
-            self.model.grad_activations,
-        )
+        pass_to, place, activations, grads = self.model.pass_to, self.place, self.activations, self.grads
 
         def send(stage: int, microbatch: int) -> Work[None]:
             if self.passing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable
@@ -80,14 +80,17 @@ class Store(dict[Any, T]):
         return mark[1] if mark is not None and mark[0] is program else program.id(value)
 
     def __delitem__(self, key: Any) -> None:
-        program = self._program
         if key not in self:
             raise self._absent(key, deleting=True)
-        number = self._id(self[key])
+        self._leave(key, self[key], _frame(1))
+
+    def _leave(self, key: Any, value: T, frame: FrameType) -> None:
+        """Takes a value out, for the line of a frame."""
+        program, mark = self._program, value.mark
+        number = mark[1] if mark is not None and mark[0] is program else program.id(value)
         program.moves.append((len(program.events), self._index, number, -1))
         _delete(self, key)
-        frame = _frame(1)
-        while frame.f_globals is _HERE and frame.f_back is not None:  # pop and clear come this way too
+        while frame.f_globals is _HERE and frame.f_back is not None:  # clear and popitem come this way too
             frame = frame.f_back
         self._gone[key] = (frame.f_code, frame.f_lasti, number)
 
@@ -98,7 +101,7 @@ class Store(dict[Any, T]):
         if key not in self and default is not _MISSING:
             return default
         value = self[key]
-        del self[key]
+        self._leave(key, value, _frame(1))
         return value
 
     def popitem(self) -> tuple[Any, T]:
