@@ -29,7 +29,7 @@ from typing import Any, cast
 
 from lib.checker.table import Answer, Given, decode, encode
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
-from lib.errors.source_lines import Place, is_students, raised_at, resolve
+from lib.errors.source_lines import Place, raised_at, resolve, student_frame
 from lib.files import child_environment, write_whole
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError
@@ -292,10 +292,8 @@ def _run(request: Request) -> Sent:
 
 
 def _theirs(thread: int) -> Place | None:
-    """The line at which a thread is: the innermost that is neither ours nor Python's."""
-    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and not is_students(frame.f_code):
-        frame = frame.f_back
+    """The line of the student's at which a thread is."""
+    frame = student_frame(sys._current_frames().get(thread))  # pyright: ignore[reportPrivateUsage]
     return None if frame is None else resolve(frame.f_code, frame.f_lasti)
 
 

@@ -6,19 +6,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lib.diagnosis.collectives import ALONG_LAYERS, outside
 from lib.diagnosis.python_errors import asleep, failed, waiting_at
+from lib.diagnosis.running import World
 from lib.diagnosis.waiting import describe, wants
 from lib.errors.exceptions import DeadlockError, MismatchError, PuzzleError, RankFailed
 from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import these
 from lib.trace.event import Event, Program, place_of
 from lib.values.operations import COMMUNICATION
-
-if TYPE_CHECKING:
-    from lib.simulator.dist import Dist
 
 __all__ = ["on_failed", "on_spinning", "on_stuck", "rank_failed"]
 
@@ -30,7 +28,7 @@ MOST_IN_RING = 16
 """Ranks of a ring that a message names."""
 
 
-def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
+def on_stuck(dist: World) -> Callable[[], PuzzleError] | None:
     """What makes the error each waiting rank gets, or None while some task may still move by itself."""
     if dist.driver.tasks and _may_still_move(dist):
         return None
@@ -55,7 +53,7 @@ def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
     return make
 
 
-def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> RankFailed:
+def rank_failed(dist: World, rank: int | None, error: BaseException | None) -> RankFailed:
     """The error of a run in which one rank raised: for itself, and for those who wait for it."""
     if error is None or not isinstance(error, PuzzleError):
         return failed(rank, error or RuntimeError("a rank stopped"))
@@ -65,7 +63,7 @@ def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> Ra
     return found
 
 
-def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
+def on_failed(dist: World, rank: int, error: BaseException) -> None:
     """A rank's asyncio task raised: whatever shows that error shows with it what it means."""
     if isinstance(error, PuzzleError) or (dist.failure is not None and dist.failure.rank != rank):
         return
@@ -77,7 +75,7 @@ def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
         error.trace = dist.failure.trace  # type: ignore[attr-defined]  # for notebooks to draw
 
 
-def on_spinning(dist: Dist, rank: int, task: Any, turns: int) -> PuzzleError | None:
+def on_spinning(dist: World, rank: int, task: Any, turns: int) -> PuzzleError | None:
     """What ends an asyncio task that takes turns without end; None for one that is not the rank's alone, such as the
     task in which a notebook runs its cells."""
     model = dist.models.get(rank)
@@ -89,7 +87,7 @@ def on_spinning(dist: Dist, rank: int, task: Any, turns: int) -> PuzzleError | N
     return error
 
 
-def _may_still_move(dist: Dist) -> bool:
+def _may_still_move(dist: World) -> bool:
     """Whether a rank that is not parked has a task that is not over: it sleeps, or awaits something of its own."""
     engine, tasks = dist.engine, dist.driver.tasks
     parked = {rank for rank, _ in engine.parked()}
@@ -122,7 +120,7 @@ def _holders() -> dict[int, Any]:
     return found
 
 
-def _raised(dist: Dist, rank: int) -> BaseException | None:
+def _raised(dist: World, rank: int) -> BaseException | None:
     task = dist.driver.tasks.get(rank)
     return task.exception() if task is not None and task.done() and not task.cancelled() else None
 
@@ -133,7 +131,7 @@ class _Waits(dict[int, Any]):
     Ten thousand ranks may wait in one meeting, or each for any rank: what concerns all of them is worked out once.
     """
 
-    def __init__(self, dist: Dist) -> None:
+    def __init__(self, dist: World) -> None:
         super().__init__()
         for rank, signal in dist.engine.parked():
             self.setdefault(rank, signal.subject)  # a rank with several tasks may wait for several things
@@ -184,7 +182,7 @@ def _is_wild(subject: Any) -> bool:
 class _States:
     """What the ranks of a run are doing, in words: one line a rank, or of many ranks one line a state."""
 
-    def __init__(self, dist: Dist, waits: _Waits) -> None:
+    def __init__(self, dist: World, waits: _Waits) -> None:
         self.dist = dist
         self.waits = waits
         self.shown: list[int] = []
@@ -313,7 +311,7 @@ def _cycle(waits: _Waits) -> list[int]:
     return []
 
 
-def _deadlock(dist: Dist, waits: _Waits) -> DeadlockError:
+def _deadlock(dist: World, waits: _Waits) -> DeadlockError:
     cycle = _cycle(waits)
     if cycle:
         ring = [str(rank) for rank in [*cycle, cycle[0]]]
@@ -339,7 +337,7 @@ def _last(program: Program) -> Event:
     return next((e for e in communication if e.start is None), communication[-1])
 
 
-def _advice(dist: Dist, waits: _Waits, cycle: list[int]) -> str:
+def _advice(dist: World, waits: _Waits, cycle: list[int]) -> str:
     absent = [r for r in sorted(waits.over) if r not in dist.models]
     if absent:
         return f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
@@ -348,7 +346,7 @@ def _advice(dist: Dist, waits: _Waits, cycle: list[int]) -> str:
     )
 
 
-def _astray(dist: Dist, waits: _Waits) -> str | None:
+def _astray(dist: World, waits: _Waits) -> str | None:
     """A message that went to another rank than the one that waits for it."""
     full = {rank for rank, subject in waits.items() if subject.kind == "pass"}
     receivers = {subject.source: rank for rank, subject in waits.items() if subject.kind == "receive"}

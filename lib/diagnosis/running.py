@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from lib.cluster.mesh import Mesh
+from lib.errors.exceptions import PuzzleError
 from lib.trace.event import Event, Move
 from lib.values.values import Value
 
@@ -13,12 +14,18 @@ __all__ = ["Running", "World"]
 
 
 class World(Protocol):
-    """What all ranks of one run share."""
+    """What all ranks of one run share. Its engine and its driver know who waits for what, and which task steps whom."""
+
+    failure: PuzzleError | None
 
     @property
     def ranks(self) -> int: ...
     @property
     def mesh(self) -> Mesh | None: ...
+    @property
+    def engine(self) -> Any: ...
+    @property
+    def driver(self) -> Any: ...
     @property
     def models(self) -> Mapping[int, Any]: ...
 
