@@ -13,7 +13,7 @@ from lib.errors.wording import these
 from lib.trace.event import Event, place_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
-from lib.values.placement import MOST, Part, union
+from lib.values.placement import MOST, Part, held_together
 from lib.values.values import Weight
 
 __all__ = ["finals"]
@@ -139,7 +139,8 @@ def _parts(missing: Part, totals: set[int]) -> int:
 def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]]) -> _Fault | None:
     """Which parts of a layer no final weight has."""
     weights = [weight for _, _, weight, _ in here]
-    there = union(weight.place.first for weight in weights)
+    places = [weight.place for weight in weights]
+    there = held_together(places, [part.axis.whole for part in places[0].dims[1:]])
     missing = there.axis.whole.minus(there)
     if not missing.size:
         return None

@@ -15,7 +15,7 @@ from lib.errors.wording import these
 from lib.trace.event import Program, place_of
 from lib.trace.lifetimes import held_at
 from lib.trace.rebuild import Rebuilt
-from lib.values.placement import Part, union
+from lib.values.placement import Part, held_together, union
 from lib.values.values import OptState, Weight, describe
 
 __all__ = ["unready"]
@@ -44,18 +44,23 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
         before, after = _at_rest(program), _afterwards(program, rebuilt, pretend)
         for key, values in before.items():
             now = [value for value in after[key] if value.step == 1]
-            if now and _together(now).covers(_together([value for value, _ in values])):
+            if now and _covers(now, [value for value, _ in values]):
                 continue
-            value, place = next(pair for pair in values if not now or not _together(now).covers(pair[0].place.first))
+            value, place = next(pair for pair in values if not now or not _covers(now, [pair[0]]))
             ends = _ends(value, after[key])
             lack = _Lack(value.kind, ends, _fix(program, value, ends), place)
             lacks[lack].append((program.rank, value))
     return [_text(lack, found) for lack, found in lacks.items()]
 
 
-def _together(values: list[Held]) -> Part:
-    """Which part of a weight some shards are together."""
-    return union(value.place.first for value in values)
+def _covers(now: list[Held], before: list[Held]) -> bool:
+    """Whether all of what some shards were together lies in others, at least one."""
+    places = [value.place for value in now]
+    firsts: dict[tuple[Part, ...], list[Part]] = {}
+    for value in before:
+        parts = value.place.dims
+        firsts.setdefault(parts[1:], []).append(parts[0])
+    return all(held_together(places, rest).covers(union(parts)) for rest, parts in firsts.items())
 
 
 def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Held, Place | None]]]:
@@ -95,7 +100,7 @@ def _ends(value: Held, after: list[Held]) -> str:
         return "one that was updated more than once"
     if any(other.step == 1 for other in after):
         return PARTLY
-    if stale and _together(stale).covers(value.place.first):
+    if stale and _covers(stale, [value]):
         return "the same as before, not updated"
     return "none of it"
 

@@ -18,12 +18,13 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
+from itertools import pairwise
 from math import prod
 from typing import Generic, TypeVar, cast
 
 from lib.errors.wording import run_words, runs, these
 
-__all__ = ["MOST", "Axis", "Elements", "Owners", "Part", "Place", "Range", "Schema", "listed", "union"]
+__all__ = ["MOST", "Axis", "Elements", "Owners", "Part", "Place", "Range", "Schema", "held_together", "listed", "union"]
 
 Elements = int | Fraction
 Range = tuple[Elements, Elements]
@@ -409,6 +410,31 @@ class Place(_Frozen):
     def __repr__(self) -> str:
         dims, sums = ("; ".join(map(repr, parts)) for parts in (self.dims, self.sums))
         return f"<{dims}{' | ' + sums if sums else ''}>"
+
+
+def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:
+    """The part of the first dim that some places of one tensor, at least one, hold together: of it, `rest` is there
+    whole, which is parts of the other dims. Who holds all rows of half the columns holds no row of all columns."""
+    return _held_together(places, rest, 1) or places[0].first.axis.part()
+
+
+def _held_together(places: Sequence[Place], rest: Sequence[Part], dim: int) -> Part | None:
+    """The same from one dim on: that which is there in each of its strips, where no place begins or ends within one."""
+    if dim > len(rest):
+        return union(place.first for place in places) if places else None
+    part = rest[dim - 1]
+    if all(place.parts[dim].whole for place in places):
+        return _held_together(places, rest, dim + 1)  # as ever, and at no price
+    cut = (part, *[place.parts[dim] for place in places])
+    ends = {end for other in cut for both in other.ranges for end in both}
+    common: Part | None = None
+    for strip in (part.axis.part(both) for both in pairwise(sorted(ends))):
+        if part.meets(strip):
+            here = _held_together([place for place in places if place.parts[dim].covers(strip)], rest, dim + 1)
+            if here is None:
+                return None
+            common = here if common is None else common.minus(common.minus(here))
+    return common
 
 
 class Owners(Generic[T]):

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from lib import Model, Trace, check, simulate
+from lib import Model, OptState, Trace, Weight, check, simulate
+from lib.checker.final_weights import finals
+from lib.checker.readiness import unready
 from lib.schedules.steps import compute, load, mine, step, update
+from lib.trace.rebuild import rebuild
+from lib.values.operations import OPERATIONS, Operation
 
 
 def forgotten(model: Model) -> None:
@@ -210,3 +214,35 @@ def test_the_missing_part_is_named(cuts: list[tuple[int, int]], words: str) -> N
         "    where:    test_final_weights.py, line "
     )
     assert fault.endswith("    fix:      call model.set_final_weight on every rank, with the shard that it has updated")
+
+
+def columns(shape: Any, layer: int, shard: int, total: int, weight: Weight, state: OptState) -> tuple[Weight, OptState]:
+    """Some columns of both: a place that no operation gives yet."""
+    place = weight.place.having("out", weight.place.parts[1].axis.shard(shard, total))
+    return weight.at(place), state.at(place)
+
+
+@pytest.mark.parametrize("by_all", [False, True])
+def test_some_columns_of_all_rows_are_no_whole_weight(by_all: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight may come to be cut along its second dim. Who hands in half of its columns has no row of it; where the
+    ranks hand in all of them, each is not ready to begin anew with the whole."""
+    kinds = (Weight, OptState)
+    row = Operation("columns", "H2", "columns", "columns(...)", columns, kinds, kinds, says="shard")
+    monkeypatch.setitem(OPERATIONS, "columns", row)
+
+    async def halves(model: Any) -> None:
+        load(model)
+        compute(model, mine(model))
+        model.grad_weights[0] = await model.allreduce(model.grad_weights[0], 0)
+        cut = (model.rank if by_all else 0, 2)
+        weight, state = model._compute("columns", 0, model.weights.pop(0), model.opt_states.pop(0), said=cut)
+        model.weights[0], model.opt_states[0] = model.update(0, model.grad_weights[0], weight, state)
+        model.set_final_weight(0, model.weights[0])
+
+    models = simulate(halves, ranks=2, layers=1, batches=2)
+    rebuilt = rebuild(Trace.of(models))
+    faults = finals(Trace.of(models), rebuilt, False)
+    assert [fault for fault in faults if "not complete" in fault] == ([] if by_all else faults)
+    assert bool(faults) != by_all
+    assert check(models).correct == by_all
+    assert len(unready(rebuilt)) == 2

@@ -25,9 +25,10 @@ from lib.trace.validation import MAX_COUNT, decode
 from lib.values import rules
 from lib.values.laws import cut, gather, reduce, renew
 from lib.values.layers import LINEAR, Layer, Shape, by_hand, layer_from
-from lib.values.placement import MOST, MOST_KEPT, Axis, Owners, Part, Schema, keep, listed, union
+from lib.values.placement import MOST, MOST_KEPT, Axis, Owners, Part, Schema, held_together, keep, listed, union
 from lib.values.values import clean
 
+GRIDS = st.sampled_from([1, 2, 3, 4])
 COMMON = lcm(*range(1, 13))
 AXIS = Axis("in", 60)
 pieces = st.integers(1, 12).flatmap(lambda total: st.tuples(st.frozensets(st.integers(0, total - 1)), st.just(total)))
@@ -433,3 +434,24 @@ def test_a_mistake_between_the_last_of_many_members_is_found_at_once() -> None:
     with pytest.raises(AssertionError) as raised:
         simulate(same, ranks=ranks, layers=1)
     assert raised.value.ranks == (ranks - 2, ranks - 1)  # type: ignore[attr-defined]
+
+
+boxes = st.lists(
+    st.tuples(GRIDS, st.sets(st.integers(0, 3)), GRIDS, st.sets(st.integers(0, 3))), min_size=1, max_size=5
+)
+
+
+@given(boxes, st.sets(st.integers(0, 3), min_size=1))
+def test_of_places_cut_along_two_dims_only_whole_rows_count(cuts: Any, wanted: set[int]) -> None:
+    """A row is held where its every wanted column is: against sets of cells."""
+    rows, columns = Axis("in", 12), Axis("out", 12)
+    schema, cells, places = Schema((("in", rows), ("out", columns))), set[tuple[int, int]](), []
+    for down, shards, across, some_columns in cuts:
+        mine = [frozenset(n for n in named if n < grid) for named, grid in ((shards, down), (some_columns, across))]
+        places.append(schema.place(rows.piece(down, mine[0]), columns.piece(across, mine[1])))
+        cells |= {
+            (i, j) for i in range(12) if i * down // 12 in mine[0] for j in range(12) if j * across // 12 in mine[1]
+        }
+    rest = columns.piece(4, frozenset(wanted))
+    here = [i for i in range(12) if all((i, j) in cells for j in range(12) if j // 3 in wanted)]
+    assert held_together(places, [rest]).ranges == tuple(runs(here))
