@@ -18,6 +18,7 @@ from operator import index
 from random import Random
 from typing import Any, NamedTuple, TypeVar, cast
 
+from lib.errors.wording import message_of
 from lib.puzzles.records import Row
 
 __all__ = ["Answer", "Ask", "Draw", "Failure", "Given", "Judge", "ask_here", "decode", "encode", "first_failure"]
@@ -26,6 +27,8 @@ SEED = 0
 ROUNDS = 12
 """How often a wrong input is made smaller, at most; and how many are tried each time."""
 TRIED = 200
+MOST_BITS = 10_000
+"""Of a number in an answer: Python refuses to write a longer one down, and nobody wants to read it."""
 T = TypeVar("T")
 Given = tuple[Any, ...]
 """The arguments of a call."""
@@ -199,15 +202,20 @@ def ask_here(function: Callable[..., Any], where: Callable[[BaseException], str]
         except NotSolved:
             raise
         except (Exception, SystemExit) as error:
-            return Answer(raised=type(error).__name__, message=str(error), where=where(error))
+            return Answer(raised=str.__str__(type(error).__name__), message=message_of(error), where=where(error))
 
     return lambda inputs: [answer(given) for given in inputs]
 
 
 def encode(value: Any) -> Any:
-    """Data as JSON has it; what JSON has not is an object of one key. TypeError for what is no data."""
-    if value is None or isinstance(value, bool | str):
+    """Data as JSON has it; what JSON has not is an object of one key. TypeError for what is no data.
+
+    Nothing of the student's own comes through: a class of text may call itself equal to everything.
+    """
+    if value is None or value is True or value is False:
         return value
+    if issubclass(type(value), str):  # isinstance believes what an object says of its class
+        return str.__str__(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
     if isinstance(value, list | tuple | range):
@@ -217,11 +225,14 @@ def encode(value: Any) -> Any:
     if isinstance(value, dict):
         return {"dict": [[encode(key), encode(item)] for key, item in cast("dict[Any, Any]", value).items()]}
     try:
-        return index(value)  # also of numpy's integers
+        number = index(value)  # also of numpy's integers
     except TypeError:
         if inspect.iscoroutine(value):
             value.close()  # or Python would complain a second time
         raise TypeError(f"it answers with a {type(value).__name__}, which is no data") from None
+    if number.bit_length() > MOST_BITS:
+        raise OverflowError(f"it answers with a number of more than {MOST_BITS} bits")
+    return number
 
 
 def decode(data: Any) -> Any:

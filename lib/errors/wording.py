@@ -11,6 +11,7 @@ __all__ = [
     "counted",
     "exact",
     "listed",
+    "message_of",
     "numbered",
     "numbers",
     "plural",
@@ -41,6 +42,14 @@ def shown(key: Any) -> str:
     if not parts:
         return repr(cast("object", key))
     return ", ".join(map(repr, parts)) + ("," if len(parts) == 1 else "")
+
+
+def message_of(error: BaseException) -> str:
+    """What an error says; nothing where it cannot say it, such as one about a number that is too long to write."""
+    try:
+        return str.__str__(str(error))
+    except Exception:  # of a class of the student's own, it may raise anything
+        return ""
 
 
 def plural(noun: str, number: float) -> str:

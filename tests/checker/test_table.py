@@ -85,6 +85,60 @@ def test_what_is_no_data(value: Any) -> None:
         encode(value)
 
 
+class Anything(str):
+    """A text that calls itself equal to everything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+class Pretender:
+    """Says that it is a text, and that it is equal to everything."""
+
+    __class__ = str  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+class Mute(Exception):
+    """Cannot be shown."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def raised(error: BaseException) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize("expected", ["x", 1, None, [1], {"a": 1}, frozenset([1]), True])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: Anything("y"),
+        Pretender,
+        lambda: [Anything("y")],
+        lambda: 10**5000,
+        lambda: [10**5000],
+        lambda: raised(Mute()),
+        lambda: raised(type(Anything("Odd"), (Exception,), {})()),
+        lambda: raised(ValueError(10**5000)),
+    ],
+)
+def test_odd_answers_are_wrong_and_worded(expected: Any, answer: Any) -> None:
+    _, failure = first_failure([Row((), expected)], 0, Judge(lambda: expected), ask_here(answer))
+    assert failure is not None
+    assert "expected:" in str(wrong_answer("odd", failure))
+
+
+def test_a_number_too_long_to_write_is_no_answer() -> None:
+    (answer,) = ask_here(lambda: 2**20_000)([()])
+    assert (answer.raised, answer.message) == ("OverflowError", "it answers with a number of more than 10000 bits")
+
+
 def test_a_coroutine_is_no_answer_and_no_warning() -> None:
     async def late(number: int) -> int:
         return number
