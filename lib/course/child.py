@@ -15,21 +15,23 @@ import io
 import json
 import math
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from lib.checker.table import Answer, Given, decode, encode
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.source_lines import Place, raised_at, resolve, student_frame
+from lib.errors.wording import message_of
 from lib.files import child_environment, write_whole
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError
@@ -102,12 +104,13 @@ def answers_of(file: Path, puzzle: str, inputs: Sequence[Given], limit: float = 
 
 
 def _ask(request: Request) -> Sent:
-    with tempfile.TemporaryDirectory(prefix="puzzles", ignore_cleanup_errors=True) as name:
+    with _folder() as name:
         folder = Path(name)
         write_whole(folder / "request.json", json.dumps(asdict(request)))
         # -P: a file of the student's called random.py is not to take the place of Python's own.
         program = [sys.executable, "-P", "-m", "lib.course.child", name]
-        with (folder / "stderr").open("wb") as noise:
+        # It has no name there, or one would open what the student's code has put in its place: a pipe waits for ever.
+        with tempfile.TemporaryFile() as noise:
             process = subprocess.Popen(
                 program,
                 env=child_environment(PYTHONDONTWRITEBYTECODE="1", PUZZLES_PROGRESS="off"),
@@ -122,7 +125,18 @@ def _ask(request: Request) -> Sent:
                 return _endless(request, None)
             finally:
                 _end(process)
-        return _read(folder / "result.json", request) or _vanished(request.puzzle, status, folder / "stderr")
+            return _read(folder / "result.json", request) or _vanished(request.puzzle, status, noise)
+
+
+@contextmanager
+def _folder() -> Generator[str]:
+    """A folder for a while. What was left in it goes as far as it can: folders a thousand deep stay."""
+    name = tempfile.mkdtemp(prefix="puzzles")
+    try:
+        yield name
+    finally:
+        with suppress(RecursionError):
+            shutil.rmtree(name, ignore_errors=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -143,14 +157,12 @@ def _endless(request: Request, place: Place | None) -> Sent:
     return Sent("failed", text)
 
 
-def _vanished(puzzle: str, status: int, noise: Path) -> Sent:
+def _vanished(puzzle: str, status: int, noise: BinaryIO) -> Sent:
     """A process that left no result: it was ended by somebody, or it ended itself."""
-    with suppress(OSError), noise.open("rb") as stream:
-        stream.seek(max(0, noise.stat().st_size - MAX_PRINTED))
-        said = stream.read(MAX_PRINTED).decode("utf-8", "replace").strip().splitlines()
-        last = f": {said[-1]}" if said else ""
-        return Sent("failed", f"{puzzle} ended Python itself (exit status {status}){last}")
-    return Sent("failed", f"{puzzle} ended Python itself (exit status {status})")
+    noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
+    said = noise.read(MAX_PRINTED).decode("utf-8", "replace").strip().splitlines()
+    last = f": {said[-1]}" if said else ""
+    return Sent("failed", f"{puzzle} ended Python itself (exit status {status}){last}")
 
 
 # -- what comes back ------------------------------------------------------------------------------------------------
@@ -192,7 +204,12 @@ def _sent(data: dict[str, Any], request: Request) -> Sent | None:
     answers = tuple(_answer(row) for row in data["answers"])
     if outcome == "trace" and (trace is None or trace.error is not None):
         return None
-    return Sent(outcome, text, printed, trace, answers)
+    return Sent(outcome, _writable(text), _writable(printed), trace, answers)
+
+
+def _writable(text: str) -> str:
+    """A text that every terminal and file takes: half a character, which Python has and UTF-8 has not, becomes ?."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _answer(row: Any) -> Answer:
@@ -201,7 +218,7 @@ def _answer(row: Any) -> Answer:
         not isinstance(text, str) or len(text) > MAX_TEXT for text in texts
     ):
         raise ValueError("this is no answer")
-    return Answer(decode(value), *texts)
+    return Answer(decode(value), *map(_writable, texts))
 
 
 # -- in the other process -------------------------------------------------------------------------------------------
@@ -288,7 +305,7 @@ def _run(request: Request) -> Sent:
     except Exception as error:
         place = raised_at(error)
         where_raised = "" if place is None else f"\n  {place}"
-        return Sent("failed", f"{type(error).__name__}: {error}{where_raised}")
+        return Sent("failed", f"{type(error).__name__}: {message_of(error)}{where_raised}")
 
 
 def _theirs(thread: int) -> Place | None:

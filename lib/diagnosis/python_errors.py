@@ -13,7 +13,7 @@ from typing import Any
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed
 from lib.errors.forgotten_await import put_await
 from lib.errors.source_lines import Place, innermost, is_students, place, resolve, student_place
-from lib.errors.wording import with_article
+from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import describe
 
@@ -22,7 +22,9 @@ __all__ = ["asleep", "failed", "never_awaited", "not_callable", "not_here", "not
 
 def failed(rank: int | None, error: BaseException) -> RankFailed:
     """The error of a rank that raised an error of Python's: the same words, the line, and the likely fix."""
-    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", str(error).partition("\n")[0])  # no two runs have the same addresses
+    text = re.sub(
+        r" at 0x[0-9A-Fa-f]+", "", message_of(error).partition("\n")[0]
+    )  # no two runs have the same addresses
     found = innermost(error)
     frame = None if found is None else found[0]
     failure = RankFailed(

@@ -183,6 +183,34 @@ def test_a_result_that_is_no_plain_file_is_none(write: Path, code: str) -> None:
     assert forge(write, code)[0] == "failed"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes like these there")
+def test_a_pipe_in_place_of_what_we_read_keeps_nobody_waiting(write: Path) -> None:
+    names = "[one for one in result.parent.iterdir()] + [result.parent / 'stderr']"
+    code = f"[(one.unlink(missing_ok=True), os.mkfifo(one)) for one in {names}]"
+    began = time.monotonic()
+    assert forge(write, code)[0] == "failed"
+    assert time.monotonic() - began < 20
+
+
+def test_folders_in_folders_are_in_nobodys_way(write: Path) -> None:
+    code = "os.chdir(result.parent)\n    for _ in range(1500): os.mkdir('d'); os.chdir('d')"
+    assert forge(write, code) == ("failed", "basic ended Python itself (exit status 0)")
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "printed"),
+    [
+        ("print('\\ud800'); raise ValueError('\\ud800')", "ValueError: ?\n", "?\n"),
+        ("raise ValueError(10**5000)", "rank 0: ValueError\n", ""),
+    ],
+)
+def test_what_no_terminal_can_show_is_shown_all_the_same(write: Path, body: str, text: str, printed: str) -> None:
+    state, said, shown = tried(write, body)
+    assert (state, shown) == ("failed", printed)
+    assert text in said
+    assert (said + shown).encode("utf-8")
+
+
 def test_a_trace_that_says_that_it_is_right_is_judged_here(write: Path) -> None:
     """Whatever it is called: an empty run at the puzzle's size, with figures that would reach every tier."""
     models = run(wrong)

@@ -145,3 +145,12 @@ def test_what_has_defaults_can_be_called() -> None:
             model.fake_grad(0)
 
     assert len(simulate(student)[0].program.events) == 2
+
+
+def test_an_error_that_cannot_be_shown_is_named() -> None:
+    def basic(model: Model) -> None:
+        raise ValueError(10**5000)  # Python writes no number as long as that
+
+    with pytest.raises(RankFailed, match="^rank 0: ValueError\n") as caught:
+        simulate(basic, ranks=1, layers=1, batches=1)
+    assert caught.value.what == "ValueError"
