@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib.cluster.mesh import Mesh
+from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
 
 __all__ = ["no_axis", "no_mesh", "not_a_group"]
@@ -13,11 +14,12 @@ __all__ = ["no_axis", "no_mesh", "not_a_group"]
 
 def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) -> RuleError:
     """A list that is no group of ranks, or none of this one."""
+    inside = any(isinstance(item, int | float) and item == rank for item in ranks)
     by_axis = "" if mesh is None else f": by an axis of the mesh, as in group={next(iter(mesh.axes))!r}"
     return RuleError(
-        "this rank is not in the group that it names" if rank not in ranks else "this is not a group of ranks",
+        "this rank is not in the group that it names" if not inside else "this is not a group of ranks",
         expected=f"rank {rank} and other ranks from 0 to {world - 1}, each once",
-        got=f"group={list(ranks)}",
+        got=f"group=[{', '.join(map(written, ranks))}]",
         fix=f"each rank names the group that it is in itself{by_axis}",
     )
 

@@ -411,7 +411,8 @@ def _(fact: facts.NotOneForEach) -> Words:
 
 @words.register
 def _(fact: facts.ToldLayer) -> Words:
-    layer, value = fact.layer, fact.value
+    value = fact.value
+    layer = written(fact.layer) if isinstance(fact.layer, int) else fact.layer
     return Words(
         f"{fact.op} was told layer {layer}, but the value is of another layer",
         expected=f"a value of layer {layer}",

@@ -433,14 +433,15 @@ class Model(Given):
         self._no_peer(found, call)
 
     def _no_peer(self, rank: Any, call: str) -> NoReturn:
+        itself = isinstance(rank, int | float) and rank == self.rank
         error = RuleError(
             f"{call}({written(rank)}{', ...' if call == 'pass_to' else ''}) does not name another rank"
             if type(rank) is int
             else f"{call} was given no rank",
             expected=f"a rank from 0 to {self.RANKS - 1} other than {self.rank}",
-            got="this rank itself" if rank == self.rank else describe(rank),
+            got="this rank itself" if itself else describe(rank),
             fix="name the other rank of the pair, such as model.rank - 1 or model.rank + 1"
-            if rank == self.rank
+            if itself
             else "the first stage has nobody before it and the last nobody after it: treat both ends apart",
         )
         if type(rank) is not int:

@@ -202,7 +202,9 @@ class _Reader:
         axes: dict[str, int] = {}
         for i, pair in enumerate(self.list("mesh axes", data["axes"])):
             name, size = self.list(f"mesh axes[{i}]", pair, 2)
-            axes[self.text("mesh axis", name)] = self.number(f"size of axis {i}", size, 1)
+            if self.text("mesh axis", name) in axes:
+                raise TraceError(f"mesh axes[{i}]: a second axis {name[:40]!r}")
+            axes[name] = self.number(f"size of axis {i}", size, 1)
         host_size = self.maybe(self.number, "mesh host_size", data["host_size"], 1)
         if len(ranks) != self.ranks:
             raise TraceError(f"mesh: it has {len(ranks)} ranks, the Trace has {self.ranks}")

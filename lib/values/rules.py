@@ -244,7 +244,9 @@ def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
         brought = (value,)
     for item in brought:
         need(Value, item, f"first argument of {row.name}", row.name)
-        if item.place.sharded and item.layer != layer:
+        # What is no number may answer a comparison with anything: numpy's arrays do with an array.
+        other = item.layer != layer if isinstance(layer, int | float) else True
+        if other and item.place.sharded:
             raise RuleError(ToldLayer(row.name, item, layer))
 
 

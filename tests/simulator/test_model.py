@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from lib import (
     Model,
     NotSolved,
     OptState,
+    RuleError,
     Trace,
     Weight,
     WeightGrad,
@@ -309,3 +311,37 @@ def test_the_trace_of_one_rank_is_that_of_all() -> None:
     assert models[3].trace.ranks == 4
     assert models[3].trace.text() == models[0].trace.text()
     assert repr(models[0].trace) == "<Trace of 4 ranks, 2 layers, 4 batches>"
+
+
+class Many:
+    """Compares with everything as numpy's arrays do: the answer is no yes and no no."""
+
+    def __eq__(self, other: object) -> Any:
+        return Many()
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth value of many is ambiguous")
+
+    def __repr__(self) -> str:
+        return "Many()"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda m, w: m.allgather(w, Many()), "allgather was told layer Many(), but the value is of another layer"),
+        (lambda m, w: m.allgather(w, 10**5000), "allgather was told layer 2**16609 or more, but"),
+        (lambda m, w: m.allgather(w, 0, group=[10**5000]), "group=[2**16609 or more]"),
+        (lambda m, w: m.allgather(w, 0, group=[Many(), 1]), "group=[Many(), 1]"),
+        (lambda m, w: m.pass_to(Many(), w), "pass_to was given no rank"),
+        (lambda m, w: m.receive(Many()), "receive was given no rank"),
+    ],
+)
+def test_what_cannot_be_compared_or_written_is_refused_in_words(
+    call: Callable[[Model, Weight], object], said: str
+) -> None:
+    model = Model(rank=0, dist=Dist(2), layers=2, batches=1)
+    weight, _ = model.load_weights(0, 0, 2)
+    with pytest.raises(RuleError) as caught:
+        call(model, weight)
+    assert said in str(caught.value)

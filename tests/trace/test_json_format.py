@@ -385,6 +385,10 @@ DAMAGE: dict[str, tuple[Any, str]] = {
         changed("hsdp", "groups", 0, to=[0, 0]),
         "trace.json: groups[0]: a group lists each of its ranks once",
     ),
+    "an axis that is there twice": (
+        changed("hsdp", "mesh", "axes", to=[["replica", 2], ["replica", 4]]),
+        "trace.json: mesh axes[1]: a second axis 'replica'",
+    ),
     "a mesh of another size": (
         changed("hsdp", "mesh", "ranks", to=[0, 1]),
         "trace.json: mesh: it has 2 ranks, the Trace has 4",
