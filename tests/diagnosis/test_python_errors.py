@@ -151,6 +151,6 @@ def test_an_error_that_cannot_be_shown_is_named() -> None:
     def basic(model: Model) -> None:
         raise ValueError(10**5000)  # Python writes no number as long as that
 
-    with pytest.raises(RankFailed, match="^rank 0: ValueError\n") as caught:
+    with pytest.raises(RankFailed, match=r"^rank 0: ValueError\n") as caught:
         simulate(basic, ranks=1, layers=1, batches=1)
     assert caught.value.what == "ValueError"
