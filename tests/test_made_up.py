@@ -384,3 +384,30 @@ CASES = "\n".join(
 def test_every_call_has_a_mistake_case(name: str) -> None:
     """Somebody gets it wrong in tests/diagnosis/cases, and is told how to mend it."""
     assert f"model.{name}(" in CASES
+
+
+def test_what_a_made_up_load_brings_is_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row says that it loads weights and states; nobody asks for load_weights by its name."""
+    row = replace(
+        OPERATIONS["load_weights"], name="read_checkpoint", word="RC", signature="model.read_checkpoint(layer)"
+    )
+    monkeypatch.setitem(OPERATIONS, row.name, row)
+
+    def train(model: Model) -> None:
+        for layer in range(model.LAYERS):
+            model.weights[layer], model.opt_states[layer] = model._compute(row.name, layer, said=(0, 1))  # pyright: ignore[reportPrivateUsage]
+        activations = [model.get_activation(range(model.BATCHES))]
+        for layer in range(model.LAYERS):
+            activations.append(model.forward(layer, activations[-1], model.weights[layer]))
+        grad = model.loss(activations.pop())
+        for layer in reversed(range(model.LAYERS)):
+            weight_grad, grad = model.backward(layer, activations.pop(), grad, model.weights[layer])
+            weight, state = model.weights.pop(layer), model.opt_states.pop(layer)
+            model.weights[layer], model.opt_states[layer] = model.update(layer, weight_grad, weight, state)
+            model.set_final_weight(layer, model.weights[layer])
+
+    trace = Trace.of(simulate(train, ranks=1, layers=2, batches=4))
+    loads = [number for event in trace.programs[0].events if event.op == row.name for number in event.outputs]
+    assert len(loads) == 4
+    assert {trace.lifetimes()[0].born[number] for number in loads} == {-1}
+    assert check(trace).correct

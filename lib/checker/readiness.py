@@ -15,6 +15,7 @@ from lib.errors.wording import these
 from lib.trace.event import Program, place_of
 from lib.trace.lifetimes import held_at
 from lib.trace.rebuild import Rebuilt
+from lib.values.operations import LOADS
 from lib.values.placement import Part, held_together, union
 from lib.values.values import OptState, Weight, describe
 
@@ -68,7 +69,7 @@ def _at_rest(program: Program) -> dict[tuple[str, int], list[tuple[Held, Place |
     used = {number for event in program.events for number in event.inputs}
     found: dict[tuple[str, int], list[tuple[Held, Place | None]]] = defaultdict(list)
     for event in program.events:
-        if event.op == "load_weights":
+        if event.op in LOADS:
             for number in event.outputs:
                 value = program.values[number]
                 if number in used and isinstance(value, Weight | OptState):

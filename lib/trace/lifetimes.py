@@ -29,7 +29,7 @@ from lib.trace.trace import Trace
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, given
 from lib.values.laws import renew
-from lib.values.operations import COMMUNICATION
+from lib.values.operations import COMMUNICATION, LOADS
 from lib.values.values import Value
 
 __all__ = [
@@ -145,7 +145,7 @@ def _rest(program: Program, lives: Lifetimes) -> None:
     """What was loaded, and is used, was there before the step."""
     used = {value for event in program.events for value in event.inputs}
     for event in program.events:
-        if event.op == "load_weights":
+        if event.op in LOADS:
             for value in used.intersection(event.outputs):
                 lives.born[value] = -1
 

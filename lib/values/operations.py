@@ -20,6 +20,7 @@ from lib.values.values import Activation, ActivationGrad, OptState, Value, Weigh
 __all__ = [
     "COMMUNICATION",
     "COMPUTE",
+    "LOADS",
     "LOCAL",
     "MESSAGES",
     "OPERATIONS",
@@ -258,6 +259,8 @@ OPERATIONS: Final = Table(
     )
 )
 
+LOADS: Final = OPERATIONS.names(lambda row: row.loads and not {Weight, OptState}.isdisjoint(row.gives))
+"""The operations that load what is at rest on a rank: weights and optimizer states. Data is not."""
 COMPUTE: Final = OPERATIONS.names(lambda row: row.cost is not None)
 LOCAL: Final = OPERATIONS.names(lambda row: row.kind == "local")
 MESSAGES: Final = OPERATIONS.names(lambda row: row.kind == "message")

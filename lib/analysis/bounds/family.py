@@ -20,7 +20,7 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
 from lib.values.layers import LINEAR
-from lib.values.operations import COMPUTE, OPERATIONS, TIMED
+from lib.values.operations import COMPUTE, LOADS, OPERATIONS, TIMED
 from lib.values.placement import union
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, describe, numbers
 
@@ -153,7 +153,7 @@ def _given(program: Program, lives: Lifetimes, family: Family, stage: int) -> It
     used = {number for event in program.events for number in event.inputs}
     loaded: dict[int, list[Value]] = defaultdict(list)
     for event in program.events:
-        if event.op == "load_weights" and event.outputs[0] in used and event.layer is not None:
+        if event.op in LOADS and event.outputs[0] in used and event.layer is not None:
             loaded[event.layer] += program.values_of(event.outputs[:1])
     for layer, weights in sorted(loaded.items()):
         if layer not in mine:
