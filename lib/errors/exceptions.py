@@ -95,6 +95,10 @@ class PuzzleError(AssertionError):
             self.__dict__.setdefault(field, text)  # what somebody has said already, such as a better fix, stands
         return self.__dict__[name]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and pickled as it is: its kind may be made from something else than what it says."""
+        return _as_it_was, (type(self), self.args, self.__dict__)
+
     def at(self, rank: int) -> PuzzleError:
         """Says which rank it was and which line of the student's code, unless that is known already."""
         if self.rank is None:
@@ -116,6 +120,13 @@ class PuzzleError(AssertionError):
             known = [rank for rank in ranks if rank is not None]
             lines += _field(these("rank", known) + ":" if known else "where:", str(found))
         return "\n".join(lines + _field("fix:", self.fix))
+
+
+def _as_it_was(kind: type[PuzzleError], args: tuple[Any, ...], names: dict[str, Any]) -> PuzzleError:
+    """An error that was copied or pickled."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(names)
+    return error
 
 
 INDENT = " " * 12

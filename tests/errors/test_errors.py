@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import linecache
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -192,3 +194,11 @@ def test_whose_code_it_is(file: str, students: bool) -> None:
     """One answer for errors, pictures of errors, and what a function that does not end was doing."""
     code = compile("pass", file, "exec")
     assert is_students(code) is students
+
+
+@pytest.mark.parametrize("twin", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_errors_of_each_kind_are_copied(twin: Any) -> None:
+    missing = AbsentKey("weights[3] is not there", held=[1, 2], rank=0)
+    for error in (missing, NotSolved("ddp"), RuleError("no", fix="do")):
+        found = twin(error)
+        assert (type(found), str(found), found.args) == (type(error), str(error), error.args)
