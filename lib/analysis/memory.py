@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from lib.trace.event import Move
-from lib.trace.lifetimes import in_flight
+from lib.trace.lifetimes import handed_in, in_flight, new_states
 from lib.trace.order import messages
 from lib.trace.trace import STORES, Trace
 from lib.values.operations import COMMUNICATION
@@ -81,8 +81,8 @@ def whereabouts(trace: Trace, rank: int) -> list[Lifetime]:
         moves[move[2]].append(move)
     trips = _trips(trace, rank)
     over = len(program.events) + 1
-    final = {value: i for i, e in enumerate(program.events) if e.op == "set_final_weight" for value in e.inputs}
-    kept = {value for e in program.events if e.op == "update" for value in e.outputs[1:]}
+    final = {value: number for number, event in enumerate(program.events) for value in handed_in(event)}
+    kept = {value for event in program.events for value in new_states(event)}
     found: list[Lifetime] = []
     for number, value in enumerate(lives.values):
         if value is None:

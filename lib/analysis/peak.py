@@ -9,7 +9,7 @@ from lib.analysis.figures import Peak, peak
 from lib.errors.source_lines import Place
 from lib.errors.wording import counted, numbered
 from lib.trace.event import Event, Program
-from lib.trace.lifetimes import held_at, in_flight, own_lifetimes
+from lib.trace.lifetimes import handed_in, held_at, in_flight, own_lifetimes
 from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.collectives import title
@@ -72,7 +72,7 @@ class _States:
         self.idle = idle
         self.last = own_lifetimes(self.program).last
         events = self.program.events
-        self.final = {number for event in events if event.op == "set_final_weight" for number in event.inputs}
+        self.final = {number for event in events for number in handed_in(event)}
         self.sent = {
             number
             for passage in messages(trace)

@@ -13,6 +13,7 @@ from lib.errors.wording import these
 from lib.trace.event import Event, place_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
+from lib.values.operations import UPDATES
 from lib.values.placement import MOST, Part, held_together
 from lib.values.values import Weight
 
@@ -54,7 +55,7 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
     updated: dict[int | None, list[tuple[int, Event]]] = defaultdict(list)
     if len(handed_in) < trace.layers:
         for rank, event in trace.events():
-            if event.op == "update":
+            if event.op in UPDATES:
                 updated[event.layer].append((rank, event))
     for layer in range(trace.layers):
         here = handed_in.get(layer)
@@ -107,7 +108,7 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     if weight.step == 1:
         return None
     program = trace.programs[rank]
-    updates = [(n, e) for n, e in enumerate(program.events) if e.op == "update" and e.layer == weight.layer]
+    updates = [(n, e) for n, e in enumerate(program.events) if e.op in UPDATES and e.layer == weight.layer]
     places = {place.line for _, e in updates if (place := place_of(e)) is not None}
     lines = these("line", places) if places else ""
     if weight.step > 1:

@@ -13,9 +13,9 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
 from lib.errors.wording import these
 from lib.trace.event import Program, place_of
-from lib.trace.lifetimes import held_at
+from lib.trace.lifetimes import handed_in, held_at, new_states
 from lib.trace.rebuild import Rebuilt
-from lib.values.operations import LOADS
+from lib.values.operations import LOADS, UPDATES
 from lib.values.placement import Part, held_together, union
 from lib.values.values import OptState, Weight, describe
 
@@ -82,10 +82,7 @@ def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple
     held = held_at(program, len(program.events))
     there = {number for number, count in enumerate(held) if count > 0}
     for event in program.events:
-        if event.op == "set_final_weight":
-            there.update(event.inputs)
-        elif event.op == "update":
-            there.update(event.outputs[1:])
+        there.update(handed_in(event), new_states(event))
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
     for number in sorted(there):
         value, flaw = program.values[number], rebuilt.flaws.get((program.rank, number))
@@ -112,7 +109,7 @@ def _fix(program: Program, value: Held, ends: str) -> str:
             "gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer);\n"
             "or begin with no more than the shard that this rank updates"
         )
-    updates = any(event.op == "update" and event.layer == value.layer for event in program.events)
+    updates = any(event.op in UPDATES and event.layer == value.layer for event in program.events)
     if updates:
         return "keep what update gives: weights[layer], opt_states[layer] = model.update(...)"
     if isinstance(value, OptState):

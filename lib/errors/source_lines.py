@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable
-from functools import cache
+from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -117,7 +117,7 @@ def is_students(code: CodeType) -> bool:
     return _is_students(code.co_filename)
 
 
-@cache
+@lru_cache(maxsize=4096)  # a cell that is run again is another file
 def _is_students(file: str) -> bool:
     if file.startswith(_SCHEDULES):
         return True

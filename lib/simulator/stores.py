@@ -59,7 +59,7 @@ class Store(dict[Any, T]):
         number = mark[1] if mark is not None and mark[0] is program else self._adopt(key, value)
         moves, position = program.moves, len(program.events)
         if key in self:
-            moves.append((position, self._index, self._id(self[key]), -1))
+            moves.append((position, self._index, program.id(self[key]), -1))
         moves.append((position, self._index, number, 1))
         if len(moves) > 4 * program.budget:
             raise program.too_many_moves()
@@ -74,11 +74,6 @@ class Store(dict[Any, T]):
         except PuzzleError as error:
             raise self._program.blame(error) from None
 
-    def _id(self, value: T) -> int:
-        """The id of a value that is in the store, so that this rank knows it."""
-        program, mark = self._program, value.mark
-        return mark[1] if mark is not None and mark[0] is program else program.id(value)
-
     def __delitem__(self, key: Any) -> None:
         if key not in self:
             raise self._absent(key, deleting=True)
@@ -86,8 +81,8 @@ class Store(dict[Any, T]):
 
     def _leave(self, key: Any, value: T, frame: FrameType) -> None:
         """Takes a value out, for the line of a frame."""
-        program, mark = self._program, value.mark
-        number = mark[1] if mark is not None and mark[0] is program else program.id(value)
+        program = self._program
+        number = program.id(value)
         program.moves.append((len(program.events), self._index, number, -1))
         _delete(self, key)
         while frame.f_globals is _HERE and frame.f_back is not None:  # clear and popitem come this way too

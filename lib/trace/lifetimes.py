@@ -29,18 +29,20 @@ from lib.trace.trace import Trace
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, given
 from lib.values.laws import renew
-from lib.values.operations import COMMUNICATION, LOADS
-from lib.values.values import Value
+from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, UPDATES
+from lib.values.values import OptState, Value
 
 __all__ = [
     "FOREVER",
     "Lifetimes",
     "given_up",
+    "handed_in",
     "held_at",
     "in_flight",
     "left_stores",
     "lifetimes",
     "never_awaited",
+    "new_states",
     "own_lifetimes",
     "uses",
 ]
@@ -121,7 +123,7 @@ def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
                 born[value] = maker[value] = index
         elif buffers:
             under_way[index] = event
-        for value in _results(event):
+        for value in (*handed_in(event), *new_states(event)):
             last[value] = over
     for event in under_way.values():  # nobody waited, so nobody knows when its input may go
         for value in event.inputs:
@@ -129,11 +131,17 @@ def own_lifetimes(program: Program, *, buffers: bool = True) -> Lifetimes:
     return Lifetimes(program.values, born, last, maker)
 
 
-def _results(event: Event) -> Sequence[int]:
-    """What an event gives that the next training step begins with: a final weight, an updated optimizer state."""
-    if event.op == "set_final_weight":
-        return event.inputs
-    return event.outputs[1:] if event.op == "update" else ()
+def handed_in(event: Event) -> Sequence[int]:
+    """What an event hands in as its rank's result: with the new states, what the next training step begins with."""
+    return event.inputs if event.op in HANDS_IN else ()
+
+
+def new_states(event: Event) -> Sequence[int]:
+    """The optimizer states that an event has brought one step on."""
+    if event.op not in UPDATES:
+        return ()
+    kinds = OPERATIONS[event.op].gives
+    return [number for number, kind in zip(event.outputs, kinds, strict=False) if kind is OptState]
 
 
 def _has_buffer(work: Event) -> bool:
@@ -179,7 +187,7 @@ def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int,
             until = gone.get(index, FOREVER)
         elif event.op in COMMUNICATION and not event.blocking:
             until = waited.get(index, FOREVER)
-        elif event.op == "set_final_weight":
+        elif event.op in HANDS_IN:
             until = FOREVER
         for value in event.inputs:
             found[value].append((index, until))

@@ -20,11 +20,13 @@ from lib.values.values import Activation, ActivationGrad, OptState, Value, Weigh
 __all__ = [
     "COMMUNICATION",
     "COMPUTE",
+    "HANDS_IN",
     "LOADS",
     "LOCAL",
     "MESSAGES",
     "OPERATIONS",
     "TIMED",
+    "UPDATES",
     "MadeUp",
     "Operation",
     "Rule",
@@ -261,6 +263,9 @@ OPERATIONS: Final = Table(
 
 LOADS: Final = OPERATIONS.names(lambda row: row.loads and not {Weight, OptState}.isdisjoint(row.gives))
 """The operations that load what is at rest on a rank: weights and optimizer states. Data is not."""
+UPDATES: Final = OPERATIONS.names(lambda row: OptState in row.takes and OptState in row.gives)
+"""The operations that bring an optimizer state one step on."""
+HANDS_IN: Final = OPERATIONS.names(lambda row: row.hands_in)
 COMPUTE: Final = OPERATIONS.names(lambda row: row.cost is not None)
 LOCAL: Final = OPERATIONS.names(lambda row: row.kind == "local")
 MESSAGES: Final = OPERATIONS.names(lambda row: row.kind == "message")
