@@ -20,70 +20,76 @@
 # %% [markdown]
 # # $heading
 #
-# **What you learn:** the first schedule for several GPUs. Each has the whole model and its own batch, and the
-# gradients are summed over the network.
+# Training Llama 3 70B takes about 6.3 · 10²⁴ floating-point operations. One H100 that reaches 40 % of its peak would
+# be busy with that for **505 years**. If Magellan had switched one on when he sailed, it would be finishing about now.
 #
-# *Reminder.* A **rank** is one GPU with its own memory. All ranks run the same function; `model.rank` tells
-# them apart. A **batch** is one share of the examples of this training step.
+# So we use more than one. And the simplest way to use four GPUs is to change almost nothing: give each of them a copy
+# of the whole model, and a quarter of the data. **Copy the model, split the batch, add up the gradients.** That is
+# all of data parallel training, and most training runs in the world contain it somewhere.
+#
+# *The words, once more.* A **rank** is one GPU with its own memory. All ranks run the same function, and `model.rank`
+# tells them apart. A **batch** is one share of the examples of this training step.
 
 # %%
 from drawing import draw, draw_group
 from lib import Model, PuzzleError, goal, predict, simulate
+from lib.schedules.one_collective import one_collective
 
 # %% [markdown]
 # ## The idea
 #
-# There are four batches and now there are four ranks, so nothing has to wait: **rank r works on batch r**.
-# That is one line,
+# Four batches, four ranks: **rank r takes batch r**. Nobody has to wait for anybody. Each rank goes forward and
+# backward on its own, exactly as a single GPU would, only on one batch instead of four.
 #
-# ```python
-# activations[0] = model.get_activation([model.rank])
-# ```
-#
-# and from there on each rank runs the training step you know, on one batch. (With more batches than ranks
-# each rank would take several. In these puzzles there are as many of one as of the other.)
-#
-# But then rank r only has the gradient of batch r, and nobody may update a weight with it:
+# The trouble starts one line later. After backward each rank has a gradient, and each gradient has only seen a
+# quarter of the data. Here are all four (made up with `fake_grad`, to keep it short):
 
 
 # %%
-async def too_early(model: Model) -> None:
-    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+def alone(model: Model) -> None:
+    model.grad_weights[0] = model.fake_grad(0, [model.rank])
+
+
+demo = simulate(alone, layers=1, batches=4, ranks=4)
+for m in demo:
+    print("rank", m.rank, "has", m.grad_weights[0])
+
+# %% [markdown]
+# What if rank 0 simply updates with what it has?
+
+
+# %%
+def too_early(model: Model) -> None:
+    weights, opt_states = model.weights, model.opt_states
     weights[0], opt_states[0] = model.load_weights(0)
-    activations[0] = model.get_activation([model.rank])
-    activations[1] = model.forward(0, activations[0], weights[0])
-    grad_activations[1] = model.loss(activations[1])
-    grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_activations[1], weights[0])
-    weights[0], opt_states[0] = model.update(0, grad_weights[0], weights[0], opt_states[0])
+    gradient = model.fake_grad(0, [model.rank])
+    weights[0], opt_states[0] = model.update(0, gradient, weights[0], opt_states[0])
 
 
 try:
     simulate(too_early, layers=1, batches=4, ranks=4)
 except PuzzleError as error:
-    print(error)
+    print(error.what)
 
 # %% [markdown]
-# In reality nothing would stop you: each rank would update with its own gradient, and the four copies of the
-# model would drift apart.
+# The simulator refuses. A real GPU would not: each rank would update with its own gradient, and after one step you
+# would have four different models that drift further apart with every step. Nothing
+# would crash, and that makes it one of the nastier bugs to find.
 #
-# The remedy is an **all-reduce**: every rank brings its gradient, every rank gets the sum.
-
+# So before anyone updates, everyone needs the sum of all four gradients. You met the collective for that in the
+# introduction. Every rank brings a gradient, and every rank leaves with the sum: an **all-reduce**.
 
 # %%
-async def sum_gradients(model: Model) -> None:
-    grad_weights = model.grad_weights
-    grad_weights["mine"] = model.fake_grad(0, [model.rank])
-    grad_weights["sum"] = await model.allreduce(grad_weights["mine"], 0)
-
-
-demo = simulate(sum_gradients, layers=1, batches=4, ranks=4)
-for m in demo:
-    print("rank", m.rank, "has", m.grad_weights["mine"], "and gets", m.grad_weights["sum"])
-draw_group({"rank 2 before": demo[2].grad_weights["mine"]}) | draw_group({"rank 2 after": demo[2].grad_weights["sum"]})
+demo = simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4)
+draw_group({"rank 2 brings": demo[2].grad_weights["brings"]}) | draw_group(
+    {"rank 2 gets": demo[2].grad_weights["gets"]}
+)
 
 # %% [markdown]
-# The `await` says: wait until all ranks have come and the sum is there. It takes 0.3 time steps after the
-# last rank has arrived.
+# Nobody collects all the gradients in one place. The ranks form a ring, the gradient is cut into four pieces, and in
+# each round every rank passes one piece to its neighbour. Twice round the ring, and everybody has the sum. The
+# surprising part: a rank sends about **twice the size of the gradient, however many ranks there are**. Four GPUs or
+# four thousand, the bill for each of them stays the same.
 #
 # ## The puzzle
 #
@@ -91,24 +97,29 @@ draw_group({"rank 2 before": demo[2].grad_weights["mine"]}) | draw_group({"rank 
 # |---|---|---|
 # | 4 | 2 | 4 |
 #
-# **Given:** on every rank all weights and optimizer states, and the activation of layer 0 for the rank's own
-# batch.
+# **Given:** on every rank all weights and optimizer states, and the activation of layer 0 for the rank's own batch.
 #
-# **To do:** forward, loss, backward, all-reduce, update. Every rank ends with the same new weights.
+# **To do:** one training step. In the end every rank holds the same new weights.
 #
 # **Rules**
 #
-# - Values live in the stores; everything alive counts. The peak is that of the rank that needs most.
-# - All ranks must call the same collectives in the same order.
-# - A collective takes 0.3, and the time that counts is the end of the last operation on any rank.
+# - Keep values in the stores. Everything alive counts, and the rank with the highest peak is the one that is judged.
+# - All ranks call the same collectives in the same order.
+# - A collective takes 0.3 from the moment the last rank arrives. The step is over when the last rank is done.
 
 # %% [markdown]
-# **Predict.** Four times as many ranks. Will the step be four times as short as the 17 time steps on one device? What
-# does each layer add to it, on every rank? And in how many collectives does a rank take part?
+# ### Predict first
+#
+# One device needed a time of 17 for this step. You now have four. When will the step be over, and in how many
+# collectives will each rank take part? Put a number in place of each `...`, before you look any further. Being wrong
+# here is the best way to remember it.
 
 # %%
 guess = predict("ddp", end=..., collectives=...)
 guess
+
+# %% [markdown]
+# ### The goal
 
 # %%
 goal("ddp")
@@ -156,6 +167,18 @@ out = simulate(ddp, puzzle="ddp")
 # %%
 guess.against(out)
 
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# Each rank takes one batch through 2 layers: 2 forward, 2 backward. Then, for each layer, one all-reduce (0.3) and one
+# update (0.5). So 2 + 2 + 2 · 0.3 + 2 · 0.5 = 5.6, with 2 collectives, one a layer.
+#
+# Four GPUs are only three times as fast (17 / 5.6 = 3.04). Forward and backward really did become four times shorter,
+# from 16 to 4. But every rank does the *same* update, so that did not shrink at all, and the all-reduce is new. What
+# does not shrink is what you will be fighting from now on.
+#
+# </details>
+
 # %%
 draw(out)
 
@@ -169,28 +192,95 @@ Model.check(out, puzzle="ddp")
 # <!-- part: replay -->
 
 # %% [markdown]
-# ## What you saw
+# ## What you built
 #
-# <details><summary>Open this when you have solved the puzzle</summary>
+# <details><summary>Open this when your solution passes</summary>
 #
-# Four identical rows: every rank does the same at the same time, and only their batches differ. With *R*
-# ranks:
+# This is **distributed data parallel**: `DistributedDataParallel`, or DDP, in PyTorch. In your picture the four rows
+# are identical. Everybody does the same thing at the same moment, and only the batches differ.
+#
+# With *L* layers, *B* batches and *R* ranks, *W* elements in a weight and *A* in the activation of one batch:
 #
 # ```
-# time = 2·L·B/R + (0.3 + 0.5)·L
-# peak = 2·L·W + W + L·A             weights and optimizer states + one gradient + activations of one batch
+# time = 2·L·B/R + (0.3 + 0.5)·L          compute shared by R; all-reduce and update are not
+# peak = 2·L·W + W + L·A                  weights and optimizer states + one gradient + activations of one batch
 # ```
 #
-# Compute is divided by *R*. Communication and update are not.
-#
-# The weights and optimizer states are on every rank in full, `2·L·W`. That is now nearly all of the memory,
-# and it is the same four times over. The next puzzles attack this.
-#
-# **To think about:** the network was idle during backward, and the ranks were idle during the all-reduce.
-# With `work = model.allreduce(...)` now and `await work` later, how early can the step end? What does it cost
-# in memory?
+# Look at the second line: there is no *R* in it. More GPUs make data parallel training faster, and never smaller.
 #
 # </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - **Speed.** PyTorch's DDP came within reach of perfect scaling up to 256 GPUs [1]. That takes large batches: in one
+#   set of measurements each GPU handled 40,150 tokens a second when there were 8 of them, 26,446 among 128, and
+#   15,700 among 256. Memory was 36.7 GB each time [2].
+# - **The wire.** The gradients of an 8B model in bf16 are 16 GB, so each GPU sends nearly 32 GB. Eight H100s in one
+#   machine (450 GB/s each way) need 0.06 s for their all-reduce. Over the network (50 GB/s for each GPU) it is 0.64 s.
+# - **Hiding it.** DDP does not wait as you did. It collects gradients in buckets of 25 MB and starts the all-reduce of
+#   a bucket while backward is still busy with the layers below.
+# - **The limit.** With Adam in mixed precision a parameter takes 16 bytes: 2 for the weight, 2 for the gradient, 12 for
+#   the optimizer. An 80 GB H100 holds 5 billion parameters like that, with no room for activations. Llama 3 70B would
+#   need 1,120 GB, on every single GPU.
+# - **What goes wrong.** Give one rank fewer batches than the others and it leaves early. The others wait in their
+#   all-reduce for somebody who never comes (pytorch issue 38174).
+#
+# [1] Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*, 2020, arXiv 2006.15704.
+# [2] Hugging Face, *The Ultra-Scale Playbook*, 2025.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - A backward takes as long as a forward. Really it is about twice as long: it makes two gradients.
+# - A collective takes 0.3, whatever its size. A real one takes longer the more there is to send.
+# - Gradients are added up. DDP divides by the number of ranks to get a mean, so that the learning rate keeps its
+#   meaning.
+# - The optimizer state is as large as the weight. Adam's is larger: two moments, and a copy of the weight in fp32.
+# - Only what flows *between* layers is kept for backward. A real layer keeps much more inside.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** While the ranks computed, the network had nothing to do. While they all-reduced, the ranks had nothing to do.
+# Start with `work = model.allreduce(...)`, and `await work` later: how early can the step end?
+#
+# <details><summary>Answer</summary>
+#
+# At 5.0. The all-reduce of layer 1 runs behind the backward of layer 0, and that of layer 0 runs behind the update of
+# layer 1. Communication has disappeared: 2 + 2 + 2 · 0.5. The price is memory. A second gradient is alive while the
+# first is still on its way, so the peak goes from 1,572,864 to 1,703,936 elements. This is what PyTorch's DDP does.
+# Try it: your solution is three lines away from it.
+#
+# </details>
+#
+# **2.** You have 1,024 GPUs and keep the total batch as it is. Does the time of a step go to zero?
+#
+# <details><summary>Answer</summary>
+#
+# No. `2·L·B/R` does, `(0.3 + 0.5)·L` stays. Every GPU computes less and less between two all-reduces of the same size,
+# until there is nothing left to hide the network behind. For H100s in several machines this happens below about 2,500
+# tokens per GPU (Austin et al., *How To Scale Your Model*, 2025). It is why the measurements above fall from 40,150
+# to 15,700. The way out is a larger batch, and that works until the optimizer no longer learns more from it.
+#
+# </details>
+#
+# **3.** Nobody ever compares the four copies of the weights. Why do they stay equal?
+#
+# <details><summary>Answer</summary>
+#
+# They start equal, they get the same sum, and they run the same update. So whatever breaks one of the three goes
+# unnoticed: a different random seed when the model is made, or the running statistics of a BatchNorm, which are no
+# gradients and are never all-reduced. That is why DDP
+# begins by copying the weights of rank 0 to all the others.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Look at the memory in your picture once more. Two thirds of the peak are weights and optimizer states, and they are
+# on all four ranks: the same numbers, four times. Does rank 3 really need its own copy of a layer that it uses for a
+# moment, twice a step?
 
 # %% [markdown]
 # <!-- part: links -->

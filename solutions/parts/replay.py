@@ -1,10 +1,9 @@
 # %% [markdown]
-# ## For real (optional)
+# ### With real tensors (optional)
 #
-# The same schedule can run with real tensors on torch.distributed: $ranks processes on this machine, one a rank. The
-# gradients and weights are compared with ordinary training in one process, and every operation is timed. It takes
-# some seconds, and needs torch: `pip install 'llm-training-puzzles[replay]'`. Say `REPLAY = True` when your solution
-# is correct.
+# Your schedule also runs for real, on torch.distributed: $ranks processes on this machine, one for each rank. Gradients
+# and weights are compared with ordinary training in one process, and every operation is timed. It takes a few seconds
+# and needs torch: `pip install torch`. When your solution is correct, set `REPLAY = True`.
 
 # %%
 REPLAY = False

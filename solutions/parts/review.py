@@ -1,10 +1,20 @@
 # %% [markdown]
-# ### Yours beside the reference
+# ### How good is it?
 #
-# How far you are from the best that is possible, where your ranks wait and why, and what filled the memory at the
-# peak. When your run is correct, the timeline of the reference solution is drawn under yours.
+# The review shows how far you are from the best that is possible, where your ranks wait and why, and what filled the
+# memory at the peak. When your run is correct, it draws the reference solution under yours.
 
 # %%
 from lib import review
 
 review(out, puzzle="$id")
+
+# %% [markdown]
+# ### Walk through it
+#
+# Drag the slider, or use the arrow keys. You see what each rank does and holds at any moment.
+
+# %%
+from drawing import step_through
+
+step_through(out)

@@ -1,0 +1,36 @@
+"""One collective alone: it runs for every row of the table, and is nothing but that collective."""
+
+from __future__ import annotations
+
+import pytest
+
+from lib import Trace, simulate
+from lib.schedules.one_collective import one_collective
+from lib.values.collectives import COLLECTIVES
+
+OTHER = {"load_weights", "fake_grad", "shard"}
+"""What makes the values that ranks bring."""
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("name", list(COLLECTIVES))
+def test_every_row(name: str, ranks: int) -> None:
+    models = simulate(one_collective(name), layers=1, batches=ranks, ranks=ranks)
+    trace = Trace.of(models)
+    for program in trace.programs:
+        assert [event.op for event in program.events if event.op not in OTHER] == [name]
+    assert {model.time for model in models} == {0.3}
+
+
+def test_who_has_what() -> None:
+    sums = [model.grad_weights["gets"] for model in simulate(one_collective("allreduce"), batches=4, ranks=4)]
+    assert [grad.batches for grad in sums] == [frozenset(range(4))] * 4
+    whole = [model.weights["gets"] for model in simulate(one_collective("allgather"), batches=4, ranks=4)]
+    assert [weight.shards for weight in whole] == [frozenset(range(4))] * 4
+    parts = [model.grad_weights["gets"] for model in simulate(one_collective("scatterreduce"), batches=4, ranks=4)]
+    assert [sorted(grad.shards) for grad in parts] == [[0], [1], [2], [3]]
+
+
+def test_there_is_no_such_collective() -> None:
+    with pytest.raises(KeyError):
+        one_collective("all-reduce")
