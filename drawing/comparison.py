@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from drawing.canvas.palette import INK, SOFT
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width
 from drawing.timeline.paint import Rows
 from drawing.timeline.panel import LEFT, WIDTH, Panel, panels
 from drawing.timeline.schedule import note, trace_of
@@ -55,7 +55,7 @@ def _paint(runs: list[tuple[str, Trace]], gaps: list[Difference | None]) -> Scen
         y = panel.numbers(scene, rows) + 8
     for (name, _), gap in zip(runs[1:], gaps, strict=True):
         for part in _told(gap, runs[0][0], name):
-            scene.add(Text(LEFT, y + 6, fit(part, WIDTH - LEFT - 10, 11), 11, INK if gap is None else SOFT))
+            scene.add(Text(LEFT, y + 6, fit(part, WIDTH - LEFT - 10, TEXT), TEXT, INK if gap is None else SOFT))
             y += 18
     scene.height = y + 6
     return scene
@@ -64,7 +64,7 @@ def _paint(runs: list[tuple[str, Trace]], gaps: list[Difference | None]) -> Scen
 def _told(gap: Difference | None, first: str, name: str) -> list[str]:
     """A difference on one line where it fits, else with what each side does on a line of its own."""
     line = said(gap, first, name)
-    if gap is None or text_width(line, 11) <= WIDTH - LEFT - 10:
+    if gap is None or text_width(line, TEXT) <= WIDTH - LEFT - 10:
         return [line]
     return [f"{gap.head(first, name)}:", f"– {gap.side(first, 0)}", f"– {gap.side(name, 1)}"]
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from drawing.canvas.palette import EDGE, GOLD, INK, PAPER, SOFT, layer_colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width
 
 __all__ = ["Stop", "puzzle_map"]
 
@@ -24,7 +24,7 @@ GAP: Final = 26
 LANE: Final = 14
 BETWEEN: Final = 44
 MARGIN: Final = 22
-SIZE: Final = 11
+SIZE: Final = TEXT
 SWEEPS: Final = 4
 
 
@@ -172,7 +172,7 @@ def _card(scene: Scene, place: Place, stop: Stop, depth: float, solved: bool) ->
     scene.add(Rect(x, y, WIDTH, HEIGHT, PAPER, GOLD if solved else EDGE, 2 if solved else 1, radius=5))
     scene.add(Rect(x, y + 5, 5, HEIGHT - 10, GOLD if solved else layer_colour(round(depth * 10), 10)))
     room = WIDTH - 26 - (52 if solved else 0)
-    scene.add(Text(x + 16, y + 17, fit(f"{stop.number}. {stop.title}", room, SIZE + 1), SIZE + 1, bold=True))
+    scene.add(Text(x + 16, y + 17, fit(f"{stop.number}. {stop.title}", room, SIZE), SIZE, bold=True))
     if solved:
         scene.add(Text(x + WIDTH - 10, y + 17, "solved", SIZE, INK, "end"))
     for number, line in enumerate(_lines(stop.teaches, WIDTH - 28, SIZE)):

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from functools import singledispatch
 from typing import Any, Final, NamedTuple, cast
 
-from drawing.canvas.palette import EDGE, GRID, INK, KINDS, SOFT, TRACK, ink_on, mix
+from drawing.canvas.palette import EDGE, GRID, INK, KINDS, PAPER, SOFT, TRACK, ink_on, mix
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, text_width
 from lib.errors.arguments import is_awaitable
 from lib.errors.wording import counted, runs
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
@@ -102,14 +102,14 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
     columns = _columns(layers, {place for place, _ in slots})
     scene = Scene(0, 0)
     right = _network(scene, layers, columns, slots)
-    widest = max(text_width(text, 11) for text, _ in lines) + 18
+    widest = max(text_width(text, TEXT) for text, _ in lines) + 18
     per_column = -(-len(lines) // (2 if len(lines) > 6 else 1))
     for number, (text, colour) in enumerate(lines):
         column, row = divmod(number, per_column)
         x, y = MARGIN + column * (widest + 20), 30 + HEIGHT + 18 + row * 17
         if colour:
             scene.add(Rect(x, y - 5, 10, 10, colour, radius=1.5))
-        scene.add(Text(x + 16, y, text, 11, INK if colour else SOFT))
+        scene.add(Text(x + 16, y, text, TEXT, INK if colour else SOFT))
     used = -(-len(lines) // per_column)
     scene.width = max(right, 2 * MARGIN + used * widest + (used - 1) * 20)
     scene.height = 30 + HEIGHT + 18 + per_column * 17
@@ -119,7 +119,8 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
 def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
     """What stands below the network: each value with its key, and the colour of its kind."""
     shown = items if len(items) <= LISTED else items[: LISTED - 1]
-    found = [(fit(f"{key}: {value}" if key else str(value), 440, 11), KINDS[value.kind]) for key, value in shown]
+    found: list[tuple[str, str]] = []
+    found += [(fit(f"{key}: {value}" if key else str(value), 440, TEXT), KINDS[value.kind]) for key, value in shown]
     if len(items) > len(shown):
         found.append((f"and {len(items) - len(shown):,} more", ""))
     parts = [slot(value) for _, value in items]
@@ -159,7 +160,7 @@ def _network(scene: Scene, layers: int, columns: list[tuple[str, int]], slots: C
             scene.add(Text(x + width / 2, 30 + HEIGHT / 2, "…", 12, SOFT, "middle"))
         else:
             word = f"layer {place}" if kind == "layer" else f"act {place}"
-            scene.add(Text(x + width / 2, 19, fit(word, width + 6, 10), 10, SOFT, "middle"))
+            scene.add(Text(x + width / 2, 19, fit(word, width + 6, SMALL), SMALL, SOFT, "middle"))
             here = [(s, name, n) for (s, name), n in slots.items() if (s.column, s.place) == (kind, place)]
             rows = len(NAMES[kind])
             height = (HEIGHT - 4 * (rows - 1)) / rows
@@ -177,16 +178,16 @@ def _slot(
     """One slot: empty, or with its parts that are held."""
     scene.add(Rect(x, y, width, height, TRACK, GRID))
     if not here:
-        if text_width(name, 9) < width - 2:
-            scene.add(Text(x + width / 2, y + height / 2, name, 9, "#a5a8ad", "middle"))
+        if text_width(name, SMALL) < width - 2:
+            scene.add(Text(x + width / 2, y + height / 2, name, SMALL, SOFT, "middle"))
         return
     badges: list[Rect | Text] = []
     for part, kind, count in here:
         _part(scene, part, KINDS[kind], x, y, width, height)
         if count > 1:
-            badges += [Rect(x + width - 20, y - 6, 24, 11, "#ffffff", EDGE, radius=2)]
-            badges += [Text(x + width - 8, y - 0.5, f"×{count}", 9, INK, "middle")]
-    scene.add(Rect(x, y, width, height, stroke=mix(KINDS[here[0][1]], "#000000", 0.3)), *badges)
+            badges += [Rect(x + width - 20, y - 6, 24, 11, PAPER, EDGE, radius=2)]
+            badges += [Text(x + width - 8, y - 0.5, f"×{count}", SMALL, INK, "middle")]
+    scene.add(Rect(x, y, width, height, stroke=mix(KINDS[here[0][1]], INK, 0.3)), *badges)
 
 
 def _part(scene: Scene, part: Slot, fill: str, x: float, y: float, width: float, height: float) -> None:
@@ -197,20 +198,19 @@ def _part(scene: Scene, part: Slot, fill: str, x: float, y: float, width: float,
     for left, right in across:
         for top, bottom in down:
             scene.add(Rect(x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high, fill))
-    pale = mix(fill, "#ffffff", 0.45)
+    pale = mix(fill, PAPER, 0.45)
     for batch in range(1, part.total_batches if wide >= 4 else 0):
         scene.add(Poly(((x + batch * wide, y), (x + batch * wide, y + height)), stroke=pale, line=0.7))
     for shard in range(1, part.total if high >= 3 else 0):
         scene.add(Poly(((x, y + shard * high), (x + width, y + shard * high)), stroke=pale, line=0.7))
     if not across:
-        scene.add(Text(x + width / 2, y + height / 2, "no batches", 9, SOFT, "middle"))
+        scene.add(Text(x + width / 2, y + height / 2, "no batches", SMALL, SOFT, "middle"))
     elif part.total_batches > 1 and wide >= 9 and down:
         middle = y + (down[0][0] + down[0][1]) / 2 * high
-        size = min(10.0, max(7.0, (down[0][1] - down[0][0]) * high - 1))
         for batch in sorted(part.batches):
             if 0 <= batch < part.total_batches:
-                scene.add(Text(x + (batch + 0.5) * wide, middle, str(batch), size, ink_on(fill), "middle"))
-    elif part.total > 1 and high >= 7:
+                scene.add(Text(x + (batch + 0.5) * wide, middle, str(batch), SMALL, ink_on(fill), "middle"))
+    elif part.total > 1 and high >= SMALL - 1:
         for shard in sorted(part.shards):
             if 0 <= shard < part.total:
-                scene.add(Text(x + 8, y + (shard + 0.5) * high, str(shard), min(9.0, high), ink_on(fill), "middle"))
+                scene.add(Text(x + 8, y + (shard + 0.5) * high, str(shard), SMALL, ink_on(fill), "middle"))

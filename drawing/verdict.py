@@ -7,9 +7,9 @@ from math import cos, pi, sin
 from typing import Final
 from zlib import crc32
 
-from drawing.canvas.palette import ALARM, ALARM_PALE, EDGE, GOLD, GOOD, INK, KINDS, SOFT, TRACK, mix
+from drawing.canvas.palette import ALARM, ALARM_PALE, EDGE, GOLD, GOOD, INK, KINDS, PAPER, SHINE, SOFT, TRACK, WOOD, mix
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, fit
+from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fit
 from lib.checker.verdict import Verdict
 from lib.errors.wording import amount, exact
 from lib.puzzles.records import Tier
@@ -81,10 +81,10 @@ def _bar(scene: Scene, name: str, mine: float, limit: float, x: float, y: float,
     share = mine / limit if limit > 0 else 1.0
     colour = GOOD if mine <= limit else ALARM
     scene.add(Rect(x, y - 8, width, 16, TRACK if mine <= limit else ALARM_PALE, EDGE, radius=3))
-    scene.add(Rect(x, y - 8, max(2.0, width * min(1.0, share)), 16, mix(colour, "#ffffff", 0.55), radius=3))
+    scene.add(Rect(x, y - 8, max(2.0, width * min(1.0, share)), 16, mix(colour, PAPER, 0.55), radius=3))
     figure = f"{amount(mine)} of {amount(limit)}"
     words = f"{name} {figure}" if mine <= limit else f"{name} over: {figure}"
-    scene.add(Text(x + 7, y, fit(words, width - 8, 10.5), 10.5, INK))
+    scene.add(Text(x + 7, y, fit(words, width - 8, TEXT), TEXT, INK))
 
 
 def _star(x: float, y: float, size: float) -> list[tuple[float, float]]:
@@ -98,7 +98,7 @@ def _star(x: float, y: float, size: float) -> list[tuple[float, float]]:
 
 def _trophy(x: float, y: float, stars: int) -> Iterator[Mark]:
     """A cup with handles on a base, and a star for each tier that was reached."""
-    dark = mix(GOLD, "#000000", 0.25)
+    dark = mix(GOLD, WOOD, 0.4)
     for side in (-1, 1):
         handle = [(x + side * (30 + 17 * sin(pi * t / 12)), y + 8 + 30 * t / 12) for t in range(13)]
         yield Poly([*handle, (x + side * 22, y + 42)], stroke=dark, line=5)
@@ -106,11 +106,11 @@ def _trophy(x: float, y: float, stars: int) -> Iterator[Mark]:
     cup = [(x - dx, y + dy) for dx, dy in bowl] + [(x + dx, y + dy) for dx, dy in reversed(bowl)]
     yield Poly(cup, fill=GOLD, stroke=dark, line=1.5)
     shine = [(x - dx * 0.8, y + dy) for dx, dy in bowl[1:8]] + [(x - dx * 0.6, y + dy) for dx, dy in bowl[7:0:-1]]
-    yield Poly(shine, fill=mix(GOLD, "#ffffff", 0.5))
+    yield Poly(shine, fill=mix(GOLD, SHINE, 0.6))
     yield Poly(((x - 5, y + 62), (x + 5, y + 62), (x + 9, y + 82), (x - 9, y + 82)), fill=dark)
     yield Rect(x - 26, y + 82, 52, 9, GOLD, dark, 1.5, radius=2)
-    yield Rect(x - 34, y + 91, 68, 13, "#5b4a2e", radius=2)
-    yield Poly(_star(x + 6, y + 26, 13), fill="#fff6dc", stroke=dark)
+    yield Rect(x - 34, y + 91, 68, 13, WOOD, radius=2)
+    yield Poly(_star(x + 6, y + 26, 13), fill=SHINE, stroke=dark)
     for number in range(stars):
         yield Poly(_star(x + (number - (stars - 1) / 2) * 30, y + 124, 12), fill=GOLD, stroke=dark)
 
@@ -128,5 +128,5 @@ def _confetti(verdict: Verdict, height: float) -> Iterator[Mark]:
         corners = [(long, short), (-long, short), (-long, -short), (long, -short)]
         yield Poly(
             [(x + a * cos(turn) - b * sin(turn), y + a * sin(turn) + b * cos(turn)) for a, b in corners],
-            fill=mix(colours[scrap % len(colours)], "#ffffff", 0.25),
+            fill=mix(colours[scrap % len(colours)], PAPER, 0.25),
         )

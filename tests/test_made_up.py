@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from drawing import draw, step_through
-from drawing.canvas.palette import LOOKS, Look
+from drawing.canvas.palette import LOOKS, Colour, Look
 from lib import (
     UNIT,
     Activation,
@@ -124,7 +124,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(COLLECTIVES, collective.name, collective)
     for method in (backward_weight, backward_input, reduce_to, permute, gather_unequal):
         monkeypatch.setattr(Model, method.__name__, method, raising=False)
-    monkeypatch.setitem(LOOKS, "half", Look("half of backward", ("#ffe0d0", "#a05030"), ("#503020", "#d09070")))
+    half = Colour("#ffe0d0", "#503020"), Colour("#a05030", "#d09070")
+    monkeypatch.setitem(LOOKS, "half", Look("half of backward", *half))
 
 
 async def step(model: Any) -> None:

@@ -7,11 +7,11 @@ from math import floor, log10
 from typing import NamedTuple
 
 from drawing.canvas.palette import GRID, INK, SOFT
-from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, text_width
+from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, text_width
 from lib.cluster.clock import ticks
 from lib.errors.wording import exact
 
-__all__ = ["Axis", "legend", "nice"]
+__all__ = ["Axis", "legend", "named_every", "nice", "swatch"]
 
 
 class Axis(NamedTuple):
@@ -40,17 +40,22 @@ class Axis(NamedTuple):
     def numbers(self, scene: Scene, y: float, end: int, words: str) -> float:
         """The numbers at the moments, and words at the end of the run (ticks); returns where they end."""
         last = self.x(end)
-        room = text_width(words, 10) + 20
+        room = text_width(words, TEXT) * 1.08 + 16
         for moment in self.moments():
             x = self.x(ticks(moment))
             if not last - room < x < last + room:
-                scene.add(Text(x, y + 9, exact(moment), 10, SOFT, "middle"))
+                scene.add(Text(x, y + 9, exact(moment), SMALL, SOFT, "middle"))
         if last - room < self.left:
-            scene.add(Text(last, y + 9, words, 10, INK, bold=True))
+            scene.add(Text(last, y + 9, words, TEXT, INK, bold=True))
         else:
-            scene.add(Text(min(last + 10, self.left + self.width), y + 9, words, 10, INK, "end", bold=True))
-        scene.add(Text(self.left - 10, y + 9, "time steps", 10, SOFT, "end"))
+            scene.add(Text(min(last + 10, self.left + self.width), y + 9, words, TEXT, INK, "end", bold=True))
+        scene.add(Text(self.left - 10, y + 9, "time steps", SMALL, SOFT, "end"))
         return y + 20
+
+
+def named_every(height: float) -> int:
+    """Every row has its name beside it where there is room for that, else every second or fourth."""
+    return 1 if height >= 11 else 2 if height >= 9 else 4
 
 
 def nice(size: float) -> float:
@@ -76,11 +81,11 @@ def legend(scene: Scene, left: float, top: float, right: float, entries: Iterabl
     """Writes entries from left to right, on as many lines as they need; returns where they end."""
     x, y = left, top
     for marks, width, words in entries:
-        room = width + 5 + text_width(words, 11) + 14
+        room = width + 5 + text_width(words, TEXT) + 14
         if x > left and x + room > right:
             x, y = left, y + 20
         scene.add(*(_moved(mark, x, y) for mark in marks))
-        scene.add(Text(x + width + 5, y + 6, words, 11, SOFT))
+        scene.add(Text(x + width + 5, y + 6, words, TEXT, SOFT))
         x += room
     return y + 20
 

@@ -1,99 +1,164 @@
-"""The colours of all pictures, and the few words of colour arithmetic they need.
+"""The colours of all pictures by day and by night, each with a name, and the few words of colour arithmetic they need.
 
-Layers are a ramp that also orders by lightness (viridis, without its two ends), so that it survives colour blindness
-and a grey printer; forward and backward differ by lightness and border, never by hue alone. Every picture brings its
-own light paper, so that it reads the same in light and in dark themes.
+A colour is what it is by day, and knows what takes its place on dark paper. Layers are a ramp that also orders by
+lightness (viridis, without its two ends), so that it survives colour blindness and a grey printer; forward and
+backward differ by lightness and border, never by hue alone. No colour is written down anywhere else.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
-__all__ = ["KINDS", "LOOKS", "PAGE", "Look", "fill_and_border", "ink_on", "layer_colour", "mix"]
+__all__ = ["KINDS", "LOOKS", "PAGE", "TINTS", "Colour", "Look", "contrast", "fill_and_border", "ink_on"]
+__all__ += ["layer_colour", "mix"]
 
-PAPER: Final = "#ffffff"
-EDGE: Final = "#d7d7d2"
-INK: Final = "#22252a"
-SOFT: Final = "#62666d"
-GRID: Final = "#e4e4e0"
-TRACK: Final = "#f4f4f1"
-ALARM: Final = "#b3261e"
-ALARM_PALE: Final = "#fbe6e4"
-GOLD: Final = "#e3a72f"
-GOOD: Final = "#2f8f6b"
+
+class Colour(str):
+    """A colour as SVG has it, by day; `night` is what takes its place on dark paper."""
+
+    night: str
+
+    def __new__(cls, day: str, night: str = "") -> Self:
+        """One that stays the same by night needs no second."""
+        made = super().__new__(cls, day)
+        made.night = night or day
+        return made
+
+
+NONE: Final = Colour("none")
+PAPER: Final = Colour("#ffffff", "#16181c")
+PANEL: Final = Colour("#fafaf8", "#1d2025")
+EDGE: Final = Colour("#d7d7d2", "#3a3f47")
+INK: Final = Colour("#22252a", "#e9e9e5")
+SOFT: Final = Colour("#62666d", "#a3a8b0")
+GRID: Final = Colour("#e4e4e0", "#2d3138")
+TRACK: Final = Colour("#f4f4f1", "#212429")
+ALARM: Final = Colour("#b3261e", "#ff9d94")
+ALARM_PALE: Final = Colour("#fbe6e4", "#43211f")
+ACCENT: Final = Colour("#3d639b", "#8fb4e6")
+ACCENT_INK: Final = Colour("#fffeff", "#16181d")
+GOLD: Final = Colour("#e3a72f")
+SHINE: Final = Colour("#fff6dc")
+WOOD: Final = Colour("#5b4a2e", "#8a7350")
+GOOD: Final = Colour("#2f8f6b", "#5cc79e")
+ARROW: Final = Colour("#5c6672", "#b4bdc9")
+MINE: Final = Colour("#3d4654", "#b9c2d0")
+BOUND: Final = Colour("#8a5a00", "#e2b659")
 
 KINDS: Final = {
-    "weight": "#4a6fa5",
-    "optimizer state": "#9db8d9",
-    "weight gradient": "#62306b",
-    "activation": "#e0a526",
-    "activation gradient": "#cf5f45",
+    "weight": Colour("#4a6fa5", "#6690cc"),
+    "optimizer state": Colour("#9db8d9", "#a9c3e3"),
+    "weight gradient": Colour("#62306b", "#a76bb3"),
+    "activation": Colour("#e0a526", "#dba32b"),
+    "activation gradient": Colour("#cf5f45", "#df775e"),
 }
 """The five kinds of value, in the order in which memory is stacked: what stays lies at the bottom."""
 
-Pair = tuple[str, str]
-
-PAGE: Final[dict[str, Pair]] = {
-    "paper": (PAPER, "#16181c"),
-    "panel": ("#fafaf8", "#1d2025"),
-    "edge": (EDGE, "#3a3f47"),
-    "ink": (INK, "#e9e9e5"),
-    "soft": (SOFT, "#a3a8b0"),
-    "grid": (GRID, "#2d3138"),
-    "track": (TRACK, "#212429"),
-    "alarm": (ALARM, "#ff9d94"),
-    "alarm-pale": (ALARM_PALE, "#43211f"),
-    "accent": ("#3d639b", "#8fb4e6"),
-    "accent-ink": ("#ffffff", "#16181c"),
+PAGE: Final = {
+    "paper": PAPER,
+    "panel": PANEL,
+    "edge": EDGE,
+    "ink": INK,
+    "soft": SOFT,
+    "grid": GRID,
+    "track": TRACK,
+    "alarm": ALARM,
+    "alarm-pale": ALARM_PALE,
+    "accent": ACCENT,
+    "accent-ink": ACCENT_INK,
 }
-"""The colours of the page to step through, by day and by night."""
-NIGHT: Final = {name: night for name, (_, night) in PAGE.items()}
+"""The colours of the page to step through, by the names that its styles use."""
+
+Pair = tuple[Colour, Colour]
 
 
 class Look(NamedTuple):
-    """What boxes of one colour mean, in a word for the legend, and their fill and border by day and by night.
+    """What boxes of one colour mean, in a word for the legend, and their fill and border.
 
     `layered`: a stripe below has the colour of the layer.
     """
 
     words: str
-    day: Pair
-    night: Pair
+    fill: Colour
+    border: Colour
     layered: bool = False
+
+    @property
+    def pair(self) -> Pair:
+        """Fill and border."""
+        return self.fill, self.border
 
 
 LOOKS: Final = {
-    "update": Look("update", ("#f6d98a", "#a87b12"), ("#6f5515", "#d8ae3c"), layered=True),
-    "loss": Look("loss", (INK, INK), (NIGHT["ink"], NIGHT["ink"])),
-    "collective": Look("collective", ("#e3e9f2", "#6f819c"), ("#39465c", "#8fa3c4"), layered=True),
-    "pass_to": Look("send", ("#8a94a3", "#5d6673"), ("#8a94a3", "#c0c8d2"), layered=True),
-    "receive": Look("receive", ("#c9d0d9", "#5d6673"), ("#474e59", "#8a94a3"), layered=True),
-    "wait": Look("waits", ("#e9e8e3", "none"), ("#2b2f36", "none")),
-    "other": Look("other", ("#e6dff0", "#7a6a94"), ("#4d4266", "#a795c9")),
-    "pending": Look("never happened", (ALARM_PALE, ALARM), (NIGHT["alarm-pale"], NIGHT["alarm"])),
-    "failed": Look("failed here", (ALARM, ALARM), (NIGHT["alarm"], NIGHT["alarm"])),
+    "update": Look("update", Colour("#f6d98a", "#6f5515"), Colour("#a87b12", "#d8ae3c"), layered=True),
+    "loss": Look("loss", INK, INK),
+    "collective": Look("collective", Colour("#e3e9f2", "#39465c"), Colour("#6f819c", "#8fa3c4"), layered=True),
+    "pass_to": Look("send", Colour("#8a94a3"), Colour("#5d6673", "#c0c8d2"), layered=True),
+    "receive": Look("receive", Colour("#c9d0d9", "#474e59"), Colour("#5e6673", "#8a94a3"), layered=True),
+    "wait": Look("waits", Colour("#efeeea", "#2b2f36"), Colour("#bdbbb3", "#555b65")),
+    "other": Look("other", Colour("#e6dff0", "#4d4266"), Colour("#7a6a94", "#a795c9")),
+    "pending": Look("never happened", ALARM_PALE, ALARM),
+    "failed": Look("failed here", ALARM, ALARM),
 }
 """The colours that the rows of operations name, but for forward and backward, which take theirs from the layer."""
 
+TINTS: Final[dict[str, Pair]] = {
+    "fill": (Colour("#e6eef8", "#25344a"), Colour("#7d9cc6", "#6f92c2")),
+    "message": (Colour("#fdecd2", "#463416"), Colour("#cf8a2a", "#d0913a")),
+    "collective": (Colour("#f4e1ee", "#452b3e"), Colour("#a4598f", "#c27fb0")),
+    "stream": (Colour("#e0f0e8", "#1f3a2f"), Colour("#4c9878", "#5aa888")),
+    "communication": (Colour("#cfe0ee", "#22394d"), Colour("#2f6f9f", "#65a3d1")),
+    "drain": (Colour("#ececea", "#2f3237"), Colour("#9d9b94", "#7f8389")),
+    "never": (ALARM_PALE, ALARM),
+    "stopped": (ALARM_PALE, ALARM),
+    "unknown": (ALARM_PALE, ALARM),
+}
+"""Fill and hatching of each kind of gap in a review."""
+
 _RAMP: Final = (
-    "#482475", "#414487", "#355f8d", "#2a788e", "#21918c", "#22a884", "#44bf70", "#7ad151", "#b5da2c",
-)  # fmt: skip
+    Colour("#482475", "#8560bd"),
+    Colour("#414487", "#7479cf"),
+    Colour("#355f8d", "#5b8fcb"),
+    Colour("#2a788e", "#46a3bd"),
+    Colour("#21918c", "#3db4ac"),
+    Colour("#22a884", "#41c49c"),
+    Colour("#44bf70", "#5fd286"),
+    Colour("#7ad151", "#93de6c"),
+    Colour("#b5da2c", "#cdea5f"),
+)
+
+_INKS: Final = ("#ffffff", INK, "#000000"), ("#ffffff", PAPER.night, "#000000")
+"""What is written with on colours, by day and by night: the first that is easy enough to read."""
+READABLE: Final = 4.5
+"""The contrast of text with what it stands on that WCAG asks for."""
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-@cache
-def mix(first: str, second: str, share: float) -> str:
-    """The colour that has `share` of `second` in it."""
-    pairs = zip(_rgb(first), _rgb(second), strict=True)
-    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
+def _hex(red: float, green: float, blue: float) -> str:
+    return f"#{round(red):02x}{round(green):02x}{round(blue):02x}"
+
+
+def night(colour: str) -> str:
+    """What takes the place of a colour by night."""
+    return colour.night if isinstance(colour, Colour) else colour
 
 
 @cache
-def layer_colour(layer: int, layers: int) -> str:
+def mix(first: str, second: str, share: float) -> Colour:
+    """The colour that has `share` of `second` in it. Mixed with PAPER a colour gets paler, with INK stronger."""
+    return Colour(_mixed(first, second, share), _mixed(night(first), night(second), share))
+
+
+def _mixed(first: str, second: str, share: float) -> str:
+    return _hex(*(a + (b - a) * share for a, b in zip(_rgb(first), _rgb(second), strict=True)))
+
+
+@cache
+def layer_colour(layer: int, layers: int) -> Colour:
     """The colour of a layer, dark for the first and light for the last; numbers out of range take the nearest."""
     if layers <= 1:
         return _RAMP[2]
@@ -103,26 +168,33 @@ def layer_colour(layer: int, layers: int) -> str:
     return mix(_RAMP[low], _RAMP[low + 1], place - low)
 
 
-def fill_and_border(colour: str, own: str) -> Pair:
+def fill_and_border(colour: str, own: Colour) -> Pair:
     """Fill and border of boxes of a colour; `own` is that of their layer."""
     if colour == "forward":
-        return own, "none"
+        return own, NONE
     if colour == "backward":
-        return mix(own, "#ffffff", 0.78), mix(own, "#000000", 0.12)
-    return LOOKS[colour].day
-
-
-def fill_and_border_by_night(colour: str, own: str) -> Pair:
-    """The same by night, on dark paper."""
-    if colour == "forward":
-        return own, mix(own, "#ffffff", 0.25)
-    if colour == "backward":
-        return mix(own, NIGHT["paper"], 0.6), mix(own, "#ffffff", 0.35)
-    return LOOKS[colour].night
+        return mix(own, PAPER, 0.78), mix(own, INK, 0.12)
+    return LOOKS[colour].pair
 
 
 @cache
-def ink_on(fill: str) -> str:
-    """Black or white, whichever is easier to read on a colour."""
-    red, green, blue = ((part / 255) ** 2.2 for part in _rgb(fill))
-    return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.3 else INK
+def ink_on(fill: str) -> Colour:
+    """What is easy to read on a colour, by day and by night."""
+    day, dark = (
+        next((place for place, ink in enumerate(inks) if contrast(ink, on) >= READABLE), 2)
+        for inks, on in zip(_INKS, (fill, night(fill)), strict=True)
+    )
+    red, green, blue = _rgb(_INKS[0][day])  # one step of blue for each, so that none is another one by night
+    return Colour(_hex(red, green, blue - 1 - dark if day == 0 else blue + 1 + dark), _INKS[1][dark])
+
+
+def contrast(one: str, other: str) -> float:
+    """How well two colours are told apart, from 1 to 21, as WCAG 2 counts it."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [part / 255 for part in _rgb(colour)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

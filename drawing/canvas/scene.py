@@ -13,7 +13,12 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.palette import EDGE, INK, PAPER
 
-__all__ = ["Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "num", "text_width", "wrapped"]
+__all__ = ["SMALL", "TEXT", "Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "num", "text_width", "wrapped"]
+
+TEXT: Final = 12
+"""The size of text in a picture of 840 pixels. Only titles are larger, and only labels are SMALL: those
+of an axis, and those that have no more room."""
+SMALL: Final = 10
 
 FONT: Final = "Helvetica,Arial,'Liberation Sans',sans-serif"
 _FORBIDDEN: Final = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "�")
@@ -52,7 +57,7 @@ class Text(NamedTuple):
     x: float
     y: float
     text: str
-    size: float = 11
+    size: float = TEXT
     fill: str = INK
     anchor: str = "start"
     bold: bool = False
@@ -77,9 +82,9 @@ class Scene:
     def paragraph(
         self, left: float, y: float, text: str, room: float, step: float, fill: str = INK, bold: bool = False
     ) -> float:
-        """Text of size 11 on as many lines as it needs, the middle of the first at height y; the one of the next."""
-        for line in wrapped(text, room, 11):
-            self.add(Text(left, y, line, 11, fill, bold=bold))
+        """Text on as many lines as it needs, the middle of the first at height y; the one of the next."""
+        for line in wrapped(text, room, TEXT):
+            self.add(Text(left, y, line, TEXT, fill, bold=bold))
             y += step
         return y
 

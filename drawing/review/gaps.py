@@ -6,28 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from drawing.canvas.axes import Axis
-from drawing.canvas.palette import ALARM, ALARM_PALE, INK, LOOKS, PAPER, SOFT
-from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, text_width
+from drawing.canvas.palette import INK, LOOKS, PAPER, SOFT, TINTS
+from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.paint import Rows
 from drawing.timeline.panel import LEFT, WIDTH
 from lib.analysis.critical_path import Path
 from lib.analysis.gaps import Gap, Group
 from lib.course.review import Review
 
-__all__ = ["TINTS", "gap_list", "hatch", "mark_gaps", "mark_path", "path_sample"]
+__all__ = ["gap_list", "hatch", "mark_gaps", "mark_path", "path_sample"]
 
-TINTS: Final = {
-    "fill": ("#e6eef8", "#7d9cc6"),
-    "message": ("#fdecd2", "#cf8a2a"),
-    "collective": ("#f4e1ee", "#a4598f"),
-    "stream": ("#e0f0e8", "#4c9878"),
-    "communication": ("#cfe0ee", "#2f6f9f"),
-    "drain": ("#ececea", "#9d9b94"),
-    "never": (ALARM_PALE, ALARM),
-    "stopped": (ALARM_PALE, ALARM),
-    "unknown": (ALARM_PALE, ALARM),
-}
-"""Fill and hatching of each kind of gap. Letters tell them apart where colours do not."""
 FALLING: Final = frozenset(["message", "stream"])
 """Kinds whose hatching falls; that of the others rises."""
 LETTERS: Final = "abcdefghijkl"
@@ -77,7 +65,7 @@ def badge(x: float, y: float, letter: str, kind: str) -> Iterator[Mark]:
     """A letter in a small box, centred."""
     _, line = TINTS[kind]
     yield Rect(x - 5.5, y - 6.5, 11, 13, PAPER, line, 0.8, radius=2.5)
-    yield Text(x, y, letter, 10, INK, "middle", bold=True)
+    yield Text(x, y, letter, SMALL, INK, "middle", bold=True)
 
 
 def hatch(
@@ -112,9 +100,9 @@ def mark_path(scene: Scene, path: Path, axis: Axis, rows: Rows) -> None:
 def path_sample(scene: Scene, right: float, y: float) -> None:
     """Says what the line is, right-aligned."""
     words = "critical path"
-    left = right - text_width(words, 11) - 28
+    left = right - text_width(words, TEXT) - 28
     scene.add(Poly(((left, y + 3), (left + 10, y + 3), (left + 10, y - 3), (left + 22, y - 3)), stroke=INK, line=2))
-    scene.add(Text(right, y, words, 11, SOFT, "end"))
+    scene.add(Text(right, y, words, TEXT, SOFT, "end"))
 
 
 def gap_list(scene: Scene, review: Review, y: float) -> float:
@@ -127,7 +115,7 @@ def gap_list(scene: Scene, review: Review, y: float) -> float:
         _sample(scene, group, letter, y)
         y = scene.paragraph(LEFT + 42, y + 7.5, group.text(), WIDTH - LEFT - 68, 16) - 3.5
     if rest:
-        scene.add(Text(LEFT + 42, y + 6, rest, 11, SOFT))
+        scene.add(Text(LEFT + 42, y + 6, rest, TEXT, SOFT))
         y += 17
     return y
 
@@ -136,10 +124,10 @@ def _sample(scene: Scene, group: Group, letter: str, y: float) -> None:
     """How a group looks on the timeline."""
     fill, line = TINTS[group.kind]
     if group.kind == "never":
-        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["pending"].day, dash="3 2"))
+        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["pending"].pair, dash="3 2"))
         return
     if not letter:
-        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["collective"].day), Rect(LEFT + 7.5, y, 19, 4, line))
+        scene.add(Rect(LEFT + 8, y + 0.5, 18, 14, *LOOKS["collective"].pair), Rect(LEFT + 7.5, y, 19, 4, line))
         return
     scene.add(Rect(LEFT, y, 34, 15, fill), *hatch(LEFT, y, 34, 15, line, group.kind in FALLING))
     scene.add(*badge(LEFT + 17, y + 7.5, letter, group.kind))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from drawing.canvas.palette import ALARM, EDGE, GOOD, INK, SOFT, mix
-from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
+from drawing.canvas.palette import ALARM, BOUND, EDGE, GOOD, INK, MINE, PAPER, SOFT, ink_on, mix
+from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.panel import WIDTH
 from drawing.verdict import tier_name
 from lib.course.review import Review
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["limits"]
 
-MINE: Final = "#3d4654"
-BOUND: Final = "#8a5a00"
 NAMES: Final = 24.0
 COLUMNS: Final = ((216.0, 272.0), (516.0, 290.0))
 """Where the bars of time and of memory begin, and how long they may be."""
@@ -58,11 +56,11 @@ def limits(scene: Scene, review: Review, y: float) -> float:
         _bars(scene, figure, left, width, y)
     y += 14 + ROW * (len(verdict.tiers) + 1) + (18 if bound is not None else 0)
     if (premise := review.premise()) is not None:
-        y = scene.paragraph(NAMES, y + 8, premise, WIDTH - NAMES - 24, 15, SOFT) - 5
+        y = scene.paragraph(NAMES, y + 8, premise, WIDTH - NAMES - 24, 16, SOFT) - 5
     for limit in review.limits():
         _diamond(scene, NAMES + 5, y + 8, 4, 4)
-        y = scene.paragraph(NAMES + 16, y + 8, limit, WIDTH - NAMES - 40, 15) - 5
-    scene.add(Text(NAMES, y + 8, review.beside(), 11, INK, bold=True))
+        y = scene.paragraph(NAMES + 16, y + 8, limit, WIDTH - NAMES - 40, 16) - 5
+    scene.add(Text(NAMES, y + 8, review.beside(), TEXT, INK, bold=True))
     return y + 16
 
 
@@ -76,20 +74,20 @@ def _bars(scene: Scene, figure: Figure, left: float, width: float, y: float) -> 
     """One figure: its bars under each other on one scale, so that what is longer is more."""
     scale = figure.scale(width)
     end, bottom = left + scale * figure.mine, y + 10 + ROW * (len(figure.limits) + 1)
-    scene.add(Text(left, y + 1, figure.name, 10, SOFT))
+    scene.add(Text(left, y + 1, figure.name, TEXT, SOFT))
     scene.add(Rect(left, y + 11, scale * figure.mine, 15, MINE, radius=2))
-    words: list[Rect | Text] = [Text(left + 6, y + 19, amount(figure.mine), 10.5, "#ffffff", bold=True)]
+    words: list[Rect | Text] = [Text(left + 6, y + 19, amount(figure.mine), TEXT, ink_on(MINE), bold=True)]
     for row, limit in enumerate(figure.limits):
         top, long = y + 11 + ROW * (row + 1), scale * limit
         over = figure.mine - limit
         colour = ALARM if over > 0 else GOOD
-        fill = mix(colour, "#ffffff", 0.8)
-        scene.add(Rect(left, top, long, 15, fill, mix(colour, "#ffffff", 0.3), radius=2))
+        fill = mix(colour, PAPER, 0.8)
+        scene.add(Rect(left, top, long, 15, fill, mix(colour, PAPER, 0.3), radius=2))
         said = amount(limit) + (f": {amount(round(over, 9))} over" if over > 0 else "")
-        beside = text_width(said, 10.5) > long - 10  # then there is room after the bar: it is far below yours
+        beside = text_width(said, TEXT) > long - 10  # then there is room after the bar: it is far below yours
         if not beside and figure.bound is not None:  # its line must not run through the words
-            words.append(Rect(left + 3, top + 1.5, min(text_width(said, 10.5), long - 6), 12, fill))
-        words.append(Text(left + (long if beside else 0) + 6, top + 8, said, 10.5, INK))
+            words.append(Rect(left + 3, top + 1.5, min(text_width(said, TEXT), long - 6), 12, fill))
+        words.append(Text(left + (long if beside else 0) + 6, top + 8, said, TEXT, INK))
     scene.add(Poly(((end, y + 8), (end, bottom)), stroke=MINE, line=1, dash="2 2"))
     if figure.bound is not None:
         _bound(scene, figure.bound, left, left + scale * figure.bound.value, y + 8, bottom)
@@ -101,5 +99,5 @@ def _bound(scene: Scene, limit: Limit, left: float, x: float, top: float, bottom
     scene.add(Poly(((x, top), (x, bottom)), stroke=BOUND, line=1.4))
     _diamond(scene, x, bottom + 5, 5, 6, limit.proof)
     words = f"lower bound {amount(limit.value)}"
-    before = x - left > text_width(words, 10) + 12
-    scene.add(Text(x - 9 if before else x + 9, bottom + 6, words, 10, BOUND, "end" if before else "start"))
+    before = x - left > text_width(words, TEXT) + 12
+    scene.add(Text(x - 9 if before else x + 9, bottom + 6, words, TEXT, BOUND, "end" if before else "start"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.palette import ALARM, INK, KINDS, PAPER, SOFT, TRACK
-from drawing.canvas.scene import Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit, text_width
 from drawing.review.gaps import hatch
 from drawing.timeline.panel import LEFT, WIDTH
 from lib.analysis.figures import peak
@@ -64,7 +64,7 @@ def _kinds(review: Review) -> list[Share]:
 
 def _bar(scene: Scene, name: str, bar: Sequence[Share], scale: float, y: float) -> float:
     height = 20 if name == "yours" else 12
-    scene.add(Text(LEFT - 10, y + height / 2, name, 11 if height > 15 else 10, INK, "end"))
+    scene.add(Text(LEFT - 10, y + height / 2, name, TEXT, INK, "end"))
     x = LEFT + 0.0
     scene.add(Rect(x, y, ROOM, height, TRACK))
     for share in bar:
@@ -76,7 +76,7 @@ def _bar(scene: Scene, name: str, bar: Sequence[Share], scale: float, y: float) 
             scene.add(Rect(x + 0.8, y + 0.8, max(0.4, width - gap - 1.6), height - 1.6, "none", ALARM, 1.6))
         x += width
     total = sum(share.elements for share in bar)
-    scene.add(Text(x + 6, y + height / 2, amount(total), 10, INK if height > 15 else SOFT))
+    scene.add(Text(x + 6, y + height / 2, amount(total), TEXT, INK if height > 15 else SOFT))
     return y + height
 
 
@@ -91,18 +91,18 @@ def _table(scene: Scene, review: Review, y: float) -> float:
             scene.add(
                 *hatch(LEFT, y + 1, 12, 12, PAPER, line=2), Rect(LEFT + 0.7, y + 1.7, 10.6, 10.6, "none", ALARM, 1.4)
             )
-        scene.add(Text(left - 8, y + 7, amount(row.elements), 11, INK, "end"))
-        bold = fit(row.what, 400, 11)
-        scene.add(Text(left, y + 7, bold, 11, ALARM if row.idle else INK, bold=True))
-        after = left + text_width(bold, 11) + 8
-        scene.add(Text(after, y + 7, fit(f"{row.made}, {row.fate}", WIDTH - after - 14, 11), 11, SOFT))
+        scene.add(Text(left - 8, y + 7, amount(row.elements), TEXT, INK, "end"))
+        bold = fit(row.what, 400, TEXT)
+        scene.add(Text(left, y + 7, bold, TEXT, ALARM if row.idle else INK, bold=True))
+        after = left + text_width(bold, TEXT) * 1.06 + 8
+        scene.add(Text(after, y + 7, fit(f"{row.made}, {row.fate}", WIDTH - after - 14, TEXT), TEXT, SOFT))
         y += 17
         if row.advice:
-            scene.add(Text(left, y + 6, fit(row.advice, WIDTH - left - 14, 10.5), 10.5, ALARM))
+            scene.add(Text(left, y + 6, fit(row.advice, WIDTH - left - 14, TEXT), TEXT, ALARM))
             y += 17
     if rest := table[ROWS:]:
         total = sum(float(row.elements) for row in rest)
-        scene.add(Text(left - 8, y + 7, amount(total), 11, INK, "end"))
-        scene.add(Text(left, y + 7, f"in {exact(len(rest))} more rows", 11, SOFT))
+        scene.add(Text(left - 8, y + 7, amount(total), TEXT, INK, "end"))
+        scene.add(Text(left, y + 7, f"in {exact(len(rest))} more rows", TEXT, SOFT))
         y += 17
     return y + 2

@@ -6,7 +6,7 @@ from typing import Final
 
 from drawing.canvas.palette import ALARM, INK, SOFT
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Scene, Text, fit
+from drawing.canvas.scene import TEXT, Scene, Text, fit
 from drawing.review.gaps import gap_list, mark_gaps, mark_path, path_sample
 from drawing.review.limits import limits
 from drawing.review.peak import fullest
@@ -50,10 +50,10 @@ def _headline(scene: Scene, review: Review) -> float:
     y = 48.0
     lines = [line for fault in review.verdict.faults for line in fault.splitlines()]
     for line in lines[:FAULTS]:
-        scene.add(Text(24, y, fit(line, WIDTH - 48, 11), 11, ALARM))
+        scene.add(Text(24, y, fit(line, WIDTH - 48, TEXT), TEXT, ALARM))
         y += 17
     if more := lines[FAULTS:]:
-        scene.add(Text(24, y, f"and {counted(len(more), 'more line', ',')}", 11, ALARM))
+        scene.add(Text(24, y, f"and {counted(len(more), 'more line', ',')}", TEXT, ALARM))
         y += 17
     return y
 

@@ -38,7 +38,8 @@ def _parts() -> dict[str, str]:
     """What is the same in all pages."""
     script = "\n" + "\n".join(_read(name) for name in SCRIPTS)
     digest = b64encode(sha256(script.encode()).digest()).decode()
-    day, night = ("".join(f"--{name}:{pair[by]};" for name, pair in PAGE.items()) for by in (0, 1))
+    day = "".join(f"--{name}:{colour};" for name, colour in PAGE.items())
+    night = "".join(f"--{name}:{colour.night};" for name, colour in PAGE.items())
     style = f":root{{color-scheme:light dark;{day}}}\n"
     style += f"@media (prefers-color-scheme:dark){{:root{{{night}}}}}\n"
     return {"style": style + _read("stepper.css"), "script": script, "hash": f"sha256-{digest}"}

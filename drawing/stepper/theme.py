@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from drawing.canvas.palette import KINDS, LOOKS, fill_and_border, fill_and_border_by_night, ink_on, layer_colour, mix
+from drawing.canvas.palette import INK, KINDS, LOOKS, fill_and_border, ink_on, layer_colour, mix
 from drawing.timeline.boxes import Box
 from lib.trace.trace import Event
 
@@ -20,19 +20,17 @@ def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
     fill, border = fill_and_border(box.look, own)
     stripe = own if box.look in LOOKS and LOOKS[box.look].layered and event.layer is not None else ""
     ink = border if box.look == "pending" else ink_on(fill)
-    dark, edge = fill_and_border_by_night(box.look, own)
-    return fill, border, ink, stripe, dark, edge, edge if box.look == "pending" else ink_on(dark)
+    return fill, border, ink, stripe, fill.night, border.night, ink.night
 
 
 def legend(layers: int, found: set[tuple[str, bool]]) -> list[list[str]]:
     """Fill and border by day and by night of the operations that occur, and what they mean."""
     own = layer_colour(0, layers)
-    rows = [[own, own, *fill_and_border_by_night("forward", own), "forward (number: batch)"]]
-    rows.append([*fill_and_border("backward", own), *fill_and_border_by_night("backward", own), "backward"])
+    shown = [(own, own, "forward (number: batch)"), (*fill_and_border("backward", own), "backward")]
     for family, look in LOOKS.items():
         if (family, False) in found or (family, True) in found:
-            rows.append([*look.day, *look.night, look.words])
-    return rows
+            shown.append((*look.pair, look.words))
+    return [[fill, border, fill.night, border.night, words] for fill, border, words in shown]
 
 
 def layer_ramp(layers: int) -> list[tuple[int, str, str]]:
@@ -44,6 +42,6 @@ def layer_ramp(layers: int) -> list[tuple[int, str, str]]:
 def kinds() -> list[tuple[str, str, str, str, str]]:
     """The kinds of value: name, colour, the ink on it, and the border by day and by night."""
     return [
-        (name, colour, ink_on(colour), mix(colour, "#000000", 0.3), mix(colour, "#ffffff", 0.3))
+        (name, colour, ink_on(colour), mix(colour, INK, 0.3), mix(colour, INK, 0.3).night)
         for name, colour in KINDS.items()
     ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.axes import Axis, legend, swatch
+from drawing.canvas.axes import Axis, legend, named_every, swatch
 from drawing.canvas.palette import ALARM, GRID, INK, KINDS, PAPER, SOFT, TRACK
-from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
+from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, text_width
 from lib.analysis.figures import Peak, samples
 from lib.cluster.clock import steps
 from lib.errors.wording import amount, exact
@@ -53,26 +53,26 @@ def levels(trace: Trace, rank: int) -> list[Level]:
 
 def memory(scene: Scene, trace: Trace, peak: Peak, axis: Axis, ranks: range, top: float) -> float:
     """Paints the panel from `top` on; returns where it ends."""
-    scene.add(Text(axis.left - 10, top + 8, "memory", 11, INK, "end", bold=True))
+    scene.add(Text(axis.left - 10, top + 8, "memory", TEXT, INK, "end", bold=True))
     most = float(peak.elements)
     summary = f"at most {amount(most)} elements on rank {peak.rank} at time {exact(steps(peak.time))}"
-    scene.add(Text(axis.left, top + 8, summary, 11, INK))
+    scene.add(Text(axis.left, top + 8, summary, TEXT, INK))
     top += 20
     height, gap = _height(len(ranks))
     for place, rank in enumerate(ranks):
         y = top + place * (height + gap)
         scene.add(Rect(axis.left, y, axis.width, height, TRACK))
-        if height >= 9 or place % 8 == 0:
-            scene.add(Text(axis.left - 10, y + height / 2, f"rank {rank}", min(11, max(7, height - 2)), INK, "end"))
+        if place % named_every(height) == 0:
+            scene.add(Text(axis.left - 10, y + height / 2, f"rank {rank}", TEXT if height >= 14 else SMALL, INK, "end"))
         _areas(scene, levels(trace, rank), axis, y + height, (height - 2) / most if most else 0.0)
         if height >= 18:
             scene.add(Poly(((axis.left, y + 2), (axis.left + axis.width, y + 2)), stroke=GRID, dash="2 3"))
     if most and peak.rank in ranks:
         _peak(scene, trace, peak, axis, top + peak.rank * (height + gap), height)
     bottom = top + len(ranks) * (height + gap) - gap
-    scene.add(Text(axis.left + axis.width + 5, top + 4, compact(most), 9, SOFT))
+    scene.add(Text(axis.left + axis.width + 5, top + 4, compact(most), SMALL, SOFT))
     if height >= 18:
-        scene.add(Text(axis.left + axis.width + 5, top + height - 3, "0", 9, SOFT))
+        scene.add(Text(axis.left + axis.width + 5, top + height - 3, "0", SMALL, SOFT))
     entries = [swatch(colour, text=kind) for kind, colour in KINDS.items()]
     return legend(scene, axis.left, bottom + 10, axis.left + axis.width, entries)
 
@@ -121,9 +121,9 @@ def _peak(scene: Scene, trace: Trace, peak: Peak, axis: Axis, top: float, height
     if height < 18:
         return
     words = f"peak {compact(float(peak.elements))}"
-    room = text_width(words, 10) + 8
+    room = text_width(words, SMALL) + 8
     left = x + 5 if x + 5 + room < axis.left + axis.width else x - 5 - room
-    scene.add(Rect(left, top + 3, room, 14, PAPER, ALARM, 0.7, radius=2), Text(left + 4, top + 10, words, 10, ALARM))
+    scene.add(Rect(left, top + 3, room, 14, PAPER, ALARM, 0.7, radius=2), Text(left + 4, top + 10, words, SMALL, ALARM))
 
 
 def compact(elements: float) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.axes import Axis, Entry, swatch
-from drawing.canvas.palette import ALARM, INK, LOOKS, SOFT, TRACK, fill_and_border, ink_on, layer_colour
-from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
+from drawing.canvas.axes import Axis, Entry, named_every, swatch
+from drawing.canvas.palette import ALARM, ARROW, INK, LOOKS, SOFT, TRACK, fill_and_border, ink_on, layer_colour
+from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.boxes import Box, Message, Timeline
 from drawing.timeline.labels import labels, title
 from lib.errors.wording import counted
@@ -25,14 +25,11 @@ SHOWN: Final = 128
 ARROWS: Final = 96
 """Messages that get a line from the sender to the receiver; more would only be a thicket."""
 
-
-SMALL: Final = 8.5
-"""The size of small labels: of boxes that are low or narrow, and of the layer below another label."""
-LABEL_SIZES: Final = ((22, 11.0), (10, SMALL))
+LABEL_SIZES: Final = ((22, TEXT), (10, SMALL))
 """Pixels that a box must be high for a label of a size."""
 LABEL_WIDTH: Final = 5
 """Pixels that a box must be wide for any label."""
-LABEL_MARGIN: Final = 3
+LABEL_MARGIN: Final = 1
 """Pixels of the width that a label leaves free, as LAYER_MARGIN for the layer, and TURNED_MARGIN of the height."""
 LAYER_MARGIN: Final = 2
 TURNED_MARGIN: Final = 5
@@ -77,19 +74,22 @@ def place_rows(lanes: list[int], top: float) -> Rows:
 
 def paint(scene: Scene, trace: Trace, timeline: Timeline, axis: Axis, rows: Rows, layers: int | None = None) -> None:
     """Tracks, grid, boxes, labels and messages of a timeline. `layers` is how many there are colours for."""
-    for rank, top in zip(rows.ranks, rows.tops, strict=True):
+    over: dict[int, int] = {}
+    for box in timeline.boxes:
+        over[box.rank] = max(box.end, over.get(box.rank, 0))
+    for rank, top in zip(rows.ranks, rows.tops, strict=True):  # after its end a rank has bare paper
         whole = rows.height + (timeline.lanes[rank] - 1) * (rows.thin + 1)
-        scene.add(Rect(axis.left, top, axis.width, whole, TRACK))
+        scene.add(Rect(axis.left, top, axis.x(over.get(rank, 0)) - axis.left, whole, TRACK))
     axis.grid(scene, rows.tops[0] - 2, rows.bottom + 2)
-    every = 1 if rows.height >= 9 else 8
+    every = named_every(rows.height)
     for rank, top in zip(rows.ranks, rows.tops, strict=True):
         if rank % every == 0:
-            size = min(11, max(7, rows.height - 2))
+            size = TEXT if rows.height >= 14 else SMALL
             scene.add(Text(axis.left - 10, top + rows.height / 2, f"rank {rank}", size, INK, "end"))
     begun = {box.rank for box in timeline.boxes}
     for rank, top in zip(rows.ranks, rows.tops, strict=True):
         if trace.error is not None and rank not in begun and rows.height >= 14:
-            scene.add(Text(axis.left + 8, top + rows.height / 2, "had not begun when the run stopped", 10, SOFT))
+            scene.add(Text(axis.left + 8, top + rows.height / 2, "had not begun when the run stopped", TEXT, SOFT))
     shown = timeline.boxes
     if len(shown) > PACKED:
         shown = list(_thinned(shown, axis))
@@ -154,11 +154,8 @@ class _Painter:
         self.label(box, event, fill, x, top, width, height)
 
     def detail(self, box: Box, event: Event, x: float, top: float, width: float, height: float) -> None:
-        """The stripe in the colour of its layer under a communication or update, and the dots of waiting."""
-        if box.look == "wait" and width > 4:
-            middle = top + height / 2
-            self.details.append(Poly(((x + 2, middle), (x + width - 2, middle)), stroke="#a3a199", dash="1.5 3"))
-        elif box.look in LOOKS and LOOKS[box.look].layered and event.layer is not None and width > 2:
+        """The stripe in the colour of its layer under a communication or update."""
+        if box.look in LOOKS and LOOKS[box.look].layered and event.layer is not None and width > 2:
             stripe = max(2.0, height / 10)
             colour = layer_colour(event.layer, self.layers)
             self.details.append(Rect(x, top + height - stripe, width, stripe, colour))
@@ -204,7 +201,7 @@ def _arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
     end = (axis.x(message.received) + 1, rows.tops[message.target] + (0 if down else rows.height))
     tip = 5 if down else -5
     head = ((end[0] - 2.5, end[1] - tip), (end[0] + 2.5, end[1] - tip), end)
-    return [Poly((start, (end[0], end[1] - tip)), stroke="#5d6673", line=1.2), Poly(head, fill="#5d6673")]
+    return [Poly((start, (end[0], end[1] - tip)), stroke=ARROW, line=1.2), Poly(head, fill=ARROW)]
 
 
 def operations(layers: int, boxes: Iterable[Box]) -> list[Entry]:
@@ -215,16 +212,16 @@ def operations(layers: int, boxes: Iterable[Box]) -> list[Entry]:
     for place, layer in enumerate(shown):
         fill = layer_colour(layer, layers)
         ramp.append(Rect(place * 17, 0, 17, 12, fill))
-        ramp.append(Text(place * 17 + 8.5, 6, str(layer), 8.5, ink_on(fill), "middle"))
+        ramp.append(Text(place * 17 + 8.5, 6, str(layer), SMALL, ink_on(fill), "middle"))
     own = layer_colour(0, layers)
     entries: list[Entry] = [(ramp, 17 * len(shown), "layer"), swatch(own, text="forward (number: batch)")]
     entries.append(swatch(*fill_and_border("backward", own), "backward"))
     for family, look in LOOKS.items():
         if (family, False) in families or (family, True) in families:
             dash = "3 2" if family == "pending" else ""
-            entries.append(swatch(*look.day, look.words, 3 if family == "loss" else 16, dash))
+            entries.append(swatch(*look.pair, look.words, 3 if family == "loss" else 16, dash))
     if any(beside for _, beside in families):
-        fill, stroke = LOOKS["collective"].day
+        fill, stroke = LOOKS["collective"].pair
         lane = [Rect(0, 0, 22, 5, own), Rect(6.5, 6.5, 15, 5, fill, stroke)]
         entries.append((lane, 22, "beside computation"))
     return entries
@@ -235,5 +232,5 @@ def more_ranks(scene: Scene, trace: Trace, rows: Rows, axis: Axis) -> float:
     rest = trace.ranks - len(rows.ranks)
     if rest <= 0:
         return rows.bottom
-    scene.add(Text(axis.left, rows.bottom + 9, f"and {counted(rest, 'more rank', ',')}, not drawn", 11, SOFT))
+    scene.add(Text(axis.left, rows.bottom + 9, f"and {counted(rest, 'more rank', ',')}, not drawn", TEXT, SOFT))
     return rows.bottom + 18

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, legend
 from drawing.canvas.palette import INK, SOFT
-from drawing.canvas.scene import Scene, Text, fit, text_width
+from drawing.canvas.scene import TEXT, Scene, Text, fit, text_width
 from drawing.timeline.boxes import Timeline, boxes
 from drawing.timeline.paint import SHOWN, Rows, more_ranks, operations, paint, place_rows
 from lib.analysis.difference import ending, figures_of
@@ -37,10 +37,10 @@ class Panel(NamedTuple):
 
     def heading(self, scene: Scene, name: str, y: float) -> float:
         """The name of the run and its figures; returns where they end."""
-        short = fit(name, 260, 12)
-        scene.add(Text(LEFT, y + 8, short, 12, INK, bold=True))
-        after = LEFT + text_width(short, 12) * 1.08 + 12
-        scene.add(Text(after, y + 8, fit(figures_of(self.trace), WIDTH - after - 10, 11), 11, SOFT))
+        short = fit(name, 260, TEXT)
+        scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
+        after = LEFT + text_width(short, TEXT) * 1.08 + 12
+        scene.add(Text(after, y + 8, fit(figures_of(self.trace), WIDTH - after - 10, TEXT), TEXT, SOFT))
         return y + HEADING
 
     def rows(self, scene: Scene, y: float) -> Rows:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawing.canvas.scene import text_width
+from drawing.canvas.scene import TEXT, text_width
 from drawing.timeline.boxes import LANES, Box, boxes
 from drawing.timeline.memory import levels
 from drawing.timeline.paint import place_label
@@ -146,7 +146,7 @@ def test_a_rank_without_a_program_is_empty() -> None:
     st.floats(0, 40),
 )
 def test_a_label_stays_inside_its_box(texts: list[str], layer: str, width: float, height: float) -> None:
-    texts = sorted(texts, key=lambda text: -text_width(text, 11))
+    texts = sorted(texts, key=lambda text: -text_width(text, TEXT))
     lines = place_label(texts, layer, width, height)
     for line in lines:
         long = text_width(line.text, line.size)
@@ -154,6 +154,6 @@ def test_a_label_stays_inside_its_box(texts: list[str], layer: str, width: float
         assert across <= width
         assert abs(line.below) + along / 2 <= height / 2
     assert [line.text for line in lines if line.text in texts] == [line.text for line in lines if line.text != layer]
-    if any(text_width(text, 11) + 3 <= width for text in texts) and height >= 22:
+    if any(text_width(text, TEXT) + 3 <= width for text in texts) and height >= 22:
         assert lines  # of what fits, the longest
-        assert lines[-1].text == next(text for text in texts if text_width(text, 11) + 3 <= width)
+        assert lines[-1].text == next(text for text in texts if text_width(text, TEXT) + 3 <= width)

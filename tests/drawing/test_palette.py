@@ -1,0 +1,97 @@
+"""Colours by day and by night: written down in one place, told apart, and readable."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import drawing.canvas.palette as palette
+from drawing import Picture
+from drawing.canvas.palette import KINDS, LOOKS, READABLE, TINTS, Colour, contrast, ink_on, layer_colour, mix
+from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
+from tests.drawing.test_golden import pictures
+
+ROOT = Path(__file__).parents[2]
+DAY_AND_NIGHT = [str, palette.night]
+
+
+@pytest.fixture(scope="module")
+def every() -> dict[str, Picture]:
+    return pictures()
+
+
+def test_no_colour_is_written_down_outside_the_palette() -> None:
+    for path in (ROOT / "drawing").rglob("*.py"):
+        if path.name != "palette.py":
+            assert re.findall(r"#[0-9a-fA-F]{3,8}\b", path.read_text("utf-8")) == [], path
+
+
+def test_a_colour_by_day_has_one_by_night() -> None:
+    named = [value for value in vars(palette).values() if isinstance(value, Colour)]
+    boxes = [colour for look in LOOKS.values() for colour in look.pair]
+    tints = [colour for pair in TINTS.values() for colour in pair]
+    nights: dict[str, str] = {}
+    for colour in [*named, *KINDS.values(), *boxes, *tints, *(layer_colour(layer, 8) for layer in range(8))]:
+        assert nights.setdefault(str(colour), colour.night) == colour.night
+
+
+@pytest.mark.parametrize("shade", DAY_AND_NIGHT)
+def test_ink_is_readable_on_every_colour(shade: type[str]) -> None:
+    fills = [layer_colour(layer, layers) for layers in range(1, 17) for layer in range(layers)]
+    fills += [mix(fill, palette.PAPER, 0.78) for fill in fills]
+    fills += [*KINDS.values(), *(look.fill for look in LOOKS.values()), palette.MINE, palette.ALARM]
+    fills += [Colour(f"#{grey:02x}{grey:02x}{grey:02x}") for grey in range(256)]
+    for fill in fills:
+        assert contrast(shade(ink_on(fill)), shade(fill)) >= READABLE, fill
+
+
+@pytest.mark.parametrize("shade", DAY_AND_NIGHT)
+def test_layers_get_lighter_by_day_and_by_night(shade: type[str]) -> None:
+    for layers in (2, 3, 4, 8, 12):
+        ramp = [contrast(shade(layer_colour(layer, layers)), "#000000") for layer in range(layers)]
+        assert all(one < other for one, other in pairwise(ramp))
+
+
+@pytest.mark.parametrize("shade", DAY_AND_NIGHT)
+def test_every_text_is_readable_on_what_it_stands_on(every: dict[str, Picture], shade: type[str]) -> None:
+    for name, picture in every.items():
+        for text, ground in grounds(picture.scene):
+            assert contrast(shade(text.fill), shade(ground)) >= READABLE, (name, text, ground)
+
+
+def test_text_is_large_enough(every: dict[str, Picture]) -> None:
+    for name, picture in every.items():
+        for text in texts(picture.scene):
+            assert text.size == SMALL or text.size >= TEXT, (name, text)
+
+
+def texts(scene: Scene) -> list[Text]:
+    return [mark for mark in scene.marks if isinstance(mark, Text)]
+
+
+def grounds(scene: Scene) -> list[tuple[Text, str]]:
+    """Each text with the colour of what was painted last below its middle."""
+    found: list[tuple[Text, str]] = []
+    below: list[Mark] = [Rect(0, 0, scene.width, scene.height, palette.PAPER)]
+    for mark in scene.marks:
+        if isinstance(mark, Text):
+            ground = next(under for under in reversed(below) if covers(under, mark.x, mark.y))
+            found.append((mark, ground.fill))
+        elif mark.fill != "none":
+            below.append(mark)
+    return found
+
+
+def covers(mark: Mark, x: float, y: float) -> bool:
+    """Whether a point is inside, by counting the edges to its right."""
+    if isinstance(mark, Rect):
+        return mark.x <= x <= mark.x + mark.width and mark.y <= y <= mark.y + mark.height
+    inside = False
+    if isinstance(mark, Poly):
+        for (ax, ay), (bx, by) in pairwise([*mark.points, mark.points[0]]):
+            if (ay > y) != (by > y) and x < ax + (y - ay) / (by - ay) * (bx - ax):
+                inside = not inside
+    return inside
