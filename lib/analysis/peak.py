@@ -13,7 +13,7 @@ from lib.trace.lifetimes import handed_in, held_at, in_flight, own_lifetimes
 from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.collectives import title
-from lib.values.values import Elements, OptState, Value, Weight
+from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, Weight
 
 __all__ = ["Holding", "Row", "holdings", "lean", "rows"]
 
@@ -193,10 +193,10 @@ def _what(group: list[Holding]) -> str:
     kind, many = values[0].kind, len(group) > 1
     head, of = counted(len(group), kind) if many else kind, "layer"
     layers = {value.layer for value in values}
-    if kind == "activation gradient":  # it is named after the activation that it belongs to, as in values.subject
+    if kind == ActivationGrad.kind:  # it is named after the activation that it belongs to, as in values.subject
         head, of = f"{len(group)} gradients" if many else "gradient", "activation"
         layers = {layer + 1 for layer in layers}
-    parts = [f"{head} of {numbered(of, layers)}"]
+    parts = [numbered(kind, layers) if kind == Activation.kind else f"{head} of {numbered(of, layers)}"]
     batches = {batch for value in values for batch in value.place.batches}
     if batches:
         parts.append(numbered("batch", batches))

@@ -23,7 +23,7 @@ from lib.trace.event import STORES, Event, place_of
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, calls, signatures
-from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, WeightGrad, subject
+from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, WeightGrad, definite, subject
 
 __all__ = ["advise"]
 
@@ -211,9 +211,9 @@ def _(fact: facts.WrongLayer, program: Running) -> str | None:
         if layer == value.layers and program.world.ranks > 1:
             return "only the ranks that have the last layer call loss: the others pass their activation on"
         return None
-    wanted = subject(value.kind, layer)
+    wanted = definite(subject(value.kind, layer))
     return (
-        f"rank {made.peer} passed it{sent_in(program, made)}: pass the {wanted} there,\n"
+        f"rank {made.peer} passed it{sent_in(program, made)}: pass {wanted} there,\n"
         "if both ranks agree on which layers each of them has"
     )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from typing import Any
 
 from lib.errors.arguments import written
 from lib.errors.facts import Fact, Words
-from lib.errors.wording import amount, numbers, plural, these, with_article
+from lib.errors.wording import amount, plural, ranges, runs, these, with_article
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
 from lib.values.placement import MOST, listed
@@ -21,6 +21,7 @@ from lib.values.values import (
     Value,
     Weight,
     WeightGrad,
+    definite,
     describe,
     fields_of,
     subject,
@@ -89,13 +90,14 @@ def _(fact: facts.Different) -> Words:
 @words.register
 def _(fact: facts.Twice) -> Words:
     verb, field, both = fact.verb, fact.field, fact.both
+    noun = "batch" if field == "batches" else "shard"
     if field == "shards" and all(value.is_complete() for value in both):
         what = "there is nothing to gather: both are complete"
         fix = "leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)"
         if isinstance(both[0], WeightGrad):
             fix = "gradients are not gathered but summed: use scatterreduce or allreduce"
     else:
-        what = f"cannot {verb} these values: {field} {numbers(fact.items)} would be counted twice"
+        what = f"cannot {verb} these values: {these(noun, fact.items)} would be counted twice"
         fix = f"each must hold {field} that no other one holds"
         if verb == "sum":
             name = these("batch", fact.items)
@@ -105,7 +107,7 @@ def _(fact: facts.Twice) -> Words:
     whom = "the summands" if verb == "sum" else "them"
     return Words(
         what,
-        expected=f"each {'batch' if field == 'batches' else 'shard'} in one of {whom} only",
+        expected=f"each {noun} in one of {whom} only",
         got="; ".join(map(describe, both)),
         fix=fix,
     )
@@ -236,7 +238,7 @@ def _(fact: facts.NotALayer) -> Words:
 def _(fact: facts.WrongLayer) -> Words:
     return Words(
         f"the {fact.role} belongs to another layer",
-        expected=f"the {subject(fact.value.kind, fact.layer)}",
+        expected=definite(subject(fact.value.kind, fact.layer)),
         got=describe(fact.value),
         fix=_right_layer(fact),
     )
@@ -263,6 +265,12 @@ def _right_layer(fact: facts.WrongLayer) -> str:
     return f"take the gradient of activation {layer + 1}, which backward({layer + 1}, ...) gave"
 
 
+def _missing(noun: str, found: Sequence[tuple[int, int]]) -> str:
+    """What is not there, as runs of numbers: "; shard 3 is missing", "; batches 0, 2-5 are missing"."""
+    one = sum(after - first for first, after in found) == 1
+    return f"; {noun if one else plural(noun, 2)} {listed(found)} {'is' if one else 'are'} missing" if found else ""
+
+
 @words.register
 def _(fact: facts.Incomplete) -> Words:
     weight = fact.weight
@@ -271,7 +279,7 @@ def _(fact: facts.Incomplete) -> Words:
     return Words(
         f"the weight of layer {weight.layer} is not complete",
         expected=f"all {weight.total} shards",
-        got=f"{these('shard', weight.shards)} of {weight.total}; {{{listed(missing)}}} missing",
+        got=f"{these('shard', weight.shards)} of {weight.total}{_missing('shard', missing)}",
         fix='gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
     )
 
@@ -332,11 +340,11 @@ def _(fact: facts.OtherBatches) -> Words:
 @words.register
 def _(fact: facts.Unsummed) -> Words:
     batches = range(fact.batches)
-    missing = set(batches) - fact.grad.batches
+    there, missing = fact.grad.batches, runs(set(batches) - fact.grad.batches)
     return Words(
         f"the gradient of layer {fact.grad.layer} does not have all batches yet",
-        expected=f"all {fact.batches} batches: {numbers(batches)}",
-        got=f"batches {numbers(fact.grad.batches)}; {numbers(missing)} missing",
+        expected=f"all {fact.batches} batches: {ranges(batches)}",
+        got=(these("batch", there) if there else "no batches") + _missing("batch", missing),
         fix="sum the gradients of all batches first: `+` on one rank, allreduce or scatterreduce over ranks",
     )
 
@@ -452,7 +460,8 @@ def _call(member: Member, beside: Member) -> str:
     what = describe(member.value) if isinstance(member.value, Value) else type(member.value).__name__
     root = f", root={member.root}" if COLLECTIVES[member.op].rooted else ""
     group = "" if member.group == beside.group else f", group={list(member.group)}"
-    return f"{member.op}(layer={member.layer}{root}{group}) with {with_article(what)}"
+    what = what if isinstance(member.value, Activation) else with_article(what)
+    return f"{member.op}(layer={member.layer}{root}{group}) with {what}"
 
 
 @words.register

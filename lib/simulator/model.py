@@ -12,7 +12,6 @@ from lib.cluster.clock import steps
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, plain, written
 from lib.errors.exceptions import CheckError, PuzzleError, RuleError
-from lib.errors.wording import shown
 from lib.simulator.dist import Dist
 from lib.simulator.matching import Group
 from lib.simulator.recorder import Recorder
@@ -167,11 +166,7 @@ class Model(Given):
 
     def status(self) -> None:
         """Prints everything in the stores, a line each: its store and key, and what it is."""
-        for name, store in zip(STORES, self.storage(), strict=True):
-            for key, value in store.items():
-                print(f"{name}[{shown(key)}]: {value}")
-        if not any(self.storage()):
-            print("all stores are empty")
+        print("\n".join([repr(store) for store in self.storage() if store]) or "all stores are empty")
 
     @property
     def log(self) -> list[LogEvent]:

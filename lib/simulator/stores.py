@@ -130,6 +130,11 @@ class Store(dict[Any, T]):
     def __reduce__(self) -> Any:
         return dict, (dict(self),)
 
+    def __repr__(self) -> str:
+        """A line for each value, as `model.status()` prints them."""
+        lines = [f"{self.name}[{shown(key)}]: {value}" for key, value in self.items()]
+        return "\n".join(lines) if lines else f"{self.name} is empty"
+
     def _absent(self, key: Any, deleting: bool = False) -> AbsentKey:
         name, gone, other = f"{self.name}[{shown(key)}]", self._gone.get(key), _similar(key, self)
         fix = f"store a value under this key first: {name} = ..."

@@ -18,7 +18,7 @@ from lib.values.collectives import COLLECTIVES, given
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS, Operation
 from lib.values.placement import Owners
-from lib.values.values import Value, Weight, subject
+from lib.values.values import Value, Weight, definite, subject
 
 __all__ = ["Flaw", "Rebuilt", "rebuild"]
 
@@ -102,7 +102,7 @@ class _Rebuild:
         place = place_of(first)
         before = "" if place is None else f" (before in line {place.line})"
         return Flaw(
-            f"the {subject(value.kind, value.layer)} was loaded a second time{before}",
+            f"{definite(subject(value.kind, value.layer))} was loaded a second time{before}",
             rank,
             second,
             "one load of each weight, or of each of its shards, on a rank",

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from lib.errors.arguments import plain, written
 from lib.errors.exceptions import PuzzleError, RuleError
-from lib.errors.wording import numbers
+from lib.errors.wording import numbered
 from lib.values.facts import NoKind, NoValue
 from lib.values.laws import cut, gather, reduce, same_kind
 from lib.values.layers import LINEAR, Tensors, by_hand
@@ -34,7 +34,6 @@ __all__ = [
     "Weight",
     "WeightGrad",
     "made",
-    "numbers",
     "value_of",
 ]
 
@@ -120,10 +119,8 @@ class Value:
         return type(self), fields_of(self)
 
     def __repr__(self) -> str:
-        parts: list[str] = []
-        for name, item in zip(self.__match_args__, fields_of(self), strict=True):
-            parts.append(f"{name}={_set_repr(cast('frozenset[int]', item)) if isinstance(item, frozenset) else item}")
-        return f"{type(self).__name__}({', '.join(parts)})"
+        """As in a list of values that is printed: the words of `describe` between angle brackets."""
+        return f"<{describe(self)}>"
 
     def __str__(self) -> str:
         return describe(self)
@@ -134,11 +131,6 @@ V = TypeVar("V", bound=Value)
 
 def _frozen(items: Iterable[int]) -> frozenset[int]:
     return items if type(items) is frozenset else frozenset(items)  # pyright: ignore[reportUnknownVariableType]
-
-
-def _set_repr(items: Iterable[int]) -> str:
-    inside = ", ".join(map(str, sorted(items)))
-    return f"frozenset({{{inside}}})" if inside else "frozenset()"
 
 
 def _view(name: str) -> Any:
@@ -309,14 +301,14 @@ def fields_of(value: Value) -> tuple[Any, ...]:
 
 
 def describe(value: object) -> str:
-    """One short English phrase for a value: "weight gradient of layer 1, batches {0-2}, shard {3} of 4"."""
+    """One short English phrase for a value: "weight gradient of layer 1, batches 0-2, shard 3 of 4"."""
     if not isinstance(value, Value):
         return _describe_other(value)
     parts, place = [subject(value.kind, value.layer)], value.place
     if place.part("batch") is not None:
-        parts.append(f"batches {numbers(place.batches)}")
+        parts.append(numbered("batch", place.batches) if place.batches else "no batches")
     if place.total > 1:
-        parts.append(f"shards {numbers(place.shards)} of {place.total}")
+        parts.append(f"{numbered('shard', place.shards) if place.shards else 'no shards'} of {place.total}")
     if isinstance(value, _Stepped) and value.step:
         parts.append(f"step {value.step}")
     return ", ".join(parts)
@@ -344,10 +336,17 @@ def _describe_other(thing: object) -> str:
 def subject(kind: str, layer: int) -> str:
     """A kind of value of a layer, in words: "weight of layer 1".
 
-    The gradient by a layer's output is named after the activation that it belongs to, which the next layer takes: there
-    is no layer -1 to speak of.
+    Activations lie between layers, so they are named by their own number, as in `activations[1]`: that is the input of
+    layer 1 and the output of layer 0. Their gradients have the number of the activation.
     """
+    if kind == Activation.kind:
+        return f"activation {layer}"
     return f"gradient of activation {layer + 1}" if kind == ActivationGrad.kind else f"{kind} of layer {layer}"
+
+
+def definite(phrase: str) -> str:
+    """A value in a sentence: "the weight of layer 1", and "activation 1", which has a number in place of a name."""
+    return phrase if re.match(rf"{Activation.kind} \d", phrase) else f"the {phrase}"
 
 
 def _derive(op: str, law: Any, value: V, *rest: Any) -> V:  # pragma: no mutate block

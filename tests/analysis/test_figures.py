@@ -389,7 +389,7 @@ def test_a_value_that_outlives_an_operation_in_a_local_is_hidden() -> None:
         model.activations["other"] = model.forward(0, model.activations["other"], model.weights[0])
         model.forward(0, secret, model.weights[0])
 
-    assert hidden(hide, batches=2) == [["activation of layer 0, batches {0}"]]
+    assert hidden(hide, batches=2) == [["activation 0, batch 0"]]
 
 
 def test_a_value_that_goes_straight_from_one_operation_to_the_next_is_not() -> None:
@@ -411,7 +411,7 @@ def test_a_value_that_was_stored_for_a_while_and_then_hidden() -> None:
         model.forward(0, model.get_activation([1]), model.weights[0])
         model.forward(0, secret, model.weights[0])
 
-    assert hidden(hide, batches=2) == [["activation of layer 0, batches {0}"]]
+    assert hidden(hide, batches=2) == [["activation 0, batch 0"]]
 
 
 def test_what_was_handed_in_is_not_hidden() -> None:

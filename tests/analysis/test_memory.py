@@ -54,10 +54,10 @@ def test_a_value_is_in_one_place_at_a_time() -> None:
 def test_where_a_value_is() -> None:
     program = TRACES["prefetch"].programs[0]
     places = {(str(program.values[life.value]), PLACES[life.place]) for life in whereabouts(TRACES["prefetch"], 0)}
-    gathered = "weight of layer 1, shards {0-2} of 3"
+    gathered = "weight of layer 1, shards 0-2 of 3"
     assert (gathered, "a communication under way") in places  # its buffer, before it is awaited
     assert (gathered, "weights") in places
-    assert ("weight of layer 1, shards {0} of 3", "a local variable") in places
+    assert ("weight of layer 1, shard 0 of 3", "a local variable") in places
     program = TRACES["overlapped"].programs[0]
     places = {(str(program.values[life.value]), PLACES[life.place]) for life in whereabouts(TRACES["overlapped"], 0)}
     assert ("weight of layer 0, step 1", "handed in as final") in places

@@ -88,9 +88,9 @@ def test_each_value_has_a_maker_a_last_use_and_a_fate() -> None:
     assert told == {
         ("weight of layer 0, step 1", "final", "update", "set_final_weight", False),
         ("optimizer state of layer 0, step 1", "kept", "update", None, False),
-        ("activation of layer 0, batches {0}", "idle", "get_activation", "backward", False),
-        ("gradient of activation 0, batches {0}", "idle", "backward", None, False),
-        ("activation of layer 0, batches {1-7}", "needed", "get_activation", "forward", False),
+        ("activation 0, batch 0", "idle", "get_activation", "backward", False),
+        ("gradient of activation 0, batch 0", "idle", "backward", None, False),
+        ("activation 0, batches 1-7", "needed", "get_activation", "forward", False),
     }
 
 
@@ -98,7 +98,7 @@ def test_the_table_says_where_to_delete() -> None:
     trace = Trace.of(simulate(wasteful, layers=1, batches=8))
     first, second, *others = rows(trace, at_peak(trace))
     line = wasteful.__code__.co_firstlineno + 7  # of the backward
-    assert (first.kind, first.what) == ("activation", "activation of layer 0, batch 0")
+    assert (first.kind, first.what) == ("activation", "activation 0, batch 0")
     assert first.made == f"made by get_activation in line {line - 4}"
     assert first.fate == f"last used by backward in line {line}"
     advice = f"could have been deleted before: del it after test_peak.py, line {line}: grad, "
@@ -113,11 +113,11 @@ def test_the_table_says_where_to_delete() -> None:
 def test_values_that_are_alike_share_a_row() -> None:
     trace = Trace.of(next(case for case in EVERYTHING if case.name == "gpipe").run(simulate))
     assert [(row.what, row.idle) for row in rows(trace, at_peak(trace))] == [
-        ("4 activations of layer 0, batches 0-3", True),
-        ("4 activations of layer 1, batches 0-3", True),
+        ("activation 0, batches 0-3", True),
+        ("activation 1, batches 0-3", True),
         ("4 gradients of activation 1, batches 0-3", True),
         ("4 gradients of activation 0, batches 0-3", True),
-        ("4 activations of layer 2, batches 0-3", True),
+        ("activation 2, batches 0-3", True),
         ("2 weights of layers 0, 1", False),
         ("2 optimizer states of layers 0, 1", False),
         ("2 weight gradients of layers 0, 1, batches 0-3", False),

@@ -248,7 +248,7 @@ def test_a_batch_added_twice() -> None:
         grad = train(model, batches=[0])
         model.grad_weights[0] = grad + grad
 
-    with pytest.raises(RuleError, match=r"batches \{0\} would be counted twice"):
+    with pytest.raises(RuleError, match=r"batch 0 would be counted twice"):
         simulate(twice, layers=1, batches=2)
 
 
@@ -257,7 +257,7 @@ def test_a_batch_reduced_twice() -> None:
         load(model)
         await model.allreduce(train(model, batches=[0]), 0)
 
-    with pytest.raises(MismatchError, match=r"batches \{0\} would be counted twice"):
+    with pytest.raises(MismatchError, match=r"batch 0 would be counted twice"):
         simulate(twice, ranks=2, layers=1, batches=2)
 
 
@@ -292,7 +292,7 @@ def test_too_few_batches() -> None:
 
 RELOADS: dict[str, tuple[Callable[[Model, Weight], Weight], str]] = {
     "again": (lambda m, w: m.load_weights(0)[0], "weight of layer 0"),
-    "as a shard": (lambda m, w: m.load_weights(0, 1, 4)[0], "weight of layer 0, shards {1} of 4"),
+    "as a shard": (lambda m, w: m.load_weights(0, 1, 4)[0], "weight of layer 0, shard 1 of 4"),
 }
 
 
@@ -384,7 +384,7 @@ def test_the_data_loaded_again() -> None:
         step(model, 0)
 
     (fault,) = faults(reload)
-    assert "the activation of layer 0 was loaded a second time" in fault
+    assert "activation 0 was loaded a second time" in fault
 
 
 def test_what_is_loaded_and_not_used_does_not_matter() -> None:

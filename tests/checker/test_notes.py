@@ -104,9 +104,9 @@ def test_what_nobody_needs_comes_first_and_the_biggest_first() -> None:
     kept = [line.strip() for line in large.splitlines() if "last needed by" in line]
     first = hoard.__code__.co_firstlineno
     assert kept == [
-        f"weight gradient of layer 0, batches {{}}, last needed by fake_grad in line {first + 2}",
-        f"activation of layer 0, batches {{0}}, last needed by get_activation in line {first + 4}",
-        f"activation of layer 0, batches {{1}}, last needed by get_activation in line {first + 4}",
+        f"weight gradient of layer 0, no batches, last needed by fake_grad in line {first + 2}",
+        f"activation 0, batch 0, last needed by get_activation in line {first + 4}",
+        f"activation 0, batch 1, last needed by get_activation in line {first + 4}",
     ]
     assert "\n  fix:      delete each of them right after its last use, as in: del grad_weights[...]" in large
 

@@ -368,10 +368,10 @@ def test_overlapping_batches_name_two_ranks(run: Run) -> None:
     assert raised.value.ranks == (1, 2)
     here = f"test_deadlock.py, line {line(twice, 2)}, in twice: await model.allreduce(grad, 0)"
     assert str(raised.value) == (
-        "the all-reduce of layer 0 cannot be done: cannot sum these values: batches {1} would be counted twice\n"
+        "the all-reduce of layer 0 cannot be done: cannot sum these values: batch 1 would be counted twice\n"
         "  expected: each batch in one of the summands only\n"
-        "  got:      rank 1: weight gradient of layer 0, batches {1}\n"
-        "            rank 2: weight gradient of layer 0, batches {1}\n"
+        "  got:      rank 1: weight gradient of layer 0, batch 1\n"
+        "            rank 2: weight gradient of layer 0, batch 1\n"
         f"  ranks 1 and 2: {here}\n"
         "  fix:      each rank works on batches of its own: model.get_activation([model.rank])"
     )

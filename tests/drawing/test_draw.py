@@ -124,7 +124,7 @@ def test_a_notebook_gets_one_svg_and_a_short_text() -> None:
     bundle = picture._repr_mimebundle_()
     assert sorted(bundle) == ["image/svg+xml", "text/plain"]
     assert bundle["text/plain"] == ("<timeline of 4 ranks, 2 layers, 4 batches: end 5.6, peak 2,490,368 on rank 0>")
-    assert repr(picture_of(VALUES["weight"])) == "<picture of weight of layer 1, shards {1, 2} of 4>"
+    assert repr(picture_of(VALUES["weight"])) == "<picture of weight of layer 1, shards 1, 2 of 4>"
 
 
 def test_chalk_sets_the_height(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_a_group_is_painted_over_one_network_with_its_keys() -> None:
     group = {f"rank {m.rank}": WeightGrad(0, 2, {m.rank}, 4) for m in models}
     shown = texts(group)
     assert shown.count("layer 0") == 1
-    assert "rank 2: weight gradient of layer 0, batches {2}" in shown
+    assert "rank 2: weight gradient of layer 0, batch 2" in shown
     assert len(filled(group, "weight gradient")) == 4
     assert "×4" in texts([WeightGrad(0, 2, {0}, 4)] * 4)
     assert "0: weight of layer 0, step 1" in texts(models[0].final_weights)
@@ -72,7 +72,7 @@ def test_groups_of_anything_that_holds_values() -> None:
         3: VALUES["weight gradient"],
         "a": VALUES["activation"],
     }
-    assert "('o', 1): optimizer state of layer 1, shards {7} of 8, step 1" in texts(mixed)
+    assert "('o', 1): optimizer state of layer 1, shard 7 of 8, step 1" in texts(mixed)
     assert draw_group(list(mixed.values())).words == "<picture of 3 values>"
     assert draw_group(value for value in mixed.values()).words == "<picture of 3 values>"
     store = Model().weights

@@ -379,8 +379,8 @@ def test_the_members_of_a_collective_name_their_group_in_one_order(run: Run) -> 
     assert caught.value.what == "ranks 0 and 1 meet in a collective, but name its group in different orders"
     assert caught.value.expected == "the same order of ranks from every member of the group"
     assert caught.value.got == (
-        "rank 0: allreduce(layer=0, group=[1, 0]) with a weight gradient of layer 0, batches {}\n"
-        "rank 1: allreduce(layer=0, group=[0, 1]) with a weight gradient of layer 0, batches {}"
+        "rank 0: allreduce(layer=0, group=[1, 0]) with a weight gradient of layer 0, no batches\n"
+        "rank 1: allreduce(layer=0, group=[0, 1]) with a weight gradient of layer 0, no batches"
     )
 
 
@@ -508,8 +508,8 @@ def test_members_that_differ_name_both_ranks_and_lines(run: Run) -> None:
     assert str(raised.value) == (
         "ranks 0 and 1 meet in a collective, but call different ones\n"
         "  expected: the same operation from every member of the group\n"
-        "  got:      rank 0: allreduce(layer=0) with a weight gradient of layer 0, batches {}\n"
-        "            rank 1: scatterreduce(layer=0) with a weight gradient of layer 0, batches {}\n"
+        "  got:      rank 0: allreduce(layer=0) with a weight gradient of layer 0, no batches\n"
+        "            rank 1: scatterreduce(layer=0) with a weight gradient of layer 0, no batches\n"
         f"  rank 0:   test_dist.py, line {first + 5}, in differ: await model.allreduce(grad, 0)\n"
         f"  rank 1:   test_dist.py, line {first + 3}, in differ: await model.scatterreduce(grad, 0)\n"
         "  fix:      every rank must make the same collective calls in the same order; look for one that is "

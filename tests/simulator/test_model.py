@@ -167,9 +167,9 @@ def test_status_prints_every_key_and_value(capsys: pytest.CaptureFixture[str]) -
     model.status()
     assert capsys.readouterr().out == (
         "weights[0]: weight of layer 0\n"
-        "weights[1, 'shard']: weight of layer 1, shards {1} of 2\n"
+        "weights[1, 'shard']: weight of layer 1, shard 1 of 2\n"
         "opt_states[0]: optimizer state of layer 0\n"
-        "grad_weights['g']: weight gradient of layer 0, batches {}\n"
+        "grad_weights['g']: weight gradient of layer 0, no batches\n"
     )
 
 

@@ -289,7 +289,7 @@ def test_a_value_of_another_rank_is_refused() -> None:
     assert str(raised.value) == (
         "rank 1: this weight gradient lives on rank 0\n"
         "  expected: a value that this rank made or received\n"
-        "  got:      weight gradient of layer 0, batches {0} of rank 0, by way of a shared Python variable\n"
+        "  got:      weight gradient of layer 0, batch 0 of rank 0, by way of a shared Python variable\n"
         f'  where:    test_stores.py, line {line}, in share: model.grad_weights[0] = shared["grad"]\n'
         "  fix:      ranks share no memory: send it with pass_to and receive, or use a collective"
     )
@@ -332,3 +332,11 @@ def test_a_store_that_changes_without_end_is_stopped(budget: int) -> None:
         "            (for a really large run raise the limit: simulate(..., budget=...))"
     )
     assert raised.value.trace.error == str(raised.value)
+
+
+def test_a_printed_store_has_a_line_for_each_value() -> None:
+    model = Model(layers=2)
+    assert repr(model.weights) == "weights is empty"
+    model.weights[0], model.opt_states[0] = model.load_weights(0)
+    model.weights[1, "full"], _ = model.load_weights(1, 1, 2)
+    assert f"{model.weights}" == "weights[0]: weight of layer 0\nweights[1, 'full']: weight of layer 1, shard 1 of 2"

@@ -156,7 +156,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
         HEAD + "0| W0@0.1>0,1 I:0>2 F0:0/2,0>3 X/3>4 U0/4,0,1>5,6",
         "the schedule breaks a rule: rank 0: the gradient given to update is not a weight gradient\n"
         "  expected: a weight gradient\n"
-        "  got:      gradient of activation 1, batches {0}\n"
+        "  got:      gradient of activation 1, batch 0\n"
         "  fix:      check the order of the arguments and the store that you took it from",
     ),
     "a value before it exists": (HEAD + "0| F0:0/0,1>2 W0@0.1>0,1", "rank 0 uses value 0 before it exists"),

@@ -180,7 +180,7 @@ def test_of_a_broadcast_whose_values_differ_in_size_the_first_that_does_is_shown
     brought = [Weight(0, 1, 0, [0], 2), Weight(0, 1, 0, [1], 2), Weight(0, 1, 0, [0], 10**6)]
     with pytest.raises(RuleError) as caught:
         COLLECTIVES["broadcast"].results(brought, 0)
-    assert caught.value.got == "weight of layer 0, shards {0} of 1000000: 0.262144 elements"
+    assert caught.value.got == "weight of layer 0, shard 0 of 1000000: 0.262144 elements"
     assert COLLECTIVES["broadcast"].sent(brought[1:]) == [Fraction(1, 2) * 512 * 256] * 2
 
 
@@ -257,8 +257,8 @@ def test_the_first_two_that_differ_are_named() -> None:
     assert str(raised.value) == (
         "ranks 0 and 2 meet in a collective, but for different layers\n"
         "  expected: the same layer from every member of the group\n"
-        "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
-        "            rank 2: allgather(layer=1) with a weight of layer 1, shards {1} of 2\n"
+        "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shard 0 of 2\n"
+        "            rank 2: allgather(layer=1) with a weight of layer 1, shard 1 of 2\n"
         "  fix:      every rank must make the same collective calls in the same order; look for one that is "
         "skipped or extra"
     )
@@ -272,8 +272,8 @@ DISAGREE: dict[str, tuple[Member, Member, str]] = {
         Member(1, "allgather", 0, OTHER, 0),
         "call different ones\n"
         "  expected: the same operation from every member of the group\n"
-        "  got:      rank 0: allreduce(layer=0) with a weight of layer 0, shards {0} of 2\n"
-        "            rank 1: allgather(layer=0) with a weight of layer 0, shards {1} of 2\n"
+        "  got:      rank 0: allreduce(layer=0) with a weight of layer 0, shard 0 of 2\n"
+        "            rank 1: allgather(layer=0) with a weight of layer 0, shard 1 of 2\n"
         f"  fix:      {ORDER}",
     ),
     "layer": (
@@ -281,8 +281,8 @@ DISAGREE: dict[str, tuple[Member, Member, str]] = {
         Member(1, "allgather", 1, OTHER, 0),
         "for different layers\n"
         "  expected: the same layer from every member of the group\n"
-        "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
-        "            rank 1: allgather(layer=1) with a weight of layer 0, shards {1} of 2\n"
+        "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shard 0 of 2\n"
+        "            rank 1: allgather(layer=1) with a weight of layer 0, shard 1 of 2\n"
         f"  fix:      {ORDER}",
     ),
     "root": (
@@ -290,8 +290,8 @@ DISAGREE: dict[str, tuple[Member, Member, str]] = {
         Member(1, "broadcast", 0, OTHER, 1),
         "with different roots\n"
         "  expected: the same root from every member of the group\n"
-        "  got:      rank 0: broadcast(layer=0, root=0) with a weight of layer 0, shards {0} of 2\n"
-        "            rank 1: broadcast(layer=0, root=1) with a weight of layer 0, shards {1} of 2\n"
+        "  got:      rank 0: broadcast(layer=0, root=0) with a weight of layer 0, shard 0 of 2\n"
+        "            rank 1: broadcast(layer=0, root=1) with a weight of layer 0, shard 1 of 2\n"
         "  fix:      the root is the rank whose value everybody gets: name the same one on every rank",
     ),
     "order": (
@@ -299,8 +299,8 @@ DISAGREE: dict[str, tuple[Member, Member, str]] = {
         Member(1, "allgather", 0, OTHER, 0, (1, 0)),
         "name its group in different orders\n"
         "  expected: the same order of ranks from every member of the group\n"
-        "  got:      rank 0: allgather(layer=0, group=[0, 1]) with a weight of layer 0, shards {0} of 2\n"
-        "            rank 1: allgather(layer=0, group=[1, 0]) with a weight of layer 0, shards {1} of 2\n"
+        "  got:      rank 0: allgather(layer=0, group=[0, 1]) with a weight of layer 0, shard 0 of 2\n"
+        "            rank 1: allgather(layer=0, group=[1, 0]) with a weight of layer 0, shard 1 of 2\n"
         "  fix:      write the group alike on every rank: as an axis of the mesh, or as one list of ranks; its order "
         "says\n"
         "            whose shard is which",
@@ -310,8 +310,8 @@ DISAGREE: dict[str, tuple[Member, Member, str]] = {
         Member(1, "allgather", 0, HALF, 0),
         "with different kinds of value\n"
         "  expected: the same kind of value from every member of the group\n"
-        "  got:      rank 0: allgather(layer=0) with an activation of layer 0, batches {0}\n"
-        "            rank 1: allgather(layer=0) with a weight of layer 0, shards {0} of 2\n"
+        "  got:      rank 0: allgather(layer=0) with activation 0, batch 0\n"
+        "            rank 1: allgather(layer=0) with a weight of layer 0, shard 0 of 2\n"
         "  fix:      bring the value of the same store on every rank",
     ),
     "list": (
@@ -373,10 +373,10 @@ def test_shards_that_overlap_name_the_pair_that_does() -> None:
         collective(COLLECTIVES["allgather"], members(*(("allgather", 0, shard) for shard in shards)))
     assert raised.value.ranks == (1, 3)
     assert str(raised.value) == (
-        "the all-gather of layer 0 cannot be done: cannot gather these values: shards {1} would be counted twice\n"
+        "the all-gather of layer 0 cannot be done: cannot gather these values: shard 1 would be counted twice\n"
         "  expected: each shard in one of them only\n"
-        "  got:      rank 1: weight of layer 0, shards {1} of 4\n"
-        "            rank 3: weight of layer 0, shards {1} of 4\n"
+        "  got:      rank 1: weight of layer 0, shard 1 of 4\n"
+        "            rank 3: weight of layer 0, shard 1 of 4\n"
         "  fix:      each must hold shards that no other one holds"
     )
 

@@ -193,15 +193,15 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "input of another layer": (
         lambda: rules.forward(SHAPE, 1, activation(0), weight(1)),
         "the input of forward belongs to another layer\n"
-        "  expected: the activation of layer 1\n"
-        "  got:      activation of layer 0, batches {0}\n"
+        "  expected: activation 1\n"
+        "  got:      activation 0, batch 0\n"
         "  fix:      layer 1 works on activation 1, which forward(0, ...) gave",
     ),
     "weight not gathered": (
         lambda: rules.forward(SHAPE, 1, activation(1), weight(1, 0, [2], 4)),
         "the weight of layer 1 is not complete\n"
         "  expected: all 4 shards\n"
-        "  got:      shard 2 of 4; {0, 1, 3} missing\n"
+        "  got:      shard 2 of 4; shards 0, 1, 3 are missing\n"
         '  fix:      gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
     ),
     "arguments swapped": (
@@ -221,29 +221,29 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "loss too early": (
         lambda: rules.loss(SHAPE, activation(2)),
         "the input of loss belongs to another layer\n"
-        "  expected: the activation of layer 3\n"
-        "  got:      activation of layer 2, batches {0}\n"
+        "  expected: activation 3\n"
+        "  got:      activation 2, batch 0\n"
         "  fix:      run forward up to layer 2 first",
     ),
     "gradient of another layer": (
         lambda: rules.backward(SHAPE, 1, activation(1), gradient(2), weight(1)),
         "the gradient given to backward belongs to another layer\n"
         "  expected: the gradient of activation 2\n"
-        "  got:      gradient of activation 3, batches {0}\n"
+        "  got:      gradient of activation 3, batch 0\n"
         "  fix:      take the gradient of activation 2, which backward(2, ...) gave",
     ),
     "last layer without loss": (
         lambda: rules.backward(SHAPE, 2, activation(2), gradient(1), weight(2)),
         "the gradient given to backward belongs to another layer\n"
         "  expected: the gradient of activation 3\n"
-        "  got:      gradient of activation 2, batches {0}\n"
+        "  got:      gradient of activation 2, batch 0\n"
         "  fix:      backward(2, ...) is the first one: it takes the gradient that loss gave",
     ),
     "output instead of input": (
         lambda: rules.backward(SHAPE, 1, activation(2), gradient(1), weight(1)),
         "the input of backward belongs to another layer\n"
-        "  expected: the activation of layer 1\n"
-        "  got:      activation of layer 2, batches {0}\n"
+        "  expected: activation 1\n"
+        "  got:      activation 2, batch 0\n"
         "  fix:      use activation 1, the one that went into forward(1, ...)",
     ),
     "another microbatch": (
@@ -265,22 +265,22 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "batches missing": (
         lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, [0, 1], 4), weight(), OptState(0, 3, 0)),
         "the gradient of layer 0 does not have all batches yet\n"
-        "  expected: all 4 batches: {0-3}\n"
-        "  got:      batches {0, 1}; {2, 3} missing\n"
+        "  expected: all 4 batches: 0-3\n"
+        "  got:      batches 0 and 1; batches 2, 3 are missing\n"
         "  fix:      sum the gradients of all batches first: `+` on one rank, allreduce or scatterreduce over ranks",
     ),
     "gradient of another shard": (
         lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, range(4), 4, [1], 2), weight(0, 0, [0], 2), OptState(0, 3, 0)),
         "the gradient does not cover the weight\n"
         "  expected: a gradient of shard 0 of 2, or of the whole weight\n"
-        "  got:      weight gradient of layer 0, batches {0-3}, shards {1} of 2\n"
+        "  got:      weight gradient of layer 0, batches 0-3, shard 1 of 2\n"
         "  fix:      a rank updates the shard whose gradient it has: load_weights and scatterreduce must cut alike",
     ),
     "state of another shard": (
         lambda: rules.update(SHAPE, 0, whole, weight(0, 0, [0], 2), OptState(0, 3, 0, [1], 2)),
         "the optimizer state does not cover the weight\n"
         "  expected: the optimizer state of shard 0 of 2\n"
-        "  got:      optimizer state of layer 0, shards {1} of 2\n"
+        "  got:      optimizer state of layer 0, shard 1 of 2\n"
         "  fix:      load both with one call, and update a shard of the weight with the same shard of the state:\n"
         "            weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)",
     ),
@@ -333,8 +333,8 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "the first input is the data": (
         lambda: rules.forward(SHAPE, 0, activation(1), weight(0)),
         "the input of forward belongs to another layer\n"
-        "  expected: the activation of layer 0\n"
-        "  got:      activation of layer 1, batches {0}\n"
+        "  expected: activation 0\n"
+        "  got:      activation 1, batch 0\n"
         "  fix:      layer 0 works on the data",
     ),
     "weight of another layer backwards": (
@@ -348,14 +348,14 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         lambda: rules.backward(SHAPE, 0, activation(0), gradient(0), weight(0, 0, [0, 1], 4)),
         "the weight of layer 0 is not complete\n"
         "  expected: all 4 shards\n"
-        "  got:      shards 0 and 1 of 4; {2, 3} missing\n"
+        "  got:      shards 0 and 1 of 4; shards 2, 3 are missing\n"
         '  fix:      gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
     ),
     "gradient of another layer to update with": (
         lambda: rules.update(SHAPE, 1, whole, weight(1), OptState(1, 3, 0)),
         "the gradient given to update belongs to another layer\n"
         "  expected: the weight gradient of layer 1\n"
-        "  got:      weight gradient of layer 0, batches {0-3}\n"
+        "  got:      weight gradient of layer 0, batches 0-3\n"
         "  fix:      update(1, ...) takes everything of layer 1",
     ),
     "weight of another layer to update": (
@@ -376,7 +376,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, range(4), 4, [1], 2), weight(), OptState(0, 3, 0)),
         "the gradient does not cover the weight\n"
         "  expected: a gradient of the whole weight\n"
-        "  got:      weight gradient of layer 0, batches {0-3}, shards {1} of 2\n"
+        "  got:      weight gradient of layer 0, batches 0-3, shard 1 of 2\n"
         "  fix:      after scatterreduce a rank has the gradient of one shard: update the shard of the weight that it "
         "loaded,\n"
         "            not the gathered weight; or use allreduce, and every rank updates the whole weight",
@@ -385,7 +385,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         lambda: rules.update(SHAPE, 0, whole, weight(), OptState(0, 3, 0, [1], 2)),
         "the optimizer state does not cover the weight\n"
         "  expected: the optimizer state of the whole weight\n"
-        "  got:      optimizer state of layer 0, shards {1} of 2\n"
+        "  got:      optimizer state of layer 0, shard 1 of 2\n"
         "  fix:      update the shard of the weight that this rank loaded with its optimizer state, not the gathered\n"
         "            weight: model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])",
     ),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from lib.errors.exceptions import PuzzleError, TraceError
+from lib.errors.wording import these
 from lib.puzzles.records import Size
 from lib.trace.event import Event, Program
 from lib.trace.lifetimes import Lifetimes
@@ -22,7 +23,7 @@ from lib.values.laws import total_elements
 from lib.values.layers import LINEAR
 from lib.values.operations import COMPUTE, LOADS, OPERATIONS, TIMED
 from lib.values.placement import union
-from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, describe, numbers
+from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, definite, describe
 
 __all__ = ["Family", "excuse"]
 
@@ -115,9 +116,9 @@ def _computed(run: Trace, family: Family, owners: dict[tuple[int, int], int]) ->
         what = f"{event.op} of layer {event.layer}"
         size = len(event.batches)
         if family.grouping == "one" and size > 1:
-            yield f"rank {rank} runs {what} on the batches {numbers(event.batches)} together"
+            yield f"rank {rank} runs {what} on {these('batch', event.batches)} together"
         if family.grouping == "all" and size < family.mine:
-            yield f"rank {rank} runs {what} on the batches {numbers(event.batches)} alone"
+            yield f"rank {rank} runs {what} on {these('batch', event.batches)} alone"
         for batch in sorted(event.batches):
             if (event.op, event.layer, batch) in done:
                 yield f"{what} on batch {batch} is computed more than once, the last time on rank {rank}"
@@ -245,7 +246,7 @@ def _message(
     rank, target = program.rank, event.peer
     values = program.values_of(event.inputs)
     for value in values:
-        what = f"the {describe(value)}"
+        what = definite(describe(value))
         if not isinstance(value, Activation | ActivationGrad):
             if target is None or not place[rank] == place[target] == family.stage(value.layer):
                 yield f"rank {rank} sends {what} to rank {target}, which is not of the same stage"

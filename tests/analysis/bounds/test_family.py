@@ -114,9 +114,9 @@ def test_batches_apart_or_together() -> None:
     assert _excuse(apart, ONE) is None
     assert _excuse(apart, Family(1, 2, 2, grouping="one")) is None
     said = _excuse(apart, Family(1, 2, 2, grouping="all"))
-    assert said == "rank 0 runs forward of layer 0 on the batches {0} alone"
+    assert said == "rank 0 runs forward of layer 0 on batch 0 alone"
     said = _excuse(_computing, Family(1, 2, 2, grouping="one"))
-    assert said == "rank 0 runs forward of layer 0 on the batches {0, 1} together"
+    assert said == "rank 0 runs forward of layer 0 on batches 0 and 1 together"
 
 
 def _ddp(share: Callable[[int], list[int]]) -> Function:
@@ -257,9 +257,7 @@ def test_activations_that_travel_without_a_pipeline() -> None:
         await model.receive(other)
 
     said = _excuse(parked, DDP)
-    assert said == (
-        "rank 0 sends the activation of layer 0, batches {0} to rank 1, which is not where it is needed next"
-    )
+    assert said == ("rank 0 sends activation 0, batch 0 to rank 1, which is not where it is needed next")
 
     async def gathered(model: Model) -> None:
         await _ddp(lambda rank: [rank])(model)
@@ -306,7 +304,7 @@ def test_messages_that_carry_more_or_come_twice() -> None:
         return (await model.receive(0))[0]
 
     said = _excuse(_passing(send_tuple, take_tuple), family)
-    assert said == "rank 0 sends the activation of layer 1, batches {0} and more in one message"
+    assert said == "rank 0 sends activation 1, batch 0 and more in one message"
 
     async def send_twice(model: Model, value: Any) -> None:
         first, second = model.pass_to(1, value), model.pass_to(1, value)
@@ -318,7 +316,7 @@ def test_messages_that_carry_more_or_come_twice() -> None:
         return await model.receive(0)
 
     said = _excuse(_passing(send_twice, take_second), family)
-    assert said == "the activation of layer 1, batches {0} is sent more than once"
+    assert said == "activation 1, batch 0 is sent more than once"
 
 
 def test_a_gradient_of_a_weight_that_leaves_its_stage() -> None:

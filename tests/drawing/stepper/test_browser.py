@@ -109,7 +109,7 @@ def test_the_details_of_an_event(show: Opener) -> None:
         "waited": "1.2",
         "peer": "rank 0",
         "inputs": "none",
-        "outputs": "activation of layer 1, batches {0}",
+        "outputs": "activation 1, batch 0",
     }
     assert place.startswith("program.py, line ")
     assert text(page, "#facts code") == "return lambda stage, _: receive(place[stage + towards])"
@@ -262,9 +262,7 @@ def test_messages_in_flight(show: Opener) -> None:
     page = show(TRACES["relay"])
     page.run("app.seek(1.1)")
     page.settle()
-    assert text(page, "#traffic") == (
-        "rank 0 to rank 1: activation of layer 1, batches {0}; sent at 1, received at 1.4"
-    )
+    assert text(page, "#traffic") == ("rank 0 to rank 1: activation 1, batch 0; sent at 1, received at 1.4")
     page.run("app.seek(2)")
     page.settle()
     assert text(page, "#traffic") == "nothing"
