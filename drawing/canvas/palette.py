@@ -67,6 +67,7 @@ PAGE: Final = {
     "alarm-pale": ALARM_PALE,
     "accent": ACCENT,
     "accent-ink": ACCENT_INK,
+    "arrow": ARROW,
 }
 """The colours of the page to step through, by the names that its styles use."""
 

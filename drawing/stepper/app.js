@@ -10,7 +10,8 @@ class App {
     this.to = EDGE || 1;
     this.playing = false;
     this.timelines = RUNS.map((_, side) => new Timeline(this, side, makeHost(side)));
-    this.cards = [];
+    this.chosen = { key: null, cards: [] };
+    this.cards = null;
     this.table = new EventTable(this);
   }
 
@@ -154,30 +155,35 @@ class App {
     return `${count}: ${parts.filter(Boolean).join("; ")}`;
   }
 
-  /** Cards of all ranks where they are few; else of the selected one, in both runs. */
+  /** What the selected rank holds, in both runs; and below it all ranks, where they are few. */
   showCards() {
     const all = RUNS.flatMap((run, side) => run.ranks.map((_, rank) => [side, rank]));
+    const few = all.length <= CARDS;
     const one = RUNS.flatMap((run, side) => (this.rank < run.ranks.length ? [[side, this.rank]] : []));
-    const wanted = all.length <= CARDS ? all : one;
-    const key = wanted.join(";");
-    if (key !== this.cardKey) {
-      const lone = wanted === one || all.length === 1;
-      this.cardKey = key;
-      this.cards = wanted.map(([side, rank]) => ({ side, rank, card: new Card(this, side, rank) }));
-      const groups = RUNS.flatMap((run, side) => {
-        const cards = this.cards.filter((entry) => entry.side === side).map((entry) => entry.card.element);
-        const group = make("div", { class: lone ? "group lone" : `group of-${cards.length}` }, ...cards);
-        return RUNS.length > 1 ? [make("h3", { class: "run" }, run.name), group] : [group];
-      });
-      byId("cards").replaceChildren(...groups);
-      if (lone) for (const { card } of this.cards) card.values.open = true;
-    }
-    byId("choice").hidden = all.length <= CARDS;
+    if (this.chosen.key !== one.join(";")) this.chosen = this.deal(one, byId("chosen"), true);
+    if (few && all.length > RUNS.length && !this.cards) this.cards = this.deal(all, byId("cards"), false);
+    byId("all").hidden = !this.cards;
+    byId("choice").hidden = few;
     byId("rank").value = String(this.rank);
-    for (const { side, rank, card } of this.cards) {
+    byId("held-title").textContent = few ? `What rank ${this.rank} holds` : "What it holds:";
+    for (const { side, rank, card } of [...this.chosen.cards, ...(this.cards ? this.cards.cards : [])]) {
       const chosen = side === this.side && rank === this.rank;
       card.update(chosen ? this.index : RUNS[side].ranks[rank].at(this.time), this.time, chosen);
     }
+  }
+
+  /** Cards of ranks, put where they belong, under the name of their run where there are two. */
+  deal(wanted, host, large) {
+    const cards = wanted.map(([side, rank]) => ({ side, rank, card: new Card(this, side, rank, large) }));
+    const groups = RUNS.flatMap((run, side) => {
+      const mine = cards.filter((entry) => entry.side === side).map((entry) => entry.card.element);
+      const group = make("div", { class: "group" }, ...mine);
+      return RUNS.length > 1 && mine.length ? [make("h3", { class: "run" }, run.name), group] : [group];
+    });
+    const open = large && this.chosen.cards.some((entry) => entry.card.values.open);
+    for (const { card } of cards) card.values.open = open;
+    host.replaceChildren(...groups);
+    return { key: wanted.join(";"), cards };
   }
 
   toggle() {

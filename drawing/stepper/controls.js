@@ -20,7 +20,7 @@ function makeHost(side) {
   });
   host.setAttribute(
     "aria-label",
-    `Timeline${run.name ? ` of ${run.name}` : ""}: left and right for events, up and down for ranks, space to play`,
+    `Timeline${run.name ? ` of ${run.name}` : ""}: left and right for moments, up and down for ranks, space to play`,
   );
   section.append(host);
   byId("timelines").append(section);
@@ -41,6 +41,7 @@ function connect(app) {
     in: () => app.zoom(2),
     out: () => app.zoom(0.5),
     whole: () => app.zoom(1e-9),
+    speed: () => setSpeed(SPEEDS[(SPEEDS.indexOf(Number(byId("speed").value)) + 1) % SPEEDS.length]),
   };
   for (const [id, act] of Object.entries(buttons)) byId(id).addEventListener("click", act);
   const ranks = Math.max(...RUNS.map((run) => run.ranks.length));
@@ -49,6 +50,7 @@ function connect(app) {
     const rank = Number(byId("rank").value);
     app.select(rank < app.run.ranks.length ? app.side : 1 - app.side, rank);
   });
+  setSpeed(1);
   document.addEventListener("keydown", (key) => pressKey(app, key));
   for (const timeline of app.timelines) point(app, timeline);
   const resize = () => app.timelines.forEach((timeline) => timeline.resize());
@@ -57,7 +59,18 @@ function connect(app) {
   resize();
 }
 
-/** Keys work wherever the focus is, but controls keep those that are theirs. */
+const SPEEDS = [1, 2, 4, 0.25, 0.5];
+const FRACTIONS = new Map([
+  [0.25, "¼"],
+  [0.5, "½"],
+]);
+
+function setSpeed(speed) {
+  byId("speed").value = String(speed);
+  byId("speed").textContent = `speed ${FRACTIONS.get(speed) ?? speed}×`;
+}
+
+/** Arrows mean the same wherever the focus is; of the other keys controls keep those that are theirs. */
 function pressKey(app, key) {
   if (key.altKey || key.ctrlKey || key.metaKey) return;
   const own = key.target.closest("input, select, button, summary, .scroll, .error, .card ul");
@@ -74,7 +87,7 @@ function pressKey(app, key) {
     "-": () => app.zoom(0.5),
     0: () => app.zoom(1e-9),
   }[key.key];
-  const theirs = own && (own.matches("button, summary") ? key.key === " " : !"+=-".includes(key.key));
+  const theirs = own && !key.key.startsWith("Arrow") && (own.matches("button, summary") ? key.key === " " : !"+=-".includes(key.key));
   if (!act || theirs) return;
   key.preventDefault();
   byId("tip").hidden = true;
@@ -142,7 +155,8 @@ function round(time) {
 /** What stands still: title, notes and legends. */
 function writeHead() {
   const [first] = RUNS;
-  const title = first && first.puzzle ? `Step through ${first.puzzle}` : "Step through it";
+  const names = RUNS.length > 1 ? RUNS.map((run) => run.name).join(" and ") : first && first.puzzle;
+  const title = `Step through ${names || "it"}`;
   document.title = byId("title").textContent = title;
   byId("size").textContent = RUNS.length === 1 ? first.size : "";
   byId("notes").append(...DATA.notes.map((note) => make("li", {}, note)));

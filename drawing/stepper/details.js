@@ -62,7 +62,8 @@ function showEvent(app) {
   for (const [name, words] of event ? factsOf(rank, event) : [])
     facts.append(make("dt", {}, name), make("dd", {}, words));
   const place = event && placeOf(event);
-  if (place && place.text) facts.append(make("dd", { class: "code" }, make("code", {}, place.text)));
+  byId("code").hidden = !(place && place.text);
+  byId("code").firstElementChild.textContent = place ? place.text : "";
 }
 
 /** What is on its way at the moment. */

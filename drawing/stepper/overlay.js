@@ -77,42 +77,36 @@ function outlineEvent(timeline, ctx, rank, index, colour, dash) {
   ctx.setLineDash([]);
 }
 
-/** A message from the lane of its sender to that of its receiver, and how far it is. One without receiver is dashed. */
-function arrow(timeline, ctx, message) {
-  const { sending, receiving, source, target } = message;
-  const down = target > source;
-  const high = timeline.run.rows.height;
-  const half = (event) => timeline.x((event.start + event.end) / 2);
-  const from = { x: half(sending), y: timeline.tops[source] + high / 2 };
-  const to = {
-    x: receiving ? half(receiving) : Math.max(from.x, timeline.x(timeline.app.time)),
-    y: timeline.tops[target] + high * (down ? 0.3 : 0.7),
-  };
+/** A line with a head. */
+function drawArrow(ctx, { from, to }, colour, width, dash = []) {
   const angle = Math.atan2(to.y - from.y, to.x - from.x);
-  const ink = receiving ? timeline.colour.ink : timeline.colour.alarm;
-  for (const [width, colour] of high < 14
-    ? [[1, ink]]
-    : [
-        [5, timeline.colour.paper],
-        [2, ink],
-      ]) {
-    ctx.lineWidth = width;
-    ctx.strokeStyle = ctx.fillStyle = colour;
-    ctx.setLineDash(receiving ? [] : [4, 3]);
-    ctx.beginPath();
-    ctx.moveTo(from.x, from.y);
-    ctx.lineTo(to.x, to.y);
-    ctx.stroke();
-    ctx.setLineDash([]);
-    ctx.beginPath();
-    ctx.moveTo(to.x, to.y);
-    for (const turn of [2.7, -2.7])
-      ctx.lineTo(to.x + (5 + width) * Math.cos(angle + turn), to.y + (5 + width) * Math.sin(angle + turn));
-    ctx.fill();
-    if (!receiving) continue;
-    const share = clamp((timeline.app.time - sending.start) / (receiving.end - sending.start || 1), 0, 1);
-    ctx.beginPath();
-    ctx.arc(from.x + share * (to.x - from.x), from.y + share * (to.y - from.y), 1.5 + width, 0, 2 * Math.PI);
-    ctx.fill();
-  }
+  ctx.strokeStyle = ctx.fillStyle = colour;
+  ctx.lineWidth = width;
+  ctx.setLineDash(dash);
+  ctx.beginPath();
+  ctx.moveTo(from.x, from.y);
+  ctx.lineTo(to.x, to.y);
+  ctx.stroke();
+  ctx.setLineDash([]);
+  ctx.beginPath();
+  ctx.moveTo(to.x, to.y);
+  for (const turn of [2.68, -2.68])
+    ctx.lineTo(to.x + (4 + width) * Math.cos(angle + turn), to.y + (4 + width) * Math.sin(angle + turn));
+  ctx.fill();
+}
+
+/** A message under way: its arrow, and how far it is. One that nobody receives is dashed. */
+function arrow(timeline, ctx, message) {
+  const { sending, receiving } = message;
+  const ends = timeline.ends(message);
+  const { colour, run, app } = timeline;
+  const plain = run.rows.height < 14;
+  if (!plain) drawArrow(ctx, ends, colour.paper, 5);
+  drawArrow(ctx, ends, receiving ? colour.accent : colour.alarm, plain ? 1 : 2.2, receiving ? [] : [4, 3]);
+  if (!receiving) return;
+  const share = clamp((app.time - sending.start) / (receiving.end - sending.start || 1), 0, 1);
+  const at = (axis) => ends.from[axis] + share * (ends.to[axis] - ends.from[axis]);
+  ctx.beginPath();
+  ctx.arc(at("x"), at("y"), plain ? 2.5 : 4, 0, 2 * Math.PI);
+  ctx.fill();
 }

@@ -13,7 +13,8 @@ function make(tag, attributes = {}, ...children) {
 
 /** One rank: how its stores look, and what is in them. Rebuilt only when the rank is at another event. */
 class Card {
-  constructor(app, side, number) {
+  /** `large` is the one beside the timeline, which shows the memory over time already. */
+  constructor(app, side, number, large) {
     this.rank = RUNS[side].ranks[number];
     this.run = RUNS[side];
     this.name = make("button", { type: "button" }, `rank ${number}`);
@@ -30,8 +31,7 @@ class Card {
     this.element = make(
       "article",
       { class: "card", "aria-label": this.run.name ? `rank ${number} of ${this.run.name}` : `rank ${number}` },
-      make("div", {}, head, this.doing, this.network, this.curve()),
-      this.values,
+      ...[head, this.doing, this.network, ...(large ? [] : [this.curve()]), this.values],
     );
     this.index = null;
   }

@@ -3,6 +3,7 @@
 const LEFT = 78;
 const RIGHT = 18;
 const STRIP = 54;
+const ARROWS = 96; // messages in sight that are drawn; more would only be a thicket
 const NIGHT = window.matchMedia("(prefers-color-scheme: dark)");
 
 class Timeline {
@@ -40,7 +41,7 @@ class Timeline {
       canvas.getContext("2d").setTransform(scale, 0, 0, scale, 0, 0);
     }
     const style = getComputedStyle(document.documentElement);
-    const names = ["paper", "panel", "edge", "ink", "soft", "grid", "track", "alarm", "accent", "accent-ink"];
+    const names = ["paper", "panel", "edge", "ink", "soft", "grid", "track", "alarm", "accent", "accent-ink", "arrow"];
     this.colour = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
     this.theme = NIGHT.matches ? "night" : "day";
     this.paint();
@@ -65,6 +66,7 @@ class Timeline {
     ctx.rect(LEFT - 1, 0, room + 2, this.height);
     ctx.clip();
     for (const rank of run.ranks) this.boxes(ctx, rank);
+    this.messages(ctx);
     const curve = run.ranks[this.rank] && run.ranks[this.rank].curve;
     if (curve) this.memory(ctx, curve);
     ctx.restore();
@@ -158,14 +160,49 @@ class Timeline {
       ctx.fillRect(x, y + height - stripe, width, stripe);
     }
     const [labels, layer] = DATA.labels[box.label];
-    const size = height >= 22 ? 11 : height >= 10 ? 8.5 : 0;
+    const size = height >= 22 ? 11 : height >= 11 ? 10 : 0;
     if (!size || width < 6 || !labels.length) return;
     const best = labels.find((label) => this.measure(ctx, label, size) <= width - 3);
-    if (best === undefined) return;
-    const two = height >= 26 && layer && this.measure(ctx, layer, 8.5) <= width - 2;
+    if (best === undefined) return this.turned(ctx, labels.at(-1), style.ink, x + width / 2, y + height / 2, width, height);
+    const two = height >= 26 && layer && this.measure(ctx, layer, 10) <= width - 2;
     const middle = y + height / 2 - (striped ? 1 : 0);
     this.words(ctx, best, x + width / 2, two ? middle - 5 : middle + 0.5, style.ink, size, "center");
-    if (two) this.words(ctx, layer, x + width / 2, middle + 7, style.ink, 8.5, "center");
+    if (two) this.words(ctx, layer, x + width / 2, middle + 7, style.ink, 10, "center");
+  }
+
+  /** A label that reads upwards, where it does not fit in any other way: all-gathers are narrow. */
+  turned(ctx, label, ink, x, y, width, height) {
+    if (label.length < 2 || label.endsWith("…") || width < 10 || this.measure(ctx, label, 10) > height - 5) return;
+    ctx.save();
+    ctx.translate(x, y - 1);
+    ctx.rotate(-Math.PI / 2);
+    this.words(ctx, label, 0, 0, ink, 10, "center");
+    ctx.restore();
+  }
+
+  /** Messages as in every picture: from the end of a send to the start of its receive, between the rows. */
+  messages(ctx) {
+    if (this.run.rows.height < 14) return;
+    const { from, to } = this.app;
+    const seen = this.run.messages.filter(
+      ({ sending, receiving }) => receiving && sending.end !== null && receiving.start >= from && sending.end <= to,
+    );
+    if (seen.length > ARROWS) return;
+    for (const message of seen) drawArrow(ctx, this.ends(message), this.colour.arrow, 1.2);
+  }
+
+  /** Where a message leaves its sender's row, and where it enters that of its receiver. */
+  ends({ sending, receiving, source, target }) {
+    const down = target > source;
+    const high = this.run.rows.height;
+    const gone = sending.end === null ? this.app.time : sending.end;
+    return {
+      from: { x: this.x(gone) - 1, y: this.tops[source] + (down ? high : 0) },
+      to: {
+        x: receiving && receiving.start !== null ? this.x(receiving.start) + 1 : Math.max(this.x(gone), this.x(this.app.time)),
+        y: this.tops[target] + (down ? 0 : high),
+      },
+    };
   }
 
   measure(ctx, text, size) {

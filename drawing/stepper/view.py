@@ -36,6 +36,15 @@ def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] |
     return View([(str(name), trace_of(run, "step_through")) for name, run in zip(given, runs, strict=True)])
 
 
+# A page in a frame takes the side of the frame, and the frame that of the notebook: JupyterLab and VS Code say on their
+# body whether their theme is dark, whatever the system prefers.
+THEMES: Final = (
+    "<style>.step-through{color-scheme:light dark}"
+    "[data-jp-theme-light=true] .step-through,.vscode-light .step-through{color-scheme:light}"
+    "[data-jp-theme-light=false] .step-through,.vscode-dark .step-through{color-scheme:dark}</style>"
+)
+
+
 class View:
     """A page about one run or two. It is made when it is first asked for."""
 
@@ -62,9 +71,8 @@ class View:
         # In single quotes, since JSON is full of double ones. The frame may run scripts, but is of no origin.
         inside = self.html().replace("&", "&amp;").replace("'", "&#39;")
         style = f"width:100%;height:{self._height()}px;border:0;resize:vertical;overflow:auto"
-        frame = (
-            f"<iframe title='Step through a run' sandbox='allow-scripts' style='{style}' srcdoc='{inside}'></iframe>"
-        )
+        about = f"class='step-through' title='Step through a run' sandbox='allow-scripts' style='{style}'"
+        frame = f"{THEMES}<iframe {about} srcdoc='{inside}'></iframe>"
         return {"text/html": frame, "text/plain": repr(self)}
 
     def _height(self) -> int:

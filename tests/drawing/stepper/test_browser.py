@@ -112,7 +112,7 @@ def test_the_details_of_an_event(show: Opener) -> None:
         "outputs": "activation 1, batch 0",
     }
     assert place.startswith("program.py, line ")
-    assert text(page, "#facts code") == "return lambda stage, _: receive(place[stage + towards])"
+    assert text(page, "#code") == "return lambda stage, _: receive(place[stage + towards])"
 
 
 def test_up_and_down_go_to_other_ranks_and_stay_there(show: Opener) -> None:
@@ -121,8 +121,9 @@ def test_up_and_down_go_to_other_ranks_and_stay_there(show: Opener) -> None:
     assert text(page, "#event-title") == "Rank 0"
     page.press("ArrowDown", 9)
     assert text(page, "#event-title") == "Rank 3"
-    assert page.run("document.querySelectorAll('.card.chosen').length") == 1
-    assert text(page, ".card.chosen button") == "rank 3"
+    assert page.run("document.querySelectorAll('#cards .card.chosen').length") == 1
+    assert text(page, "#cards .card.chosen button") == "rank 3"
+    assert text(page, "#chosen .card button") == "rank 3"
 
 
 def test_space_plays_and_pauses(show: Opener) -> None:
@@ -172,14 +173,66 @@ def test_plus_and_minus_zoom(show: Opener) -> None:
     assert (page.run("app.from"), page.run("app.to")) == (0, page.run("EDGE"))
 
 
-def test_the_slider_keeps_its_own_keys_and_says_the_time(show: Opener) -> None:
+def test_arrows_mean_the_same_wherever_the_focus_is(show: Opener) -> None:
+    page = show(TRACES["chatter"])
+    page.run("document.getElementById('table').open = true")
+    for place in ("#slider", "#rank", "#play", "#table .scroll", "#table button", ".timeline"):
+        page.press("Home")
+        page.run("app.select(0, 0)")
+        page.run(f"document.querySelector({place!r}).focus()")
+        assert page.run(f"document.activeElement === document.querySelector({place!r})"), place
+        begun = page.run("app.index")
+        page.press("ArrowRight", 3)
+        assert (page.run("app.index"), page.run("app.rank")) == (begun + 3, 0), place
+        page.press("ArrowLeft")
+        assert (page.run("app.index"), page.run("app.rank")) == (begun + 2, 0), place
+        page.press("ArrowDown", 2)
+        assert page.run("app.rank") == 2, place
+        page.press("ArrowUp")
+        assert page.run("app.rank") == 1, place
+
+
+def test_the_slider_says_the_time(show: Opener) -> None:
     page = show(TRACES["ddp"])
     page.run("document.getElementById('slider').focus()")
-    page.press("ArrowRight", 5)
-    assert cursor(page) == "time 0.1 of 5.6"
-    assert page.run("document.getElementById('slider').getAttribute('aria-valuetext')") == "time 0.1 of 5.6"
+    page.press("ArrowRight", 3)
+    assert cursor(page) == "time 2 of 5.6"
+    assert page.run("document.getElementById('slider').getAttribute('aria-valuetext')") == "time 2 of 5.6"
     page.press("End")
     assert cursor(page) == "time 5.6 of 5.6"
+
+
+def test_the_speed_is_one_of_five(show: Opener) -> None:
+    page = show(TRACES["alone"])
+    said: list[str] = []
+    for _ in range(6):
+        said.append(text(page, "#speed"))
+        page.run("document.getElementById('speed').click()")
+    assert said == ["speed 1×", "speed 2×", "speed 4×", "speed ¼×", "speed ½×", "speed 1×"]
+
+
+WIDE = "(a => (b => a.right <= b.left && a.top < b.bottom)(document.querySelector('#held').getBoundingClientRect()))"
+
+
+@pytest.mark.parametrize(("width", "beside"), [(1280, True), (840, True), (600, False)])
+def test_the_timeline_and_what_is_held_are_beside_each_other(
+    browser: Browser, show: Opener, width: int, beside: bool
+) -> None:
+    page = show(TRACES["1f1b"], width=width)
+    assert page.run(f"{WIDE}(document.querySelector('.timeline').getBoundingClientRect())") == beside
+    assert page.run("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_messages_are_drawn_from_the_row_of_the_sender_to_that_of_the_receiver(show: Opener) -> None:
+    page = show(TRACES["relay"])
+    found = page.run("RUNS[0].messages.map(m => [m.source, m.target, app.timelines[0].ends(m)])")
+    tops, high = page.run("app.timelines[0].tops"), page.run("RUNS[0].rows.height")
+    assert found
+    for source, target, ends in found:
+        down = target > source
+        assert ends["from"]["y"] == tops[source] + (high if down else 0)
+        assert ends["to"]["y"] == tops[target] + (0 if down else high)
+        assert ends["from"]["x"] <= ends["to"]["x"]
 
 
 def point(page: Page, rank: int, time: float) -> tuple[float, float]:
@@ -282,7 +335,8 @@ def test_a_collective_under_way_and_its_members(show: Opener) -> None:
 def test_two_runs_have_one_cursor(show: Opener) -> None:
     page = show(step_through(TRACES["ddp"], TRACES["overlapped"], names=("first", "second")))
     assert page.run("document.querySelectorAll('.timeline').length") == 2
-    assert page.run("document.querySelectorAll('.card').length") == 8
+    assert page.run("document.querySelectorAll('#cards .card').length") == 8
+    assert page.run("document.querySelectorAll('#chosen .card').length") == 2
     assert text(page, "#notes").startswith("first and second first differ on rank 0")
     page.press("ArrowDown", 4)
     assert text(page, "#event-title") == "Rank 0 of second"
@@ -358,7 +412,7 @@ def test_hostile_texts_are_shown_as_text(show: Opener) -> None:
     assert page.run("document.querySelectorAll('img').length") == 0
     assert page.run("document.scripts.length") == 2
     visible = HOSTILE.replace("\ud800", "\ufffd")
-    assert page.run("document.querySelector('#facts code').textContent").replace("\ud800", "\ufffd") == visible
+    assert page.run("document.querySelector('#code').textContent").replace("\ud800", "\ufffd") == visible
     assert all("onerror" in text(page, place) for place in ("h1", "h2", "#tip", ".error"))
 
 
@@ -391,7 +445,7 @@ def test_a_screen_reader_finds_names_for_everything(show: Opener) -> None:
     assert nameless == []
     found = dict(named)
     assert found["slider"] == "Simulated time"
-    assert found["application"].startswith("Timeline of run 2: left and right for events")
+    assert found["application"].startswith("Timeline of run 2: left and right for moments")
     assert any(name.startswith("What rank 0 holds: ") for role, name in named if role == "image")
 
 
@@ -405,6 +459,23 @@ def test_tab_reaches_everything_and_focus_is_seen(show: Opener) -> None:
         )
         assert page.run("getComputedStyle(document.activeElement).outlineStyle") != "none"
     assert seen[:9] == ["previous", "play", "next", "slider", "speed", "out", "whole", "in", "timeline"]
+
+
+@pytest.mark.parametrize(("light", "paper"), [("true", "rgb(255, 255, 255)"), ("false", "rgb(22, 24, 28)")])
+def test_it_takes_the_side_of_the_notebook_and_not_that_of_the_system(
+    browser: Browser, tmp_path: Path, light: str, paper: str
+) -> None:
+    path = tmp_path / "notebook.html"
+    output = step_through(TRACES["ddp"])._repr_mimebundle_()["text/html"]
+    path.write_text(f"<!DOCTYPE html><html data-ready=''><body data-jp-theme-light={light}>{output}</body></html>")
+    page = browser.page()
+    page.call("Emulation.setEmulatedMedia", features=[])
+    page.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
+    page.open(path)
+    page.wait(lambda: bool(page.seen("Target.attachedToTarget")), "a frame of its own")
+    frame = Page(browser, page.seen("Target.attachedToTarget")[-1]["sessionId"])
+    frame.until("document.documentElement?.dataset.ready !== undefined")
+    assert frame.run("getComputedStyle(document.body).backgroundColor") == paper
 
 
 def test_inside_a_notebook(browser: Browser, tmp_path: Path) -> None:
