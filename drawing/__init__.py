@@ -1,16 +1,19 @@
 """Pictures of values and of schedules. Importing it makes notebooks show them unasked.
 
     from drawing import compare, draw, draw_group, step_through
+    from drawing import draw_collective, draw_mesh
 
-The first three give a Picture: notebooks show it, `picture.save("name.svg")` writes it (also .png and .pdf), and to
-chalk it is a diagram like any other. A picture is one function from a Trace or a value to plain marks (see scene), and
-nothing here runs a student's code. `step_through` gives a page to scrub through a run, one HTML file. `puzzle_map`
+All but `step_through` give a Picture: notebooks show it, `picture.save("name.svg")` writes it (also .png and .pdf), and
+to chalk it is a diagram like any other. A picture is one function from a Trace or a value to plain marks (see scene),
+and nothing here runs a student's code. `step_through` gives a page to scrub through a run, one HTML file. `puzzle_map`
 draws what to solve before what.
 """
 
 from __future__ import annotations
 
 from drawing.canvas.picture import Picture
+from drawing.communication.collective import draw_collective
+from drawing.communication.mesh import draw_mesh
 from drawing.comparison import compare
 from drawing.display import register
 from drawing.map import puzzle_map
@@ -19,6 +22,16 @@ from drawing.stepper import step_through
 from drawing.timeline.schedule import draw
 from drawing.values import draw_group
 
-__all__ = ["Picture", "compare", "draw", "draw_group", "picture_of", "puzzle_map", "step_through"]
+__all__ = [
+    "Picture",
+    "compare",
+    "draw",
+    "draw_collective",
+    "draw_group",
+    "draw_mesh",
+    "picture_of",
+    "puzzle_map",
+    "step_through",
+]
 
 register()

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from drawing.canvas.picture import Picture
+from drawing.communication.mesh import draw_mesh
 from drawing.review.review import picture_of_review
 from drawing.timeline.schedule import picture_of_trace, trace_of
 from drawing.values import draw_group, picture_of_value
 from drawing.verdict import picture_of_verdict
 from lib.checker.verdict import Verdict
+from lib.cluster.mesh import Mesh
 from lib.course.review import Review
 from lib.trace.trace import Trace
 from lib.values.values import Value
@@ -29,12 +31,14 @@ PICTURES: Final[Mapping[type, Shown]] = {
     Value: Shown(picture_of_value, repr),
     Trace: Shown(picture_of_trace),
     Verdict: Shown(picture_of_verdict),
+    Mesh: Shown(draw_mesh, repr),
     Review: Shown(picture_of_review, Review.text),
 }
 
 
 def picture_of(thing: Any) -> Picture:
-    """The picture of a value, a Trace, a verdict, a review, a Model, a dict or list of values, or a list of Models."""
+    """The picture of a value, a Trace, a verdict, a review, a mesh, a Model, a dict or list of values, or a list of
+    Models."""
     for kind, shown in PICTURES.items():
         if isinstance(thing, kind):
             return shown.picture(thing)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from drawing import draw, step_through
+from drawing import draw, draw_collective, step_through
 from drawing.canvas.palette import LOOKS, Colour, Look
 from lib import (
     UNIT,
@@ -208,6 +208,16 @@ def test_it_is_drawn_stepped_through_and_reviewed(models: list[Model]) -> None:
     trace = Trace.of(models)
     words = {event_words(event, 3) for _, event in trace.events()}
     assert {"backward weight, layer 0, batch 0", "reduce, layer 0, batch 0, all ranks"} <= words
+
+
+def test_what_it_does_is_drawn_over_all_ranks(models: list[Model]) -> None:
+    """By the law and the places alone: a sum for the root, a value for the neighbour, parts of unequal size."""
+    reduced, permuted, gathered = (draw_collective(models, row.name) for row in MADE_UP)
+    assert "They are added up, and rank 1 gets the sum" in reduced.words
+    assert "Rank 0 brings batch 2, gets nothing" in reduced.words
+    assert "Rank 0 brings batch 0, gets batch 2. Rank 1 brings batch 1, gets batch 0." in permuted.words
+    assert "Rank 2 brings shards 2, 3 of 4, gets all 4 shards." in gathered.words
+    assert "In a ring, each rank sends between 131,072 and 196,608 elements." in gathered.words
 
 
 def test_it_is_reviewed() -> None:

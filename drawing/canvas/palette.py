@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final, NamedTuple, Self
 
 __all__ = ["KINDS", "LOOKS", "PAGE", "TINTS", "Colour", "Look", "contrast", "fill_and_border", "ink_on"]
-__all__ += ["layer_colour", "mix"]
+__all__ += ["layer_colour", "mix", "origin_colour"]
 
 
 class Colour(str):
@@ -134,6 +134,18 @@ _INKS: Final = ("#ffffff", INK, "#000000"), ("#ffffff", PAPER.night, "#000000")
 READABLE: Final = 4.5
 """The contrast of text with what it stands on that WCAG asks for."""
 
+ORIGINS: Final = (
+    Colour("#3f73b7", "#6a9bdb"),
+    Colour("#e39a35", "#e8a548"),
+    Colour("#2f9a7d", "#45b796"),
+    Colour("#c0568f", "#d677aa"),
+    Colour("#86bfe6", "#a5d2f0"),
+    Colour("#d3c04a", "#ddcc60"),
+    Colour("#7d5bb0", "#a586d6"),
+    Colour("#94765a", "#b3977b"),
+)
+"""Who brought what to a collective: the first members of its group."""
+
 
 def _rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
@@ -167,6 +179,16 @@ def layer_colour(layer: int, layers: int) -> Colour:
     place = min(max(layer / (layers - 1), 0.0), 1.0) * reach * (len(_RAMP) - 1)
     low = min(int(place), len(_RAMP) - 2)
     return mix(_RAMP[low], _RAMP[low + 1], place - low)
+
+
+@cache
+def origin_colour(member: int, members: int) -> Colour:
+    """The colour of what one member of a group brings; of a large group neighbours have colours that are close."""
+    if members <= len(ORIGINS):
+        return ORIGINS[member % len(ORIGINS)]
+    place = min(max(member / (members - 1), 0.0), 1.0) * (len(ORIGINS) - 1)
+    low = min(int(place), len(ORIGINS) - 2)
+    return mix(ORIGINS[low], ORIGINS[low + 1], place - low)
 
 
 def fill_and_border(colour: str, own: Colour) -> Pair:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from drawing import Picture, puzzle_map
+from drawing import Picture, draw_collective, draw_mesh, puzzle_map
 from drawing.registry import picture_of
 from lib import PUZZLES, Trace, review
 from lib.course.review import Review
@@ -18,9 +18,22 @@ from lib.course.target import run
 from lib.trace.event import Program
 from tests.course.test_review import bound, reviewed
 from tests.drawing import runs
+from tests.drawing.communication.exchanges import EXCHANGES
 
 GOLDEN = Path(__file__).with_name("golden")
-NAMES = ("overlapped", "deadlock", "group", "verdict", "gpipe", "map", "review_ddp", "review_gpipe")
+NAMES = (
+    "overlapped",
+    "deadlock",
+    "group",
+    "verdict",
+    "gpipe",
+    "map",
+    "review_ddp",
+    "review_gpipe",
+    "allreduce",
+    "allgather",
+    "mesh",
+)
 
 
 def pictures() -> dict[str, Picture]:
@@ -32,6 +45,8 @@ def pictures() -> dict[str, Picture]:
     found |= {name: picture_of(on_line_one(runs.RUNS[name])) for name in ("overlapped", "deadlock")}
     found |= {"gpipe": picture_of(gpipe.trace), "map": puzzle_map(PUZZLES)}
     found["review_ddp"] = picture_of(replace(wasteful("ddp"), bound=bound(), excuse=None))
+    found |= {name: draw_collective(EXCHANGES[name]) for name in ("allreduce", "allgather")}
+    found["mesh"] = draw_mesh(EXCHANGES["grid"])
     found["review_gpipe"] = picture_of(replace(wasteful("gpipe"), bound=None))
     return found
 

@@ -1,0 +1,80 @@
+"""Small runs with one collective or message each, which the tests of `drawing.communication` draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lib import Mesh, Model, Trace
+from tests.drawing.runs import trace
+
+
+async def allreduce(model: Model) -> None:
+    model.grad_weights["sum"] = await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+
+
+async def allgather(model: Model) -> None:
+    model.weights[0], _ = model.load_weights(0, model.rank, model.RANKS)
+    model.weights["whole"] = await model.allgather(model.weights[0], 0)
+
+
+async def scatterreduce(model: Model) -> None:
+    model.grad_weights["part"] = await model.scatterreduce(model.fake_grad(0, [model.rank]), 0)
+
+
+async def broadcast(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    model.weights[0] = await model.broadcast(weight, 0, 1)
+
+
+async def alltoall(model: Model) -> None:
+    mine = [model.get_activation([model.RANKS * model.rank + other]) for other in range(model.RANKS)]
+    await model.alltoall(mine, 0)
+
+
+async def message(model: Model) -> None:
+    if model.rank == 0:
+        await model.pass_to(1, model.get_activation([0, 2]))
+    elif model.rank == 1:
+        model.activations[0] = await model.receive(0)
+
+
+async def missing(model: Model) -> None:
+    if model.rank != 2:
+        await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+
+
+async def different(model: Model) -> None:
+    layer = 1 if model.rank == 2 else 0
+    await model.allreduce(model.fake_grad(layer, [model.rank]), layer)
+
+
+async def unreceived(model: Model) -> None:
+    if model.rank == 0:
+        await model.pass_to(1, model.get_activation([0]))
+    else:
+        await model.receive(2)
+
+
+async def grid(model: Model) -> None:
+    """Shards are gathered along one axis, and gradients added up along the other."""
+    data, shard = model.mesh.coordinates(model.rank).values()
+    model.weights[0], _ = model.load_weights(0, shard, 2)
+    await model.allgather(model.weights[0], 0, group=model.mesh.group(model.rank, "shard"))
+    await model.allreduce(model.fake_grad(1, [data]), 1, group=model.mesh.group(model.rank, "data"))
+
+
+MESH = Mesh({"data": 2, "shard": 2})
+
+
+def small(function: Callable[[Model], Any], ranks: int = 4, **sizes: Any) -> Trace:
+    """The Trace of one of these on few ranks."""
+    return trace(function, **{"ranks": ranks, "layers": 2, "batches": ranks * ranks, **sizes})
+
+
+EXCHANGES: dict[str, Trace] = {
+    **{each.__name__: small(each) for each in (allreduce, allgather, scatterreduce, broadcast, alltoall, message)},
+    **{each.__name__: small(each) for each in (missing, different, unreceived)},
+    "grid": small(grid, mesh=MESH),
+    "many": small(allgather, ranks=12),
+}

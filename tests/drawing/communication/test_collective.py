@@ -1,0 +1,172 @@
+"""A collective over all its ranks: whose part is where before and after, who came, and what it costs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawing import draw_collective
+from drawing.canvas.palette import ALARM, origin_colour
+from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text
+from drawing.communication.exchange import MESSAGE, beside, chosen, exchanges
+from drawing.communication.tiles import Box, Origin, caption, parts, weave
+from lib import Activation, Trace, Weight, WeightGrad
+from lib.analysis.figures import traffic
+from lib.values.collectives import COLLECTIVES
+from lib.values.values import Elements
+from tests.drawing.communication.exchanges import EXCHANGES, grid, small
+
+
+def texts(name: str) -> list[str]:
+    return [mark.text for mark in draw_collective(EXCHANGES[name]).scene.marks if isinstance(mark, Text)]
+
+
+def area(marks: list[Rect | Poly]) -> float:
+    """Of rectangles and polygons (the shoelace formula)."""
+    total = 0.0
+    for mark in marks:
+        if isinstance(mark, Rect):
+            total += mark.width * mark.height
+        else:
+            ends = [*mark.points[1:], mark.points[0]]
+            total += abs(sum(x0 * y1 - x1 * y0 for (x0, y0), (x1, y1) in zip(mark.points, ends, strict=True))) / 2
+    return total
+
+
+def painted(name: str, member: int, members: int = 4) -> list[Rect | Poly]:
+    """The parts of tiles in one member's colour: neither arrows, which are small, nor the chips of the sum."""
+    colour = origin_colour(member, members)
+    marks = draw_collective(EXCHANGES[name]).scene.marks
+    large = [m for m in marks if isinstance(m, Rect | Poly) and m.fill == colour and area([m]) > 80]
+    return [mark for mark in large if not (isinstance(mark, Rect) and mark.width == mark.height)]
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_every_one_says_in_words_what_it_is_who_takes_part_and_what_it_costs(name: str) -> None:
+    picture, one = draw_collective(EXCHANGES[name]), exchanges(EXCHANGES[name])[0]
+    assert one.title in picture.words.lower()
+    assert all(f"ank {seat.rank}" in picture.words for seat in one.seats[:6])
+    assert ("It takes" in picture.words) == one.happened
+    assert picture.scene.width <= 840
+    assert min(mark.size for mark in picture.scene.marks if isinstance(mark, Text)) >= TEXT
+    assert picture.svg() == draw_collective(EXCHANGES[name]).svg()
+
+
+def test_a_sum_is_as_large_as_one_of_its_summands_and_made_of_all_of_them() -> None:
+    for member in range(4):
+        own, *stripes = painted("allreduce", member)
+        assert isinstance(own, Rect)
+        assert area(stripes) == pytest.approx(4 * area([own]) / 4, rel=0.15)  # a quarter of each of four sums
+
+
+def test_shards_come_together_each_in_the_colour_of_who_brought_it() -> None:
+    for member in range(4):
+        shards = painted("allgather", member)
+        assert len({mark.height for mark in shards if isinstance(mark, Rect)}) == 1
+        assert len(shards) == 1 + 4  # before, and on every rank after
+
+
+def test_what_is_sent_is_what_the_figures_say() -> None:
+    for name, run in EXCHANGES.items():
+        found = [one for one in exchanges(run) if one.happened]
+        sent: list[Elements] = [0] * run.ranks
+        for one in found:
+            for seat in one.seats:
+                sent[seat.rank] += seat.sent
+        if run.error is None:
+            assert sent == [elements for elements, _ in traffic(run)], name
+
+
+def test_who_never_came_is_missing_and_who_called_another_one_is_named() -> None:
+    assert "It needs all 4 ranks: 3 came, rank 2 never did." in texts("missing")
+    assert {"never came", "never happened"} <= set(texts("missing"))
+    assert {"called all-reduce", "of layer 1"} <= set(texts("different"))
+    assert "Rank 0 sends a message that rank 1 never receives." in texts("unreceived")
+    marks = draw_collective(EXCHANGES["different"]).scene.marks
+    names = {mark.text for mark in marks if isinstance(mark, Text) and mark.fill == ALARM}
+    assert "rank 2" in names
+    assert "rank 1" not in names
+
+
+def test_groups_of_a_mesh_stand_side_by_side() -> None:
+    shown = texts("grid")
+    assert {"data 0 · ranks 0, 1", "data 1 · ranks 2, 3"} <= set(shown)
+    run = EXCHANGES["grid"]
+    sums = beside(run, chosen(run, "all-reduce", None, "test") or exchanges(run)[0])
+    assert [one.ranks for one in sums] == [(0, 2), (1, 3)]
+    assert "Weight gradient" not in " ".join(shown)
+
+
+def test_one_is_chosen_by_name_word_title_and_layer() -> None:
+    run = EXCHANGES["grid"]
+    for which in ("allreduce", "AR", "all-reduce", "All-Reduce", "all reduce"):
+        one = chosen(run, which, None, "test")
+        assert one is not None
+        assert (one.op, one.layer) == ("allreduce", 1)
+    for which in ("pass_to", "receive", "message", "send"):
+        one = chosen(EXCHANGES["message"], which, None, "test")
+        assert one is not None
+        assert one.op == MESSAGE
+
+
+def test_what_is_not_there_is_answered_with_what_there_is() -> None:
+    run = EXCHANGES["grid"]
+    with pytest.raises(
+        ValueError, match=r"no alreduce in this run. Did you mean 'allreduce'\? It has 'allgather' \(layer 0\)"
+    ):
+        draw_collective(run, "alreduce")
+    with pytest.raises(ValueError, match=r"no all-reduce of layer 0 in this run. It has 'allreduce' \(layer 1\)"):
+        draw_collective(run, "allreduce", layer=0)
+    with pytest.raises(TypeError, match="draw_collective takes a Trace, a Model or a list of Models; got function"):
+        draw_collective(grid)
+    alone = small(lambda model: None, ranks=2)
+    assert draw_collective(alone).words == "the ranks of this run never communicate"
+    with pytest.raises(ValueError, match="its ranks never communicate"):
+        draw_collective(alone, "allgather")
+    assert draw_collective([]).words == "nothing to draw yet"
+
+
+def test_it_is_drawn_from_a_saved_trace() -> None:
+    for run in EXCHANGES.values():
+        assert draw_collective(Trace.parse(run.text())).svg() == draw_collective(run).svg() or run.error
+
+
+# -- tiles ------------------------------------------------------------------------------------------------------
+
+
+@given(st.floats(0, 300), st.floats(0, 300), st.floats(1, 120), st.floats(1, 120), st.integers(1, 8), st.floats(0, 50))
+def test_stripes_fill_a_box_and_nothing_else(
+    x: float, y: float, width: float, height: float, count: int, back: float
+) -> None:
+    scene, box = Scene(0, 0), Box(x, y, width, height)
+    weave(scene, box, [origin_colour(member, count) for member in range(count)], Box(x - back, y - back, 400, 400))
+    marks = [mark for mark in scene.marks if isinstance(mark, Rect | Poly)]
+    assert area(marks) == pytest.approx(width * height, rel=1e-6)
+    for mark in marks:
+        for px, py in mark.points if isinstance(mark, Poly) else []:
+            assert x - 1e-6 <= px <= x + width + 1e-6
+            assert y - 1e-6 <= py <= y + height + 1e-6
+
+
+def test_whose_part_it_is_whatever_it_was_cut_into() -> None:
+    halves = [[Weight(0, 1, 0, [shard], 2)] for shard in range(2)]
+    whole = Weight(0, 1, 0, range(4), 4)
+    origin = Origin(halves, range(2))
+    assert [origin.of(whole, shard) for shard in range(4)] == [(0,), (0,), (1,), (1,)]
+    gradients = [[WeightGrad(0, 1, [batch], 4)] for batch in range(3)]
+    assert Origin(gradients, range(3)).of(WeightGrad(0, 1, [0, 2], 4, [1], 2), 1) == (0, 2)
+    assert Origin(gradients, range(3)).of(Weight(0, 1, 0), 0) == ()
+
+
+def test_captions_are_short_where_there_is_little_room() -> None:
+    total = WeightGrad(0, 2, range(8), 8, [3], 4)
+    assert caption(total) == ["shard 3 of 4", "sum of batches 0-7"]
+    assert caption(total, 80) == ["shard 3 of 4", "batches 0-7"]
+    assert caption(Weight(0, 2, 0)) == ["whole"]
+    assert caption(Activation(0, 2, [1], 4)) == ["batch 1"]
+    assert len([*parts(Weight(0, 1, 0, range(1000), 1000), lambda number: (0,))]) <= 48
+
+
+def test_every_row_of_the_table_is_among_these() -> None:
+    assert set(COLLECTIVES) <= set(EXCHANGES)

@@ -1,0 +1,102 @@
+"""A mesh as a picture: every rank at its coordinates, and one colour for each group."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawing import draw_mesh, picture_of
+from drawing.canvas.scene import Rect, Text
+from lib import Mesh
+from tests.drawing.communication.exchanges import EXCHANGES, small
+
+
+def cards(mesh: Mesh, axis: str) -> dict[int, Rect]:
+    """The card of each rank that is shown."""
+    marks = draw_mesh(mesh, axis).scene.marks
+    found: dict[int, Rect] = {}
+    for card, words in pairwise(marks):
+        if isinstance(card, Rect) and card.radius == 6 and isinstance(words, Text):
+            found[int(words.text.removeprefix("rank "))] = card
+    return found
+
+
+@st.composite
+def meshes(draw: st.DrawFn) -> Mesh:
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    count = 1
+    for size in sizes:
+        count *= size
+    ranks = draw(st.permutations(range(count)))
+    host = draw(st.one_of(st.none(), st.integers(1, count)))
+    return Mesh({f"axis{number}": size for number, size in enumerate(sizes)}, ranks=ranks, host_size=host)
+
+
+@given(meshes(), st.data())
+def test_ranks_of_one_colour_are_one_group_in_any_order_of_the_devices(mesh: Mesh, data: st.DataObject) -> None:
+    axis = data.draw(st.sampled_from(sorted(mesh.axes)))
+    shown = cards(mesh, axis)
+    if len(shown) < len(mesh):  # more slices than are shown
+        assert len(mesh.axes) == 4
+    groups = {mesh.group(rank, axis) for rank in shown}
+    for group in groups:
+        assert len({shown[rank].fill for rank in group if rank in shown}) == 1
+    assert len({shown[rank].fill for rank in shown}) == len(groups)
+
+
+@given(meshes())
+def test_ranks_stand_where_their_coordinates_say(mesh: Mesh) -> None:
+    shown, names = cards(mesh, next(iter(mesh.axes))), [*mesh.axes]
+    for rank, card in shown.items():
+        for other, there in shown.items():
+            mine, its = mesh.coordinates(rank), mesh.coordinates(other)
+            if len(names) > 1 and mine[names[-2]] < its[names[-2]]:
+                assert card.y < there.y
+            if all(mine[name] == its[name] for name in names[:-1]) and mine[names[-1]] < its[names[-1]]:
+                assert card.x + card.width <= there.x
+
+
+def test_all_axes_stand_together_unless_one_is_named() -> None:
+    mesh = Mesh({"replica": 2, "data": 2, "stage": 2})
+    words = [mark.text for mark in draw_mesh(mesh).scene.marks if isinstance(mark, Text)]
+    assert [word for word in words if word.startswith("groups along")] == [
+        "groups along replica",
+        "groups along data",
+        "groups along stage",
+    ]
+    assert {"replica 1", "data 1", "stage 1"} <= set(words)
+    assert "4 groups of 2 that share replica and stage: [0, 2], [1, 3]" in draw_mesh(mesh, "data").words
+    assert "Along stage" not in draw_mesh(mesh, "data").words
+
+
+def test_hosts_are_named_below_their_ranks() -> None:
+    words = [
+        mark.text
+        for mark in draw_mesh(Mesh({"data": 2, "stage": 4}, host_size=2), "data").scene.marks
+        if isinstance(mark, Text)
+    ]
+    assert [word for word in words if word.startswith("host")] == ["host 0", "host 1", "host 2", "host 3"]
+
+
+def test_a_large_mesh_is_shown_by_its_first_ranks_and_its_last() -> None:
+    mesh = Mesh({"pod": 9, "data": 32, "tensor": 64})
+    picture = draw_mesh(mesh)
+    assert picture.scene.width <= 840
+    assert len(picture.svg()) < 100_000
+    assert len(mesh) - 1 in cards(mesh, "data")
+
+
+def test_it_takes_a_run_and_shows_itself_in_notebooks() -> None:
+    mesh = Mesh({"data": 2, "shard": 2})
+    assert draw_mesh(EXCHANGES["grid"]).svg() == draw_mesh(mesh).svg() == picture_of(mesh).svg()
+    assert "1 group of 3: [0, 1, 2]" in draw_mesh(small(lambda model: None, ranks=3)).words
+    assert draw_mesh([]).words == "nothing to draw yet"
+    with pytest.raises(ValueError, match=r"the mesh has the axes \['data', 'shard'\]; got 'stage'"):
+        draw_mesh(mesh, "stage")
+
+
+def test_names_of_axes_are_text() -> None:
+    assert "<b>" not in draw_mesh(Mesh({"<b>": 2, "x": 2})).svg()
