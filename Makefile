@@ -26,10 +26,12 @@ help:  ## print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP)  ## make .venv with everything the other targets need (they all do this first)
-	@echo ".venv is ready: $(EXTRAS)"
+	@echo '.venv is ready ($(EXTRAS)). Next:'
+	@echo '  make lab                     opens your copies of the puzzles, my_puzzles/, in JupyterLab'
+	@echo '  source $(BIN)/activate   then this shell knows the command `puzzles`, as those of JupyterLab do'
 
 lab: $(STAMP)  ## open the puzzles in JupyterLab (options for it: LAB_FLAGS="--no-browser --port 8899")
-	@cd puzzles && exec ../$(BIN)/python -m jupyterlab $$([ "$$(id -u)" != 0 ] || echo --allow-root) $(LAB_FLAGS)
+	@exec $(BIN)/puzzles lab $(LAB_FLAGS)
 
 demo: $(STAMP)  ## draw and check every reference solution into demo/, without a browser
 	@$(BIN)/puzzles demo

@@ -1,13 +1,16 @@
-"""What holds for all tests: nobody's own progress is read or written, and hypothesis draws the same examples in each
-run and keeps no database."""
+"""What holds for all tests: nobody's own progress and notebooks are read or written, and hypothesis draws the same
+examples in each run and keeps no database."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 
 from hypothesis import HealthCheck, settings
 
 os.environ["PUZZLES_PROGRESS"] = "off"  # here and not in a fixture: for modules that run something when imported, too
+_copies = tempfile.TemporaryDirectory(prefix="my_puzzles")  # which goes with the last that knows its name
+os.environ["PUZZLES_FOLDER"] = _copies.name
 
 settings.register_profile(
     "same every time",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,12 +16,13 @@ from lib.course.hints import next_hint
 from lib.course.progress import known
 from lib.course.progress_file import Standing
 from lib.course.solutions import refusal
-from lib.course.target import Outcome, Run, outcome
+from lib.course.target import Outcome, Run, attempt, outcome
 from lib.course.target import run as run_target
 from lib.errors.exceptions import PuzzleError
 from lib.puzzles.records import PUZZLES
 from lib.replay.options import ReplayOptions
-from lib.submissions.locations import home, is_checkout, workplace
+from lib.submissions.locations import home, is_checkout
+from lib.submissions.workplace import mine, prepared, yours
 
 try:
     import typer
@@ -121,7 +120,7 @@ def reveal(
     ] = None,
 ) -> None:
     """Show the official answer and others, once the puzzle is passed."""
-    standing = known().get(puzzle) if file is None else Standing.of(_outcome(str(file), puzzle=puzzle).verdict)
+    standing = _standing(puzzle) if file is None else Standing.of(_outcome(str(file), puzzle=puzzle).verdict)
     missing = refusal(puzzle, standing)
     if missing is not None:
         say(missing)
@@ -140,7 +139,7 @@ def watch(
     from lib.cli.watch import Watcher
     from lib.cli.watch import watch as keep_watching
 
-    watcher = Watcher(path or workplace(Path.cwd()), Terminal(), puzzle, limit, once)
+    watcher = Watcher(path or _workplace(), Terminal(), puzzle, limit, once)
     if once:
         raise typer.Exit(0 if watcher.begin() else 1)
     keep_watching(watcher)
@@ -278,10 +277,12 @@ def export(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
     """Open the puzzles in JupyterLab; what else you say is passed on to it."""
-    if importlib.util.find_spec("jupyterlab") is None:
-        raise ImportError("there is no JupyterLab here: pip install 'llm-training-puzzles[notebook]'")
-    root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    raise typer.Exit(_become([sys.executable, "-m", "jupyterlab", *root, *context.args], workplace(Path.cwd())))
+    from lib.notebooks import lab as jupyter
+
+    program = jupyter.command(context.args)
+    place = _workplace()
+    jupyter.trust(place.glob("*.ipynb"))
+    raise typer.Exit(_become(program, place, jupyter.environment()))
 
 
 @app.command()
@@ -352,9 +353,25 @@ def _verdict(found: Outcome) -> None:
         raise typer.Exit(1)
 
 
-def _become(command: list[str], folder: Path) -> int:
+def _standing(puzzle: str) -> Standing | None:
+    """What is recorded of a puzzle; where that is no pass, the student's own notebook is asked, too."""
+    found, own = known().get(puzzle), mine(puzzle, yours(Path.cwd()))
+    if (found is None or not found.passed) and own.is_file() and attempt(own, puzzle).state == "passed":
+        return Standing(runs=1, passed=True)
+    return found
+
+
+def _workplace() -> Path:
+    """The folder of the student's own copies, made and brought up to date where needed, which it says."""
+    place = prepared(Path.cwd())
+    for line in place.news():
+        say(line)
+    return place.folder
+
+
+def _become(command: list[str], folder: Path, environment: dict[str, str]) -> int:
     """Runs a program in a folder, in place of this one where it can be, so that Ctrl-C reaches it alone."""
     if os.name == "posix":
         os.chdir(folder)
-        os.execv(command[0], command)
-    return subprocess.call(command, cwd=folder)
+        os.execve(command[0], command, environment)
+    return subprocess.call(command, cwd=folder, env=environment)

@@ -15,7 +15,8 @@ from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError
-from lib.submissions.locations import notebook_of, shown
+from lib.submissions.locations import shown
+from lib.submissions.workplace import notebook_of
 
 try:
     import typer

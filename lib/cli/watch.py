@@ -16,7 +16,8 @@ from lib.course.progress import known, next_puzzle, solved
 from lib.course.solutions import refusal
 from lib.course.target import Attempt, attempt
 from lib.submissions.load import SourceError
-from lib.submissions.locations import notebook_of, shown
+from lib.submissions.locations import shown
+from lib.submissions.workplace import notebook_of
 
 __all__ = ["Screen", "Watcher", "watch"]
 

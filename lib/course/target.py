@@ -24,7 +24,8 @@ from lib.simulator.simulator import Unsolved, simulate
 from lib.submissions.function_check import judge_answers
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError, load_function, puzzle_of
-from lib.submissions.locations import home, reference
+from lib.submissions.locations import home, reference, shown
+from lib.submissions.workplace import is_edition, located, notebook_of
 from lib.trace.trace import Trace
 
 __all__ = ["STATES", "Attempt", "Outcome", "Run", "attempt", "outcome", "run"]
@@ -112,7 +113,7 @@ def run(target: str, *, puzzle: str | None = None, limit: float = PATIENCE, **si
     if not _is_own(path):
         models = simulate(load_function(path, puzzle), puzzle=puzzle, **_sizes(size))
         return None if isinstance(models, Unsolved) else _run(target, Trace.of(models), puzzle, own=False)
-    with _said(puzzle):
+    with _said(puzzle, path):
         found = _simulated(target, path, puzzle, limit, size)
         print(found.printed, end="")
         return found
@@ -125,7 +126,7 @@ def outcome(target: str, *, puzzle: str | None = None, limit: float = PATIENCE, 
     if name is None or path.suffix == ".json" or not PUZZLES[name].is_function:
         found = run(target, puzzle=puzzle, limit=limit, **size)
         return None if found is None else Outcome(judged(found), found.printed, found)
-    with _said(name):
+    with _said(name, path):
         answered = _answered(path, name, limit)
         print(answered.printed, end="")
         return answered
@@ -133,12 +134,14 @@ def outcome(target: str, *, puzzle: str | None = None, limit: float = PATIENCE, 
 
 
 @contextmanager
-def _said(puzzle: str) -> Generator[None]:
+def _said(puzzle: str, path: Path) -> Generator[None]:
     """Says that a function is not solved yet, as simulate does, and what it printed before it failed."""
     try:
         yield
     except Stub:
         print(NotSolved(puzzle))
+        if is_edition(path):
+            print(f"{shown(path)} is the copy that stays as it is; yours is {shown(notebook_of(puzzle))}")
     except Failed as failed:
         print(failed.printed, end="")
         raise
@@ -184,6 +187,7 @@ def _found(target: str, puzzle: str | None) -> tuple[Path, str | None]:
     if target in PUZZLES:
         return reference(target), target
     if path.suffix in (".py", ".ipynb"):
+        path = located(path)
         return path, puzzle or puzzle_of(path)
     what = "neither a puzzle nor a notebook (.ipynb), Python (.py) or saved Trace (.json)"
     raise SourceError(f"{target!r} is {what}; the puzzles are {', '.join(PUZZLES)}")

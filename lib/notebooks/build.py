@@ -8,7 +8,6 @@ machine, the clock or the order of events is kept. All is made in memory before 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,9 @@ from typing import Any, cast
 from lib.files import write_whole
 from lib.notebooks.shared_cells import FRONT, expand, readme
 from lib.puzzles.records import PUZZLES, puzzle_of_file
-from lib.submissions.gap import Answer, BuildError, find, student, untouched
-from lib.submissions.load import Notebook, code_cells
+from lib.submissions.gap import Answer, BuildError, find, student
+from lib.submissions.load import Notebook
+from lib.submissions.workplace import is_worked_on
 
 try:
     import jupytext  # pyright: ignore[reportMissingTypeStubs]
@@ -179,8 +179,4 @@ def _is_worked_on(path: Path) -> bool:
     if not path.is_file():
         return False
     text = path.read_text("utf-8")
-    code = "\n".join(code_cells(path, text))
-    gaps = re.findall(r'raise NotSolved\("(\w+)"\)', code)
-    if not all(untouched(code, puzzle) for puzzle in gaps) or not (gaps or path.stem.partition("_")[2] in FRONT):
-        return True
-    return any(cell.get("execution_count") or cell.get("outputs") for cell in json.loads(text)["cells"])
+    return is_worked_on(text, path) or any(cell.get("execution_count") for cell in json.loads(text)["cells"])

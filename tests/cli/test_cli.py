@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -185,36 +186,41 @@ def test_demo_draws_every_reference(folder: Path) -> None:
     assert drawn == [f"{record.stem}.svg" for record in PUZZLES.values()]
 
 
-def test_lab_starts_jupyterlab_in_the_puzzles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[tuple[list[str], Path]] = []
+def test_lab_opens_the_students_own_copies_at_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[list[str], Path, dict[str, str]]] = []
 
-    def become(command: list[str], where: Path) -> int:
-        called.append((command, where))
+    def become(command: list[str], where: Path, environment: dict[str, str]) -> int:
+        called.append((command, where, environment))
         return 3
 
     monkeypatch.setattr(cli, "_become", become)
-    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
-    monkeypatch.setattr(locations, "home", lambda: tmp_path)
-    assert "there are no notebooks yet" in puzzles("lab").stderr
-    (tmp_path / "puzzles").mkdir()
-    assert puzzles("lab", "--no-browser", "--port", "8899").exit_code == 3
-    options = ["--allow-root", "--no-browser", "--port", "8899"]
-    assert called == [([sys.executable, "-m", "jupyterlab", *options], tmp_path / "puzzles")]
+    monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path / "mine"))
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    result = puzzles("lab", "--no-browser", "--port", "8899")
+    assert result.exit_code == 3, result.output
+    assert "Made your copies of the notebooks in" in result.output
+    ((command, where, environment),) = called
+    assert where == tmp_path / "mine"
+    assert command[:3] == [sys.executable, "-m", "jupyterlab"]
+    assert "--LabApp.default_url=/lab/tree/00_index.ipynb" in command
+    assert (where / "00_index.ipynb").is_file()
+    assert command[-3:] == ["--no-browser", "--port", "8899"]
+    assert shutil.which("puzzles", path=environment["PATH"].partition(os.pathsep)[0]) is not None
+    assert puzzles("lab").output == ""  # nothing new
 
 
-def test_a_wheel_copies_the_notebooks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    brought = tmp_path / "_notebooks"
-    (brought / "puzzles").mkdir(parents=True)
-    for name in ("01_basic.ipynb", f"{PUZZLES['grad_accum'].stem}.ipynb"):
-        (brought / "puzzles" / name).write_text("new")
-    monkeypatch.setattr(locations, "is_checkout", lambda: False)
-    monkeypatch.setattr(locations, "home", lambda: brought)
-    mine = tmp_path / "puzzles" / "01_basic.ipynb"
-    mine.parent.mkdir()
-    mine.write_text("my work")
-    assert locations.workplace(tmp_path) == tmp_path / "puzzles"
-    assert mine.read_text() == "my work"
-    assert (tmp_path / "puzzles" / f"{PUZZLES['grad_accum'].stem}.ipynb").read_text() == "new"
+def test_a_run_finds_the_students_own_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path / "mine"))
+    monkeypatch.chdir(tmp_path)
+    name = f"{PUZZLES['basic'].stem}.ipynb"
+    assert "basic is not solved yet" in puzzles("run", name).output
+    mine = tmp_path / "mine" / name
+    solved = mine.read_text("utf-8").replace('raise NotSolved(\\"basic\\")', "return 1 / 0")
+    mine.write_text(solved, "utf-8")
+    assert "ZeroDivisionError" in puzzles("run", name).output
+    given = puzzles("run", f"{locations.home()}/puzzles/{name}").output
+    assert "basic is not solved yet" in given
+    assert f"yours is mine/{name}" in given
 
 
 def test_nothing_is_built_in_a_wheel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,15 @@ def test_after_it_passed_the_answer_is_shown(folder: Path) -> None:
     assert "│ update_last │" in result.output
     assert "It costs memory: " in flat(result)
     assert "puzzles reveal basic update_last" in flat(result)
+
+
+def test_a_notebook_of_their_own_that_passes_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUZZLES_PROGRESS", "off")
+    monkeypatch.setenv("PUZZLES_FOLDER", str(folder))
+    mine = folder / f"{PUZZLES['basic'].stem}.ipynb"
+    for source, status in ((UNSOLVED, 1), (reference("basic").read_text("utf-8"), 0)):
+        mine.write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}]}), "utf-8")
+        assert puzzles("reveal", "basic").exit_code == status
 
 
 @pytest.mark.parametrize("puzzle", PUZZLES)
