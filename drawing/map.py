@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Protocol
 
-from drawing.canvas.palette import EDGE, GOLD, INK, PAPER, SOFT, layer_colour
+from drawing.canvas.palette import EDGE, GOLD, PAPER, SOFT, ink_on, layer_colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import TEXT, Link, Poly, Rect, Scene, Text, fit, text_width
 
 __all__ = ["Stop", "puzzle_map"]
 
@@ -24,6 +24,7 @@ GAP: Final = 26
 LANE: Final = 14
 BETWEEN: Final = 44
 MARGIN: Final = 22
+BADGE: Final = 10
 SIZE: Final = TEXT
 SWEEPS: Final = 4
 
@@ -33,6 +34,8 @@ class Stop(Protocol):
 
     @property
     def number(self) -> int: ...  # counted from 1, as in the titles of the notebooks
+    @property
+    def stem(self) -> str: ...  # the name of its notebook, without the ending
     @property
     def title(self) -> str: ...
     @property
@@ -58,7 +61,8 @@ class Place:
 
 
 def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> Picture:
-    """The picture of a curriculum. `solved` are the ids of the puzzles that get a mark.
+    """The picture of a curriculum. `solved` are the ids of the puzzles that get a mark. In a notebook each card is a
+    link to the puzzle's own notebook, in the same folder.
 
     Raises ValueError where a puzzle needs one that there is not, or itself by a detour.
     """
@@ -74,11 +78,9 @@ def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> 
         for place in row:
             if place.name is not None:
                 _arrows(scene, place)
-    for row in rows:
-        for place in row:
-            if place.name is not None:
-                _card(scene, place, puzzles[place.name], (place.row + 1) / len(rows), place.name in solved)
-    return Picture(scene, f"Map of {len(puzzles)} puzzles")
+    found = [(place, place.name) for row in rows for place in row if place.name is not None]
+    links = [_card(scene, place, puzzles[name], (place.row + 1) / len(rows), name in solved) for place, name in found]
+    return Picture(scene, f"Map of {len(puzzles)} puzzles", links)
 
 
 def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
@@ -167,16 +169,23 @@ def _spread(index: int, count: int) -> float:
     return (index - (count - 1) / 2) * 44
 
 
-def _card(scene: Scene, place: Place, stop: Stop, depth: float, solved: bool) -> None:
+def _card(scene: Scene, place: Place, stop: Stop, depth: float, solved: bool) -> Link:
     x, y = place.x - WIDTH / 2, _top(place.row)
+    title = f"{stop.number}. {stop.title}"
     scene.add(Rect(x, y, WIDTH, HEIGHT, PAPER, GOLD if solved else EDGE, 2 if solved else 1, radius=5))
     scene.add(Rect(x, y + 5, 5, HEIGHT - 10, GOLD if solved else layer_colour(round(depth * 10), 10)))
-    room = WIDTH - 26 - (52 if solved else 0)
-    scene.add(Text(x + 16, y + 17, fit(f"{stop.number}. {stop.title}", room, SIZE), SIZE, bold=True))
-    if solved:
-        scene.add(Text(x + WIDTH - 10, y + 17, "solved", SIZE, INK, "end"))
+    scene.add(Text(x + 16, y + 17, fit(title, WIDTH - 26, SIZE), SIZE, bold=True))
     for number, line in enumerate(_lines(stop.teaches, WIDTH - 28, SIZE)):
         scene.add(Text(x + 16, y + 37 + number * 15, line, SIZE, SOFT))
+    if solved:
+        _check_mark(scene, x + WIDTH - 3, y + 3)
+    return Link(x, y, WIDTH, HEIGHT, f"{stop.stem}.ipynb", f"{title} (solved)" if solved else title)
+
+
+def _check_mark(scene: Scene, x: float, y: float) -> None:
+    """A badge on the corner of a card, where it takes no room from the title."""
+    scene.add(Rect(x - BADGE, y - BADGE, 2 * BADGE, 2 * BADGE, GOLD, PAPER, 1.5, radius=BADGE))
+    scene.add(Poly(((x - 4.5, y), (x - 1.3, y + 3.5), (x + 4.7, y - 3.8)), stroke=ink_on(GOLD), line=2))
 
 
 def _lines(text: str, room: float, size: float) -> Iterator[str]:

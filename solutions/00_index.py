@@ -23,6 +23,8 @@
 # Begin with the [introduction](00_introduction.ipynb). It shows every word, value and operation that the puzzles use,
 # and takes about half an hour. After it, the arrows say what to solve before what: you need not go in the order of the
 # numbers.
+#
+# Click a card to open its puzzle. Run the cell (Shift-Enter) to see a check mark on those you have solved.
 
 # %% [markdown]
 # <!-- part: top -->
@@ -46,5 +48,6 @@ puzzle_map(PUZZLES, solved=solved())
 # - Passing is the first target. The others are for those who want more, and under each check you see how far you are
 #   from the best that is possible.
 #
-# In a terminal, `puzzles` shows what you have solved and what is next, `puzzles watch` runs your notebook again whenever
-# you save it, and `puzzles reveal` shows the official solution, and others, once you have passed.
+# In a terminal (*File > New > Terminal*), or in a cell with a `!` before it, `puzzles` shows what you have solved and
+# what is next, and `puzzles reveal` the official solution, and others, once you have passed. In a terminal,
+# `puzzles watch` runs your notebook again whenever you save it.

@@ -7,6 +7,7 @@ to it; as long as nobody has called the first, a picture is shown at the size th
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -20,7 +21,7 @@ from chalk.transform import P2, Affine, BoundingBox
 from chalk.visitor import A, ShapeVisitor
 
 from drawing.canvas import bitmap
-from drawing.canvas.scene import Scene
+from drawing.canvas.scene import Link, Scene
 
 __all__ = ["UNIT", "Canvas", "Picture", "bundle"]
 
@@ -87,10 +88,12 @@ class Picture(Primitive):
     _repr_svg_: Any = None
     _repr_html_: Any = None
 
-    def __init__(self, scene: Scene, words: str) -> None:
+    def __init__(self, scene: Scene, words: str, links: Sequence[Link] = ()) -> None:
         super().__init__(Canvas(scene), Style.empty(), Affine.identity())
         self.scene = scene
         self.words = words
+        self.links = tuple(links)
+        """Where it leads when a notebook shows it. A file has none."""
 
     def svg(self, height: float | None = None, width: float | None = None) -> str:
         """The picture as an SVG document, in its own size unless another is given."""
@@ -118,6 +121,8 @@ class Picture(Primitive):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         height = chalk.core.SVG_HEIGHT
         svg = self.svg(None if isinstance(height, _Unset) else height)
+        if self.links:
+            return {"text/html": self.scene.linked(svg, self.links), "text/plain": self.words}
         return {"image/svg+xml": svg, "text/plain": self.words}
 
     def __repr__(self) -> str:

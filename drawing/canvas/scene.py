@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.palette import EDGE, INK, PAPER
 
-__all__ = ["SMALL", "TEXT", "Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "num", "text_width", "wrapped"]
+__all__ = ["SMALL", "TEXT", "Link", "Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "num", "text_width"]
+__all__ += ["wrapped"]
 
 TEXT: Final = 12
 """The size of text in a picture of 840 pixels. Only titles are larger, and only labels are SMALL: those
@@ -64,6 +65,17 @@ class Text(NamedTuple):
     turned: bool = False
 
 
+class Link(NamedTuple):
+    """A place in a picture that leads somewhere when it is clicked, such as to another notebook. `words` say where."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    href: str
+    words: str
+
+
 Mark = Rect | Poly | Text
 
 
@@ -87,6 +99,18 @@ class Scene:
             self.add(Text(left, y, line, TEXT, fill, bold=bold))
             y += step
         return y
+
+    def linked(self, svg: str, links: Iterable[Link]) -> str:
+        """An SVG of this as HTML, with links over it. They are HTML's own, as notebooks follow no others."""
+        parts = [f'<div style="position:relative;max-width:{num(self.width)}px">{svg.rstrip()}']
+        for link in links:
+            x, y = 100 * link.x / self.width, 100 * link.y / self.height
+            width, height = 100 * link.width / self.width, 100 * link.height / self.height
+            place = f"left:{num(x)}%;top:{num(y)}%;width:{num(width)}%;height:{num(height)}%"
+            words = escape(link.words)
+            parts.append(f'<a href="{escape(link.href)}" title="{words}" aria-label="{words}"')
+            parts.append(f' style="position:absolute;{place}"></a>')
+        return "".join([*parts, "</div>\n"])
 
     def fragment(self, line: float = 1) -> str:
         """One <g> element with everything in it. `line` makes all lines thicker or thinner."""

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import puzzle_map
+from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Poly, Rect, Text
 from drawing.map import HEIGHT, WIDTH, depths
 from lib import PUZZLES
@@ -21,6 +22,7 @@ class Stop(NamedTuple):
     number: int
     needs: tuple[str, ...]
     title: str = "title"
+    stem: str = "00_stem"
     teaches: str = "what it teaches, in a few words"
 
 
@@ -73,12 +75,41 @@ def test_the_rows_of_the_eight() -> None:
     assert {name: found[name] for name in rows} == rows
 
 
-def test_a_solved_puzzle_is_marked_and_the_picture_says_what_it_is() -> None:
-    plain, marked = puzzle_map(PUZZLES), puzzle_map(PUZZLES, solved={"ddp"})
+def titles(picture: Picture) -> list[str]:
+    return [mark.text for mark in picture.scene.marks if isinstance(mark, Text) and mark.bold]
+
+
+def test_a_solved_puzzle_is_marked_and_keeps_its_title() -> None:
+    plain, marked = puzzle_map(PUZZLES), puzzle_map(PUZZLES, solved=PUZZLES)
     assert repr(plain) == f"Map of {len(PUZZLES)} puzzles"
-    assert [mark.text for mark in marked.scene.marks if isinstance(mark, Text)].count("solved") == 1
-    assert "solved" not in plain.svg()
+    assert sorted(titles(plain)) == sorted(titles(marked)) == sorted(puzzle.heading for puzzle in PUZZLES.values())
+    checks = [
+        mark for mark in marked.scene.marks if isinstance(mark, Poly) and len(mark.points) == 3 and mark.line == 2
+    ]
+    assert len(checks) == len(PUZZLES)
     assert plain.svg() == puzzle_map(PUZZLES).svg()
+    assert puzzle_map(PUZZLES, solved={"ddp"}).svg() not in (plain.svg(), marked.svg())
+
+
+@given(curricula())
+def test_in_a_notebook_every_card_is_a_link(puzzles: dict[str, Stop]) -> None:
+    named = {name: stop._replace(title=name, stem=f"{stop.number:02d}_{name}") for name, stop in puzzles.items()}
+    picture, found = puzzle_map(named), cards(puzzles)
+    assert {link.href for link in picture.links} == {f"{stop.stem}.ipynb" for stop in named.values()}
+    for link in picture.links:
+        card = found[link.words.partition(". ")[2]]
+        assert (link.x, link.y, link.width, link.height) == (card.x, card.y, card.width, card.height)
+    shown = picture._repr_mimebundle_()
+    assert set(shown) == {"text/html", "text/plain"}
+    assert shown["text/html"].count("<a href=") == len(puzzles)
+    assert shown["text/html"].count("<svg") == 1
+
+
+def test_what_a_link_says_is_escaped() -> None:
+    picture = puzzle_map({"a": Stop(1, (), '<b>"', 'x" onclick="y')})
+    page = picture._repr_mimebundle_()["text/html"]
+    assert 'onclick="' not in page
+    assert "<b>" not in page
 
 
 @pytest.mark.parametrize(
