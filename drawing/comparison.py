@@ -50,7 +50,7 @@ def _paint(runs: list[tuple[str, Trace]], gaps: list[Difference | None]) -> Scen
     for place, ((name, _), panel) in enumerate(zip(runs, shown, strict=True)):
         rows = panel.rows(scene, panel.heading(scene, name, y))
         gap = marks[place]
-        if gap is not None and gap.rank < len(rows.ranks):
+        if gap is not None and gap.rank in rows.tops:
             _mark(scene, panel, rows, gap, min(place, 1))
         y = panel.numbers(scene, rows) + 8
     for (name, _), gap in zip(runs[1:], gaps, strict=True):
@@ -73,7 +73,7 @@ def _mark(scene: Scene, panel: Panel, rows: Rows, gap: Difference, side: int) ->
     """Points at the event at which a schedule begins to differ, or at the moment where it has none."""
     axis, top, x = panel.axis, rows.tops[gap.rank], panel.axis.x(gap.time)
     for box in panel.timeline.boxes:
-        if (box.rank, box.number) == (gap.rank, gap.numbers[side]) and box.look != "wait":
+        if box.number == gap.numbers[side] and rows.tops[box.rank] == top and box.look != "wait":
             x, height = axis.x(box.start), rows.thin if box.lane else rows.height
             y = top + (rows.height + 1 + (box.lane - 1) * (rows.thin + 1) if box.lane else 0)
             scene.add(Rect(x, y, max(2.0, axis.x(box.end) - x), height, "none", INK, 2))

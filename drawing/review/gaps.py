@@ -23,9 +23,10 @@ LETTERS: Final = "abcdefghijkl"
 
 def mark_gaps(scene: Scene, groups: Sequence[Group], axis: Axis, rows: Rows) -> None:
     """Marks every gap of the groups on the compute lane of its rank, with the letter of its group."""
+    drawn = frozenset(rows.ranks)
     for letter, group in zip(lettered(groups), groups, strict=True):
         for gap in group.gaps:
-            if gap.rank < len(rows.ranks):
+            if gap.rank in drawn:
                 scene.add(*_marked(gap, letter, axis, rows))
 
 
@@ -89,7 +90,7 @@ def mark_path(scene: Scene, path: Path, axis: Axis, rows: Rows) -> None:
     """The critical path as a line just above the rows that it goes through."""
     points: list[tuple[float, float]] = []
     for rank, _, event in path.steps:
-        if rank < len(rows.ranks) and event.start is not None:
+        if rank in rows.tops and event.start is not None:
             y = rows.tops[rank] - 2
             points += [(axis.x(event.start), y), (axis.x(event.start + event.length), y)]
     if points:

@@ -96,7 +96,7 @@ def _run(name: str, trace: Trace, timeline: Timeline, layers: int, tables: Table
         "figures": figures_of(trace),
         "error": trace.error,
         "more": f"and {counted(rest, 'more rank', ',')}, not in this page" if rest > 0 else "",
-        "rows": {"tops": rows.tops, "height": rows.height, "thin": rows.thin, "bottom": rows.bottom},
+        "rows": {"tops": [*rows.tops.values()], "height": rows.height, "thin": rows.thin, "bottom": rows.bottom},
         "lanes": timeline.lanes,
         "ranks": programs,
         "messages": _messages(trace, count, tables),

@@ -7,7 +7,7 @@ that was issued and awaited later runs beside it, on lanes 1 and up, so that ove
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -50,19 +50,22 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """All boxes of a Trace, rank by rank. `end` is the right edge in ticks, `lanes` counts the lanes of each rank."""
+    """All boxes of a Trace, rank by rank. `end` is the right edge in ticks, `lanes` counts the lanes of each rank, in
+    the order of `ranks`."""
 
     boxes: list[Box]
     messages: list[Message]
     lanes: list[int]
     end: int
+    ranks: Sequence[int]
 
 
-def boxes(trace: Trace, most: int | None = None) -> Timeline:
-    """The timeline of a Trace, or of its first so many ranks.
+def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:
+    """The timeline of a Trace, of its first so many ranks, or of some ranks.
 
     A run that failed goes on a little past its last event, for what never happened.
     """
+    drawn = range(trace.ranks)[:ranks] if isinstance(ranks, int | None) else ranks
     end = makespan(trace)
     pending = [event.issued for _, event in trace.events() if event.op in COMMUNICATION and event.start is None]
     culprit = failed_rank(trace)
@@ -71,13 +74,13 @@ def boxes(trace: Trace, most: int | None = None) -> Timeline:
         end = last + max(last // 12, 10**9 // 2)
     found: list[Box] = []
     lanes: list[int] = []
-    for program in trace.programs[:most]:
+    for program in (trace.programs[rank] for rank in drawn):
         mine = list(_rank(trace, program, end))
         if program.rank == culprit and program.events:
             mine.append(Box(program.rank, len(program.events) - 1, "failed", _clock(program), end))
         found.extend(mine)
         lanes.append(1 + max((box.lane for box in mine), default=0))
-    return Timeline(found, _messages(trace, len(lanes)), lanes, end)
+    return Timeline(found, _messages(trace, drawn), lanes, end, drawn)
 
 
 def failed_rank(trace: Trace) -> int | None:
@@ -129,11 +132,12 @@ def _lane(free: list[int], event: Event, edge: int) -> int:
     return len(free)
 
 
-def _messages(trace: Trace, ranks: int) -> list[Message]:
-    """Sends and receives between the ranks shown."""
+def _messages(trace: Trace, drawn: Sequence[int]) -> list[Message]:
+    """What was sent by the ranks drawn, to whomever, and received."""
     found: list[Message] = []
+    shown = frozenset(drawn)
     for passage in messages(trace):
-        if passage.received is None or max(passage.source, passage.target) >= ranks:
+        if passage.received is None or passage.source not in shown:
             continue
         sent = trace.programs[passage.source].events[passage.sent].end
         received = trace.programs[passage.target].events[passage.received].start

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.axes import Axis, legend, named_every, swatch
+from drawing.canvas.axes import Axis, legend, swatch
 from drawing.canvas.palette import ALARM, GRID, INK, KINDS, PAPER, SOFT, TRACK
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, text_width
+from drawing.timeline.folding import Fold
+from drawing.timeline.names import names, write_names
+from lib.analysis import figures
 from lib.analysis.figures import Peak, samples
 from lib.cluster.clock import steps
 from lib.errors.wording import amount, exact
@@ -51,25 +54,27 @@ def levels(trace: Trace, rank: int) -> list[Level]:
     return found
 
 
-def memory(scene: Scene, trace: Trace, peak: Peak, axis: Axis, ranks: range, top: float) -> float:
-    """Paints the panel from `top` on; returns where it ends."""
+def memory(scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: float) -> float:
+    """Paints the panel from `top` on, a row for each fold; returns where it ends."""
+    peak = figures.peak(trace)
     scene.add(Text(axis.left - 10, top + 8, "memory", TEXT, INK, "end", bold=True))
     most = float(peak.elements)
     summary = f"at most {amount(most)} elements on rank {peak.rank} at time {exact(steps(peak.time))}"
     scene.add(Text(axis.left, top + 8, summary, TEXT, INK))
     top += 20
-    height, gap = _height(len(ranks))
-    for place, rank in enumerate(ranks):
-        y = top + place * (height + gap)
+    height, gap = _height(len(folds))
+    named = names(trace, folds)
+    tops = [top + place * (height + gap) for place in range(len(folds))]
+    for fold, y in zip(folds, tops, strict=True):
         scene.add(Rect(axis.left, y, axis.width, height, TRACK))
-        if place % named_every(height) == 0:
-            scene.add(Text(axis.left - 10, y + height / 2, f"rank {rank}", TEXT if height >= 14 else SMALL, INK, "end"))
-        _areas(scene, levels(trace, rank), axis, y + height, (height - 2) / most if most else 0.0)
+        _areas(scene, levels(trace, fold.rank), axis, y + height, (height - 2) / most if most else 0.0)
         if height >= 18:
             scene.add(Poly(((axis.left, y + 2), (axis.left + axis.width, y + 2)), stroke=GRID, dash="2 3"))
-    if most and peak.rank in ranks:
-        _peak(scene, trace, peak, axis, top + peak.rank * (height + gap), height)
-    bottom = top + len(ranks) * (height + gap) - gap
+    write_names(scene, named, tops, height, axis.left)
+    for fold, y in zip(folds, tops, strict=True):
+        if most and peak.rank in fold.ranks:
+            _peak(scene, trace, peak, axis, y, height)
+    bottom = tops[-1] + height
     scene.add(Text(axis.left + axis.width + 5, top + 4, compact(most), SMALL, SOFT))
     if height >= 18:
         scene.add(Text(axis.left + axis.width + 5, top + height - 3, "0", SMALL, SOFT))
@@ -78,7 +83,7 @@ def memory(scene: Scene, trace: Trace, peak: Peak, axis: Axis, ranks: range, top
 
 
 def _height(count: int) -> tuple[float, float]:
-    for most, height, gap in ((4, 46, 6), (8, 32, 4), (16, 20, 3), (32, 11, 2), (64, 7, 1)):
+    for most, height, gap in ((1, 84, 6), (2, 60, 6), (4, 46, 6), (8, 32, 4), (16, 20, 3), (32, 11, 2), (64, 7, 1)):
         if count <= most:
             return height, gap
     return 5, 1

@@ -1,27 +1,30 @@
-"""The timeline: boxes on paper. One row a rank, its communication lanes below its compute lane, and a legend."""
+"""The timeline: boxes on paper. One row a rank, or for ranks that are alike, with its communication lanes below its
+compute lane, and a legend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.axes import Axis, Entry, named_every, swatch
-from drawing.canvas.palette import ALARM, ARROW, INK, LOOKS, SOFT, TRACK, fill_and_border, ink_on, layer_colour
+from drawing.canvas.axes import Axis, Entry, swatch
+from drawing.canvas.palette import ALARM, ARROW, LOOKS, SOFT, TRACK, fill_and_border, ink_on, layer_colour
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.boxes import Box, Message, Timeline
+from drawing.timeline.folding import Fold, Shown
 from drawing.timeline.labels import labels, title
-from lib.errors.wording import counted
+from drawing.timeline.names import Name, groups, write_names
+from lib.errors.wording import counted, numbered
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 
-__all__ = ["SHOWN", "Rows", "more_ranks", "operations", "paint", "place_label", "place_rows"]
+__all__ = ["SHOWN", "Rows", "left_out", "operations", "paint", "place_label", "place_rows", "row_height"]
 
 CROWDED: Final = 1500
 """From this many boxes on, boxes are plain and their titles brief."""
 PACKED: Final = 20_000
 """From this many boxes on, those that would share half a pixel are left out."""
 SHOWN: Final = 128
-"""Ranks that get a row of their own; of more, the first ones are shown."""
+"""Rows of a picture at most; of more, the first ones are shown."""
 ARROWS: Final = 96
 """Messages that get a line from the sender to the receiver; more would only be a thicket."""
 
@@ -42,10 +45,11 @@ TURNED_WIDTH: Final = 8
 
 
 class Rows(NamedTuple):
-    """Where the rows are: the ranks shown, the top of each, its height, and that of its communication lanes."""
+    """Where the rows are: the ranks that are drawn, one a row; for every rank that has a row its top, which those that
+    are alike share; the height of a row, and that of its communication lanes."""
 
-    ranks: range
-    tops: list[float]
+    ranks: Sequence[int]
+    tops: Mapping[int, float]
     height: float
     thin: float
     bottom: float
@@ -59,41 +63,47 @@ def row_height(count: int) -> float:
     return 6
 
 
-def place_rows(lanes: list[int], top: float) -> Rows:
-    """Gives each rank its row."""
-    ranks = range(min(len(lanes), SHOWN))
-    height = row_height(len(ranks))
+def place_rows(
+    lanes: Sequence[int], top: float, folds: Sequence[Fold] | None = None, named: Sequence[Name] = ()
+) -> Rows:
+    """Gives each rank its row, or those of each fold one; groups of rows stand a little apart."""
+    folds = [Fold((rank,)) for rank in range(min(len(lanes), SHOWN))] if folds is None else folds
+    height = row_height(len(folds))
     thin = max(3.0, round(height * 0.38))
     gap = max(1.0, round(height / 5))
-    tops: list[float] = []
-    for rank in ranks:
-        tops.append(top)
-        top += height + (lanes[rank] - 1) * (thin + 1) + gap
-    return Rows(ranks, tops, height, thin, top - gap + 2)
+    between = {first for _, first, _ in groups(named) if first}
+    tops: dict[int, float] = {}
+    for place, (fold, count) in enumerate(zip(folds, lanes, strict=False)):
+        top += gap + 2 if place in between else 0
+        tops.update(dict.fromkeys(fold.ranks, top))
+        top += height + (count - 1) * (thin + 1) + gap
+    return Rows([fold.rank for fold in folds], tops, height, thin, top - gap + 2)
 
 
-def paint(scene: Scene, trace: Trace, timeline: Timeline, axis: Axis, rows: Rows, layers: int | None = None) -> None:
-    """Tracks, grid, boxes, labels and messages of a timeline. `layers` is how many there are colours for."""
+def paint(
+    scene: Scene,
+    trace: Trace,
+    timeline: Timeline,
+    axis: Axis,
+    rows: Rows,
+    folds: Sequence[Fold],
+    named: Sequence[Name],
+    layers: int | None = None,
+) -> None:
+    """Tracks, grid, names, boxes, labels and messages of a timeline. `layers` is how many there are colours for."""
+    tops = [rows.tops[rank] for rank in rows.ranks]
     over: dict[int, int] = {}
     for box in timeline.boxes:
         over[box.rank] = max(box.end, over.get(box.rank, 0))
-    for rank, top in zip(rows.ranks, rows.tops, strict=True):  # after its end a rank has bare paper
-        whole = rows.height + (timeline.lanes[rank] - 1) * (rows.thin + 1)
+    for rank, count, top in zip(rows.ranks, timeline.lanes, tops, strict=True):  # after its end a rank has bare paper
+        whole = rows.height + (count - 1) * (rows.thin + 1)
         scene.add(Rect(axis.left, top, axis.x(over.get(rank, 0)) - axis.left, whole, TRACK))
-    axis.grid(scene, rows.tops[0] - 2, rows.bottom + 2)
-    every = named_every(rows.height)
-    for rank, top in zip(rows.ranks, rows.tops, strict=True):
-        if rank % every == 0:
-            size = TEXT if rows.height >= 14 else SMALL
-            scene.add(Text(axis.left - 10, top + rows.height / 2, f"rank {rank}", size, INK, "end"))
-    begun = {box.rank for box in timeline.boxes}
-    for rank, top in zip(rows.ranks, rows.tops, strict=True):
-        if trace.error is not None and rank not in begun and rows.height >= 14:
-            scene.add(Text(axis.left + 8, top + rows.height / 2, "had not begun when the run stopped", TEXT, SOFT))
+    axis.grid(scene, tops[0] - 2, rows.bottom + 2)
+    write_names(scene, named, tops, rows.height, axis.left)
     shown = timeline.boxes
     if len(shown) > PACKED:
         shown = list(_thinned(shown, axis))
-    painter = _Painter(trace, axis, rows, layers or trace.layers, len(shown) > CROWDED)
+    painter = _Painter(trace, axis, rows, folds, layers or trace.layers, len(shown) > CROWDED)
     for box in shown:
         painter.box(box)
     scene.add(*sorted(painter.rects, key=lambda rect: (rect.fill, rect.stroke, rect.dash)))
@@ -101,7 +111,8 @@ def paint(scene: Scene, trace: Trace, timeline: Timeline, axis: Axis, rows: Rows
     scene.add(*sorted(painter.texts, key=lambda text: (text.size, text.fill, text.bold)))
     if len(timeline.messages) <= ARROWS and rows.height >= 14:
         for message in timeline.messages:
-            scene.add(*_arrow(message, axis, rows))
+            if message.target in rows.tops:
+                scene.add(*_arrow(message, axis, rows))
 
 
 def _thinned(boxes: Iterable[Box], axis: Axis) -> Iterable[Box]:
@@ -117,10 +128,11 @@ def _thinned(boxes: Iterable[Box], axis: Axis) -> Iterable[Box]:
 class _Painter:
     """Collects the marks of boxes: rectangles, what is painted over them, and labels."""
 
-    def __init__(self, trace: Trace, axis: Axis, rows: Rows, layers: int, crowded: bool) -> None:
+    def __init__(self, trace: Trace, axis: Axis, rows: Rows, folds: Sequence[Fold], layers: int, crowded: bool) -> None:
         self.trace = trace
         self.axis = axis
         self.rows = rows
+        self.folds = {fold.rank: fold for fold in folds}
         self.layers = layers
         self.crowded = crowded
         self.rects: list[Rect] = []
@@ -137,7 +149,7 @@ class _Painter:
         if box.lane:
             top, height = top + height + 1 + (box.lane - 1) * (rows.thin + 1), rows.thin
         fill, stroke = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
-        words = title(self.trace, box, self.crowded)
+        words = title(self.trace, box, self.folds[box.rank], self.crowded)
         if width < 0.05:
             self.rects.append(Rect(x - 0.6, top, 1.2, height, stroke if stroke != "none" else fill, title=words))
             return
@@ -163,7 +175,7 @@ class _Painter:
     def label(self, box: Box, event: Event, fill: str, x: float, top: float, width: float, height: float) -> None:
         """The label of a box, where there is room for one."""
         colour = ALARM if box.look == "pending" else ink_on(fill)
-        for line in place_label(*labels(box, event), width, height):
+        for line in place_label(*labels(box, event, self.folds[box.rank].own), width, height):
             middle = top + height / 2 + line.below
             text = Text(x + width / 2, middle, line.text, line.size, colour, "middle", turned=line.turned)
             self.texts.append(text)
@@ -204,8 +216,8 @@ def _arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
     return [Poly((start, (end[0], end[1] - tip)), stroke=ARROW, line=1.2), Poly(head, fill=ARROW)]
 
 
-def operations(layers: int, boxes: Iterable[Box]) -> list[Entry]:
-    """The legend of timelines: the layers, and those operations that occur."""
+def operations(layers: int, boxes: Iterable[Box], own: bool = False) -> list[Entry]:
+    """The legend of timelines: the layers, and those operations that occur. `own`: batches are called so somewhere."""
     families = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []
@@ -213,24 +225,30 @@ def operations(layers: int, boxes: Iterable[Box]) -> list[Entry]:
         fill = layer_colour(layer, layers)
         ramp.append(Rect(place * 17, 0, 17, 12, fill))
         ramp.append(Text(place * 17 + 8.5, 6, str(layer), SMALL, ink_on(fill), "middle"))
-    own = layer_colour(0, layers)
-    entries: list[Entry] = [(ramp, 17 * len(shown), "layer"), swatch(own, text="forward (number: batch)")]
-    entries.append(swatch(*fill_and_border("backward", own), "backward"))
+    colour = layer_colour(0, layers)
+    batches = "own: each rank its own batch" if own else "number: batch"
+    entries: list[Entry] = [(ramp, 17 * len(shown), "layer"), swatch(colour, text="forward (" + batches + ")")]
+    entries.append(swatch(*fill_and_border("backward", colour), "backward"))
     for family, look in LOOKS.items():
         if (family, False) in families or (family, True) in families:
             dash = "3 2" if family == "pending" else ""
             entries.append(swatch(*look.pair, look.words, 3 if family == "loss" else 16, dash))
     if any(beside for _, beside in families):
         fill, stroke = LOOKS["collective"].pair
-        lane = [Rect(0, 0, 22, 5, own), Rect(6.5, 6.5, 15, 5, fill, stroke)]
+        lane = [Rect(0, 0, 22, 5, colour), Rect(6.5, 6.5, 15, 5, fill, stroke)]
         entries.append((lane, 22, "beside computation"))
     return entries
 
 
-def more_ranks(scene: Scene, trace: Trace, rows: Rows, axis: Axis) -> float:
-    """Says how many ranks have no row; returns where that ends."""
-    rest = trace.ranks - len(rows.ranks)
-    if rest <= 0:
+def left_out(scene: Scene, trace: Trace, shown: Shown, rows: Rows, axis: Axis) -> float:
+    """Says in one line which ranks have no row, and why; returns where that ends."""
+    told: list[str] = []
+    if shown.idle:
+        why = "did nothing" if trace.error is None else "had not begun when the run stopped"
+        told.append(f"{numbered('rank', shown.idle)} {why}")
+    if shown.rest:
+        told.append(f"and {counted(shown.rest, 'more rank', ',')}, not drawn")
+    if not told:
         return rows.bottom
-    scene.add(Text(axis.left, rows.bottom + 9, f"and {counted(rest, 'more rank', ',')}, not drawn", TEXT, SOFT))
+    scene.add(Text(axis.left, rows.bottom + 9, " · ".join(told), TEXT, SOFT))
     return rows.bottom + 18

@@ -12,7 +12,9 @@ from drawing.canvas.axes import Axis, legend
 from drawing.canvas.palette import INK, SOFT
 from drawing.canvas.scene import TEXT, Scene, Text, fit, text_width
 from drawing.timeline.boxes import Timeline, boxes
-from drawing.timeline.paint import SHOWN, Rows, more_ranks, operations, paint, place_rows
+from drawing.timeline.folding import Shown, shown_rows
+from drawing.timeline.names import Name, margin, names
+from drawing.timeline.paint import SHOWN, Rows, left_out, operations, paint, place_rows, row_height
 from lib.analysis.difference import ending, figures_of
 from lib.analysis.figures import makespan
 from lib.trace.trace import Trace
@@ -20,20 +22,25 @@ from lib.trace.trace import Trace
 __all__ = ["LEFT", "RIGHT", "WIDTH", "Panel", "panels"]
 
 WIDTH: Final = 840
-"""Pixels of a picture of runs; LEFT and RIGHT of them are left and right of the time axis."""
+"""Pixels of a picture of runs; LEFT (or more, for long names) and RIGHT of them are beside the time axis."""
 LEFT: Final = 74
 RIGHT: Final = 48
 HEADING: Final = 26
 """Pixels that a heading takes."""
+UNFOLDED: Final = 4
+"""Ranks that have a row each in a timeline even where they are alike: then their batches can be seen."""
 
 
 class Panel(NamedTuple):
-    """A run, its boxes, and the axis that it shares with the panels above and below. `layers` have colours."""
+    """A run, which of its ranks have rows, and what these are called; its boxes, and the axis that it shares with the
+    panels above and below. `layers` have colours."""
 
     trace: Trace
     timeline: Timeline
     axis: Axis
     layers: int
+    shown: Shown
+    named: Sequence[Name]
 
     def heading(self, scene: Scene, name: str, y: float) -> float:
         """The name of the run and its figures; returns where they end."""
@@ -45,20 +52,30 @@ class Panel(NamedTuple):
 
     def rows(self, scene: Scene, y: float) -> Rows:
         """Paints the rows of the ranks from `y` on, and says where they are."""
-        rows = place_rows(self.timeline.lanes, y)
-        paint(scene, self.trace, self.timeline, self.axis, rows, self.layers)
+        folds = self.shown.rows
+        rows = place_rows(self.timeline.lanes, y, folds, self.named)
+        paint(scene, self.trace, self.timeline, self.axis, rows, folds, self.named, self.layers)
         return rows
 
     def numbers(self, scene: Scene, rows: Rows) -> float:
-        """How many ranks have no row, the moments, and the end of the run; returns where they end."""
-        y = more_ranks(scene, self.trace, rows, self.axis) + 2
+        """Which ranks have no row, the moments, and the end of the run; returns where they end."""
+        y = left_out(scene, self.trace, self.shown, rows, self.axis) + 2
         return self.axis.numbers(scene, y, makespan(self.trace), ending(self.trace))
 
 
-def panels(scene: Scene, traces: Sequence[Trace], y: float) -> tuple[list[Panel], float]:
-    """Panels of runs on one axis, and their legend, which is painted; returns where it ends."""
-    timelines = [boxes(trace, SHOWN) for trace in traces]
-    axis = Axis(LEFT, WIDTH - LEFT - RIGHT, max(timeline.end for timeline in timelines))
+def panels(scene: Scene, traces: Sequence[Trace], y: float, fold: bool | None = None) -> tuple[list[Panel], float]:
+    """Panels of runs on one axis, and their legend, which is painted; returns where it ends.
+
+    `fold`: whether ranks that are alike share a row; where nothing is said, those of runs of more than 4 ranks do.
+    """
+    shown = [shown_rows(trace, trace.ranks > UNFOLDED if fold is None else fold, SHOWN) for trace in traces]
+    named = [names(trace, found.rows) for trace, found in zip(traces, shown, strict=True)]
+    timelines = [boxes(trace, [row.rank for row in found.rows]) for trace, found in zip(traces, shown, strict=True)]
+    left = max([LEFT, *(margin(found, row_height(len(found))) for found in named)])
+    axis = Axis(left, WIDTH - left - RIGHT, max(timeline.end for timeline in timelines))
     layers = max(trace.layers for trace in traces)
-    y = legend(scene, LEFT, y, WIDTH - 12, operations(layers, [box for line in timelines for box in line.boxes]))
-    return [Panel(trace, line, axis, layers) for trace, line in zip(traces, timelines, strict=True)], y
+    every = [box for line in timelines for box in line.boxes]
+    own = any(row.own for found in shown for row in found.rows)
+    y = legend(scene, LEFT, y, WIDTH - 12, operations(layers, every, own))
+    parts = zip(traces, timelines, shown, named, strict=True)
+    return [Panel(trace, line, axis, layers, found, name) for trace, line, found, name in parts], y

@@ -7,8 +7,10 @@ from typing import Any
 from drawing.canvas.palette import ALARM, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Scene, Text, fit
+from drawing.timeline.folding import shown_rows
 from drawing.timeline.labels import size
 from drawing.timeline.memory import memory
+from drawing.timeline.paint import SHOWN
 from drawing.timeline.panel import LEFT, WIDTH, panels
 from lib.analysis.difference import ending, fullest
 from lib.analysis.figures import peak, printed, printed_peak
@@ -20,11 +22,14 @@ from lib.trace.trace import Trace
 __all__ = ["draw", "picture_of_trace", "trace_of"]
 
 
-def draw(run: Any) -> Picture:
+def draw(run: Any, fold: bool | None = None) -> Picture:
     """Prints the time and the memory of a run, and gives its picture: a Trace, or the Models that simulate returned.
 
     Both are the original's: `Timesteps` is when the last operation starts, and the memory is what the stores hold. The
     picture shows when everything is over, and all that is alive.
+
+    Ranks that do the same at the same times share a row: in the memory, and in the timeline of more than 4 ranks.
+    `fold=False` gives every rank its own rows, `fold=True` folds those of few ranks, too.
     """
     if (why := traces.nothing_to("draw", run)) is not None:
         return note(why)
@@ -32,7 +37,7 @@ def draw(run: Any) -> Picture:
     elements, rank, time = printed_peak(trace)
     print(f"Timesteps: {exact(printed(trace))} ")
     print(f"Maximum Memory: {float(elements)} at GPU: {rank} time: {exact(steps(time))}")
-    return picture_of_trace(trace)
+    return picture_of_trace(trace, fold)
 
 
 def trace_of(run: Any, who: str = "draw") -> Trace:
@@ -47,16 +52,17 @@ def note(words: str) -> Picture:
     return Picture(scene, words)
 
 
-def picture_of_trace(trace: Trace) -> Picture:
+def picture_of_trace(trace: Trace, fold: bool | None = None) -> Picture:
     """The timeline of a run and its memory, without printing anything."""
     scene = Scene(WIDTH, 0)
     y = 14.0
     if trace.error is not None:
         scene.add(Text(LEFT, y + 4, fit(trace.error.partition("\n")[0], WIDTH - LEFT - 20, 12), 12, ALARM, bold=True))
         y += 24
-    (panel,), y = panels(scene, [trace], y)
+    (panel,), y = panels(scene, [trace], y, fold)
     rows = panel.rows(scene, y + 6)
     y = panel.numbers(scene, rows)
-    top = peak(trace)
-    scene.height = (memory(scene, trace, top, panel.axis, rows.ranks, y + 8) if top.elements else y) + 4
+    if peak(trace).elements:
+        y = memory(scene, trace, panel.axis, shown_rows(trace, fold is not False, SHOWN).rows, y + 8)
+    scene.height = y + 4
     return Picture(scene, f"<timeline of {size(trace)}: {ending(trace)}, {fullest(trace)}>")

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from drawing import Picture, picture_of
-from drawing.canvas.palette import ALARM, INK
+from drawing.canvas.palette import ALARM, GRID, INK
 from drawing.canvas.scene import Mark, Poly, Rect, Text, text_width, wrapped
 from drawing.display import _bundle  # pyright: ignore[reportPrivateUsage]
 from drawing.registry import PICTURES
 from drawing.review.gaps import TINTS, hatch
 from drawing.review.peak import shares
+from drawing.timeline.folding import shown_rows
+from drawing.timeline.panel import RIGHT, UNFOLDED
 from lib import Model, review, simulate
 from lib.analysis.gaps import KINDS, Gap
 from lib.course.review import Review
@@ -58,6 +60,11 @@ def corners(mark: Mark) -> list[tuple[float, float]]:
     return [(left, top), (right, bottom)]
 
 
+def axis_left(picture: Picture) -> float:
+    """Where time begins: at the first line of the grid."""
+    return next(m.points[0][0] for m in picture.scene.marks if isinstance(m, Poly) and m.stroke == GRID)
+
+
 def place(text: Text) -> tuple[float, float, float, float]:
     """About where the letters are: fonts are narrower than the pictures assume, and a line is lower than its size."""
     width, height = 0.9 * text_width(text.text, text.size), 0.7 * text.size
@@ -88,19 +95,22 @@ def test_no_words_lie_on_others(every: dict[str, tuple[Review, Picture]]) -> Non
 def test_each_gap_is_marked_over_its_time(every: dict[str, tuple[Review, Picture]]) -> None:
     for name, (found, picture) in every.items():
         titled = {mark.title: mark for mark in picture.scene.marks if isinstance(mark, Rect)}
-        shown = [gap for group in found.groups[:6] for gap in group.gaps if gap.kind != "never"]
+        drawn = {row.rank for row in shown_rows(found.mine, found.mine.ranks > UNFOLDED).rows}
+        gaps = [gap for group in found.groups[:6] for gap in group.gaps if gap.rank in drawn]
+        shown = [gap for gap in gaps if gap.kind != "never"]
         assert {gap.text() for gap in shown} <= set(titled), name
         if not shown:
             continue
         end = max(e.end or 0 for _, e in found.mine.events())
         if found.reference is not None:
             end = max(end, *(e.end or 0 for _, e in found.reference.events()))
-        scale = (picture.scene.width - 74 - 48) / end if found.mine.error is None else None
+        left = axis_left(picture)
+        scale = (picture.scene.width - left - RIGHT) / end if found.mine.error is None else None
         for gap in shown:
             mark = titled[gap.text()]
             assert mark.fill in TINTS[gap.kind]
             if scale is not None:
-                assert mark.x == pytest.approx(74 + scale * gap.start)
+                assert mark.x == pytest.approx(left + scale * gap.start)
                 assert mark.width == pytest.approx(scale * gap.length, abs=0.9)
 
 
@@ -128,7 +138,7 @@ def test_the_letters_on_the_timeline_are_those_of_the_list(every: dict[str, tupl
 def test_the_critical_path_is_drawn_from_the_beginning_to_the_end(every: dict[str, tuple[Review, Picture]]) -> None:
     for name, (found, picture) in every.items():
         lines = [m for m in picture.scene.marks if isinstance(m, Poly) and m.stroke == INK and len(m.points) > 4]
-        path = next(line for line in lines if line.points[0][0] == 74)
+        path = next(line for line in lines if line.points[0][0] == axis_left(picture))
         assert len(path.points) == 2 * len(found.path.steps), name
         assert all(one[0] <= other[0] for one, other in zip(path.points, path.points[1:], strict=False)), name
 

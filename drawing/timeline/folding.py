@@ -1,0 +1,216 @@
+"""Ranks that do the same at the same times, as one row: which they are, and what their batches are called there.
+
+Two ranks are alike where their programs agree in everything that a picture shows, up to which rank, batches and shards
+are whose. Then they have the same memory at every moment, too. A mistake must not disappear in a row: ranks that ought
+to have batches of their own and share one, or pass each other messages, keep rows of their own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from drawing.timeline.boxes import failed_rank
+from lib.cluster.mesh import Mesh
+from lib.errors.wording import ranges
+from lib.trace.event import Program
+from lib.trace.order import messages
+from lib.trace.trace import Trace
+
+__all__ = ["Fold", "Shown", "fold", "shown_rows"]
+
+PROBES: Final = 16
+"""Events that are looked at first: ranks that differ in one of them need no closer look."""
+
+
+class Fold(NamedTuple):
+    """Ranks in one row, in ascending order: the first is drawn, and stands for all.
+
+    `own` has the numbers of its events on batches that are another rank's on another rank, and what to call them:
+    "own", or "own 0" and "own 1" where a rank has several, one after the other.
+    """
+
+    ranks: tuple[int, ...]
+    own: Mapping[int, str] = MappingProxyType({})
+
+    @property
+    def rank(self) -> int:
+        """The rank that is drawn."""
+        return self.ranks[0]
+
+
+class Shown(NamedTuple):
+    """The rows of a picture; the ranks that did nothing at all, which have none; and how many more there are."""
+
+    rows: list[Fold]
+    idle: list[int]
+    rest: int
+
+
+def shown_rows(trace: Trace, folded: bool = True, most: int | None = None) -> Shown:
+    """What to draw of a run, in the order of its mesh: its first so many rows. `folded`: those alike as one."""
+    every = fold(trace) if folded else [Fold((program.rank,)) for program in trace.programs]
+    if trace.mesh is not None and len(trace.mesh) == trace.ranks:
+        place = {rank: number for number, rank in enumerate(trace.mesh.ranks)}
+        every = sorted(every, key=lambda row: min(place[rank] for rank in row.ranks))
+    busy = [row for row in every if trace.programs[row.rank].events]
+    if not busy:  # a picture has at least one row
+        busy = every[:most]
+    idle = [program.rank for program in trace.programs if not program.events] if len(busy) < len(every) else []
+    rows = busy[:most]
+    return Shown(rows, sorted(set(idle)), sum(len(row.ranks) for row in busy[len(rows) :]))
+
+
+def fold(trace: Trace) -> list[Fold]:
+    """All ranks of a run, those that are alike together, in the order of their first ranks. Worked out once."""
+    return trace.once(fold, lambda: [Fold(ranks, _own(trace, ranks)) for ranks in _alike(trace)])
+
+
+def _alike(trace: Trace) -> list[tuple[int, ...]]:
+    """Ranks that are alike. Classes are split until all members of each agree in all that is asked of them."""
+    alone = failed_rank(trace)
+    classes = _split(range(trace.ranks), lambda rank: (rank == alone, _glance(trace.programs[rank])))
+    if len(classes) == trace.ranks:
+        return sorted(map(tuple, classes))
+    keys = _Keys(trace)
+    classes = _resplit(classes, keys.program)
+    classes = [part for ranks in classes for part in _by_batches(trace, ranks)]
+    while True:
+        finer = _resplit(classes, keys.correspondents(classes))
+        if len(finer) == len(classes):
+            return sorted(map(tuple, classes))
+        classes = finer
+
+
+def _split(ranks: Iterable[int], key: Callable[[int], Hashable]) -> list[list[int]]:
+    found: dict[Hashable, list[int]] = defaultdict(list)
+    for rank in ranks:
+        found[key(rank)].append(rank)
+    return list(found.values())
+
+
+def _resplit(classes: Iterable[list[int]], key: Callable[[int], Hashable]) -> list[list[int]]:
+    """Splits classes of more than one rank; of the others nobody asks for a key."""
+    return [part for ranks in classes for part in (_split(ranks, key) if len(ranks) > 1 else [ranks])]
+
+
+def _glance(program: Program) -> Hashable:
+    """What tells most ranks apart at once."""
+    events = program.events
+    probes = events[:: max(1, len(events) // PROBES)]
+    return len(events), len(program.values), len(program.moves), *[(event.op, event.start) for event in probes]
+
+
+class _Keys:
+    """What ranks have to agree in."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.peers: list[list[int]] = [[] for _ in trace.programs]
+        self._received: dict[tuple[int, int], int | None] = {}
+        for source, sent, target, received in messages(trace):
+            self.peers[source].append(target)
+            self.peers[target].append(source)
+            taken = None if received is None else trace.programs[target].events[received].issued
+            self._received[source, sent] = taken
+        self._axes: dict[int, Hashable] = {}
+
+    def program(self, rank: int) -> Hashable:
+        """All that a rank does, and how much it holds. Batches and shards are numbered as they first come."""
+        program = self.trace.programs[rank]
+        batches, shards = _Numbers(), _Numbers()
+        events = [
+            (
+                event.op,
+                event.layer,
+                event.issued,
+                event.start,
+                event.length,
+                batches[event.batches],
+                len(event.arg) if event.group else shards[event.arg],
+                self._group(event.group),
+                event.blocking,
+                event.inputs,
+                event.outputs,
+                self._received.get((rank, number), -1) if event.op == "pass_to" else -1,
+            )
+            for number, event in enumerate(program.events)
+        ]
+        sizes = [value and (value.kind, value.layer, value.elements()) for value in program.values]
+        return tuple(events), tuple(sizes), tuple(program.moves)
+
+    def correspondents(self, classes: Iterable[list[int]]) -> Callable[[int], Hashable]:
+        """For each rank the classes of those that it passes messages to or receives them from, one after the other; and
+        the rank itself where its own is among them: a row cannot show a message to itself."""
+        home = {rank: number for number, ranks in enumerate(classes) for rank in ranks}
+
+        def key(rank: int) -> Hashable:
+            found = tuple([home[peer] for peer in self.peers[rank]])
+            return found, rank if home[rank] in found else -1
+
+        return key
+
+    def _group(self, group: tuple[int, ...]) -> Hashable:
+        """A group, whoever is in it: its size, and the axes of the mesh along which it lies."""
+        known = self._axes.get(id(group))
+        if known is None:
+            known = self._axes[id(group)] = (len(group), _axes(self.trace.mesh, group))
+        return known
+
+
+class _Numbers(dict[Hashable, Hashable]):
+    """Numbers sets in the order in which they first come, by the order in which their members first come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._members: dict[int, int] = {}
+
+    def __missing__(self, items: Iterable[int]) -> Hashable:
+        named = tuple(sorted([self._members.setdefault(item, len(self._members)) for item in sorted(items)]))
+        self[items] = named  # pyright: ignore[reportArgumentType]
+        return named
+
+
+def _axes(mesh: Mesh | None, group: Sequence[int]) -> tuple[str, ...]:
+    if mesh is None or not group or max(group) >= len(mesh):
+        return ()
+    places = [mesh.coordinates(rank) for rank in group]
+    return tuple(axis for axis in mesh.axes if len({place[axis] for place in places}) > 1)
+
+
+def _by_batches(trace: Trace, ranks: list[int]) -> Iterator[list[int]]:
+    """Parts of a class whose ranks have the same batches in each event, or none that another one has."""
+    if len(ranks) < 2:
+        yield ranks
+        return
+    found = [[event.batches for event in trace.programs[rank].events] for rank in ranks]
+    if all(_same(sets) or _disjoint(sets) for sets in dict.fromkeys(zip(*found, strict=True))):
+        yield ranks
+        return
+    same = _split(range(len(ranks)), lambda place: tuple(found[place]))
+    apart = [part[0] for part in same if len(part) == 1]
+    if all(_same(sets) or _disjoint(sets) for sets in zip(*[found[place] for place in apart], strict=True)):
+        same = [part for part in same if len(part) > 1] + ([apart] if apart else [])
+    yield from ([ranks[place] for place in part] for part in same)
+
+
+def _same(sets: Sequence[frozenset[int]]) -> bool:
+    return all(items == sets[0] for items in sets)
+
+
+def _disjoint(sets: Sequence[frozenset[int]]) -> bool:
+    return len(frozenset[int]().union(*sets)) == sum(map(len, sets))
+
+
+def _own(trace: Trace, ranks: tuple[int, ...]) -> dict[int, str]:
+    """What to call the batches of the first of some ranks, in those events in which the others have other ones."""
+    if len(ranks) < 2:
+        return {}
+    one, other = (trace.programs[rank].events for rank in ranks[:2])
+    mine = {number: a.batches for number, (a, b) in enumerate(zip(one, other, strict=True)) if a.batches != b.batches}
+    number = {batch: place for place, batch in enumerate(sorted(frozenset[int]().union(*mine.values())))}
+    if len(set(mine.values())) == 1:
+        return dict.fromkeys(mine, "own")
+    return {event: f"own {ranges(number[batch] for batch in batches)}" for event, batches in mine.items()}
