@@ -1,4 +1,4 @@
-"""The picture of a verdict: bars against every tier of the target, and something to be proud of where it is passed."""
+"""The picture of a verdict: bars against every goal, and something to be proud of where it is passed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fit
 from lib.checker.verdict import Verdict
 from lib.errors.wording import amount, exact
-from lib.puzzles.records import Tier
+from lib.puzzles.records import Goal
 
-__all__ = ["picture_of_verdict", "tier_name"]
+__all__ = ["goal_name", "picture_of_verdict"]
 
 WIDTH: Final = 800
 LIMITLESS: Final = 2.0**60
@@ -23,23 +23,23 @@ LIMITLESS: Final = 2.0**60
 
 def picture_of_verdict(verdict: Verdict) -> Picture:
     """A verdict with its figures; a trophy and confetti where the goal is reached."""
-    scene = Scene(WIDTH, max(96 + 26 * len(verdict.tiers), 190 if verdict.passed else 0))
+    scene = Scene(WIDTH, max(96 + 26 * len(verdict.goals), 190 if verdict.passed else 0))
     left = 24.0
     if verdict.passed:
         scene.add(*_confetti(verdict, scene.height))
-        scene.add(*_trophy(100, 34, sum(tier.reached for tier in verdict.tiers) or 1))
+        scene.add(*_trophy(100, 34, sum(goal.reached for goal in verdict.goals) or 1))
         left = 216
     scene.add(Text(left, 32, fit(_headline(verdict), WIDTH - left - 10, 18), 18, INK, bold=True))
     y = 58.0
     if verdict.correct:
-        words = f"{exact(verdict.time)} time steps, {amount(verdict.memory)} elements (rank {verdict.rank})"
+        words = f"Time {exact(verdict.time)}, memory {amount(verdict.memory)} elements (rank {verdict.rank})"
         scene.add(Text(left, y, words, 12, SOFT))
         y += 22
     for fault in verdict.faults[:4]:
         scene.add(Text(left, y, fit(" ".join(fault.split()), WIDTH - left - 16, 12), 12, ALARM))
         y += 20
-    for tier in verdict.tiers:
-        _tier(scene, tier, verdict, left, y + 10)
+    for goal in verdict.goals:
+        _goal(scene, goal, verdict, left, y + 10)
         y += 26
     scene.height = max(y + 12, 190 if verdict.passed else 0)
     return Picture(scene, _headline(verdict))
@@ -54,8 +54,8 @@ def _headline(verdict: Verdict) -> str:
     return f"{name}correct!" + (f" Reached: {verdict.best}" if verdict.best else "")
 
 
-def tier_name(scene: Scene, name: str, reached: bool, left: float, y: float) -> None:
-    """The name of a tier, bold and with a tick where it is reached, else with a dash."""
+def goal_name(scene: Scene, name: str, reached: bool, left: float, y: float) -> None:
+    """The name of a goal, bold and with a tick where it is reached, else with a dash."""
     scene.add(Text(left + 18, y, fit(name, 172, 12), 12, INK if reached else SOFT, bold=reached))
     if reached:
         scene.add(Poly(((left, y), (left + 4, y + 5), (left + 12, y - 6)), stroke=GOOD, line=2.2))
@@ -63,13 +63,13 @@ def tier_name(scene: Scene, name: str, reached: bool, left: float, y: float) -> 
         scene.add(Poly(((left + 2, y), (left + 10, y)), stroke=SOFT, line=2))
 
 
-def _tier(scene: Scene, tier: Tier, verdict: Verdict, left: float, y: float) -> None:
-    """One line: the name of the tier, whether it is reached, and a bar each for time and memory."""
-    tier_name(scene, tier.name, verdict.correct and tier.reached, left, y)
+def _goal(scene: Scene, goal: Goal, verdict: Verdict, left: float, y: float) -> None:
+    """One line: the name of the goal, whether it is reached, and a bar each for time and memory."""
+    goal_name(scene, goal.name, verdict.correct and goal.reached, left, y)
     start, room = left + 196, WIDTH - left - 208
     for name, share, mine, limit in (
-        ("time", 0.38, verdict.time, tier.time),
-        ("memory", 0.62, verdict.memory, tier.memory),
+        ("time", 0.38, verdict.time, goal.time),
+        ("memory", 0.62, verdict.memory, goal.memory),
     ):
         if limit < LIMITLESS:
             _bar(scene, name, mine, float(limit), start, y, share * room - 10)
@@ -97,7 +97,7 @@ def _star(x: float, y: float, size: float) -> list[tuple[float, float]]:
 
 
 def _trophy(x: float, y: float, stars: int) -> Iterator[Mark]:
-    """A cup with handles on a base, and a star for each tier that was reached."""
+    """A cup with handles on a base, and a star for each goal that was reached."""
     dark = mix(GOLD, WOOD, 0.4)
     for side in (-1, 1):
         handle = [(x + side * (30 + 17 * sin(pi * t / 12)), y + 8 + 30 * t / 12) for t in range(13)]

@@ -45,7 +45,7 @@ puzzle_map(PUZZLES, solved=solved())
 # - When something is wrong, read the message: it says which rank, which line of yours, what was expected, what came,
 #   and the likely fix. A picture shows the run up to there.
 # - When you are stuck, open one hint. Each notebook has three: a question, an idea, and nearly the code.
-# - Passing is the first target. The others are for those who want more, and under each check you see how far you are
+# - Passing is the first goal. The others are for those who want more, and under each check you see how far you are
 #   from the best that is possible.
 #
 # In a terminal (*File > New > Terminal*), or in a cell with a `!` before it, `puzzles` shows what you have solved and

@@ -55,8 +55,8 @@ from lib import Mesh, Model, PuzzleError, predict, simulate
 # | **shard** | One of `total` equal pieces of a weight, of its gradient or of its optimizer state. Different ranks can hold different shards. |
 # | **stage** | A run of neighbouring layers that one rank (or one group of ranks) takes care of in a pipeline. |
 #
-# One caution: a training *step* is not a *time step*. Time is measured in units of "one batch forward through
-# one layer", and we call that unit of time a **time step**.
+# Time is counted in units of "one batch forward through one layer". A training *step* takes many of these **time
+# units**.
 
 # %% [markdown]
 # ## One device
@@ -225,7 +225,7 @@ draw_group(model.final_weights)
 #
 # Each operation takes time:
 #
-# | operation | time steps |
+# | operation | time |
 # |---|---|
 # | `forward`, `backward` | 1 for each batch |
 # | `update` | 0.5 |
@@ -252,7 +252,7 @@ guess.against([model])
 # </details>
 
 # %%
-draw([model])
+draw(model)
 
 # %% [markdown]
 # How to read this picture: time runs to the right, and there is one row for each rank (here only one).
@@ -264,9 +264,8 @@ draw([model])
 #   grey ones for sending and receiving a message. A dotted line means that the rank **waits**.
 # - Below is the **memory** of each rank at each moment, stacked by kind of value, and a red mark at the peak.
 #
-# `draw` prints two figures. `Timesteps` is when the **last operation starts**, and the highest memory comes
-# with the rank and the time at which it occurred. The goals of the puzzles speak of the **end**, when the
-# last operation is *over*.
+# Two figures stand in the picture, and the goals of the puzzles speak of both: the **end**, when the last operation
+# is over, and the **peak**, the most that a rank ever holds, with the rank and the time.
 #
 # And the verdict:
 
@@ -388,7 +387,7 @@ draw(out)
 
 # %% [markdown]
 # Rank 3 arrives at time 4, the others wait for it, and the collective takes 0.3: it is over at 4.3, on every
-# rank. Rank 0 computed for one time step and rank 3 for four, so 10 of the 4 · 4.3 are used.
+# rank. Rank 0 computed for one time unit and rank 3 for four, so 10 of the 4 · 4.3 are used.
 
 # %% [markdown]
 # ### Overlap

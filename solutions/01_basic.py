@@ -83,7 +83,7 @@ except KeyError as error:  # as in any dictionary
 # - A value counts as memory from the moment it is made until it has left the stores and was used for the last
 #   time. The peak is the highest total at the start of any operation. Weights and optimizer states that you load were
 #   there before the step, so they count from the beginning, and what an update gives counts to the end.
-# - One time step is one batch forward or backward through one layer; an update is 0.5; the loss is free.
+# - One time unit is one batch forward or backward through one layer; an update is 0.5; the loss is free.
 
 # %% [markdown]
 # **Before you write anything, predict.** Everything you need for the time is in the rules above: 2 layers, 4 batches,

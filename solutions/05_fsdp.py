@@ -98,7 +98,7 @@ except PuzzleError as error:
 #
 # - Values live in the stores; everything alive counts. The full gradient counts until the reduce-scatter is
 #   over.
-# - This time what a rank *sends* counts too: no target counts for a run in which a rank sends more than the goal
+# - This time what a rank *sends* counts too: no goal counts for a run in which a rank sends more than the goal
 #   says.
 # - All ranks call the same collectives in the same order.
 # - `set_final_weight` gets this rank's shard.

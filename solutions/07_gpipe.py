@@ -115,7 +115,7 @@ except PuzzleError as error:
 #   received.
 
 # %% [markdown]
-# **Predict.** The last puzzle took 67.4 time steps. How long will it take when the batches travel one by one? And
+# **Predict.** The last puzzle took 67.4 time units. How long will it take when the batches travel one by one? And
 # which rank will hold the most memory at its peak, if every rank deletes what it does not need?
 
 # %%

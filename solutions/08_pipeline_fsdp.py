@@ -147,7 +147,7 @@ demo = simulate(show_pipeline, layers=4, batches=4, mesh=mesh)
 # - `set_final_weight` gets this rank's shard of this rank's layers.
 
 # %% [markdown]
-# **Predict.** Each rank has one layer and one batch, so it computes for 1 + 1 time steps and updates for 0.5. How long
+# **Predict.** Each rank has one layer and one batch, so it computes for 1 + 1 time units and updates for 0.5. How long
 # does the whole step take, with all the messages and collectives on the way? How many collectives does a rank take part
 # in?
 
@@ -277,12 +277,12 @@ Model.check(out, puzzle="pipeline_fsdp")
 # - `puzzles reveal gpipe` in a terminal (or the folder `solutions/alternatives/`) shows other schedules for each
 #   puzzle: 1F1B and an interleaved pipeline, a prefetched FSDP, an overlapped all-reduce. Run one in the notebook
 #   of its puzzle, and look at its review.
-# - The reviews name lower bounds that your runs are above. For GPipe the best is 31.4 steps. What has to be
+# - The reviews name lower bounds that your runs are above. For GPipe the best end is 31.4. What has to be
 #   received earlier than it is needed?
 # - Change the sizes: `simulate(pipeline_fsdp, layers=8, batches=4, mesh=mesh)` gives each stage two layers. Is it
 #   still right to keep the full weights from forward to backward?
 # - Change the network. With `from lib import LINKS`, `simulate(fsdp, puzzle="fsdp", costs=LINKS)` prices
-#   collectives by what they move: the schedule of puzzle $number_fsdp takes 20.4 time steps as before, and that of puzzle $number_wsdp,
+#   collectives by what they move: the schedule of puzzle $number_fsdp ends at 20.4 as before, and that of puzzle $number_wsdp,
 #   with its all-reduces, 22.2.
 # - Take four microbatches through each row of this last puzzle, in the order of 1F1B, and gather each layer once.
 #   This is near to how the largest models are trained.

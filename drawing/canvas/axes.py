@@ -26,7 +26,7 @@ class Axis(NamedTuple):
         return self.left + self.width * time / max(1, self.end)
 
     def moments(self) -> list[float]:
-        """The moments to write down, in steps."""
+        """The moments to write down, in time units."""
         last = self.end / ticks(1)
         step = nice(last / (self.width / 70))
         return [round(step * i, 9) for i in range(floor(last / step + 1e-9) + 1)]
@@ -49,7 +49,7 @@ class Axis(NamedTuple):
             scene.add(Text(last, y + 9, words, TEXT, INK, bold=True))
         else:
             scene.add(Text(min(last + 10, self.left + self.width), y + 9, words, TEXT, INK, "end", bold=True))
-        scene.add(Text(self.left - 10, y + 9, "time steps", SMALL, SOFT, "end"))
+        scene.add(Text(self.left - 10, y + 9, "time", SMALL, SOFT, "end"))
         return y + 20
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from drawing.communication.exchange import Exchange, Seat
 from drawing.communication.tiles import caption
-from lib.cluster.clock import steps
+from lib.cluster.clock import units
 from lib.errors.wording import amount, counted, exact, numbered, plural, these
 from lib.trace.trace import Trace
 from lib.values.collectives import RING, TWICE_ROUND
@@ -24,7 +24,7 @@ def headline(shown: Sequence[Exchange]) -> str:
     one = shown[0]
     when = ""
     if one.start is not None and len(shown) == 1:
-        when = f", time {exact(steps(one.start))} to {exact(steps(one.start + one.length))}"
+        when = f", time {exact(units(one.start))} to {exact(units(one.start + one.length))}"
     return f"{one.title[:1].upper()}{one.title[1:]}{about}{when}"
 
 
@@ -81,7 +81,7 @@ def cost(one: Exchange, left_out: int = 0) -> str:
     more = f" {counted(left_out, 'more group')} like these." if left_out else ""
     if not one.happened:
         return more.strip()
-    took = f"It takes {exact(steps(one.length))}."
+    took = f"It takes {exact(units(one.length))}."
     if one.row is None:
         return f"{took} Rank {one.ranks[0]} sends {_elements(one.seats[0].sent)}.{more}"
     sent = [seat.sent for seat in one.seats]

@@ -1,4 +1,4 @@
-"""The limits of a review: time and memory beside every tier, with a mark where the provable lower bound is."""
+"""The limits of a review: time and memory beside every goal, with a mark where the provable lower bound is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drawing.canvas.palette import ALARM, BOUND, EDGE, GOOD, INK, MINE, PAPER, SOFT, ink_on, mix
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.panel import WIDTH
-from drawing.verdict import tier_name
+from drawing.verdict import goal_name
 from lib.course.review import Review
 from lib.errors.wording import amount
 
@@ -24,7 +24,7 @@ ROW: Final = 20
 
 
 class Figure(NamedTuple):
-    """One of the two figures: yours, the limits of the tiers, and the lower bound where one is known."""
+    """One of the two figures: yours, the limits of the goals, and the lower bound where one is known."""
 
     name: str
     mine: float
@@ -32,29 +32,29 @@ class Figure(NamedTuple):
     bound: Limit | None
 
     def scale(self, width: float) -> float:
-        """Pixels a step or an element."""
+        """Pixels a time unit or an element."""
         return width / (max(self.mine, *self.limits, self.bound.value if self.bound else 0.0) or 1.0)
 
 
 def limits(scene: Scene, review: Review, y: float) -> float:
-    """Bars for yours and for every tier, and below them what the lower bound is made of. Nothing where incorrect."""
+    """Bars for yours and for every goal, and below them what the lower bound is made of. Nothing where incorrect."""
     verdict = review.verdict
     if not verdict.correct:
         return y
     bound = None if review.excuse is not None else review.bound
-    time = Figure("time steps", verdict.time, [tier.time for tier in verdict.tiers], bound and bound.time)
+    time = Figure("time", verdict.time, [goal.time for goal in verdict.goals], bound and bound.time)
     memory = Figure(
-        "elements on the fullest rank",
+        "elements on the rank with the highest peak",
         verdict.memory,
-        [tier.memory for tier in verdict.tiers],
+        [goal.memory for goal in verdict.goals],
         bound and bound.memory,
     )
-    for row, tier in enumerate(verdict.tiers):
-        tier_name(scene, tier.name, tier.reached, NAMES, y + 19 + ROW * (row + 1))
+    for row, goal in enumerate(verdict.goals):
+        goal_name(scene, goal.name, goal.reached, NAMES, y + 19 + ROW * (row + 1))
     scene.add(Text(NAMES + 18, y + 19, "yours", 12, INK, bold=True))
     for figure, (left, width) in zip((time, memory), COLUMNS, strict=True):
         _bars(scene, figure, left, width, y)
-    y += 14 + ROW * (len(verdict.tiers) + 1) + (18 if bound is not None else 0)
+    y += 14 + ROW * (len(verdict.goals) + 1) + (18 if bound is not None else 0)
     if (premise := review.premise()) is not None:
         y = scene.paragraph(NAMES, y + 8, premise, WIDTH - NAMES - 24, 16, SOFT) - 5
     for limit in review.limits():

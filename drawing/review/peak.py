@@ -13,7 +13,7 @@ from lib.analysis.figures import peak
 from lib.course.review import ROWS, Review
 from lib.errors.wording import amount, exact
 
-__all__ = ["Share", "fullest", "shares"]
+__all__ = ["Share", "at_the_peak", "shares"]
 
 ORDER: Final = tuple(KINDS)
 ROOM: Final = WIDTH - LEFT - 130.0
@@ -35,11 +35,11 @@ def shares(review: Review) -> list[Share]:
     return sorted(found, key=lambda share: (ORDER.index(share.kind), share.idle))
 
 
-def fullest(scene: Scene, review: Review, y: float) -> float:
+def at_the_peak(scene: Scene, review: Review, y: float) -> float:
     """The bar, that of the reference below it, and the table; returns where they end."""
     if not review.alive:
         return y
-    y = scene.paragraph(LEFT, y + 6, review.fullest(), WIDTH - LEFT - 24, 17, bold=True) - 6
+    y = scene.paragraph(LEFT, y + 6, review.at_the_peak(), WIDTH - LEFT - 24, 17, bold=True) - 6
     mine = shares(review)
     bars = [("yours", mine)]
     if review.reference is not None:

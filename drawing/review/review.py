@@ -1,4 +1,4 @@
-"""The picture of a review: limits, yours above the reference on one time axis, the gaps, and the fullest moment."""
+"""The picture of a review: limits, yours above the reference on one time axis, the gaps, and the peak."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Scene, Text, fit
 from drawing.review.gaps import gap_list, mark_gaps, mark_path, path_sample
 from drawing.review.limits import limits
-from drawing.review.peak import fullest
+from drawing.review.peak import at_the_peak
 from drawing.timeline.panel import LEFT, RIGHT, WIDTH, panels
 from lib.analysis.difference import difference
 from lib.course.review import Review
@@ -31,7 +31,7 @@ def picture_of_review(review: Review) -> Picture:
     y = limits(scene, review, y)
     y = _timelines(scene, review, y + SECTION)
     y = gap_list(scene, review, y + SECTION)
-    y = fullest(scene, review, y + SECTION)
+    y = at_the_peak(scene, review, y + SECTION)
     scene.height = y + 10
     words = [_title(review), *review.bounds(), review.beside(), *review.waits(), *review.memory()]
     return Picture(scene, "\n".join(words))
@@ -42,7 +42,7 @@ def _title(review: Review) -> str:
     if not review.verdict.correct:
         return f"{name}: not one correct training step yet"
     best = review.verdict.best
-    return f"{name}, yours beside the reference: " + (f"you reached {best!r}" if best else "no tier reached yet")
+    return f"{name}, yours beside the reference: " + (f"you reached {best!r}" if best else "no goal reached yet")
 
 
 def _headline(scene: Scene, review: Review) -> float:

@@ -1,7 +1,7 @@
 """What the page is given: one or two Traces as plain data, with every text and colour decided here already.
 
-Times are in steps, sizes in elements, colours from the palette. Texts, labels, values and styles that occur often are
-in tables, and everything else says their numbers. Rows of one kind have the names of their parts in `fields`.
+Times are in time units, sizes in elements, colours from the palette. Texts, labels, values and styles that occur often
+are in tables, and everything else says their numbers. Rows of one kind have the names of their parts in `fields`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def shown_ranks(trace: Trace) -> int:
 
 
 def moment(time: int) -> float:
-    """Ticks as steps, short where they are whole."""
+    """Ticks as time units, short where they are whole."""
     return time // TICKS if time % TICKS == 0 else time / TICKS
 
 

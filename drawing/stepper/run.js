@@ -18,7 +18,7 @@ function objects(kind, rows) {
 }
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
-/** A time without the dust of binary fractions: times are whole numbers of 1e-9 steps. */
+/** A time without the dust of binary fractions: times are whole billionths of a time unit. */
 const exact = (time) => String(Number(time.toFixed(9)));
 const elements = (count) => count.toLocaleString("en-US", { maximumFractionDigits: 2 });
 const plural = (count, what, many = what + "s") => `${count.toLocaleString("en-US")} ${count === 1 ? what : many}`;
@@ -98,7 +98,7 @@ class Rank {
     return this.memory(index).reduce((sum, part) => sum + part, 0);
   }
 
-  /** The memory curve: from each moment on running sums by kind. Of samples at one moment the fullest counts. */
+  /** The memory curve: from each moment on running sums by kind. Of samples at one moment the highest counts. */
   get curve() {
     if (!this._curve) {
       const found = [];

@@ -214,7 +214,7 @@ class Timeline {
     return this.widths.get(key);
   }
 
-  /** Kinds of value stacked, the fullest sum first and the smaller ones over it. */
+  /** Kinds of value stacked, the highest sum first and the smaller ones over it. */
   memory(ctx, curve) {
     const floor = this.bottom + 8 + STRIP;
     for (let kind = KINDS.length - 1; kind >= 0; kind--) {

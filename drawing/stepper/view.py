@@ -12,7 +12,7 @@ from drawing.timeline.boxes import boxes
 from drawing.timeline.labels import size
 from drawing.timeline.paint import place_rows
 from drawing.timeline.schedule import trace_of
-from lib.analysis.difference import ending, fullest
+from lib.analysis.difference import ending, highest_peak
 from lib.trace.trace import Trace, nothing_to
 
 __all__ = ["View", "step_through"]
@@ -85,5 +85,5 @@ class View:
     def __repr__(self) -> str:
         if not self.runs:
             return "<nothing to step through>"
-        found = [f"{size(trace)}: {ending(trace)}, {fullest(trace)}" for _, trace in self.runs]
+        found = [f"{size(trace)}: {ending(trace)}, {highest_peak(trace)}" for _, trace in self.runs]
         return f"<step through {'; '.join(found)}>"

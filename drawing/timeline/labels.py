@@ -9,7 +9,7 @@ from typing import Final
 from drawing.timeline.boxes import Box
 from drawing.timeline.folding import Fold
 from lib.analysis.event_words import event_words, ranges, spoken
-from lib.cluster.clock import steps
+from lib.cluster.clock import units
 from lib.errors.wording import counted, exact, numbered
 from lib.trace.event import Event
 from lib.trace.trace import Trace
@@ -56,7 +56,7 @@ def title(trace: Trace, box: Box, fold: Fold | None = None, brief: bool = False)
     source line, for crowded pictures."""
     event = trace.programs[box.rank].events[box.number]
     who = f"rank {box.rank}"
-    start, end = exact(steps(box.start)), exact(steps(box.end))
+    start, end = exact(units(box.start)), exact(units(box.end))
     what = _what(trace, box, event)
     when = f"from {start}, never over" if box.look in ("pending", "failed") else f"{start} to {end}"
     place = trace.place(event)

@@ -12,7 +12,7 @@ from drawing.timeline.folding import Fold
 from drawing.timeline.names import names, write_names
 from lib.analysis import figures
 from lib.analysis.figures import Peak, samples
-from lib.cluster.clock import steps
+from lib.cluster.clock import units
 from lib.errors.wording import amount, exact
 from lib.trace.trace import Trace
 
@@ -29,7 +29,7 @@ class Level(NamedTuple):
 
 
 def levels(trace: Trace, rank: int) -> list[Level]:
-    """The memory curve of a rank. Of samples at one moment the fullest counts; the last level is where it ends.
+    """The memory curve of a rank. Of samples at one moment the highest counts; the last level is where it ends.
 
     Memory is sampled when an operation starts; what was issued earlier and had to wait is placed where it was issued,
     since nothing changed in between.
@@ -59,7 +59,7 @@ def memory(scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: f
     peak = figures.peak(trace)
     scene.add(Text(axis.left - 10, top + 8, "memory", TEXT, INK, "end", bold=True))
     most = float(peak.elements)
-    summary = f"at most {amount(most)} elements on rank {peak.rank} at time {exact(steps(peak.time))}"
+    summary = f"at most {amount(most)} elements on rank {peak.rank} at time {exact(units(peak.time))}"
     scene.add(Text(axis.left, top + 8, summary, TEXT, INK))
     top += 20
     height, gap = _height(len(folds))
@@ -90,7 +90,7 @@ def _height(count: int) -> tuple[float, float]:
 
 
 def _areas(scene: Scene, curve: Sequence[Level], axis: Axis, floor: float, scale: float) -> None:
-    """The fullest kind-sum first and the smaller ones over it: each kind needs only one edge then."""
+    """The highest sum of kinds first and the smaller ones over it: each kind needs only one edge then."""
     columns = _columns(curve, axis)
     for kind in reversed(range(len(ORDER))):
         if all(sums[kind] == (sums[kind - 1] if kind else 0) for _, sums in columns):
@@ -105,7 +105,7 @@ def _areas(scene: Scene, curve: Sequence[Level], axis: Axis, floor: float, scale
 
 
 def _columns(curve: Sequence[Level], axis: Axis) -> list[tuple[float, tuple[float, ...]]]:
-    """Levels in pixels; of those within one pixel the fullest."""
+    """Levels in pixels; of those within one pixel the highest."""
     found: list[tuple[float, tuple[float, ...]]] = []
     for level in curve:
         x = axis.x(level.time)
@@ -118,7 +118,7 @@ def _columns(curve: Sequence[Level], axis: Axis) -> list[tuple[float, tuple[floa
 
 
 def _peak(scene: Scene, trace: Trace, peak: Peak, axis: Axis, top: float, height: float) -> None:
-    """Marks the fullest moment: a line, a dot, and a label beside it."""
+    """Marks the peak: a line, a dot, and a label beside it."""
     event = trace.programs[peak.rank].events[peak.index]
     x = axis.x(peak.time if event.blocking else event.issued)
     scene.add(Poly(((x, top), (x, top + height)), stroke=ALARM, line=1.5))

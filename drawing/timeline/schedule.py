@@ -1,4 +1,4 @@
-"""Pictures of whole runs: `draw`, which also prints the two figures that the original prints."""
+"""Pictures of whole runs: `draw`, which prints two figures too where it is called as the original's notebook does."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from drawing.timeline.labels import size
 from drawing.timeline.memory import memory
 from drawing.timeline.paint import SHOWN
 from drawing.timeline.panel import LEFT, WIDTH, panels
-from lib.analysis.difference import ending, fullest
+from lib.analysis.difference import ending, highest_peak
 from lib.analysis.figures import peak, printed, printed_peak
-from lib.cluster.clock import steps
+from lib.cluster.clock import units
 from lib.errors.wording import exact
 from lib.trace import trace as traces
 from lib.trace.trace import Trace
@@ -23,10 +23,11 @@ __all__ = ["draw", "picture_of_trace", "trace_of"]
 
 
 def draw(run: Any, fold: bool | None = None) -> Picture:
-    """Prints the time and the memory of a run, and gives its picture: a Trace, or the Models that simulate returned.
+    """The timeline of a run and its memory: of a Trace, or of the Models that simulate returned.
 
-    Both are the original's: `Timesteps` is when the last operation starts, and the memory is what the stores hold. The
-    picture shows when everything is over, and all that is alive.
+    The picture says when everything is over, and what all that is alive takes at the peak. For a list of Models that
+    were made by hand, as in the original's notebook, the original's two figures are printed too: `Timesteps` is when
+    the last operation starts, and the memory is what the stores hold.
 
     Ranks that do the same at the same times share a row: in the memory, and in the timeline of more than 4 ranks.
     `fold=False` gives every rank its own rows, `fold=True` folds those of few ranks, too.
@@ -34,9 +35,10 @@ def draw(run: Any, fold: bool | None = None) -> Picture:
     if (why := traces.nothing_to("draw", run)) is not None:
         return note(why)
     trace = trace_of(run)
-    elements, rank, time = printed_peak(trace)
-    print(f"Timesteps: {exact(printed(trace))} ")
-    print(f"Maximum Memory: {float(elements)} at GPU: {rank} time: {exact(steps(time))}")
+    if traces.made_by_hand(run):
+        elements, rank, time = printed_peak(trace)
+        print(f"Timesteps: {exact(printed(trace))} ")
+        print(f"Maximum Memory: {float(elements)} at GPU: {rank} time: {exact(units(time))}")
     return picture_of_trace(trace, fold)
 
 
@@ -65,4 +67,4 @@ def picture_of_trace(trace: Trace, fold: bool | None = None) -> Picture:
     if peak(trace).elements:
         y = memory(scene, trace, panel.axis, shown_rows(trace, fold is not False, SHOWN).rows, y + 8)
     scene.height = y + 4
-    return Picture(scene, f"<timeline of {size(trace)}: {ending(trace)}, {fullest(trace)}>")
+    return Picture(scene, f"<timeline of {size(trace)}: {ending(trace)}, {highest_peak(trace)}>")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lib.analysis.dependencies import At, Causes, causes_of
 from lib.analysis.event_words import operations
-from lib.cluster.clock import steps
+from lib.cluster.clock import units
 from lib.errors.wording import exact
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
@@ -35,7 +35,7 @@ class Path:
 
     def text(self) -> str:
         """Steps by kind: "16 forward, 16 backward, 2.4 messages, 1 update"."""
-        return ", ".join(f"{exact(steps(ticks))} {name}" for name, ticks in self.parts())
+        return ", ".join(f"{exact(units(ticks))} {name}" for name, ticks in self.parts())
 
 
 def critical_path(run: Trace) -> Path:

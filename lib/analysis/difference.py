@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from lib.analysis.event_words import event_words
 from lib.analysis.figures import bubbles, end, peak, traffic
-from lib.cluster.clock import steps
+from lib.cluster.clock import units
 from lib.errors.wording import amount, exact
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.operations import TIMED
 
-__all__ = ["Difference", "difference", "ending", "figures_of", "fullest", "said"]
+__all__ = ["Difference", "difference", "ending", "figures_of", "highest_peak", "said"]
 
 
 class Difference(NamedTuple):
@@ -35,14 +35,14 @@ class Difference(NamedTuple):
 
     def head(self, first: str, second: str) -> str:
         """On which rank, and from when."""
-        return f"{first} and {second} first differ on rank {self.rank}, from {exact(steps(self.time))}"
+        return f"{first} and {second} first differ on rank {self.rank}, from {exact(units(self.time))}"
 
     def side(self, name: str, side: int) -> str:
         """What the first (side 0) or the second (side 1) does there."""
         event = self.events[side]
         if event is None:
             return f"{name} does nothing more"
-        when = "never begun" if event.start is None else f"at {exact(steps(event.start))}"
+        when = "never begun" if event.start is None else f"at {exact(units(event.start))}"
         return f"{name} has {event_words(event, self.ranks[side])} ({when})"
 
 
@@ -51,7 +51,7 @@ def ending(trace: Trace) -> str:
     return f"{'end' if trace.error is None else 'stopped at'} {exact(end(trace))}"
 
 
-def fullest(trace: Trace) -> str:
+def highest_peak(trace: Trace) -> str:
     """The peak in words: "peak 2,490,368 on rank 0"."""
     top = peak(trace)
     return f"peak {amount(top.elements)} on rank {top.rank}"
@@ -61,7 +61,7 @@ def figures_of(trace: Trace) -> str:
     """The figures by which schedules are compared, in words."""
     sent = max((float(elements) for elements, _ in traffic(trace)), default=0.0)
     idle = f"bubble {bubbles(trace).makespan:.1%}"
-    return " · ".join([ending(trace), fullest(trace), idle, f"sends up to {amount(sent)} elements a rank"])
+    return " · ".join([ending(trace), highest_peak(trace), idle, f"sent per rank {amount(sent)} elements"])
 
 
 def difference(one: Trace, other: Trace) -> Difference | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from lib.cluster.clock import steps
+from lib.cluster.clock import units
 from lib.trace.lifetimes import Lifetimes, held_at, own_lifetimes
 from lib.trace.order import brought_to, meetings
 from lib.trace.trace import Event, Program, Trace
@@ -85,17 +85,17 @@ def makespan(trace: Trace) -> int:
 
 
 def end(trace: Trace) -> float:
-    """The same in steps."""
-    return steps(makespan(trace))
+    """The same in time units."""
+    return units(makespan(trace))
 
 
 def printed(trace: Trace) -> float:
-    """The time that the original prints: the latest start of a rank's last timed operation, in steps."""
+    """The time that the original prints: the latest start of a rank's last timed operation."""
     latest = 0
     for program in trace.programs:
         starts = [e.start for e in program.events if e.op in TIMED and e.start is not None]
         latest = max(latest, starts[-1] if starts else 0)
-    return steps(latest)
+    return units(latest)
 
 
 def samples(trace: Trace, rank: int) -> list[Sample]:
@@ -151,7 +151,7 @@ def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
 
 
 def peak(trace: Trace) -> Peak:
-    """The fullest moment of the fullest rank; of equals the lowest rank and the first moment."""
+    """The highest peak of any rank, and when it is; of equals the lowest rank and the first moment."""
     return trace.once(peak, lambda: _peak(trace))
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from lib.analysis.dependencies import At, Causes, Span, causes_of
 from lib.analysis.event_words import operation, operations
-from lib.cluster.clock import in_steps, steps
+from lib.cluster.clock import in_units, units
 from lib.errors.wording import exact, numbered
 from lib.trace.event import Event
 from lib.trace.trace import Trace
@@ -108,8 +108,8 @@ class Gap:
         return f"{subject} {KINDS[self.kind].verb[many]} {self.when()}{self.why()}"
 
     def when(self) -> str:
-        """How long, and from when to when: "1.4 steps (3 to 4.4)"."""
-        return f"{in_steps(self.length)} ({exact(steps(self.start))} to {exact(steps(self.end))})"
+        """How long, and from when to when: "1.4 time units (3 to 4.4)"."""
+        return f"{in_units(self.length)} ({exact(units(self.start))} to {exact(units(self.end))})"
 
     def why(self) -> str:
         """The reason, as the end of a sentence about the rank. It begins with a space, a comma or a semicolon."""
@@ -154,10 +154,10 @@ class Group:
         if len(self.gaps) == 1:
             return first.text()
         if len({(gap.start, gap.end, gap.why()) for gap in self.gaps}) == 1:
-            return f"{in_steps(self.ticks)}: {first.clause(ranks, many=True)}"
-        least, most = exact(steps(self.gaps[-1].length)), exact(steps(first.length))
+            return f"{in_units(self.ticks)}: {first.clause(ranks, many=True)}"
+        least, most = exact(units(self.gaps[-1].length)), exact(units(first.length))
         each = most if least == most else f"{least} to {most}"
-        head = f"{in_steps(self.ticks)}, {len(self.gaps)} times on {ranks}: {self.reason()}, {each} each"
+        head = f"{in_units(self.ticks)}, {len(self.gaps)} times on {ranks}: {self.reason()}, {each} each"
         return head if first.kind == "communication" else f"{head}. For example, {first.text()}"
 
     def reason(self) -> str:

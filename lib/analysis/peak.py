@@ -1,4 +1,4 @@
-"""What the fullest rank holds at its fullest moment, value by value, and which of it nobody needed any more."""
+"""What the rank with the highest peak holds at that moment, value by value, and which of it nobody needed any more."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
 
 
 class _States:
-    """Why the values of the fullest rank are still there at its fullest moment. `idle` is what nobody needs."""
+    """Why the values of the rank with the highest peak are still there at that moment. `idle` is what nobody needs."""
 
     def __init__(self, trace: Trace, peak: Peak, idle: str) -> None:
         self.program = trace.programs[peak.rank]

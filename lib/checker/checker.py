@@ -18,7 +18,7 @@ from lib.checker.final_weights import finals
 from lib.checker.readiness import unready
 from lib.checker.verdict import Verdict
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.puzzles.records import Puzzle, Size, Tier, schedule_record
+from lib.puzzles.records import Goal, Puzzle, Size, schedule_record
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of
@@ -34,7 +34,7 @@ def check(
     time: float | None = None,
     memory: float | None = None,
 ) -> Verdict:
-    """The verdict on a Trace, or on the Models of a run: against the tiers of a puzzle, or a target of your own.
+    """The verdict on a Trace, or on the Models of a run: against the goals of a puzzle, or one of your own.
 
     With a puzzle the run must have its sizes, and is timed with its costs. Nothing is printed and nothing raised for
     an incorrect run: `verdict.faults` say what is wrong with it. A bare run is only judged for correctness.
@@ -50,15 +50,15 @@ def check(
     timed, faults = judged.timed, judged.faults
     top = figures.peak(timed)
     end, used = figures.end(timed), float(top.elements)
-    tiers = record.tiers if record is not None else _own(time, memory)
+    goals = record.goals if record is not None else _own(time, memory)
     hidden = [(program.rank, alive) for program in timed.programs for alive in figures.hidden(program)]
-    remarks = [*judged.notes, *notes.forgotten(timed, hidden, judged=len(tiers) > 1 and not faults)]
+    remarks = [*judged.notes, *notes.forgotten(timed, hidden, judged=len(goals) > 1 and not faults)]
     if record is None:
         remarks.extend(judged.stale)
     if not faults:
-        remarks.extend(_over(timed, top, end, tiers))
+        remarks.extend(_over(timed, top, end, goals))
     # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
-    counted = 1 if hidden and record is not None else len(tiers)
+    counted = 1 if hidden and record is not None else len(goals)
     if (sent := _too_much_sent(timed, record)) is not None:
         counted = 0
         remarks.extend([] if faults else [sent])
@@ -70,18 +70,18 @@ def check(
         rank=top.rank,
         faults=tuple(faults),
         notes=tuple(remarks),
-        tiers=tuple(
-            tier._replace(reached=tier.allows(end, used) and number < counted) for number, tier in enumerate(tiers)
+        goals=tuple(
+            goal._replace(reached=goal.allows(end, used) and number < counted) for number, goal in enumerate(goals)
         ),
         puzzle=puzzle,
     )
 
 
 def _need_numbers(time: object, memory: object) -> None:
-    for name, unit, target in (("time", "steps", time), ("memory", "elements", memory)):
-        number = isinstance(target, int | float) and not isinstance(target, bool) and target == target
-        if target is not None and not number:
-            raise ValueError(f"{name}= is the most {unit} that the run may take, a number; got {name}={target!r}")
+    for name, limit in (("time", time), ("memory", memory)):
+        number = isinstance(limit, int | float) and not isinstance(limit, bool) and limit == limit
+        if limit is not None and not number:
+            raise ValueError(f"{name}= is the most {name} that the run may take, a number; got {name}={limit!r}")
 
 
 class _Judged(NamedTuple):
@@ -125,10 +125,10 @@ def _too_much_sent(timed: Trace, record: Puzzle | None) -> str | None:
     return notes.over_sent(timed, sent, record.sent) if sent > record.sent else None
 
 
-def _own(time: float | None, memory: float | None) -> tuple[Tier, ...]:
+def _own(time: float | None, memory: float | None) -> tuple[Goal, ...]:
     if time is None and memory is None:
         return ()
-    return (Tier("your target", float("inf") if time is None else time, float("inf") if memory is None else memory),)
+    return (Goal("your goal", float("inf") if time is None else time, float("inf") if memory is None else memory),)
 
 
 def _text(error: PuzzleError | TraceError) -> str:
@@ -168,10 +168,10 @@ def _pretended(rebuilt: Rebuilt | None, sandbox: bool) -> Iterator[str]:
         yield "this Model is a sandbox, so pretended gradients were accepted; with a Dist they are not."
 
 
-def _over(timed: Trace, top: figures.Peak, end: float, tiers: Sequence[Tier]) -> Iterator[str]:
-    """What keeps a run from the first tier that its figures miss."""
+def _over(timed: Trace, top: figures.Peak, end: float, goals: Sequence[Goal]) -> Iterator[str]:
+    """What keeps a run from the first goal that its figures miss."""
 
-    missed = next((tier for tier in tiers if not tier.allows(end, float(top.elements))), None)
+    missed = next((goal for goal in goals if not goal.allows(end, float(top.elements))), None)
     if missed is None:
         return
     if end > missed.time:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
-from lib.cluster.clock import steps
+from lib.cluster.clock import in_units, units
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
 from lib.errors.wording import amount, counted, plural, these
@@ -39,13 +39,13 @@ Where = list[tuple[int | None, Place]]
 def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judged: bool = False) -> Iterator[str]:
     """Hidden values, messages that nobody received, communication that nobody awaited: no faults, but no good.
 
-    `hidden` are the values outside the stores, each with its rank. `judged`: there are several targets, of which only
+    `hidden` are the values outside the stores, each with its rank. `judged`: there are several goals, of which only
     the first counts for a run that has any.
     """
     if hidden:
         yield _remark(
             "values kept outside of the five stores count as memory too"
-            + (", and only the first target counts for such a run" if judged else ""),
+            + (", and only the first goal counts for such a run" if judged else ""),
             got=_counted([alive.value for _, alive in hidden]),
             where=_places([(rank, alive.born) for rank, alive in hidden]),
             fix="keep them in a store, where you see them and can delete them",
@@ -72,11 +72,11 @@ def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judg
 
 
 def over_sent(trace: Trace, sent: float, limit: float) -> str:
-    """Why no target counts: how much is sent, and the first all-reduce, else the first communication of all."""
+    """Why no goal counts: how much is sent, and the first all-reduce, else the first communication of all."""
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION]
     rank, event = next((found for found in moving if found[1].op == "allreduce"), moving[0])
     return _remark(
-        f"no target counts, because a rank sends {amount(sent)} elements and may send {amount(limit)}",
+        f"no goal counts, because {amount(sent)} elements are sent per rank, and the goals allow {amount(limit)}",
         where=_places([(rank, event)]),
         fix="an all-reduce brings every rank the whole sum, and a rank that updates one shard needs that shard of it:\n"
         "use model.scatterreduce(...)"
@@ -100,11 +100,12 @@ class _Unused(NamedTuple):
 
 
 def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str:
-    """Why memory is over the limit of a tier: what was alive that nobody needed, else what there was most of."""
+    """Why memory is over the limit of a goal: what was alive that nobody needed, else what there was most of."""
     program = trace.programs[top.rank]
     now = program.events[top.index]
-    what = f'for "{name}" memory is {amount(float(top.elements) - limit)} elements too high'
-    when = f"the peak is on rank {top.rank} at time {steps(top.time):g}, when {now.op} starts"
+    over = float(top.elements) - limit
+    what = f'for "{name}" memory is {amount(over)} {plural("element", over)} too high'
+    when = f"the peak is on rank {top.rank} at time {units(top.time):g}, when {now.op} starts"
     unused = _unused(trace, top)
     where: Where = [] if (here := place_of(now)) is None else [(None, here)]
     if unused:
@@ -186,8 +187,9 @@ def _counted(values: Sequence[Value]) -> str:
 
 
 def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
-    """Why a run takes longer than the limit of a tier: work done several times, else where a rank waits longest."""
-    what = f'for "{name}" the run is {end - limit:.10g} time steps too long'
+    """Why a run takes longer than the limit of a goal: work done several times, else where a rank waits longest."""
+    over = float(f"{end - limit:.10g}")
+    what = f'for "{name}" the run is {over:.10g} {plural("time unit", over)} too long'
     done: dict[tuple[str, int | None, int], list[tuple[int, Event]]] = defaultdict(list)
     for rank, event in trace.events():
         if event.op in COMPUTE and OPERATIONS[event.op].per_batch:
@@ -211,10 +213,10 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
             what, got="no rank ever waits", fix="shorten what the ranks compute, or share it out more evenly"
         )
     spot, most = max(waits[longest].items(), key=lambda item: item[1])
-    total = steps(sum(waits[longest].values()))
+    total = sum(waits[longest].values())
     return _remark(
         what,
-        got=f"rank {longest} waits {total:g} time steps in all, {steps(most):g} of them here",
+        got=f"rank {longest} waits {in_units(total)} in all, {units(most):g} of them here",
         where=[] if spot is None else [(longest, spot)],
         fix=_sent_late(trace, longest, spot)
         or "let it do other work before this line, or let the others do earlier what it waits for",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lib.errors.wording import amount, counted
-from lib.puzzles.records import Tier
+from lib.puzzles.records import Goal
 
 __all__ = ["FunctionVerdict", "Verdict"]
 
@@ -14,7 +14,7 @@ __all__ = ["FunctionVerdict", "Verdict"]
 class Verdict:
     """What check found.
 
-    `time` is the true end in steps, `printed` the time that the original prints, `memory` the peak in elements on
+    `time` is the true end, `printed` the time that the original prints, `memory` the peak in elements on
     rank `rank`. `faults` say why the run is not one correct training step (none: it is). `notes` are remarks that
     fail nothing: hidden locals, messages nobody received, pretended gradients of a sandbox.
     """
@@ -26,33 +26,33 @@ class Verdict:
     rank: int
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    tiers: tuple[Tier, ...] = ()
+    goals: tuple[Goal, ...] = ()
     puzzle: str | None = None
 
     @property
     def passed(self) -> bool:
-        """Correct, and within the easiest tier where there are tiers."""
-        return self.correct and (not self.tiers or self.tiers[0].reached)
+        """Correct, and within the easiest goal where there are goals."""
+        return self.correct and (not self.goals or self.goals[0].reached)
 
     @property
     def best(self) -> str | None:
-        """The name of the best tier reached."""
-        return next((tier.name for tier in reversed(self.tiers) if tier.reached), None)
+        """The name of the best goal reached."""
+        return next((goal.name for goal in reversed(self.goals) if goal.reached), None)
 
     def text(self, width: int = 24) -> str:
-        """The verdict in words, with a bar for each figure of each tier: full means exactly at the limit."""
+        """The verdict in words, with a bar for each figure of each goal: full means exactly at the limit."""
         head = "Not one correct training step."
         if self.correct:
             head = "Correct!" if self.passed else "Correct, but not within the goal yet."
         lines = [head, *(f"  {fault}" for fault in self.faults), *(f"Note: {note}" for note in self.notes)]
         if self.correct:
-            lines.append(f"Time {self.time:g} steps, memory {self.memory:,.0f} elements (rank {self.rank}).")
-        for tier in self.tiers:
-            mark = "reached" if self.correct and tier.reached else "missed"
-            if self.correct and not tier.reached and tier.allows(self.time, self.memory):
+            lines.append(f"Time {self.time:g}, memory {self.memory:,.0f} elements (rank {self.rank}).")
+        for goal in self.goals:
+            mark = "reached" if self.correct and goal.reached else "missed"
+            if self.correct and not goal.reached and goal.allows(self.time, self.memory):
                 mark = "does not count: see the note above"
-            lines.append(f"  {tier.name} - {mark}")
-            for name, mine, limit in (("time", self.time, tier.time), ("memory", self.memory, tier.memory)):
+            lines.append(f"  {goal.name} - {mark}")
+            for name, mine, limit in (("time", self.time, goal.time), ("memory", self.memory, goal.memory)):
                 share = mine / limit if limit else 0.0
                 filled = min(width, round(share * width))
                 over = " over" if mine > limit else ""
@@ -76,7 +76,7 @@ class FunctionVerdict:
 
     @property
     def passed(self) -> bool:
-        """The same: there are no tiers to be reached."""
+        """The same: there are no goals to be reached."""
         return self.correct
 
     def __repr__(self) -> str:

@@ -16,8 +16,8 @@ from lib.course.hints import next_hint
 from lib.course.progress import known
 from lib.course.progress_file import Standing
 from lib.course.solutions import refusal
-from lib.course.target import Outcome, Run, attempt, outcome
-from lib.course.target import run as run_target
+from lib.course.subject import Outcome, Run, attempt, outcome
+from lib.course.subject import run as run_subject
 from lib.errors.exceptions import PuzzleError
 from lib.puzzles.records import PUZZLES
 from lib.replay.options import ReplayOptions
@@ -49,7 +49,7 @@ def _known_puzzle(name: str) -> str:
 
 
 WHAT = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
-Target = Annotated[str, typer.Argument(help=f"What to run: {WHAT}.", show_default=False)]
+Subject = Annotated[str, typer.Argument(metavar="WHAT", help=f"What to run: {WHAT}.", show_default=False)]
 PuzzleOption = Annotated[str | None, typer.Option("--puzzle", help="The puzzle, where the file does not tell.")]
 Ranks = Annotated[int | None, typer.Option(min=1, help="Ranks, instead of the puzzle's.")]
 Layers = Annotated[int | None, typer.Option(min=1, help="Layers, instead of the puzzle's.")]
@@ -67,15 +67,15 @@ def puzzles(context: typer.Context) -> None:
 
 @app.command("list")
 def list_() -> None:
-    """The puzzles: their sizes and their targets."""
-    targets = Column("targets", no_wrap=True)
-    table = Table("", "id", "title", "sizes", targets, "steps", "elements", caption="sizes: ranks, layers, batches")
+    """The puzzles: their sizes and their goals."""
+    goals = Column("goals", no_wrap=True)
+    table = Table("", "id", "title", "sizes", goals, "time", "memory", caption="sizes: ranks, layers, batches")
     for record in PUZZLES.values():
         if record.is_function:
             table.add_row(str(record.number), record.id, record.title, "a function")
             continue
-        tiers = [(tier.name, f"{tier.time:g}", f"{tier.memory:,}") for tier in record.tiers]
-        columns = ("\n".join(column) for column in zip(*tiers, strict=True))
+        limits = [(goal.name, f"{goal.time:g}", f"{goal.memory:,}") for goal in record.goals]
+        columns = ("\n".join(column) for column in zip(*limits, strict=True))
         sizes = f"{record.ranks}, {record.layers}, {record.batches}"
         table.add_row(str(record.number), record.id, record.title, sizes, *columns)
     console().print(table)
@@ -83,15 +83,15 @@ def list_() -> None:
 
 @app.command()
 def run(
-    target: Target,
+    what: Subject,
     puzzle: PuzzleOption = None,
     ranks: Ranks = None,
     layers: Layers = None,
     batches: Batches = None,
     save: Annotated[Path | None, typer.Option(help="Write the Trace here, as JSON.")] = None,
 ) -> None:
-    """Run one function and say how good it is. At sizes of your own there are no targets."""
-    found = _outcome(target, puzzle=puzzle, ranks=ranks, layers=layers, batches=batches)
+    """Run one function and say how good it is. At sizes of your own there are no goals."""
+    found = _outcome(what, puzzle=puzzle, ranks=ranks, layers=layers, batches=batches)
     if save is not None and found.run is not None:
         found.run.trace.save(save)
     _verdict(found)
@@ -147,12 +147,12 @@ def watch(
 
 @app.command()
 def check(
-    target: Annotated[str | None, typer.Argument(help=f"Check only this: {WHAT}.")] = None,
+    what: Annotated[str | None, typer.Argument(metavar="[WHAT]", help=f"Check only this: {WHAT}.")] = None,
     puzzle: PuzzleOption = None,
 ) -> None:
     """Check one run; or, without an argument, that every puzzle, notebook and reference is in order."""
-    if target is not None:
-        return _verdict(_outcome(target, puzzle=puzzle))
+    if what is not None:
+        return _verdict(_outcome(what, puzzle=puzzle))
     from lib.notebooks.verify import CHECKS, verify
 
     with console().status("Running every notebook, solved and unsolved"):
@@ -168,13 +168,13 @@ def check(
 
 
 @app.command()
-def draw(target: Target, output: Output = None, puzzle: PuzzleOption = None) -> None:
+def draw(what: Subject, output: Output = None, puzzle: PuzzleOption = None) -> None:
     """Draw a run, even one that fails: up to where it did."""
     from drawing import draw as paint
 
-    path = output or Path(f"{Path(target).stem}.svg")
+    path = output or Path(f"{Path(what).stem}.svg")
     try:
-        trace = _run(target, puzzle=puzzle).trace
+        trace = _run(what, puzzle=puzzle).trace
     except PuzzleError as error:
         if error.trace is not None:
             paint(error.trace).save(path)
@@ -185,11 +185,11 @@ def draw(target: Target, output: Output = None, puzzle: PuzzleOption = None) -> 
 
 
 @app.command()
-def review(target: Target, output: Output = None, puzzle: PuzzleOption = None) -> None:
+def review(what: Subject, output: Output = None, puzzle: PuzzleOption = None) -> None:
     """Say how far a run is from the best, where its ranks wait, and what fills its memory."""
     from lib.course.review import review as look
 
-    found = _run(target, puzzle=puzzle)
+    found = _run(what, puzzle=puzzle)
     if found.puzzle is None:
         fail(f"{found.name} is no run of a puzzle at its own size; name the puzzle with --puzzle")
     try:
@@ -207,13 +207,15 @@ def review(target: Target, output: Output = None, puzzle: PuzzleOption = None) -
 
 @app.command()
 def compare(
-    targets: Annotated[list[str], typer.Argument(help=f"Two or more: each {WHAT}.", show_default=False)],
+    whats: Annotated[
+        list[str], typer.Argument(metavar="WHAT...", help=f"Two or more: each {WHAT}.", show_default=False)
+    ],
     output: Output = None,
 ) -> None:
     """Put the figures of several runs side by side, and say where they first differ from the first one."""
     from lib.analysis.difference import difference, said
 
-    found = [_run(target) for target in targets]
+    found = [_run(what) for what in whats]
     table = Table("", *found[0].figures())
     for one in found:
         table.add_row(one.name, *one.figures().values())
@@ -288,7 +290,7 @@ def lab(context: typer.Context) -> None:
 @app.command()
 @takes_fields_of(ReplayOptions)
 def replay(
-    target: Target,
+    what: Subject,
     output: Output = None,
     calibrate: Annotated[str | None, typer.Option(help="Fit costs, and predict this other run.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures here.")] = None,
@@ -307,7 +309,7 @@ def replay(
             say(f"Drew {output}")
 
     outputs = Outputs(calibrate, json, save, perfetto)
-    raise typer.Exit(replay_and_tell(target, chosen, outputs, lambda name: _run(name).trace, paint))
+    raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: _run(name).trace, paint))
 
 
 @app.command()
@@ -319,7 +321,7 @@ def demo(
 
     output.mkdir(parents=True, exist_ok=True)
     best, correct = Column("reached", no_wrap=True), True
-    table = Table("puzzle", "verdict", "steps", "elements", best, "picture", caption=f"pictures in {output}")
+    table = Table("puzzle", "verdict", "time", "memory", best, "picture", caption=f"pictures in {output}")
     for puzzle, record in PUZZLES.items():
         if record.is_function:
             continue  # which there is nothing to draw of
@@ -327,21 +329,21 @@ def demo(
         picture_of_trace(found.trace).save(path)
         verdict = judge(found.trace, puzzle)
         correct &= verdict.correct
-        figures = (f"{verdict.time:g}", f"{verdict.memory:,.0f}", verdict.best or "no target")
+        figures = (f"{verdict.time:g}", f"{verdict.memory:,.0f}", verdict.best or "no goal")
         table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
     console().print(table)
     raise typer.Exit(0 if correct else 1)
 
 
-def _run(target: str, **options: Any) -> Run:
-    found = run_target(target, **options)
+def _run(what: str, **options: Any) -> Run:
+    found = run_subject(what, **options)
     if found is None:
         raise typer.Exit(1)  # simulate has said that it is not solved
     return found
 
 
-def _outcome(target: str, **options: Any) -> Outcome:
-    found = outcome(target, **options)
+def _outcome(what: str, **options: Any) -> Outcome:
+    found = outcome(what, **options)
     if found is None:
         raise typer.Exit(1)  # which it has said
     return found

@@ -70,15 +70,15 @@ def fail(text: str) -> NoReturn:
 
 def status_table(standings: Mapping[str, Standing]) -> None:
     """What is solved and how well, and what comes next."""
-    counts = (Column("steps", justify="right"), Column("elements", justify="right"), Column("hints", justify="right"))
-    table = Table("", "puzzle", "", "best target reached", *counts)
+    counts = (Column("time", justify="right"), Column("memory", justify="right"), Column("hints", justify="right"))
+    table = Table("", "puzzle", "", "best goal reached", *counts)
     for record in PUZZLES.values():
         found = standings.get(record.id, Standing())
         state = Text("solved", "green") if found.passed else Text("tried" if found.runs else "", "yellow")
         time = "" if found.time is None else f"{found.time:g}"
         memory = "" if found.memory is None else amount(found.memory)
         hints = f"{found.hints} of {len(record.hints)}" if found.hints else ""
-        table.add_row(str(record.number), record.id, state, found.tier or "", time, memory, hints)
+        table.add_row(str(record.number), record.id, state, found.goal or "", time, memory, hints)
     console().print(table)
     solved = sum(record in standings and standings[record].passed for record in PUZZLES)
     say(f"{solved} of {len(PUZZLES)} solved. {what_next(standings)}")
@@ -138,7 +138,7 @@ def show_code(code: str) -> None:
 
 
 def _figures(found: Sequence[Way]) -> None:
-    table = Table("", Column("steps", justify="right"), Column("elements", justify="right"), "best target reached")
+    table = Table("", Column("time", justify="right"), Column("memory", justify="right"), "best goal reached")
     for way in found:
         if isinstance(way.verdict, FunctionVerdict):
             say(f"{way.name}: {way.verdict.text()}")

@@ -14,7 +14,7 @@ from lib.course.child import LIMIT
 from lib.course.hints import Hints, next_hint
 from lib.course.progress import known, next_puzzle, solved
 from lib.course.solutions import refusal
-from lib.course.target import Attempt, attempt
+from lib.course.subject import Attempt, attempt
 from lib.submissions.load import SourceError
 from lib.submissions.locations import shown
 from lib.submissions.workplace import notebook_of
@@ -119,7 +119,7 @@ class Watcher:
         elif found.state == "unsolved":
             screen.say(f"{puzzle} is not solved yet: {shown(path)}. For a hint: {hint}")
         elif found.state == "missed":
-            screen.say(f"{puzzle} is correct, but not within its first target yet. For a hint: {hint}")
+            screen.say(f"{puzzle} is correct, but not within its first goal yet. For a hint: {hint}")
 
     def _next(self) -> str:
         """What to do after a puzzle that is solved."""

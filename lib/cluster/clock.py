@@ -1,4 +1,4 @@
-"""Simulated time: exact integers of a billionth of a step, and the streams that operations occupy.
+"""Simulated time: exact integers of a billionth of a time unit, and the streams that operations occupy.
 
 Floats would make 0.3 + 0.3 + 0.3 differ from 0.9, and equal moments unequal. A tick is small enough that every cost
 anybody states is a whole number of ticks, so sums are exact and comparisons mean what they say.
@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from lib.errors.wording import exact, plural
 
-__all__ = ["MAX_TICKS", "TICKS", "Streams", "in_steps", "steps", "ticks"]
+__all__ = ["MAX_TICKS", "TICKS", "Streams", "in_units", "ticks", "units"]
 
 TICKS = 10**9
 MAX_TICKS = 2**60
@@ -19,19 +19,19 @@ MAX_TICKS = 2**60
 
 
 def ticks(time: float | Fraction) -> int:
-    """A time in steps as a whole number of ticks."""
+    """A time in units as a whole number of ticks."""
     return round(time * TICKS)
 
 
-def steps(time: int) -> float:
-    """A time in ticks as steps: 19900000000 -> 19.9."""
+def units(time: int) -> float:
+    """A time in ticks as time units: 19900000000 -> 19.9."""
     return time / TICKS
 
 
-def in_steps(time: int) -> str:
-    """A time in ticks in words: "1 step", "1.4 steps"."""
-    figure = exact(steps(time))
-    return f"{figure} {plural('step', float(figure))}"
+def in_units(time: int) -> str:
+    """A time in ticks in words: "1 time unit", "1.4 time units"."""
+    figure = exact(units(time))
+    return f"{figure} {plural('time unit', float(figure))}"
 
 
 class Streams:

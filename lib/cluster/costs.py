@@ -24,13 +24,13 @@ from lib.values.values import Elements
 
 __all__ = ["LINKS", "UNIT", "Costs", "Links", "costs_from"]
 
-MOST_STEPS = 10**9
-"""What no cost comes up to: the times of a Trace are whole billionths of a step, below 2^60."""
+MOST_TIME = 10**9
+"""What no cost comes up to: the times of a Trace are whole billionths of a time unit, below 2^60."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """The classic unit costs, in steps: compute a batch and layer, an update, any collective, each side of a pass."""
+    """The classic costs, in time units: compute a batch and layer, an update, any collective, each side of a pass."""
 
     forward: float = 1.0
     backward: float = 1.0
@@ -46,14 +46,14 @@ class Costs:
                 continue
             kinds = int if name == "host_size" else int | float
             if not isinstance(value, kinds) or isinstance(value, bool):
-                wanted = "a whole number of ranks" if name == "host_size" else "a number of steps, such as 1 or 0.3"
+                wanted = "a whole number of ranks" if name == "host_size" else "a time, such as 1 or 0.3"
                 wanted = "a number, such as 10" if name == "ratio" else wanted
                 raise ValueError(f"{name} is {wanted}; got {name}={value!r}")
             if not (1 if name == "host_size" else 0) <= value < float("inf"):
                 raise ValueError(f"costs are times, so at least 0, and a host has a rank; got {name}={value}")
-            if value >= MOST_STEPS:
+            if value >= MOST_TIME:
                 raise ValueError(
-                    f"a cost is less than {MOST_STEPS} steps, so that times can be counted; got {name}={value}"
+                    f"a cost is less than {MOST_TIME} time units, so that times can be counted; got {name}={value}"
                 )
 
     @cached_property
@@ -96,7 +96,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Links(Costs):
-    """Communication priced by bandwidth: `p2p` steps for one batch of activations over a link inside a host.
+    """Communication priced by bandwidth: `p2p` time units for one batch of activations over a link inside a host.
 
     `host_size` ranks share a host (None: all do); a ring that leaves a host runs at `ratio` times the price. Where a
     mesh says how large its hosts are, its devices in their order are on them (see `Mesh.host`), whatever stands here.
@@ -129,7 +129,7 @@ class Links(Costs):
         return 0 if self.host_size is None else rank // self.host_size
 
     def _beta(self, members: Sequence[int]) -> Fraction:
-        """Steps an element on the slowest link of the ring."""
+        """Time an element takes on the slowest link of the ring."""
         one_host = len({self._host(rank) for rank in members}) == 1
         return _exact(self.p2p) / LINEAR.batch * (1 if one_host else _exact(self.ratio))
 
@@ -157,7 +157,7 @@ def costs_from(data: dict[str, Any]) -> Costs:
     if not names >= set(fields_):
         raise ValueError(f"the {model} costs have the fields {sorted(names)}; got {sorted(fields_)}")
     for name, value in fields_.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_STEPS
+        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_TIME
         if not number and not (name == "host_size" and value is None):
             raise ValueError(f"cost {name} must be a number from 0 up; got {value!r}")
     return cls(**fields_)

@@ -51,7 +51,7 @@ class Quantity:
         if any(abs(guess - value) <= max(self.margin, self.share * abs(value)) for value in fact.values):
             return "right"
         if self.name == "rank":
-            return "another one"
+            return "not this rank"
         nearest = min(fact.values, key=lambda value: abs(guess - value))
         gap = abs(guess - nearest)
         gap = round(gap, 1) if self.unit == "%" else float(f"{gap:.4g}")
@@ -80,10 +80,10 @@ def _memory(trace: Trace) -> Fact:
 
 def _rank(trace: Trace) -> Fact:
     peaks = _peaks(trace)
-    fullest = [rank for rank, peak in enumerate(peaks) if peak == max(peaks)]
-    if len(fullest) == len(peaks) and len(peaks) > 1:
-        return Fact(tuple(fullest), "all are equal")
-    return Fact(tuple(fullest), " or ".join(map(str, fullest)))
+    highest = [rank for rank, peak in enumerate(peaks) if peak == max(peaks)]
+    if len(highest) == len(peaks) and len(peaks) > 1:
+        return Fact(tuple(highest), "all are equal")
+    return Fact(tuple(highest), " or ".join(map(str, highest)))
 
 
 def _collectives(trace: Trace) -> Fact:
@@ -102,9 +102,9 @@ def _idle(trace: Trace) -> Fact:
 QUANTITIES: Mapping[str, Quantity] = {
     quantity.name: quantity
     for quantity in (
-        Quantity("end", "steps", "when the last operation is over", _end),
-        Quantity("memory", "elements", "the peak of the fullest rank", _memory, share=0.01),
-        Quantity("rank", "", "the fullest rank; any of equals is right", _rank),
+        Quantity("end", "time units", "when the last operation is over", _end),
+        Quantity("memory", "elements", "the highest peak of any rank", _memory, share=0.01),
+        Quantity("rank", "", "the rank with the highest peak; of equals any is right", _rank),
         Quantity("collectives", "", "the most that a rank takes part in", _collectives),
         Quantity("messages", "", "the most that a rank passes to others", _messages),
         Quantity("idle", "%", "the share of all ranks' time without computing", _idle, margin=1.0),
@@ -168,8 +168,8 @@ def _table(rows: Sequence[tuple[str, str, str, str]]) -> str:
 def predict(puzzle: str | None = None, /, **guesses: float | EllipsisType) -> Prediction:
     """A prediction of a run, such as predict("ddp", end=..., memory=1_835_008). `...` means no guess yet.
 
-    The quantities are end (steps), memory (elements on the fullest rank), rank (which that is), collectives and
-    messages (the most of any rank), idle (percent). ValueError for another, or for what is no number.
+    The quantities are end (time units), memory (elements on the rank with the highest peak), rank (which that is),
+    collectives and messages (the most of any rank), idle (percent). ValueError for another, or for what is no number.
     """
     if puzzle is not None and puzzle not in PUZZLES:
         raise ValueError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")

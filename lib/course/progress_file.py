@@ -1,7 +1,7 @@
 """The file that holds a student's progress: read strictly, added to, written whole or not at all.
 
     {"format": "llm-training-puzzles progress", "version": 1,
-     "puzzles": {"ddp": {"runs": 3, "passed": true, "tier": "passes", "time": 5.6, "memory": 1835008.0,
+     "puzzles": {"ddp": {"runs": 3, "passed": true, "goal": "passes", "time": 5.6, "memory": 1835008.0,
                          "hints": 1, "predictions": 3, "right": 2}}}
 
 It comes from outside, so it is read as data, field by field. A damaged one is moved aside, never overwritten.
@@ -29,6 +29,8 @@ __all__ = ["ProgressError", "Standing", "add", "read"]
 
 FORMAT = "llm-training-puzzles progress"
 VERSION = 1
+OLD_GOAL = "tier"
+"""What `goal` is called in older files."""
 MAX_BYTES = 2**20
 MAX_COUNT = 10**9
 MAX_PUZZLES = 1000
@@ -46,15 +48,15 @@ class _Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far one puzzle is. `time` (steps) and `memory` (elements) are those of the best correct run.
+    """How far one puzzle is. `time` and `memory` (elements) are those of the best correct run.
 
-    `tier` is the best tier that a run reached, `hints` how many were opened, `predictions` the guesses compared with
+    `goal` is the best goal that a run reached, `hints` how many were opened, `predictions` the guesses compared with
     a run and `right` those of them that were right.
     """
 
     runs: int = 0
     passed: bool = False
-    tier: str | None = None
+    goal: str | None = None
     time: float | None = None
     memory: float | None = None
     hints: int = 0
@@ -74,7 +76,7 @@ class Standing:
         return Standing(
             self.runs + more.runs,
             self.passed or more.passed,
-            best.tier,
+            best.goal,
             best.time,
             best.memory,
             max(self.hints, more.hints),
@@ -83,12 +85,12 @@ class Standing:
         )
 
     def _order(self, puzzle: str) -> tuple[int, float, float, str]:
-        """Better is greater: the harder tier, then less time, then less memory. No correct run is least of all."""
+        """Better is greater: the harder goal, then less time, then less memory. No correct run is least of all."""
         if self.time is None or self.memory is None:
             return -2, 0.0, 0.0, ""
-        tiers = [tier.name for tier in PUZZLES[puzzle].tiers] if puzzle in PUZZLES else []
-        reached = tiers.index(self.tier) if self.tier in tiers else -1
-        return reached, -self.time, -self.memory, self.tier or ""
+        goals = [goal.name for goal in PUZZLES[puzzle].goals] if puzzle in PUZZLES else []
+        reached = goals.index(self.goal) if self.goal in goals else -1
+        return reached, -self.time, -self.memory, self.goal or ""
 
 
 def read(file: Path) -> dict[str, Standing]:
@@ -223,9 +225,11 @@ def _standing(puzzle: str, entry: Any) -> Standing:
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", puzzle):
         _refuse(f"{puzzle[:70]!r} is no name of a puzzle")
     names = {field.name for field in fields(Standing)}
-    if not isinstance(entry, dict) or set(cast("dict[str, Any]", entry)) != names:
+    found = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    if OLD_GOAL in found and "goal" not in found:
+        found = {("goal" if name == OLD_GOAL else name): value for name, value in found.items()}
+    if set(found) != names:
         _refuse(f"the entry of {puzzle} must have {', '.join(sorted(names))}, and nothing else")
-    found = cast("dict[str, Any]", entry)
     for name in ("runs", "hints", "predictions", "right"):
         if type(found[name]) is not int or not 0 <= found[name] <= MAX_COUNT:
             _refuse(f"{name} of {puzzle} is no count: {str(found[name])[:40]}")
@@ -235,9 +239,9 @@ def _standing(puzzle: str, entry: Any) -> Standing:
             _refuse(f"{name} of {puzzle} is no figure: {str(number)[:40]}")
     if type(found["passed"]) is not bool:
         _refuse(f"passed of {puzzle} is neither true nor false: {str(found['passed'])[:40]}")
-    tier = found["tier"]
-    if tier is not None and (type(tier) is not str or not tier.isprintable() or len(tier) > 100):
-        _refuse(f"tier of {puzzle} is no name of a tier")
+    goal = found["goal"]
+    if goal is not None and (type(goal) is not str or not goal.isprintable() or len(goal) > 100):
+        _refuse(f"goal of {puzzle} is no name of a goal")
     standing = Standing(**found)
     _consistent(puzzle, standing)
     return standing
@@ -250,7 +254,7 @@ def _consistent(puzzle: str, standing: Standing) -> None:
         _refuse(f"{puzzle} has only one of time and memory")
     # What is passed without figures is a plain function, of this version or of another.
     a_schedule = puzzle in PUZZLES and not PUZZLES[puzzle].is_function
-    if ((standing.passed and a_schedule) or standing.tier is not None) and not measured:
+    if ((standing.passed and a_schedule) or standing.goal is not None) and not measured:
         _refuse(f"{puzzle} is passed without a time and a memory")
     if standing.hints > len(HINTS):
         _refuse(f"hints of {puzzle} are more than {len(HINTS)}")

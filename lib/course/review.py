@@ -14,7 +14,7 @@ from lib.analysis.figures import Peak, traffic
 from lib.analysis.gaps import Gap, Group, gaps, grouped
 from lib.analysis.peak import Holding, Row, holdings, lean, rows
 from lib.checker.verdict import Verdict
-from lib.cluster.clock import in_steps, steps
+from lib.cluster.clock import in_units, units
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount, exact
 from lib.puzzles.records import Puzzle, Size, schedule_record
@@ -85,7 +85,7 @@ def _timed(trace: Trace, record: Puzzle) -> Trace:
 
 
 def _reference(record: Puzzle) -> Trace | None:
-    from lib.course.target import run
+    from lib.course.subject import run
 
     found = run(record.id)
     return None if found is None else found.trace
@@ -145,11 +145,11 @@ class Review:
         bound, verdict = self._speaking(), self.verdict
         if bound is None:
             return
-        yield f"It ends no earlier than at {_limit(bound.time, verdict.time, 'steps')}"
-        yield f"It needs no less than {_limit(bound.memory, verdict.memory, 'elements')}"
+        yield f"It ends no earlier than at time {_limit(bound.time, verdict.time)}"
+        yield f"It needs no less than {_limit(bound.memory, verdict.memory, ' elements')}"
         if bound.sent.value:
             sent = max((float(elements) for elements, _ in traffic(self.mine)), default=0.0)
-            yield f"Its busiest rank sends no less than {_limit(bound.sent, sent, 'elements')}"
+            yield f"Sent per rank is no less than {_limit(bound.sent, sent, ' elements')}"
 
     def _speaking(self) -> Bound | None:
         """The lower bounds, where they speak of this run."""
@@ -158,7 +158,7 @@ class Review:
     def proofs(self) -> Iterator[str]:
         """How the lower bounds are proved. The picture leaves this out."""
         if (bound := self._speaking()) is not None:
-            for name, limit in (("steps", bound.time), ("memory", bound.memory), ("sent", bound.sent)):
+            for name, limit in (("time", bound.time), ("memory", bound.memory), ("sent", bound.sent)):
                 if limit.value:
                     yield f"  Proof ({name}): {limit.proof}"
 
@@ -168,9 +168,9 @@ class Review:
             return "The timeline of the reference is shown beside a correct run only."
         time, memory = figures.end(self.reference), float(figures.peak(self.reference).elements)
         early, small = round(self.verdict.time - time, 9), self.verdict.memory - memory
-        when = f"{abs(early):.10g} steps {'later' if early > 0 else 'earlier'}" if early else "as early"
+        when = f"{abs(early):.10g} time units {'later' if early > 0 else 'earlier'}" if early else "as early"
         size = f"{amount(abs(small))} elements {'more' if small > 0 else 'less'}" if small else "the same memory"
-        return f"The reference: {time:.10g} steps, {amount(memory)} elements. Yours: {when}, {size}."
+        return f"The reference: time {time:.10g}, memory {amount(memory)} elements. Yours: {when}, {size}."
 
     def waits(self) -> Iterator[str]:
         """What determines the end, and where the gaps are and why."""
@@ -186,26 +186,26 @@ class Review:
         if not whole:
             return ()
         name = "Critical path" if self.mine.error is None else "Critical path to where the run stopped"
-        path = f"{name}: {exact(steps(whole))} steps = {self.path.text().replace(', ', ' + ')}{_through(self.path)}."
+        path = f"{name}: time {exact(units(whole))} = {self.path.text().replace(', ', ' + ')}{_through(self.path)}."
         empty, ranks = sum(gap.length for gap in self.idle), self.mine.ranks
         if not empty:
             until = "the end" if self.mine.error is None else "where the run stopped"
             return path, f"No gaps: every rank computes from the beginning to {until}."
         share = f"{empty / (whole * ranks):.1%}"
-        return path, f"Gaps: {in_steps(empty)} of {ranks} x {exact(steps(whole))} ({share}) are not computing:"
+        return path, f"Gaps: {in_units(empty)} of {ranks} x {exact(units(whole))} ({share}) are not computing:"
 
     def reasons(self) -> tuple[tuple[Group, ...], str]:
         """The groups of gaps that are told one by one, and what is said of all others."""
         groups = self.groups
         told, rest = groups[:GROUPS], groups[GROUPS:]
         others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"
-        return told, f"and {in_steps(sum(group.ticks for group in rest))} for {others}" if rest else ""
+        return told, f"and {in_units(sum(group.ticks for group in rest))} for {others}" if rest else ""
 
     def memory(self) -> Iterator[str]:
         """What is alive at the peak, and what of it could have been deleted."""
         if not self.alive:
             return
-        yield f"{self.fullest()}:"
+        yield f"{self.at_the_peak()}:"
         table = self.rows()
         for row in table[:ROWS]:
             yield f"  {amount(row.elements):>12}  {row.what}: {row.made}, {row.fate}"
@@ -216,11 +216,11 @@ class Review:
         if any(row.idle for row in table):
             yield self.leaner()
 
-    def fullest(self) -> str:
+    def at_the_peak(self) -> str:
         """Which rank holds the most, how much, and when."""
         event = self.mine.programs[self.peak.rank].events[self.peak.index]
         held = f"At the peak rank {self.peak.rank} holds {amount(self.peak.elements)} elements"
-        return f"{held}, at time {steps(self.peak.time):.10g}, when {operation(event)} begins"
+        return f"{held}, at time {units(self.peak.time):.10g}, when {operation(event)} begins"
 
     def leaner(self) -> str:
         """What the peak could be."""
@@ -228,7 +228,7 @@ class Review:
         return f"If every value were deleted after its last use, the peak would be {less} instead of {now}."
 
 
-def _limit(limit: Limit, mine: float, unit: str) -> str:
+def _limit(limit: Limit, mine: float, unit: str = "") -> str:
     """A limit, what it is made of, and how far a run is above it."""
     parts = " + ".join(f"{amount(part.amount)} for {part.what}" for part in limit.parts)
     if len(limit.parts) == 1:
@@ -237,7 +237,7 @@ def _limit(limit: Limit, mine: float, unit: str) -> str:
     far = f"You are {amount(above)} above it." if above > 0 else "You have reached it."
     if limit.optimal:
         far = "You have reached it: this is optimal." if above <= 0 else f"{far} It can be reached."
-    return f"{amount(limit.value)} {unit}: {parts} ({limit.kind}). {far}"
+    return f"{amount(limit.value)}{unit}: {parts} ({limit.kind}). {far}"
 
 
 def _through(path: Path) -> str:

@@ -102,12 +102,12 @@ def refusal(puzzle: str, standing: Standing | None) -> str | None:
         missing = f"{puzzle} has been checked ({standing.runs} so far), but was not right on every input yet."
     elif standing.time is None or standing.memory is None:
         missing = f"{puzzle} has been checked ({standing.runs} so far), but no run was one correct training step yet."
-    elif (easiest := PUZZLES[puzzle].tiers[0]).allows(standing.time, standing.memory):
-        missing = f"{puzzle} is within its first target, but that does not count: the note of its check says why."
+    elif (easiest := PUZZLES[puzzle].goals[0]).allows(standing.time, standing.memory):
+        missing = f"{puzzle} is within its first goal, but that does not count: the note of its check says why."
     else:
         missing = (
-            f"{puzzle} is correct, with {standing.time:g} steps and {amount(standing.memory)} elements at best, but it "
-            f"passes with at most {easiest.time:g} steps and {easiest.memory:,} elements."
+            f"{puzzle} is correct, with time {standing.time:g} and memory {amount(standing.memory)} at best, but it "
+            f"passes with at most time {easiest.time:g} and memory {easiest.memory:,}."
         )
     where = shown(reference(puzzle))
     return (

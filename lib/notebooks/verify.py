@@ -67,11 +67,11 @@ def _record_problem(root: Path, record: Puzzle) -> str:
         return f"solutions/{source.name} is missing"
     if TITLE not in source.read_text("utf-8").splitlines():
         return f"solutions/{source.name} has no line {TITLE!r}, for its number and its title"
-    for easy, hard in pairwise(record.tiers):
+    for easy, hard in pairwise(record.goals):
         if hard.time > easy.time or hard.memory > easy.memory:
-            return f"tier {hard.name!r} asks for less than {easy.name!r}"
-    if not record.tiers and not record.is_function:
-        return "it has no tiers"
+            return f"goal {hard.name!r} asks for less than {easy.name!r}"
+    if not record.goals and not record.is_function:
+        return "it has no goals"
     if record.is_function and not record.table:
         return "its table is empty"
     return _needs_problem(record)
@@ -192,11 +192,11 @@ def _at_full_size(function: Function, record: Puzzle) -> str:
     verdict = _verdict(function, record.id, puzzle=record.id)
     if isinstance(verdict, str):
         return verdict
-    if any(not tier.reached for tier in verdict.tiers if tier.allows(verdict.time, verdict.memory)):
+    if any(not goal.reached for goal in verdict.goals if goal.allows(verdict.time, verdict.memory)):
         return verdict.notes[0]
-    missed = [tier for tier in record.tiers if not tier.allows(verdict.time, verdict.memory)]
-    mine = f"{verdict.time:g} steps and {verdict.memory:,.0f} elements"
-    return "; ".join(f"{mine} miss {t.name!r}: {t.time:g} and {t.memory:,}" for t in missed)
+    missed = [goal for goal in record.goals if not goal.allows(verdict.time, verdict.memory)]
+    mine = f"time {verdict.time:g} and memory {verdict.memory:,.0f}"
+    return "; ".join(f"{mine} miss {t.name!r}: time {t.time:g} and memory {t.memory:,}" for t in missed)
 
 
 def _function(path: Path, name: str) -> Function | str:

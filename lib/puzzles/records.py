@@ -18,12 +18,12 @@ from lib.errors.wording import counted
 __all__ = [
     "HINTS",
     "PUZZLES",
+    "Goal",
     "Premise",
     "Puzzle",
     "Row",
     "Size",
     "Sized",
-    "Tier",
     "chapters",
     "goal",
     "puzzle_of_file",
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 
-class Tier(NamedTuple):
-    """A target: at most `time` steps to the true end, at most `memory` elements on the fullest rank.
+class Goal(NamedTuple):
+    """A goal: the true end at most at `time`, and at most `memory` elements on the rank with the highest peak.
 
-    `reached` is for the tiers of a verdict: whether the run is within it, and counts.
+    `reached` is for the goals of a verdict: whether the run is within it, and counts.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Tier(NamedTuple):
     reached: bool = False
 
     def allows(self, time: float, memory: float) -> bool:
-        """Whether these figures are within the tier."""
+        """Whether these figures are within the goal."""
         return time <= self.time and memory <= self.memory
 
 
@@ -104,8 +104,8 @@ class Puzzle:
     puzzles to solve first, `teaches` says what it is about in half a sentence, and the three `hints` (Markdown) are a
     question, an idea and nearly the code.
 
-    A schedule has a size, goals, and hidden sizes at which it must be correct too. `sent` is how many elements a rank
-    may send at most, where that is what the puzzle is about: no tier is reached by a run that sends more. `bound` is
+    A schedule has a size, goals, and hidden sizes at which it must be correct too. `sent` is how many elements may be
+    sent per rank, where that is what the puzzle is about: no goal is reached by a run that sends more. `bound` is
     what its lower bound speaks of, where one is known.
 
     A plain function has a `table` of answers instead, and `draws` random inputs, on which it must agree with the
@@ -123,7 +123,7 @@ class Puzzle:
     ranks: int = 0
     layers: int = 0
     batches: int = 0
-    tiers: tuple[Tier, ...] = ()
+    goals: tuple[Goal, ...] = ()
     hidden: tuple[Size, ...] = ()
     mesh: Mesh | None = None
     costs: Costs = UNIT
@@ -150,7 +150,7 @@ class Puzzle:
 
     @property
     def size(self) -> Size:
-        """The size at which its tiers apply."""
+        """The size at which its goals apply."""
         return Size.of(self)
 
     def fits(self, run: Sized) -> bool:
@@ -224,7 +224,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
     if kind not in KINDS:
         raise ValueError(f"{key}: its kind is one of {', '.join(KINDS)}; got {kind!r}")
     needed = {"title", "needs", "teaches", "hints"}
-    needed |= {"table", "draws"} if kind == "function" else {"ranks", "layers", "batches", "tiers", "hidden"}
+    needed |= {"table", "draws"} if kind == "function" else {"ranks", "layers", "batches", "goals", "hidden"}
     free = {"kind", "fix"} if kind == "function" else {"kind", "mesh", "costs", "sent", "bound"}
     if wrong := (needed - data.keys()) | (data.keys() - needed - free):
         raise ValueError(
@@ -234,7 +234,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
     made: dict[str, Any] = dict(data)
     made |= {"kind": kind, "needs": tuple(data["needs"])}
     made["hints"] = tuple(hint.strip() for hint in data["hints"])
-    made["tiers"] = tuple(Tier(**tier) for tier in data.get("tiers", ()))
+    made["goals"] = tuple(Goal(**goal) for goal in data.get("goals", ()))
     made["hidden"] = tuple(Size(**size) for size in data.get("hidden", ()))
     made["table"] = _rows(key, data.get("table", ""))
     if "mesh" in data:
@@ -264,7 +264,7 @@ def _rows(key: str, text: str) -> tuple[Row, ...]:
 
 
 def goal(puzzle: str) -> None:
-    """Prints what a puzzle asks for: its size, and every tier of its target."""
+    """Prints what a puzzle asks for: its size, and its goals."""
     record = PUZZLES[puzzle]
     if record.is_function:
         print(f"{record.title}: a function that is right on {len(record.table)} given inputs and {record.draws} others")
@@ -274,7 +274,7 @@ def goal(puzzle: str) -> None:
     if record.mesh is not None:
         print(f"; mesh of {' x '.join(f'{axis} {size}' for axis, size in record.mesh.axes.items())}", end="")
     print()
-    for tier in record.tiers:
-        print(f"  {tier.name + ':':<25} at most {tier.time:g} time steps and {tier.memory:,} elements on any rank")
+    for goal in record.goals:
+        print(f"  {goal.name + ':':<25} at most time {goal.time:g} and memory {goal.memory:,} elements on any rank")
     if record.sent is not None:
-        print(f"  {'for each of them:':<25} no rank sends more than {record.sent:,} elements")
+        print(f"  {'for each of them:':<25} at most {record.sent:,} elements sent per rank")

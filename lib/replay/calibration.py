@@ -46,7 +46,7 @@ class PredictedStep:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Fitted costs (in steps of `unit` seconds), and their predictions."""
+    """Fitted costs (in time units of `unit` seconds), and their predictions."""
 
     costs: Links
     unit: float
@@ -56,8 +56,8 @@ class Calibration:
         """The costs and the predictions in words."""
         c = self.costs
         lines = [
-            f"Fitted costs, in steps of {1e3 * self.unit:.3f} ms: forward {c.forward:.3g}, backward {c.backward:.3g}, "
-            f"update {c.update:.3g}, loss {c.loss:.3g},",
+            f"Fitted costs, in time units of {1e3 * self.unit:.3f} ms: "
+            f"forward {c.forward:.3g}, backward {c.backward:.3g}, update {c.update:.3g}, loss {c.loss:.3g},",
             f"a batch of activations over a link {c.p2p:.3g}, latency of a message {c.latency:.3g}.",
         ]
         for one in self.predictions:

@@ -1,6 +1,6 @@
 """The measured Trace: the same events with the times that they really took, for everything that reads a Trace.
 
-One step of measured time is the median forward of one batch through one layer. A rank's event keeps its order and its
+A measured time unit is the median forward of one batch through one layer. A rank's event keeps its order and its
 length; a collective starts when its last member has called it, a receive when the message was sent. Shown is the step
 whose whole time is the median, not a mixture.
 """

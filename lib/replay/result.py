@@ -61,7 +61,7 @@ class LibraryResult:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """One replay. `simulated` and `measured` are Traces with the same events; `unit` is the seconds of a measured step.
+    """One replay. `simulated` and `measured` are Traces with the same events; `unit` is the seconds of a time unit.
 
     `errors` has the worst deviation from ordinary training in each respect, `seconds` the time of each measured step,
     `startup` the time until all ranks were ready, `lengths` the median seconds of every event of every rank.
@@ -122,7 +122,7 @@ class ReplayResult:
             measured = f"{one.measured / self.unit:.2f}"
             rows.append((one.op, f"{one.count}", f"{one.simulated:.2f}", measured, f"{1e3 * one.measured:.3f} ms"))
         rows.append(("whole step", "", f"{end:.2f}", f"{real:.2f}", f"{1e3 * self.median:.3f} ms"))
-        return [*_table(rows), "in steps; one measured step is the median forward of one batch"]
+        return [*_table(rows), "in time units; a measured one is the median forward of one batch"]
 
     def _bytes(self) -> list[str]:
         rows = [("rank", "memory simulated", "measured", "in flight", "sent simulated", "measured", "on the wire")]

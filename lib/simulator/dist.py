@@ -1,4 +1,4 @@
-"""Dist: where ranks meet. Collectives are matched by sequence number in their group, messages by source and target."""
+"""Dist: where ranks meet. Collectives are matched by sequence number in their group, messages by both their ranks."""
 
 from __future__ import annotations
 
@@ -101,6 +101,8 @@ class Dist(Given):
         )
         self.driver: Driver = RunningLoop(self.engine, self._on_failed, self._on_spinning)
         self.failure: PuzzleError | None = None
+        self.by_hand = True
+        """Whether somebody made this world and its Models themselves, as the original's notebook does."""
         self._prices = costs.on(mesh)
         self._groups: dict[tuple[int, ...], Group] = {}
         self._communicators: dict[tuple[int, ...], Communicator] = {}

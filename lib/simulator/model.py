@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 from lib.checker.listeners import tell
-from lib.cluster.clock import steps
+from lib.cluster.clock import units
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, plain, written
 from lib.errors.exceptions import CheckError, PuzzleError, RuleError
@@ -37,7 +37,7 @@ _frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
 
 
 class LogEvent(NamedTuple):
-    """An entry of `model.log`, under the original's names. Times in steps, memory in elements."""
+    """An entry of `model.log`, under the original's names. Times in time units, memory in elements."""
 
     typ: str
     layer: int | None
@@ -135,8 +135,8 @@ class Model(Given):
 
     @property
     def time(self) -> float:
-        """This rank's compute clock, in steps."""
-        return steps(self.program.clock)
+        """This rank's compute clock, in time units."""
+        return units(self.program.clock)
 
     @property
     def mesh(self) -> Mesh:
@@ -185,7 +185,7 @@ class Model(Given):
                 layer = None if typ in ("pass", "update") else event.layer
                 by_batch = event.op in COMPUTE and OPERATIONS[event.op].per_batch
                 batches = event.batches if by_batch else NO_BATCHES
-                when, length = steps(event.start), steps(event.length)
+                when, length = units(event.start), units(event.length)
                 found.append(LogEvent(typ, layer, self.rank, when, length, float(total), batches))
         return found
 
@@ -202,7 +202,7 @@ class Model(Given):
         return self._compute("get_activation", None, said=(batches,))
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
-        """Layer `layer` on activation `layer` with the complete weight: activation layer + 1. One step a batch."""
+        """Layer `layer` on activation `layer` with the complete weight: activation layer + 1. One time unit a batch."""
         return self._compute("forward", layer, inp, weight)
 
     def loss(self, inp: Activation) -> ActivationGrad:
@@ -212,13 +212,13 @@ class Model(Given):
     def backward(
         self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
     ) -> tuple[WeightGrad, ActivationGrad]:
-        """Layer `layer` backwards: the gradients of its weight and of its input. One step a batch."""
+        """Layer `layer` backwards: the gradients of its weight and of its input. One time unit a batch."""
         return self._compute("backward", layer, inp, grad, weight)
 
     def update(
         self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: int = 0
     ) -> tuple[Weight, OptState]:
-        """The optimizer's step on a layer: weight and state, one step on. Half a step. `shard` is not used.
+        """The optimizer's step on a layer: weight and state, one step on. Half a time unit. `shard` is not used.
 
         The gradient must have every batch, and cover the shards of the weight.
         """
@@ -380,7 +380,7 @@ class Model(Given):
         time: float | None = None,
         memory: float | None = None,
     ) -> Verdict | None:
-        """Prints whether the run is one correct training step, and how it does against a puzzle's or your targets.
+        """Prints whether the run is one correct training step, and how it does against a puzzle's goals or your own.
 
         Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
         a puzzle that is not solved yet is no error.

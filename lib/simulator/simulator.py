@@ -77,6 +77,7 @@ def simulate(
 
     def world() -> tuple[Dist, list[Model]]:
         dist = Dist(sizes[0], mesh=mesh, costs=costs, budget=budget)
+        dist.by_hand = False
         return dist, [Model(rank, dist, *sizes[1:]) for rank in range(sizes[0])]
 
     collecting = gc.isenabled()
@@ -86,7 +87,7 @@ def simulate(
         # Here and not below: the first allocation after gc.enable() pays for all that the run has made.
         if any(model.program.clock > MAX_TICKS for model in models):
             most = MAX_TICKS // TICKS
-            raise ValueError(f"this run takes more than {most} steps, which no Trace can hold: lower the costs")
+            raise ValueError(f"this run takes longer than {most} time units, which no Trace can hold: lower the costs")
     except NotSolved as error:
         print(error)
         return Unsolved(error.puzzle)

@@ -11,7 +11,7 @@ field by field, and either gives a whole run or a TraceError that says where it 
                    "moves": [[event, store, value, +1 or -1]...]}]}
 
 An event is [op, layer, batches, inputs, outputs, issued, start, length, place, arg, group, peer, blocking], with times
-in ticks of 1e-9 step and -1 for no place or group. Sets of numbers are text: "0-3,7".
+in billionths of a time unit and -1 for no place or group. Sets of numbers are text: "0-3,7".
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def write(run: Trace, path: str | Path) -> None:
     """Writes a run as JSON. A file of that name is replaced at once, or left as it was."""
     path = _path(path, "save")
     if any((event.end or 0) > MAX_TICKS for _, event in run.events()):
-        raise TraceError(f"a Trace holds times up to {MAX_TICKS // TICKS} steps; this run takes longer")
+        raise TraceError(f"a Trace holds times up to {MAX_TICKS // TICKS} time units; this run takes longer")
     text = json.dumps(encode(run), separators=(",", ":"), ensure_ascii=False)
     write_whole(path, text + "\n")
 

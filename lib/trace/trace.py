@@ -31,6 +31,7 @@ __all__ = [
     "Program",
     "Trace",
     "absent",
+    "made_by_hand",
     "nothing_to",
     "trace_of",
 ]
@@ -50,6 +51,12 @@ def nothing_to(do: str, models: object, name: str | None = None) -> str | None:
         return None
     puzzle = _stub_of(models) or name
     return f"nothing to {do} yet" + (f": {puzzle} is not solved" if puzzle else "")
+
+
+def made_by_hand(run: object) -> bool:
+    """Whether a run is a list of Models that somebody made themselves, as the original's notebook does."""
+    models: Sequence[object] = cast("Sequence[object]", run) if isinstance(run, list | tuple) else ()
+    return any(getattr(getattr(model, "dist", None), "by_hand", False) for model in models)
 
 
 def _stub_of(models: object) -> str | None:

@@ -57,7 +57,7 @@ class Operation:
     "shard", which is a shard and their number. `about` tells the layer that it is about: "call" as it says, "input"
     or "output" that of its first value. Its batches are those of its first output.
 
-    `cost` is a field of Costs, or steps of its own, `per_batch` for each of its batches; without a cost it takes no
+    `cost` is a field of Costs, or time units of its own, `per_batch` for each of its batches; without one it takes no
     time. `as_loaded`: the weights that it uses must not have been updated before. `loads`: what it gives was there
     before the step, once. `hands_in`: its input is this rank's result. `made_up`: what it gives comes from nowhere.
     `kind` is "local", "message" or "wait".

@@ -9,7 +9,7 @@ from typing import Any
 
 from lib import Trace, Verdict, check, retime
 from lib.analysis import figures
-from lib.puzzles.records import Puzzle, Size, Tier
+from lib.puzzles.records import Goal, Puzzle, Size
 from lib.trace.json_format import decode, encode
 from lib.trace.rebuild import rebuild
 from tests.adversary.oracle import Opinion, opinion
@@ -30,11 +30,11 @@ def figures_of(verdict: Verdict) -> tuple[float, float, float]:
 @contextmanager
 def puzzle_of(trace: Trace) -> Iterator[str]:
     """A puzzle of the size and the costs of a run, for as long as it is asked about."""
-    tiers = (Tier("any", float("inf"), float("inf")),)
+    goals = (Goal("any", float("inf"), float("inf")),)
     record = Puzzle(
         *(PUZZLE, 0, "", "schedule", PUZZLE, (), "", ("", "", "")),
         *Size.of(trace),
-        tiers=tiers,
+        goals=goals,
         mesh=trace.mesh,
         costs=trace.costs,
     )

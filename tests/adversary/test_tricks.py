@@ -1,4 +1,4 @@
-"""What was tried, with fresh eyes, to get a target of a puzzle cheaper than an honest solution can; and what happened.
+"""What was tried, with fresh eyes, to get to a goal of a puzzle cheaper than an honest solution can; and what happened.
 
 Each trick is a function at the size of its puzzle. It runs, and is judged as a grader judges: by the JSON of its Trace.
 `Outcome` says what became of it, and every outcome is tested:

@@ -102,12 +102,13 @@ async def down(model: Model) -> None:
 
 def test_the_first_input_and_being_done_early() -> None:
     assert texts(down, ranks=2, batches=2) == [
-        "rank 0 spends 0.2 steps (2 to 2.2) sending to rank 1",
-        "rank 0 is done 0.4 steps (3.2 to 3.6) early; rank 1 ends last, with the message to rank 0",
-        "rank 1 waits 2.2 steps (0 to 2.2) for its first input: a message from rank 0, which sends it after forward of "
+        "rank 0 spends 0.2 time units (2 to 2.2) sending to rank 1",
+        "rank 0 is done 0.4 time units (3.2 to 3.6) early; rank 1 ends last, with the message to rank 0",
+        "rank 1 waits 2.2 time units (0 to 2.2) for its first input: a message from rank 0, which sends it after "
+        "forward of "
         "layer 0 (batches 0, 1)",
-        "rank 1 spends 0.2 steps (2.2 to 2.4) receiving from rank 0",
-        "rank 1 spends 0.2 steps (3.4 to 3.6) sending to rank 0",
+        "rank 1 spends 0.2 time units (2.2 to 2.4) receiving from rank 0",
+        "rank 1 spends 0.2 time units (3.4 to 3.6) sending to rank 0",
     ]
 
 
@@ -119,13 +120,15 @@ async def uneven(model: Model) -> None:
 
 def test_who_comes_last_in_a_collective_and_why() -> None:
     assert texts(uneven, ranks=3, batches=3) == [
-        "rank 0 waits 2 steps (1 to 3) in all-gather of layer 1 for rank 2, which comes last after forward of layer 0 "
+        "rank 0 waits 2 time units (1 to 3) in all-gather of layer 1 for rank 2, which comes last after forward of "
+        "layer 0 "
         "(batches 0-2)",
-        "rank 0 spends 0.3 steps (3 to 3.3) in all-gather of layer 1",
-        "rank 1 waits 1 step (2 to 3) in all-gather of layer 1 for rank 2, which comes last after forward of layer 0 "
+        "rank 0 spends 0.3 time units (3 to 3.3) in all-gather of layer 1",
+        "rank 1 waits 1 time unit (2 to 3) in all-gather of layer 1 for rank 2, which comes last after forward of "
+        "layer 0 "
         "(batches 0-2)",
-        "rank 1 spends 0.3 steps (3 to 3.3) in all-gather of layer 1",
-        "rank 2 spends 0.3 steps (3 to 3.3) in all-gather of layer 1",
+        "rank 1 spends 0.3 time units (3 to 3.3) in all-gather of layer 1",
+        "rank 2 spends 0.3 time units (3 to 3.3) in all-gather of layer 1",
     ]
 
 
@@ -139,9 +142,10 @@ async def overlapped(model: Model) -> None:
 
 def test_an_earlier_communication_of_the_same_ranks() -> None:
     assert texts(overlapped, ranks=1) == [
-        "rank 0 waits 0.3 steps (0 to 0.3) before all-reduce of layer 0, because all-reduce of layer 1 between the "
+        "rank 0 waits 0.3 time units (0 to 0.3) before all-reduce of layer 0, because all-reduce of layer 1 between "
+        "the "
         "same ranks is still under way",
-        "rank 0 spends 0.3 steps (0.3 to 0.6) in all-reduce of layer 0",
+        "rank 0 spends 0.3 time units (0.3 to 0.6) in all-reduce of layer 0",
     ]
 
 
@@ -166,10 +170,10 @@ async def on_its_way(model: Model) -> None:
 
 def test_a_message_that_is_under_way_is_communication() -> None:
     assert texts(on_its_way, ranks=2, costs=Costs(collective=0.1)) == [
-        "rank 0 spends 0.2 steps (0 to 0.2) sending to rank 1",
-        "rank 0 is done 0.2 steps (0.2 to 0.4) early; rank 1 ends last, with the message from rank 0",
-        "rank 1 spends 0.1 steps (0 to 0.1) in all-reduce of layer 0",
-        "rank 1 spends 0.3 steps (0.1 to 0.4) receiving from rank 0",
+        "rank 0 spends 0.2 time units (0 to 0.2) sending to rank 1",
+        "rank 0 is done 0.2 time units (0.2 to 0.4) early; rank 1 ends last, with the message from rank 0",
+        "rank 1 spends 0.1 time units (0 to 0.1) in all-reduce of layer 0",
+        "rank 1 spends 0.3 time units (0.1 to 0.4) receiving from rank 0",
     ]
 
 
@@ -187,8 +191,8 @@ async def stuck(model: Model) -> None:
 
 def test_a_run_that_failed_says_what_never_happened() -> None:
     assert texts(stuck, ranks=3, batches=2) == [
-        "rank 0 waits 2 steps (0 to 2) in the message from rank 1, which never happened",
-        "rank 1 waits 1 step (1 to 2) in all-reduce of layer 0, which never happened",
+        "rank 0 waits 2 time units (0 to 2) in the message from rank 1, which never happened",
+        "rank 1 waits 1 time unit (1 to 2) in all-reduce of layer 0, which never happened",
     ]
 
 
@@ -199,7 +203,7 @@ async def raises(model: Model) -> None:
 
 
 def test_a_rank_that_stopped_is_not_done() -> None:
-    assert texts(raises, ranks=2) == ["rank 1 waits 1 step (0 to 1), because the run failed"]
+    assert texts(raises, ranks=2) == ["rank 1 waits 1 time unit (0 to 1), because the run failed"]
 
 
 def test_a_rank_that_does_nothing_and_a_run_of_nothing() -> None:
@@ -208,7 +212,7 @@ def test_a_rank_that_does_nothing_and_a_run_of_nothing() -> None:
             compute(model, 1)
 
     assert texts(lazy, ranks=2) == [
-        "rank 0 is done 1 step (0 to 1) early; rank 1 ends last, with forward of layer 0 (batch 0)"
+        "rank 0 is done 1 time unit (0 to 1) early; rank 1 ends last, with forward of layer 0 (batch 0)"
     ]
     assert texts(lambda model: None, ranks=3) == []
 
@@ -217,7 +221,7 @@ def test_time_that_nothing_accounts_for_in_a_measured_run() -> None:
     measured = trace(lambda model: compute(model, 1), ranks=1)
     event = measured.programs[0].events[-1]
     event.issued = event.start = 5 * 10**8
-    assert [gap.text() for gap in gaps(measured)] == ["rank 0 waits 0.5 steps (0 to 0.5) between two operations"]
+    assert [gap.text() for gap in gaps(measured)] == ["rank 0 waits 0.5 time units (0 to 0.5) between two operations"]
 
 
 def test_operations_in_words() -> None:
@@ -237,5 +241,7 @@ def test_each_kind_says_why_and_what_its_gaps_have_in_common(kind: str) -> None:
     here = At(1, 0, Event("allreduce", 3, frozenset(), (), (), 0, 0, 1, None))
     for gap in (Gap(0, 0, 10**9, kind), Gap(0, 0, 10**9, kind, here, 1, here)):
         words = gap.text(), Group((gap,)).reason()
-        assert words[0].startswith(("rank 0 waits 1 step (0 to 1)", "rank 0 spends 1 step", "rank 0 is done 1 step"))
+        assert words[0].startswith(
+            ("rank 0 waits 1 time unit (0 to 1)", "rank 0 spends 1 time unit", "rank 0 is done 1 time unit")
+        )
         assert not any("{" in text or "None" in text.replace("rank None", "") for text in words)

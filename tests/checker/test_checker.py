@@ -1,4 +1,4 @@
-"""check: every correct training step passes, however it is written; its verdict is measured against the targets."""
+"""check: every correct training step passes, however it is written; its verdict is measured against the goals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lib import (
 )
 from lib.analysis import figures
 from lib.puzzles import records as puzzles
-from lib.puzzles.records import Size, Tier
+from lib.puzzles.records import Goal, Size
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.steps import accumulate, backward, compute, load, loss, mine, step
 from tests.support.drivers import python
@@ -282,7 +282,7 @@ def test_the_figures_of_a_verdict_are_those_of_the_trace() -> None:
     assert verdict.printed == figures.printed(trace)
     assert verdict.memory == float(figures.peak(trace).elements)
     assert verdict.rank == figures.peak(trace).rank
-    assert (verdict.tiers, verdict.puzzle, verdict.best, verdict.passed) == ((), None, None, True)
+    assert (verdict.goals, verdict.puzzle, verdict.best, verdict.passed) == ((), None, None, True)
 
 
 @pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
@@ -293,12 +293,12 @@ def test_a_check_does_not_change_the_trace(case: Case) -> None:
     assert trace.text() == before
 
 
-def test_tiers_are_reached_where_both_figures_are_within_them() -> None:
+def test_goals_are_reached_where_both_figures_are_within_them() -> None:
     verdict = check(Trace.of(simulate(ddp, puzzle="ddp")), "ddp")
     assert verdict.puzzle == "ddp"
-    assert [tier.name for tier in verdict.tiers] == [tier.name for tier in PUZZLES["ddp"].tiers]
-    for tier in verdict.tiers:
-        assert tier.reached == (verdict.time <= tier.time and verdict.memory <= tier.memory)
+    assert [goal.name for goal in verdict.goals] == [goal.name for goal in PUZZLES["ddp"].goals]
+    for one in verdict.goals:
+        assert one.reached == (verdict.time <= one.time and verdict.memory <= one.memory)
 
 
 @pytest.mark.parametrize(
@@ -312,11 +312,11 @@ def test_tiers_are_reached_where_both_figures_are_within_them() -> None:
         (1, None, False),
     ],
 )
-def test_a_target_is_reached_exactly(time: float | None, memory: float | None, passed: bool) -> None:
+def test_a_goal_is_reached_exactly(time: float | None, memory: float | None, passed: bool) -> None:
     verdict = check(Trace.of(simulate(basic, puzzle="basic")), time=time, memory=memory)
     assert verdict.correct
     assert verdict.passed == passed
-    assert verdict.best == ("your target" if passed else None)
+    assert verdict.best == ("your goal" if passed else None)
 
 
 @pytest.mark.parametrize(("more", "reached"), [(0, True), (1, True), (-1, False)])
@@ -329,10 +329,9 @@ def test_a_rank_may_send_so_much_and_not_an_element_more(
     monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
     verdict = check(trace, "own")
     assert verdict.correct
-    assert [tier.reached for tier in verdict.tiers][:1] == [reached]
-    assert [note.partition("\n")[0] for note in verdict.notes if "send" in note] == (
-        [] if reached else [f"no target counts, because a rank sends {sent:,.0f} elements and may send {sent - 1:,.0f}"]
-    )
+    assert [goal.reached for goal in verdict.goals][:1] == [reached]
+    why = f"no goal counts, because {sent:,.0f} elements are sent per rank, and the goals allow {sent - 1:,.0f}"
+    assert [note.partition("\n")[0] for note in verdict.notes if "sent" in note] == ([] if reached else [why])
 
 
 @pytest.mark.parametrize(
@@ -340,57 +339,57 @@ def test_a_rank_may_send_so_much_and_not_an_element_more(
     [
         (17, 2_621_440, []),
         (None, None, []),
-        (16.5, 2_621_440, ['for "your target" the run is 0.5 time steps too long']),
-        (17, 2_621_439, ['for "your target" memory is 1 elements too high']),
-        (None, 2_621_439, ['for "your target" memory is 1 elements too high']),
+        (16.5, 2_621_440, ['for "your goal" the run is 0.5 time units too long']),
+        (17, 2_621_439, ['for "your goal" memory is 1 element too high']),
+        (None, 2_621_439, ['for "your goal" memory is 1 element too high']),
         (
             16,
             1,
             [
-                'for "your target" the run is 1 time steps too long',
-                'for "your target" memory is 2,621,439 elements too high',
+                'for "your goal" the run is 1 time unit too long',
+                'for "your goal" memory is 2,621,439 elements too high',
             ],
         ),
     ],
 )
-def test_what_keeps_a_run_from_its_target_is_said(time: float | None, memory: float | None, notes: list[str]) -> None:
+def test_what_keeps_a_run_from_its_goal_is_said(time: float | None, memory: float | None, notes: list[str]) -> None:
     verdict = check(Trace.of(simulate(basic, puzzle="basic")), time=time, memory=memory)
     assert [note.splitlines()[0] for note in verdict.notes] == notes
 
 
-def test_only_the_first_target_that_a_run_misses_is_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiers = (Tier("easy", 17, 10**7), Tier("hard", 16, 10**7), Tier("best", 15, 10**6))
-    record = dataclasses.replace(PUZZLES["basic"], id="own", tiers=tiers, sent=None)
+def test_only_the_first_goal_that_a_run_misses_is_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    goals = (Goal("easy", 17, 10**7), Goal("hard", 16, 10**7), Goal("best", 15, 10**6))
+    record = dataclasses.replace(PUZZLES["basic"], id="own", goals=goals, sent=None)
     trace = Trace.of(simulate(basic, puzzle="basic"))
     monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
     verdict = check(trace, "own")
-    assert [tier.reached for tier in verdict.tiers] == [True, False, False]
-    assert [note.splitlines()[0] for note in verdict.notes] == ['for "hard" the run is 1 time steps too long']
+    assert [goal.reached for goal in verdict.goals] == [True, False, False]
+    assert [note.splitlines()[0] for note in verdict.notes] == ['for "hard" the run is 1 time unit too long']
 
 
 OUTSIDE = "values kept outside of the five stores count as memory too"
 
 
-@pytest.mark.parametrize(("targets", "reached"), [(1, [True]), (2, [True, False]), (3, [True, False, False])])
-def test_who_keeps_values_outside_of_the_stores_reaches_the_first_target_only(
-    monkeypatch: pytest.MonkeyPatch, targets: int, reached: list[bool]
+@pytest.mark.parametrize(("count", "reached"), [(1, [True]), (2, [True, False]), (3, [True, False, False])])
+def test_who_keeps_values_outside_of_the_stores_reaches_the_first_goal_only(
+    monkeypatch: pytest.MonkeyPatch, count: int, reached: list[bool]
 ) -> None:
-    tiers = tuple(Tier(name, 100, 10**8) for name in ("easy", "hard", "best")[:targets])
-    record = dataclasses.replace(PUZZLES["basic"], id="own", tiers=tiers, sent=None)
+    goals = tuple(Goal(name, 100, 10**8) for name in ("easy", "hard", "best")[:count])
+    record = dataclasses.replace(PUZZLES["basic"], id="own", goals=goals, sent=None)
     runs = [Trace.of(simulate(function, puzzle="basic")) for function in (basic, locals_only)]
     monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
     stored, local = (check(run, "own") for run in runs)
-    assert [tier.reached for tier in stored.tiers] == [True] * targets
+    assert [goal.reached for goal in stored.goals] == [True] * count
     assert stored.notes == ()
-    assert [tier.reached for tier in local.tiers] == reached
-    tail = ", and only the first target counts for such a run" if targets > 1 else ""
+    assert [goal.reached for goal in local.goals] == reached
+    tail = ", and only the first goal counts for such a run" if count > 1 else ""
     assert [note.splitlines()[0] for note in local.notes] == [OUTSIDE + tail]
     assert check(runs[1], time=100).passed
     assert [note.splitlines()[0] for note in check(runs[1], time=100).notes] == [OUTSIDE]
 
 
 def test_a_run_with_faults_is_not_told_more_than_those() -> None:
-    """Neither what it is not ready with, nor which targets would count."""
+    """Neither what it is not ready with, nor which goals would count."""
 
     def unfinished(model: Model) -> None:
         loaded = [model.load_weights(layer)[0] for layer in range(model.LAYERS)]
@@ -512,13 +511,13 @@ def test_the_words_of_a_verdict() -> None:
         memory=2359296.0,
         rank=2,
         notes=("mind the gap.",),
-        tiers=(Tier("passes", 21.0, 2_500_000, True), Tier("best known", 20.4, 1_966_080, False)),
+        goals=(Goal("passes", 21.0, 2_500_000, True), Goal("best known", 20.4, 1_966_080, False)),
         puzzle="fsdp",
     )
     assert verdict.text() == (
         "Correct!\n"
         "Note: mind the gap.\n"
-        "Time 20.4 steps, memory 2,359,296 elements (rank 2).\n"
+        "Time 20.4, memory 2,359,296 elements (rank 2).\n"
         "  passes - reached\n"
         "    time   [#######################.]        20.4 of 21\n"
         "    memory [#######################.]   2,359,296 of 2,500,000\n"
@@ -528,7 +527,7 @@ def test_the_words_of_a_verdict() -> None:
     )
     assert verdict.best == "passes"
     wrong = dataclasses.replace(
-        verdict, correct=False, faults=("no layer 0", "no layer 1"), notes=(), tiers=verdict.tiers[:1]
+        verdict, correct=False, faults=("no layer 0", "no layer 1"), notes=(), goals=verdict.goals[:1]
     )
     assert wrong.text() == (
         "Not one correct training step.\n"
@@ -551,8 +550,8 @@ def test_the_records_stand_in_order_and_get_harder() -> None:
         assert record.stem == f"{record.number:02d}_{name}"
         assert record.costs == UNIT or isinstance(record.costs, Links)
         assert record.mesh is None or len(record.mesh) == record.ranks
-        assert record.tiers
-        for easy, hard in pairwise(record.tiers):
+        assert record.goals
+        for easy, hard in pairwise(record.goals):
             assert hard.time <= easy.time
             assert hard.memory <= easy.memory
     classic = [case.name for case in CLASSIC]
@@ -565,7 +564,7 @@ def test_a_goal_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     goal("pipeline_fsdp")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Pipeline and FSDP together: 16 ranks, 4 layers, 4 batches; mesh of data 4 x stage 4"
-    assert lines[2] == "  as good as the classic:   at most 16 time steps and 966,656 elements on any rank"
+    assert lines[2] == "  as good as the classic:   at most time 16 and memory 966,656 elements on any rank"
     goal("basic")
     assert capsys.readouterr().out.splitlines()[0] == "One device: 1 rank, 2 layers, 4 batches"
     with pytest.raises(ValueError, match="there is no puzzle"):
@@ -601,9 +600,9 @@ def test_what_is_held_at_the_end_is_held() -> None:
     assert verdict.memory == pytest.approx(2 * WEIGHT / 3 + WEIGHT + 2 * BATCH)
 
 
-def test_a_tier_is_one_class_from_the_record_to_the_verdict() -> None:
+def test_a_goal_is_one_class_from_the_record_to_the_verdict() -> None:
     verdict = check(Trace.of(simulate(ddp, puzzle="ddp")), "ddp")
-    assert [tier._replace(reached=False) for tier in verdict.tiers] == list(PUZZLES["ddp"].tiers)
+    assert [goal._replace(reached=False) for goal in verdict.goals] == list(PUZZLES["ddp"].goals)
 
 
 def test_a_run_fits_a_puzzle_of_its_size_only() -> None:

@@ -1,4 +1,4 @@
-"""What a verdict remarks: where time and memory go when a target is missed. The corpus shows whole texts."""
+"""What a verdict remarks: where time and memory go when a goal is missed. The corpus shows whole texts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 
 from lib import PUZZLES, Model, Trace, check, simulate
 from lib.checker.notes import LESS
-from lib.course.target import run
+from lib.course.subject import run
 from lib.schedules.steps import backward, compute, forward, load, loss, step
 from tests.support.schedules import basic
 
 SIZES: dict[str, Any] = {"layers": 2, "batches": 2}
 
 
-def notes(function: Any, **target: Any) -> list[str]:
+def notes(function: Any, **goal: Any) -> list[str]:
     """The remarks on a run that is correct."""
-    verdict = check(Trace.of(simulate(function, **SIZES)), **target)
+    verdict = check(Trace.of(simulate(function, **SIZES)), **goal)
     assert verdict.correct
     return list(verdict.notes)
 
@@ -42,15 +42,15 @@ def test_a_wrong_run_has_other_worries() -> None:
 
 def test_time_and_memory_are_told_apart() -> None:
     late, large = notes(basic, time=8.5, memory=10**6)
-    assert late.startswith('for "your target" the run is 0.5 time steps too long\n')
-    assert large.startswith('for "your target" memory is ')
+    assert late.startswith('for "your goal" the run is 0.5 time units too long\n')
+    assert large.startswith('for "your goal" memory is ')
     assert [note.partition(" elements")[0] for note in notes(basic, memory=10**6)] == [large.partition(" elements")[0]]
 
 
 def test_a_rank_alone_never_waits() -> None:
     (late,) = notes(basic, time=8)
     assert late == (
-        'for "your target" the run is 1 time steps too long\n'
+        'for "your goal" the run is 1 time unit too long\n'
         "  got:      no rank ever waits\n"
         "  fix:      shorten what the ranks compute, or share it out more evenly"
     )
@@ -84,8 +84,8 @@ def test_a_long_wait_is_named_with_its_line() -> None:
     (late,) = check(trace, time=10).notes
     line = lopsided.__code__.co_firstlineno + 4
     assert late.startswith(
-        'for "your target" the run is 3.6 time steps too long\n'
-        "  got:      rank 1 waits 8 time steps in all, 8 of them here\n"
+        'for "your goal" the run is 3.6 time units too long\n'
+        "  got:      rank 1 waits 8 time units in all, 8 of them here\n"
         f"  rank 1:   test_notes.py, line {line}, in lopsided: "
     )
 

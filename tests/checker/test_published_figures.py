@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lib import PUZZLES, Activation, Costs, Mesh, Model, Trace, check, simulate
 from lib.analysis import figures
-from lib.cluster.clock import steps
+from lib.cluster.clock import units
 from lib.schedules.action import Order
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.data_parallel import fully_sharded
@@ -55,7 +55,7 @@ def test_every_schedule_is_one_correct_training_step(case: Case) -> None:
 def test_the_records_have_the_classic_sizes_and_figures(case: Case) -> None:
     record = PUZZLES[case.name]
     assert (record.ranks, record.layers, record.batches) == (case.ranks, case.layers, case.batches)
-    classic = record.tiers[1]
+    classic = record.goals[1]
     assert (classic.time, classic.memory) == FIGURES[case.name][1:]
     verdict = check(Trace.of(case.run(simulate)), case.name)
     assert verdict.passed
@@ -182,4 +182,4 @@ def test_costs_are_counted_to_the_tick() -> None:
             await model.allreduce(model.fake_grad(0), 0)
 
     assert simulate(thrice, ranks=2)[0].time == 0.9
-    assert steps(simulate(thrice, ranks=2)[0].program.clock) == 0.9
+    assert units(simulate(thrice, ranks=2)[0].program.clock) == 0.9

@@ -80,8 +80,8 @@ def test_list_has_every_puzzle() -> None:
     assert result.exit_code == 0
     for puzzle, record in PUZZLES.items():
         assert f" {puzzle} " in result.output
-        for tier in record.tiers:
-            assert f"{tier.memory:,}" in result.output
+        for goal in record.goals:
+            assert f"{goal.memory:,}" in result.output
     assert max(map(len, result.output.splitlines())) <= terminal.WIDTH
 
 
@@ -92,10 +92,10 @@ def test_run_prints_the_verdict(folder: Path) -> None:
     assert "time   [########################]          17 of 17\n" in result.output
 
 
-def test_run_at_another_size_has_no_targets(folder: Path) -> None:
+def test_run_at_another_size_has_no_goals(folder: Path) -> None:
     result = puzzles("run", "good.py", "--layers", "1", "--batches", "1", "--ranks", "1", "--save", "run.json")
     assert result.exit_code == 0
-    assert result.output == "Correct!\nTime 2.5 steps, memory 1,310,720 elements (rank 0).\n"
+    assert result.output == "Correct!\nTime 2.5, memory 1,310,720 elements (rank 0).\n"
     trace = Trace.load("run.json")
     assert (trace.layers, trace.batches, trace.ranks, trace.puzzle) == (1, 1, 1, None)
 
@@ -255,7 +255,7 @@ def test_build_names_what_is_not_current_and_spares_work(tmp_path: Path, monkeyp
 
 def test_importing_lib_needs_none_of_the_extras() -> None:
     extras = "typer rich click watchfiles jupytext nbformat nbclient jupyter_client drawing chalk"
-    ours = "lib, lib.submissions.load, lib.course.target, lib.cli.watch"
+    ours = "lib, lib.submissions.load, lib.course.subject, lib.cli.watch"
     code = f"import {ours}, sys; print([x for x in {extras.split()} if x in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -158,7 +158,7 @@ def test_before_it_passes_the_answer_is_not_shown(folder: Path) -> None:
     for standing, missing in (
         (Standing(), "basic has not been checked yet."),
         (Standing(runs=2), "basic has been checked (2 so far), but no run was one correct training step yet."),
-        (Standing(1, False, None, 18.0, 9.0), "basic is correct, with 18 steps and 9 elements at best"),
+        (Standing(1, False, None, 18.0, 9.0), "basic is correct, with time 18 and memory 9 at best"),
     ):
         record("basic", standing)
         result = puzzles("reveal", "basic")
@@ -175,7 +175,7 @@ def test_after_it_passed_the_answer_is_shown(folder: Path) -> None:
     assert result.exit_code == 0
     assert "for layer in reversed(range(model.LAYERS)):" in result.output
     assert "your code" not in result.output
-    assert "│ official    │    17 │ 2,621,440 │ as good as the classic │" in result.output
+    assert "│ official    │   17 │ 2,621,440 │ as good as the classic │" in result.output
     assert "│ update_last │" in result.output
     assert "It costs memory: " in flat(result)
     assert "puzzles reveal basic update_last" in flat(result)

@@ -25,7 +25,7 @@ from lib.course.hints import Hints
 from lib.course.progress import Standing, record
 from lib.course.progress_file import read
 from lib.course.solutions import answer
-from lib.course.target import Attempt
+from lib.course.subject import Attempt
 from lib.submissions.load import SourceError
 from lib.submissions.locations import home, reference
 
@@ -327,7 +327,7 @@ def test_what_passed_once_and_was_broken_again_is_not_passed(
     assert paper.taken()[-1] == "answer basic"
     states["01_basic.ipynb"] = "missed"
     assert not watcher.changed([folder / "01_basic.ipynb"])
-    assert "basic is correct, but not within its first target yet. For a hint: type h" in paper.taken()
+    assert "basic is correct, but not within its first goal yet. For a hint: type h" in paper.taken()
     watcher.command("r")
     assert paper.taken()[0].startswith("basic has not been checked yet.")
 

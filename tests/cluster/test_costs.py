@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links, Mesh, Model, Trace, simulate
 from lib.analysis import figures
-from lib.cluster.clock import TICKS, Streams, in_steps, steps, ticks
+from lib.cluster.clock import TICKS, Streams, in_units, ticks, units
 from lib.cluster.costs import costs_from
 from lib.trace.retiming import retime
 from lib.values.collectives import COLLECTIVES
@@ -25,21 +25,21 @@ ROUNDS = {"allreduce": 2, "allgather": 1, "scatterreduce": 1, "alltoall": 1, "br
 
 
 def price(costs: Costs, op: str, elements: int | Fraction, members: Any) -> float:
-    return steps(costs.communicate(COLLECTIVES[op], elements, tuple(members)))
+    return units(costs.communicate(COLLECTIVES[op], elements, tuple(members)))
 
 
 # -- unit costs ---------------------------------------------------------------------------------------------------
 
 
 def test_the_classic_constants() -> None:
-    assert [steps(UNIT.compute(OPERATIONS[op], 0, 1, 4)) for op in ("forward", "backward", "update", "loss")] == [
+    assert [units(UNIT.compute(OPERATIONS[op], 0, 1, 4)) for op in ("forward", "backward", "update", "loss")] == [
         4.0,
         4.0,
         0.5,
         0.0,
     ]
     assert {price(UNIT, op, n, range(n)) for op in COLLECTIVES for n in (1, 2, 16)} == {0.3}
-    assert steps(UNIT.message(10**9, 0, 7)) == 0.2
+    assert units(UNIT.message(10**9, 0, 7)) == 0.2
 
 
 # -- links --------------------------------------------------------------------------------------------------------
@@ -51,8 +51,8 @@ def test_the_classic_constants_are_one_bandwidth() -> None:
     assert price(host, "scatterreduce", WEIGHT, range(4)) == 0.3
     assert price(host, "allreduce", WEIGHT, range(4)) == 0.6
     assert price(host, "alltoall", WEIGHT, range(4)) == 0.3
-    assert steps(host.message(BATCH, 0, 1)) == 0.2
-    assert steps(host.message(WEIGHT, 0, 1)) == 0.4
+    assert units(host.message(BATCH, 0, 1)) == 0.2
+    assert units(host.message(WEIGHT, 0, 1)) == 0.4
 
 
 def test_between_hosts_everything_is_ten_times_slower() -> None:
@@ -63,16 +63,16 @@ def test_between_hosts_everything_is_ten_times_slower() -> None:
     assert price(LINKS, "allgather", WEIGHT, range(8)) == 3.5
     assert price(LINKS, "allreduce", WEIGHT, range(8)) == 7.0
     assert price(LINKS, "allreduce", WEIGHT // 4, (0, 4)) == 1.0
-    assert steps(LINKS.message(BATCH, 3, 4)) == 2.0
-    assert steps(LINKS.message(BATCH, 4, 3)) == 2.0
-    assert steps(LINKS.message(BATCH, 4, 7)) == 0.2
+    assert units(LINKS.message(BATCH, 3, 4)) == 2.0
+    assert units(LINKS.message(BATCH, 4, 3)) == 2.0
+    assert units(LINKS.message(BATCH, 4, 7)) == 0.2
 
 
 def test_latency_is_paid_once_a_message() -> None:
     links = Links(latency=0.25)
     slow = {op: price(links, op, WEIGHT, range(4)) - price(Links(), op, WEIGHT, range(4)) for op in ROUNDS}
     assert slow == pytest.approx({op: 0.75 * rounds for op, rounds in ROUNDS.items()})
-    assert steps(links.message(BATCH, 0, 1)) == 0.45
+    assert units(links.message(BATCH, 0, 1)) == 0.45
 
 
 @given(
@@ -203,7 +203,7 @@ def test_one_rank_may_be_slow_and_one_layer_heavy() -> None:
 
 def test_an_operation_may_bring_a_price_of_its_own() -> None:
     row = replace(OPERATIONS["backward"], name="half", cost=0.25)
-    assert [steps(UNIT.compute(row, 0, 0, batches)) for batches in (1, 2)] == [0.25, 0.5]
+    assert [units(UNIT.compute(row, 0, 0, batches)) for batches in (1, 2)] == [0.25, 0.5]
 
 
 # -- hosts --------------------------------------------------------------------------------------------------------
@@ -216,8 +216,8 @@ def test_hosts_are_those_of_the_mesh_where_it_has_some() -> None:
     assert [Mesh({"data": 4}).host(rank) for rank in range(4)] == [0] * 4
     for costs in (Links(), Links(host_size=2), LINKS):
         placed = costs.on(mesh)
-        assert steps(placed.message(BATCH, 0, 2)) == 0.2
-        assert steps(placed.message(BATCH, 0, 1)) == 2.0
+        assert units(placed.message(BATCH, 0, 2)) == 0.2
+        assert units(placed.message(BATCH, 0, 1)) == 2.0
         assert price(placed, "allgather", WEIGHT, (0, 2)) == 0.2
         assert placed == costs  # nothing is in a file twice
         assert costs.on(None) is costs
@@ -255,7 +255,7 @@ def test_a_host_of_no_ranks_is_refused() -> None:
 
 @given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.5, 1.0, 0.07]), max_size=30))
 def test_sums_of_times_are_exact(times: list[float]) -> None:
-    assert steps(sum(map(ticks, times))) == float(sum((Fraction(str(t)) for t in times), Fraction(0)))
+    assert units(sum(map(ticks, times))) == float(sum((Fraction(str(t)) for t in times), Fraction(0)))
 
 
 @given(
@@ -275,4 +275,5 @@ def test_a_stream_does_one_thing_at_a_time_as_early_as_it_can(jobs: list[tuple[s
 
 def test_a_time_in_words() -> None:
     times = (1, 1.4, 0, 2, Fraction(1, 3))
-    assert [in_steps(ticks(time)) for time in times] == ["1 step", "1.4 steps", "0 steps", "2 steps", "0.3333 steps"]
+    words = ["1 time unit", "1.4 time units", "0 time units", "2 time units", "0.3333 time units"]
+    assert [in_units(ticks(time)) for time in times] == words

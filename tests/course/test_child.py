@@ -13,7 +13,7 @@ import pytest
 from lib import PuzzleError, Trace, check, simulate
 from lib.course.child import MAX_PRINTED, run_of
 from lib.course.progress import Standing, load
-from lib.course.target import attempt
+from lib.course.subject import attempt
 from lib.puzzles.records import Size
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
@@ -41,7 +41,7 @@ def test_a_solution_passes_and_is_recorded(file: Path, tmp_path: Path) -> None:
     mine.write_text(reference("ddp").read_text("utf-8"), "utf-8")
     found = attempt(mine, "ddp")
     assert found.state == "passed"
-    assert found.text.startswith("Correct!\nTime 5.6 steps")
+    assert found.text.startswith("Correct!\nTime 5.6,")
     assert load() == {"ddp": Standing(1, True, "as good as our reference", 5.6, 1_572_864.0)}
 
 
@@ -217,7 +217,7 @@ def test_what_no_terminal_can_show_is_shown_all_the_same(write: Path, body: str,
 
 
 def test_a_trace_that_says_that_it_is_right_is_judged_here(write: Path) -> None:
-    """Whatever it is called: an empty run at the puzzle's size, with figures that would reach every tier."""
+    """Whatever it is called: an empty run at the puzzle's size, with figures that would reach every goal."""
     models = run(wrong)
     forged = json.dumps({**WHOLE, "trace": encode(Trace.of(models))})
     state, text = forge(write, f"result.write_text({forged!r})")
@@ -251,7 +251,7 @@ def test_no_trick_in_the_other_process_scores(write: Path, code: str, monkeypatc
     state, _, _ = tried(write, code, limit=4)
     assert state == "failed"
     found = load().get("basic", Standing())
-    assert (found.passed, found.tier) == (False, None)
+    assert (found.passed, found.goal) == (False, None)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork there")

@@ -67,9 +67,9 @@ def test_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
     guess.against(GPIPE)
     assert capsys.readouterr().out == (
         "                    you said      it is\n"
-        "end (steps)               30       33.8   3.8 too low\n"
+        "end (time units)          30       33.8   3.8 too low\n"
         "memory (elements)  2,880,000  2,883,584   right\n"
-        "rank                       0          3   another one\n"
+        "rank                       0          3   not this rank\n"
         "messages            no guess          8\n"
         "collectives                1          0   1 too high\n"
         "idle (%)                  52       49.7   2.3 too high\n"
@@ -82,7 +82,7 @@ def test_any_of_equal_ranks_is_right(rank: int, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.endswith(f"rank         {rank}  all are equal   right\n")
 
 
-def test_some_of_the_ranks_are_the_fullest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_some_of_the_ranks_have_the_highest_peak(capsys: pytest.CaptureFixture[str]) -> None:
     def lopsided(model: Model) -> None:
         if model.rank % 2:
             model.weights[0], _ = model.load_weights(0)
@@ -93,7 +93,7 @@ def test_some_of_the_ranks_are_the_fullest(capsys: pytest.CaptureFixture[str]) -
     predict(rank=2).against(models)
     predict(rank=3).against(Trace.of(models))
     out = capsys.readouterr().out
-    assert "1 or 3   another one" in out
+    assert "1 or 3   not this rank" in out
     assert "1 or 3   right" in out
 
 
@@ -125,13 +125,17 @@ def test_it_counts_once_and_only_guesses_at_the_puzzles_size(file: Path) -> None
     ("arguments", "guesses", "message"),
     [
         (("ddq",), {"end": 5}, "there is no puzzle 'ddq'; there are basic, "),
-        (("ddp",), {}, 'say what you predict, such as predict("ddp", end=5). There are end (steps: '),
-        (("ddp",), {"time": 5}, "'time' cannot be predicted. There are end (steps: when the last operation is over), "),
+        (("ddp",), {}, 'say what you predict, such as predict("ddp", end=5). There are end (time units: '),
+        (
+            ("ddp",),
+            {"time": 5},
+            "'time' cannot be predicted. There are end (time units: when the last operation is over), ",
+        ),
         (("ddp",), {"end": "5"}, "or ... for no guess yet; got '5'"),
         (("ddp",), {"end": True}, "got True"),
         (("ddp",), {"end": None}, "got a NoneType"),
         (("ddp",), {"end": Mesh}, "got a type"),
-        (("ddp",), {"memory": -1}, "memory (elements: the peak of the fullest rank) wants a number"),
+        (("ddp",), {"memory": -1}, "memory (elements: the highest peak of any rank) wants a number"),
         (("ddp",), {"memory": float("nan")}, "got nan"),
     ],
 )

@@ -20,14 +20,14 @@ from tests.support.functions import fat, good, official, run, unsolved, wrong
 def test_a_check_is_recorded(file: Path) -> None:
     verdict = Model.check(run(good), puzzle="basic")
     assert verdict is not None
-    first, _ = PUZZLES["basic"].tiers
+    first, _ = PUZZLES["basic"].goals
     assert load() == {"basic": Standing(1, True, first.name, 17.0, verdict.memory)}
     Model.check(official("basic"), puzzle="basic")
     Model.check(run(good), puzzle="basic")
     assert load() == {"basic": Standing(3, True, "as good as the classic", 17.0, 2_621_440.0)}
 
 
-def test_a_correct_run_that_misses_the_target_is_not_passed(file: Path) -> None:
+def test_a_correct_run_that_misses_the_goal_is_not_passed(file: Path) -> None:
     verdict = Model.check(run(fat), puzzle="basic")
     assert verdict is not None
     assert load() == {"basic": Standing(1, False, None, 17.0, verdict.memory)}
@@ -41,7 +41,7 @@ def test_a_run_that_is_not_correct_only_counts(file: Path) -> None:
     assert load()["basic"] == before.plus(Standing(runs=1), "basic")
 
 
-def test_a_target_of_ones_own_beside_the_puzzle(file: Path) -> None:
+def test_a_goal_of_ones_own_beside_the_puzzle(file: Path) -> None:
     Model.check(run(good), puzzle="basic", time=100)
     assert load()["basic"].passed
 

@@ -19,7 +19,7 @@ from lib import PUZZLES
 from lib.course import progress_file
 from lib.course.progress_file import ProgressError, Standing
 
-TIERS = [tier.name for tier in PUZZLES["ddp"].tiers]
+GOALS = [goal.name for goal in PUZZLES["ddp"].goals]
 FIGURES = st.floats(0, 1e12, allow_nan=False)
 
 
@@ -30,7 +30,7 @@ def standings(draw: st.DrawFn) -> Standing:
     return Standing(
         runs=draw(st.integers(0, 50)),
         passed=measured and draw(st.booleans()),
-        tier=draw(st.sampled_from([None, *TIERS, "a tier of another version"])) if measured else None,
+        goal=draw(st.sampled_from([None, *GOALS, "a goal of another version"])) if measured else None,
         time=draw(FIGURES) if measured else None,
         memory=draw(FIGURES) if measured else None,
         hints=draw(st.integers(0, 3)),
@@ -41,7 +41,7 @@ def standings(draw: st.DrawFn) -> Standing:
 
 def entry(**changes: Any) -> dict[str, Any]:
     """The entry of a puzzle in a file."""
-    return asdict(Standing(3, True, TIERS[0], 5.6, 1835008.0, 1, 3, 2)) | changes
+    return asdict(Standing(3, True, GOALS[0], 5.6, 1835008.0, 1, 3, 2)) | changes
 
 
 def put(file: Path, **entries: Any) -> None:
@@ -65,16 +65,24 @@ def test_nothing_gets_worse(a: Standing, b: Standing) -> None:
     both = a.plus(b, "ddp")
     for name in ("runs", "hints", "predictions", "right", "passed"):
         assert getattr(both, name) >= getattr(a, name)
-    if a.tier in TIERS:
-        assert both.tier in TIERS[TIERS.index(a.tier) :]
-    assert (both.tier, both.time, both.memory) in [(one.tier, one.time, one.memory) for one in (a, b)]
+    if a.goal in GOALS:
+        assert both.goal in GOALS[GOALS.index(a.goal) :]
+    assert (both.goal, both.time, both.memory) in [(one.goal, one.time, one.memory) for one in (a, b)]
 
 
-def test_the_harder_tier_wins_then_time_then_memory() -> None:
-    slow, quick = Standing(1, True, TIERS[1], 5.6, 9.0), Standing(1, True, TIERS[0], 5.0, 1.0)
+def test_a_file_of_before_goals_were_called_so(file: Path) -> None:
+    old = {("tier" if name == "goal" else name): value for name, value in entry().items()}
+    put(file, ddp=old)
+    assert progress_file.read(file)["ddp"].goal == GOALS[0]
+    progress_file.add(file, "ddp", Standing(runs=1))
+    assert json.loads(file.read_text("utf-8"))["puzzles"]["ddp"].keys() == entry().keys()
+
+
+def test_the_harder_goal_wins_then_time_then_memory() -> None:
+    slow, quick = Standing(1, True, GOALS[1], 5.6, 9.0), Standing(1, True, GOALS[0], 5.0, 1.0)
     assert slow.plus(quick, "ddp").time == 5.6
-    assert quick.plus(Standing(1, True, TIERS[0], 4.9, 2.0), "ddp").time == 4.9
-    assert quick.plus(Standing(1, True, TIERS[0], 5.0, 0.5), "ddp").memory == 0.5
+    assert quick.plus(Standing(1, True, GOALS[0], 4.9, 2.0), "ddp").time == 4.9
+    assert quick.plus(Standing(1, True, GOALS[0], 5.0, 0.5), "ddp").memory == 0.5
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ddp", "fsdp", "of_another_version"]), standings()), max_size=6))
@@ -150,7 +158,7 @@ def test_no_file_is_no_progress(file: Path) -> None:
 
 
 def test_puzzles_of_another_version_are_kept(file: Path) -> None:
-    put(file, not_known_here=entry(tier="whatever"))
+    put(file, not_known_here=entry(goal="whatever"))
     progress_file.add(file, "ddp", Standing(runs=1))
     assert sorted(progress_file.read(file)) == ["ddp", "not_known_here"]
 
@@ -168,10 +176,10 @@ def test_puzzles_of_another_version_are_kept(file: Path) -> None:
         ({"memory": -1.0}, "memory of ddp is no figure: -1.0"),
         ({"time": None}, "ddp has only one of time and memory"),
         ({"time": None, "memory": None}, "ddp is passed without a time and a memory"),
-        ({"tier": 3}, "tier of ddp is no name of a tier"),
-        ({"tier": "x" * 101}, "tier of ddp is no name of a tier"),
-        ({"tier": "\x1b[31m"}, "tier of ddp is no name of a tier"),
-        ({"more": 1}, "the entry of ddp must have hints, memory, passed"),
+        ({"goal": 3}, "goal of ddp is no name of a goal"),
+        ({"goal": "x" * 101}, "goal of ddp is no name of a goal"),
+        ({"goal": "\x1b[31m"}, "goal of ddp is no name of a goal"),
+        ({"more": 1}, "the entry of ddp must have goal, hints, memory, passed"),
     ],
 )
 def test_an_entry_that_no_runs_can_have_given(file: Path, changes: dict[str, Any], reason: str) -> None:
@@ -239,7 +247,7 @@ def test_a_file_of_a_newer_version_is_left_alone(file: Path) -> None:
         ),
         max_leaves=8,
     ),
-    st.sampled_from(["puzzles", "ddp", "runs", "time", "tier", "passed"]),
+    st.sampled_from(["puzzles", "ddp", "runs", "time", "goal", "passed"]),
 )
 def test_anything_else_in_a_file_is_an_error_and_nothing_worse(
     tmp_path_factory: pytest.TempPathFactory, junk: Any, where: str

@@ -12,7 +12,7 @@ from lib.analysis import figures
 from lib.analysis.bounds.puzzle_bounds import Bound, Limit, Part, lower_bound
 from lib.cluster.clock import ticks
 from lib.course.review import GROUPS, Review
-from lib.course.target import run
+from lib.course.subject import run
 from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.steps import load
 from tests.analysis.test_gaps import compute
@@ -66,17 +66,22 @@ def test_what_is_said_of_a_pipeline() -> None:
     lines = reviewed("gpipe").text().splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("Critical"))
     assert lines[at : at + 6] == [
-        "Critical path: 33.8 steps = 14 forward + 14 backward + 1 update + 4.8 messages, through ranks "
+        "Critical path: time 33.8 = 14 forward + 14 backward + 1 update + 4.8 messages, through ranks "
         "0 > 1 > 2 > 3 > 2 > 1 > 0.",
-        "Gaps: 67.2 steps of 4 x 33.8 (49.7%) are not computing:",
-        "  28.2 steps, 3 times on ranks 0-2: waiting for messages that are sent after backward, 4.4 to 14.6 each. For "
-        "example, rank 0 waits 14.6 steps (8.8 to 23.4) for a message from rank 1, which sends it after backward of "
+        "Gaps: 67.2 time units of 4 x 33.8 (49.7%) are not computing:",
+        "  28.2 time units, 3 times on ranks 0-2: waiting for messages that are sent after backward, 4.4 to 14.6 "
+        "each. For "
+        "example, rank 0 waits 14.6 time units (8.8 to 23.4) for a message from rank 1, which sends it after "
+        "backward of "
         "layer 2 (batch 0)",
-        "  14.4 steps, 3 times on ranks 1-3: done before the end of the run, 2.2 to 7.6 each. For example, rank 3 is "
-        "done 7.6 steps (26.2 to 33.8) early; rank 0 ends last, with update of layer 1",
-        "  13.8 steps, 3 times on ranks 1-3: waiting for the first input, 2.2 to 7 each. For example, rank 3 waits 7 "
-        "steps (0 to 7) for its first input: a message from rank 2, which sends it after forward of layer 5 (batch 0)",
-        "  10.8 steps, 48 times on ranks 0-3: messages that nothing hides, 0.2 to 0.4 each",
+        "  14.4 time units, 3 times on ranks 1-3: done before the end of the run, 2.2 to 7.6 each. For example, rank "
+        "3 is "
+        "done 7.6 time units (26.2 to 33.8) early; rank 0 ends last, with update of layer 1",
+        "  13.8 time units, 3 times on ranks 1-3: waiting for the first input, 2.2 to 7 each. For example, rank 3 "
+        "waits 7 "
+        "time units (0 to 7) for its first input: a message from rank 2, which sends it after forward of layer 5 "
+        "(batch 0)",
+        "  10.8 time units, 48 times on ranks 0-3: messages that nothing hides, 0.2 to 0.4 each",
     ]
     assert lines[at + 6] == (
         "At the peak rank 0 holds 4,194,304 elements, at time 32.8, when update of layer 0 begins:"
@@ -89,7 +94,7 @@ def test_what_is_said_of_a_pipeline() -> None:
 def test_many_reasons_are_counted() -> None:
     found = reviewed("pipeline_fsdp")
     assert len(found.groups) == GROUPS + 1
-    assert "\n  and 12 steps for another reason\n" in found.text()
+    assert "\n  and 12 time units for another reason\n" in found.text()
 
 
 def test_equal_gaps_at_one_time_are_one_sentence() -> None:
@@ -101,9 +106,10 @@ def test_equal_gaps_at_one_time_are_one_sentence() -> None:
     found = review(simulate(late, puzzle="ddp"), puzzle="ddp")
     assert found is not None
     assert [group.text() for group in found.groups] == [
-        "6 steps: ranks 1-3 each wait 2 steps (1 to 3) in all-reduce of layer 0 for rank 0, which comes last after "
+        "6 time units: ranks 1-3 each wait 2 time units (1 to 3) in all-reduce of layer 0 for rank 0, which comes "
+        "last after "
         "forward of layer 0 (batches 0-2)",
-        "1.2 steps: ranks 0-3 each spend 0.3 steps (3 to 3.3) in all-reduce of layer 0",
+        "1.2 time units: ranks 0-3 each spend 0.3 time units (3 to 3.3) in all-reduce of layer 0",
     ]
 
 
@@ -127,11 +133,11 @@ def told(found: Review, limits: Bound, excuse: str | None = None) -> list[str]:
 def test_the_lower_bounds_what_they_are_made_of_and_how_far_they_are() -> None:
     assert told(reviewed("ddp"), bound()) == [
         "Lower bounds, for every schedule like this: Every rank takes its own batch.",
-        "  It ends no earlier than at 4.8 steps: 4 for 2 layers forward and backward + 0.8 for updates (critical "
+        "  It ends no earlier than at time 4.8: 4 for 2 layers forward and backward + 0.8 for updates (critical "
         "path). You are 0.8 above it. It can be reached.",
         "  It needs no less than 1,048,576 elements: weights and optimizer states (memory that must live). You are "
         "786,432 above it.",
-        "  Its busiest rank sends no less than 786,432 elements: all-reduce of the gradients (bytes that must move). "
+        "  Sent per rank is no less than 786,432 elements: all-reduce of the gradients (bytes that must move). "
         "You have reached it: this is optimal.",
     ]
 
@@ -166,7 +172,7 @@ def test_an_earlier_run_with_the_same_memory() -> None:
     assert found is not None
     faster = replace(found, reference=reviewed("ddp").mine)
     assert faster.beside() == (
-        "The reference: 5.6 steps, 1,835,008 elements. Yours: 0.6 steps earlier, 262,144 elements less."
+        "The reference: time 5.6, memory 1,835,008 elements. Yours: 0.6 time units earlier, 262,144 elements less."
     )
     assert found.heads()[1] == "No gaps: every rank computes from the beginning to the end."
 
@@ -242,7 +248,7 @@ def test_an_incorrect_run_has_its_faults_and_gaps_but_no_reference() -> None:
     assert lines[0] == "Not one correct training step."
     assert found.verdict.faults
     assert "The timeline of the reference is shown beside a correct run only." in lines
-    assert "  1.2 steps: ranks 0-3 each spend 0.3 steps (1 to 1.3) in all-reduce of layer 0" in lines
+    assert "  1.2 time units: ranks 0-3 each spend 0.3 time units (1 to 1.3) in all-reduce of layer 0" in lines
     # What an unfinished run never used, a whole one may need: no value is blamed.
     assert "could have been deleted" not in found.text()
 
@@ -259,7 +265,7 @@ def test_a_run_that_failed() -> None:
     assert found is not None
     text = found.text()
     assert "the run did not end: deadlock" in text
-    assert "Critical path to where the run stopped: 4 steps = 4 forward, all on rank 3." in text
+    assert "Critical path to where the run stopped: time 4 = 4 forward, all on rank 3." in text
     assert "waiting for what never happened" in text
 
 

@@ -9,7 +9,7 @@ import pytest
 from lib import PUZZLES, Verdict
 from lib.course.progress import Standing
 from lib.course.solutions import alternatives, answer, description, owner, refusal, ways
-from lib.puzzles.records import Tier
+from lib.puzzles.records import Goal
 from lib.submissions.gap import BuildError
 from lib.submissions.locations import home, reference
 
@@ -35,7 +35,7 @@ def test_every_way_is_correct_and_has_its_figures(puzzle: str) -> None:
     official, *others = ways(puzzle)
     assert isinstance(official.verdict, Verdict)
     assert official.verdict.correct
-    assert official.verdict.best == PUZZLES[puzzle].tiers[-1].name
+    assert official.verdict.best == PUZZLES[puzzle].goals[-1].name
     assert others
     for way in others:
         assert way.verdict.correct, way.verdict.faults
@@ -112,17 +112,17 @@ def test_what_a_docstring_says(text: str, expected: tuple[str, str]) -> None:
         (Standing(runs=4), "ddp has been checked (4 so far), but no run was one correct training step yet."),
         (
             Standing(1, False, None, 7.0, 1_835_008.0),
-            "ddp is correct, with 7 steps and 1,835,008 elements at best, but it passes with at most 6 steps and "
-            "2,000,000 elements.",
+            "ddp is correct, with time 7 and memory 1,835,008 at best, but it passes with at most time 6 and "
+            "memory 2,000,000.",
         ),
         (
             Standing(1, False, None, 5.6, 1_835_008.0),
-            "ddp is within its first target, but that does not count: the note of its check says why.",
+            "ddp is within its first goal, but that does not count: the note of its check says why.",
         ),
     ],
 )
 def test_a_refusal_says_what_is_missing_and_hides_nothing(standing: Standing | None, missing: str) -> None:
-    assert isinstance(PUZZLES["ddp"].tiers[0], Tier)
+    assert isinstance(PUZZLES["ddp"].goals[0], Goal)
     said = refusal("ddp", standing)
     assert said is not None
     assert said.startswith(missing)

@@ -11,7 +11,7 @@ from drawing import Picture, draw_group, picture_of
 from drawing import compare as compare
 from lib import Activation, ActivationGrad, Model, OptState, PuzzleError, Trace, Weight, WeightGrad, check, simulate
 from lib.checker.verdict import Verdict
-from lib.puzzles.records import Tier
+from lib.puzzles.records import Goal
 
 
 def load(model: Model) -> None:
@@ -139,10 +139,10 @@ VERDICT = Verdict(
     printed=5.1,
     memory=1_835_008.0,
     rank=0,
-    tiers=(
-        Tier("passes", 6.0, 2_000_000, True),
-        Tier("as good as the classic", 5.6, 1_835_008, True),
-        Tier("out of reach", 5.5, 1_000_000, False),
+    goals=(
+        Goal("passes", 6.0, 2_000_000, True),
+        Goal("as good as the classic", 5.6, 1_835_008, True),
+        Goal("out of reach", 5.5, 1_000_000, False),
     ),
     puzzle="ddp",
 )

@@ -15,7 +15,7 @@ from drawing.timeline.memory import levels
 from drawing.timeline.paint import place_label
 from lib import Model, Trace, simulate
 from lib.analysis import figures
-from lib.cluster.clock import steps
+from lib.cluster.clock import units
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 from tests.drawing.runs import RUNS, trace
@@ -119,8 +119,8 @@ def test_the_memory_curve_has_the_peak_of_the_figures(name: str) -> None:
         assert all(list(level.sums) == sorted(level.sums) for level in curve)
 
 
-def test_memory_changes_when_an_operation_is_issued_and_shows_the_fullest_of_equal_times() -> None:
-    late = [(steps(level.time), level.sums[-1]) for level in levels(RUNS["late"], 0)]
+def test_memory_changes_when_an_operation_is_issued_and_shows_the_highest_of_equal_times() -> None:
+    late = [(units(level.time), level.sums[-1]) for level in levels(RUNS["late"], 0)]
     assert late == [(0, 655_360), (1, 655_360), (3.3, 655_360)]  # both weights are at rest from the beginning
 
     def shrink(model: Model) -> None:
@@ -128,7 +128,7 @@ def test_memory_changes_when_an_operation_is_issued_and_shows_the_fullest_of_equ
         model.loss(model.forward(0, inp, weight))  # at time 2, with input and output; then the output is gone
         model.forward(0, inp, weight)
 
-    curve = [(steps(level.time), level.sums[-1]) for level in levels(trace(shrink, ranks=1, layers=1, batches=2), 0)]
+    curve = [(units(level.time), level.sums[-1]) for level in levels(trace(shrink, ranks=1, layers=1, batches=2), 0)]
     assert curve == [(0, 524_288), (2, 786_432), (4, 786_432)]
 
 

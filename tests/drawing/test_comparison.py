@@ -15,8 +15,8 @@ def test_the_first_difference_is_said_and_marked() -> None:
     one, two = RUNS["ddp"], trace(ddp, ranks=4, layers=3, batches=4)
     picture = compare(short=one, long=two)
     assert picture.words.splitlines() == [
-        "short: end 5.6 · peak 2,490,368 on rank 0 · bubble 10.7% · sends up to 786,432 elements a rank",
-        "long: end 8.4 · peak 3,801,088 on rank 0 · bubble 10.7% · sends up to 1,179,648 elements a rank",
+        "short: end 5.6 · peak 2,490,368 on rank 0 · bubble 10.7% · sent per rank 786,432 elements",
+        "long: end 8.4 · peak 3,801,088 on rank 0 · bubble 10.7% · sent per rank 1,179,648 elements",
         "short and long first differ on rank 0, from 2: short has backward, layer 1, batch 0 (at 2); "
         "long has forward, layer 2, batch 0 (at 2)",
     ]

@@ -16,7 +16,8 @@ import drawing
 from drawing import Picture, draw, draw_group, picture_of
 from drawing.canvas.picture import Canvas
 from lib import Model, NotSolved, PuzzleError, Weight, simulate
-from tests.drawing.runs import RUNS, VALUES, ddp, quietly, trace
+from tests.drawing.runs import RUNS, VALUES, ddp, quietly, relay, trace
+from tests.support.drivers import in_asyncio
 from tests.support.schedules import CLASSIC, Case
 
 PRINTED = {
@@ -39,7 +40,7 @@ def test_public_names() -> None:
 
 @pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)
 def test_draw_prints_the_two_lines_of_the_original(case: Case) -> None:
-    _, printed = quietly(draw, case.run(simulate))
+    _, printed = quietly(draw, case.run(in_asyncio))
     time, memory = PRINTED[case.name].split()
     assert re.fullmatch(
         rf"Timesteps: {re.escape(time)} \nMaximum Memory: {re.escape(memory)} at GPU: \d+ time: \d+(\.\d)?\n", printed
@@ -47,8 +48,19 @@ def test_draw_prints_the_two_lines_of_the_original(case: Case) -> None:
 
 
 def test_draw_prints_when_and_where() -> None:
-    _, printed = quietly(draw, RUNS["relay"])
+    _, printed = quietly(draw, in_asyncio(relay, ranks=3, layers=3, batches=2))
     assert printed == "Timesteps: 14.2 \nMaximum Memory: 524288.0 at GPU: 0 time: 6.6\n"
+
+
+def test_beside_a_run_of_simulate_no_other_figures_are_printed() -> None:
+    """When the last operation starts is not when it is over, and what the stores hold is not all that is alive."""
+    models = simulate(ddp, ranks=4, layers=2, batches=4)
+    sandbox = Model(layers=1)
+    sandbox.load_weights(0)
+    for run in (models, models[0], models[0].trace, sandbox, in_asyncio(ddp, ranks=4, layers=2, batches=4)[0].trace):
+        assert quietly(draw, run)[1] == ""
+    # A list of one sandbox is what the original's notebook draws first.
+    assert quietly(draw, [sandbox])[1].startswith("Timesteps: 0 \nMaximum Memory: ")
 
 
 def test_draw_takes_a_trace_a_model_or_models() -> None:

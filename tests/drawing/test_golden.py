@@ -14,7 +14,7 @@ from drawing import Picture, draw_collective, draw_mesh, puzzle_map
 from drawing.registry import picture_of
 from lib import PUZZLES, Trace, review
 from lib.course.review import Review
-from lib.course.target import run
+from lib.course.subject import run
 from lib.trace.event import Program
 from tests.course.test_review import bound, reviewed
 from tests.drawing import runs

@@ -133,7 +133,7 @@ def test_more_ranks_than_rows_are_counted() -> None:
 @pytest.mark.parametrize("name", ["ddp", "overlapped", "relay", "deadlock", "late", "chatter"])
 def test_the_numbers_of_an_axis_do_not_touch(name: str) -> None:
     marks = picture_of(RUNS[name]).scene.marks
-    (axis,) = [mark for mark in marks if isinstance(mark, Text) and mark.text == "time steps"]
+    (axis,) = [mark for mark in marks if isinstance(mark, Text) and mark.text == "time"]
     spans: list[tuple[float, float]] = []
     for mark in marks:
         if isinstance(mark, Text) and mark.y == axis.y:

@@ -8,7 +8,7 @@ from drawing import picture_of
 from drawing.canvas.palette import GOLD
 from drawing.canvas.scene import Poly, Text
 from lib.checker.verdict import Verdict
-from lib.puzzles.records import Tier
+from lib.puzzles.records import Goal
 from tests.drawing.runs import VERDICT
 
 
@@ -22,7 +22,7 @@ def texts(verdict: Verdict) -> list[str]:
     return [mark.text for mark in picture_of(verdict).scene.marks if isinstance(mark, Text)]
 
 
-def test_a_star_for_each_tier_and_bars_for_all() -> None:
+def test_a_star_for_each_goal_and_bars_for_all() -> None:
     assert stars(VERDICT) == 2
     shown = texts(VERDICT)
     assert shown[0] == "ddp: correct! Reached: as good as the classic"
@@ -32,7 +32,7 @@ def test_a_star_for_each_tier_and_bars_for_all() -> None:
 
 
 def test_no_party_for_a_run_that_is_wrong_or_misses_the_goal() -> None:
-    missed = replace(VERDICT, tiers=(Tier("passes", 1.0, 10, False),))
+    missed = replace(VERDICT, goals=(Goal("passes", 1.0, 10, False),))
     assert picture_of(missed).words == "ddp: correct, but not within the goal yet"
     wrong = replace(VERDICT, correct=False, faults=("layer 0 has no final weight",))
     assert picture_of(wrong).words == "ddp: not one correct training step yet"
@@ -40,10 +40,10 @@ def test_no_party_for_a_run_that_is_wrong_or_misses_the_goal() -> None:
     assert stars(missed) == stars(wrong) == 0
 
 
-def test_a_target_of_time_alone_has_no_bar_for_memory() -> None:
-    mine = replace(VERDICT, tiers=(Tier("your target", 6.0, 2.0**62, True),), puzzle=None)
+def test_a_goal_of_time_alone_has_no_bar_for_memory() -> None:
+    mine = replace(VERDICT, goals=(Goal("your goal", 6.0, 2.0**62, True),), puzzle=None)
     assert not any(text.startswith("memory") for text in texts(mine))
-    assert stars(replace(mine, tiers=())) == 1
+    assert stars(replace(mine, goals=())) == 1
 
 
 def test_confetti_is_the_same_for_the_same_puzzle() -> None:

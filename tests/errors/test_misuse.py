@@ -59,23 +59,23 @@ ARGUMENTS: dict[str, tuple[Any, str]] = {
     ),
     "a cost that is text": (
         lambda: Costs(forward="1"),  # type: ignore[arg-type]
-        "forward is a number of steps, such as 1 or 0.3; got forward='1'",
+        "forward is a time, such as 1 or 0.3; got forward='1'",
     ),
     "a cost that is true": (
         lambda: Costs(update=True),
-        "update is a number of steps, such as 1 or 0.3; got update=True",
+        "update is a time, such as 1 or 0.3; got update=True",
     ),
     "no cost": (
         lambda: Costs(loss=None),  # type: ignore[arg-type]
-        "loss is a number of steps, such as 1 or 0.3; got loss=None",
+        "loss is a time, such as 1 or 0.3; got loss=None",
     ),
     "a cost beyond all times": (
         lambda: Costs(forward=1e300),
-        "a cost is less than 1000000000 steps, so that times can be counted; got forward=1e+300",
+        "a cost is less than 1000000000 time units, so that times can be counted; got forward=1e+300",
     ),
     "a cost at the limit": (
         lambda: Costs(update=10**9),
-        "a cost is less than 1000000000 steps, so that times can be counted; got update=1000000000",
+        "a cost is less than 1000000000 time units, so that times can be counted; got update=1000000000",
     ),
     "a cost without end": (
         lambda: Costs(p2p=float("inf")),
@@ -138,13 +138,13 @@ def test_a_run_longer_than_any_trace_can_hold(tmp_path: Path) -> None:
             model.forward(0, model.get_activation([batch]), weight)
 
     assert message(lambda: simulate(long, batches=4, costs=Costs(forward=9e8))) == (
-        "this run takes more than 1152921504 steps, which no Trace can hold: lower the costs"
+        "this run takes longer than 1152921504 time units, which no Trace can hold: lower the costs"
     )
     models = simulate(long, batches=1 + 3, costs=Costs(forward=1e8))
     models[0].trace.save(tmp_path / "long.json")
     assert Trace.load(tmp_path / "long.json").text() == models[0].trace.text()
     models[0].program.events[-1].start = 2**60
-    with pytest.raises(TraceError, match="a Trace holds times up to 1152921504 steps; this run takes longer"):
+    with pytest.raises(TraceError, match="a Trace holds times up to 1152921504 time units; this run takes longer"):
         models[0].trace.save(tmp_path / "long.json")
 
 
@@ -190,10 +190,9 @@ def test_what_is_no_run(who: str, thing: str) -> None:
 
 @pytest.mark.parametrize("time", ["3", float("nan"), True, [3]])
 @pytest.mark.parametrize("name", ["time", "memory"])
-def test_a_target_is_a_number(name: str, time: Any) -> None:
+def test_a_limit_is_a_number(name: str, time: Any) -> None:
     models = simulate(ddp, ranks=4, layers=2, batches=4)
-    unit = "steps" if name == "time" else "elements"
-    wanted = f"{name}= is the most {unit} that the run may take, a number; got {name}={time!r}"
+    wanted = f"{name}= is the most {name} that the run may take, a number; got {name}={time!r}"
     assert message(lambda: check(models, **{name: time})) == wanted
     assert message(lambda: Model.check(models, **{name: time})) == wanted
 

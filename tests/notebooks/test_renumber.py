@@ -23,7 +23,7 @@ hints = ["What is in between?", "Something that is between.", "It is nearly the 
 ranks = 1
 layers = 2
 batches = 4
-tiers = [{ name = "passes", time = 17.0, memory = 3_200_000 }]
+goals = [{ name = "passes", time = 17.0, memory = 3_200_000 }]
 hidden = []
 
 """

@@ -14,7 +14,7 @@ from lib import PUZZLES
 from lib.notebooks import build as notebooks
 from lib.notebooks import verify
 from lib.notebooks.build import Source, read_sources
-from lib.puzzles.records import Size, Tier
+from lib.puzzles.records import Goal, Size
 from lib.submissions.gap import BuildError
 from lib.submissions.load import Notebook
 
@@ -48,8 +48,8 @@ def basic(model: Model) -> None:
 # %%
 simulate(basic)
 """
-EASY = Tier("passes", 17.0, 10**8)
-RECORD = replace(PUZZLES["basic"], tiers=(EASY,), hidden=(Size(1, 3, 1),))
+EASY = Goal("passes", 17.0, 10**8)
+RECORD = replace(PUZZLES["basic"], goals=(EASY,), hidden=(Size(1, 3, 1),))
 
 Change = Callable[[str], str]
 
@@ -117,16 +117,16 @@ def test_a_title_that_is_not_the_records(root: Path) -> None:
     assert problems(root) == [("record", title)]
 
 
-def test_tiers_get_harder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, tiers=(EASY, Tier("easier", 18.0, 10)))})
-    assert ("record", "tier 'easier' asks for less than 'passes'") in problems(root)
-    monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, tiers=())})
-    assert ("record", "it has no tiers") in problems(root)
+def test_goals_get_harder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, goals=(EASY, Goal("easier", 18.0, 10)))})
+    assert ("record", "goal 'easier' asks for less than 'passes'") in problems(root)
+    monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, goals=())})
+    assert ("record", "it has no goals") in problems(root)
 
 
-def test_a_reference_that_misses_a_tier(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, tiers=(EASY, Tier("best", 17.0, 1000)))})
-    assert problems(root) == [("reference", "17 steps and 4,718,592 elements miss 'best': 17 and 1,000")]
+def test_a_reference_that_misses_a_goal(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, goals=(EASY, Goal("best", 17.0, 1000)))})
+    assert problems(root) == [("reference", "time 17 and memory 4,718,592 miss 'best': time 17 and memory 1,000")]
 
 
 @pytest.mark.parametrize(

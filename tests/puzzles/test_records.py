@@ -22,7 +22,7 @@ SCHEDULE = {
     "ranks": 2,
     "layers": 3,
     "batches": 4,
-    "tiers": [{"name": "passes", "time": 1.0, "memory": 2}],
+    "goals": [{"name": "passes", "time": 1.0, "memory": 2}],
     "hidden": [{"ranks": 1, "layers": 2, "batches": 3}],
 }
 FUNCTION = {

@@ -245,7 +245,7 @@ def test_check_prints_correct_first_and_returns_the_verdict(capsys: pytest.Captu
     assert out == verdict.text() + "\n"
     assert out.startswith('Correct!\nNote: for "as good as our reference" memory is 262,144 elements too high\n')
     assert out.partition("\nTime ")[2].startswith(
-        "5.6 steps, memory 1,835,008 elements (rank 0).\n"
+        "5.6, memory 1,835,008 elements (rank 0).\n"
         "  passes - reached\n"
         "    time   [######################..]         5.6 of 6\n"
         "    memory [######################..]   1,835,008 of 2,000,000\n"
@@ -255,12 +255,12 @@ def test_check_prints_correct_first_and_returns_the_verdict(capsys: pytest.Captu
     )
 
 
-def test_check_takes_targets_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_takes_goals_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     models = simulate(basic, puzzle="basic")
     verdict = Model.check(models, time=17, memory=2_000_000)
     assert verdict is not None
     assert (verdict.correct, verdict.passed, verdict.best) == (True, False, None)
-    assert "your target - missed" in capsys.readouterr().out
+    assert "your goal - missed" in capsys.readouterr().out
     verdict = Model.check(models, time=17)
     assert verdict is not None
     assert verdict.passed

@@ -15,7 +15,7 @@ def good(model: Model) -> None:
 
 
 def fat(model: Model) -> None:
-    """Correct, and keeps so much that it misses the first tier."""
+    """Correct, and keeps so much that it misses the first goal."""
     step(model, keep=True)
 
 

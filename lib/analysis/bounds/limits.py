@@ -40,7 +40,7 @@ __all__ = ["Limit", "Part", "alive", "memory", "sent", "time"]
 
 
 class Part(NamedTuple):
-    """One summand of a limit: steps or elements, and what they are for."""
+    """One summand of a limit: time units or elements, and what they are for."""
 
     amount: float
     what: str
@@ -90,7 +90,7 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
 
 
 def _way(family: Family, direction: str, layer: float, costs: Costs) -> list[Part]:
-    """Through all stages but the last, at `layer` steps a layer, and a message from each."""
+    """Through all stages but the last, at `layer` time units a layer, and a message from each."""
     others = family.stages - 1
     if not others:
         return []
@@ -288,5 +288,5 @@ def _solved_memory(family: Family) -> str:
 
 
 def _total(parts: Iterable[Part]) -> float:
-    """The sum of the parts, without the dust of binary fractions: times are multiples of a billionth of a step."""
+    """The sum of the parts, without the dust of binary fractions: times are multiples of a billionth of a time unit."""
     return round(sum(part.amount for part in parts), 9)

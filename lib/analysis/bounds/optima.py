@@ -48,8 +48,8 @@ class Size(NamedTuple):
 class Optimum:
     """A schedule that is best in some sense, and what is proved of it.
 
-    `end` in steps and `peak` in elements are what the witness reaches. No schedule of the family whose peak is at most
-    `peak` ends before `end_bound`, and none that ends at `end` or before has a peak below `peak_bound`. For the
+    `end` in time units and `peak` in elements are what the witness reaches. No schedule of the family whose peak is at
+    most `peak` ends before `end_bound`, and none that ends at `end` or before has a peak below `peak_bound`. For the
     fastest, `end_bound` holds whatever the peak; for the leanest, `peak_bound` holds whatever the end. `orders` are the
     actions of each rank.
     """

@@ -19,8 +19,8 @@ __all__ = ["Bound", "Limit", "Part", "bound_of", "has_bound", "lower_bound"]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The limits of a puzzle: steps to the true end, elements on the fullest rank, elements that the rank that sends
-    most must send. They speak of a family of schedules; `premise` says which, in a sentence for a student.
+    """The limits of a puzzle: the time of the true end, elements on the rank with the highest peak, elements sent by
+    the rank that sends most. They speak of a family of schedules; `premise` says which, in a sentence for a student.
 
     Each limit holds on its own: the schedules that reach them need not be the same.
     """

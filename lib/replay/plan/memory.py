@@ -75,12 +75,12 @@ def refuse_if_too_large(need: Need, options: ReplayOptions) -> None:
     """
     limit = available() if options.memory_limit is None else options.memory_limit
     if limit is not None and need.host > limit:
-        fullest = max(range(len(need.peaks)), key=need.peaks.__getitem__)
+        most = max(range(len(need.peaks)), key=need.peaks.__getitem__)
         raise NotEnoughMemory(
-            f"this replay needs about {_say(need.host)} of memory (rank {fullest} alone holds "
-            f"{_say(need.peaks[fullest])} of {', '.join(STORES)}), and {_say(limit)} may be used: "
+            f"this replay needs about {_say(need.host)} of memory (rank {most} alone holds "
+            f"{_say(need.peaks[most])} of {', '.join(STORES)}), and {_say(limit)} may be used: "
             "make hidden or length smaller, or use a smaller dtype",
-            rank=fullest,
+            rank=most,
         )
 
 

@@ -19,12 +19,12 @@ from lib.values.operations import MESSAGES, TIMED
 __all__ = ["perfetto"]
 
 MICROSECONDS = 1000
-"""A step is drawn as so many microseconds: Perfetto knows no steps."""
+"""A time unit is drawn as so many microseconds: Perfetto knows no time units."""
 
 
-def perfetto(step: float | None = None, **traces: Trace) -> dict[str, Any]:
-    """The Traces by name. One step is a millisecond of the picture, or `step` seconds of it."""
-    scale = (MICROSECONDS if step is None else step * 1e6) / TICKS
+def perfetto(unit: float | None = None, **traces: Trace) -> dict[str, Any]:
+    """The Traces by name. One time unit is a millisecond of the picture, or `unit` seconds of it."""
+    scale = (MICROSECONDS if unit is None else unit * 1e6) / TICKS
     events: list[dict[str, Any]] = []
     for number, (name, trace) in enumerate(traces.items()):
         for rank, program in enumerate(trace.programs):

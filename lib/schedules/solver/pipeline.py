@@ -1,9 +1,9 @@
 """All schedules of a pipeline, as constraints for CP-SAT.
 
 The model is the simulator's meaning of the family (see `lib.analysis.bounds.optima` and `lib.trace.lifetimes`), in
-tenths of a step and activations of one batch. Every schedule that can be run is in it, with its times and with no more
-memory than it has; so what is proved of all that is in it holds for all that can be run. That something as good can be
-run is seen by simulating what the solver finds, before it is stored.
+tenths of a time unit and activations of one batch. Every schedule that can be run is in it, with its times and with no
+more memory than it has; so what is proved of all that is in it holds for all that can be run. That something as good
+can be run is seen by simulating what the solver finds, before it is stored.
 
 - *Time.* The forwards, backwards and updates of a rank do not overlap. Where messages are awaited at once, neither do
   its sends and receives: 0.2 each; a receive takes its rank from its call on, also as long as there is nothing to
@@ -52,14 +52,14 @@ from lib.schedules.action import KINDS, Action
 __all__ = ["COMPUTE", "MESSAGE", "TENTH", "UPDATE", "WEIGHT", "Pipeline", "Span", "message"]
 
 COMPUTE, UPDATE, MESSAGE = 10, 5, 2
-"""Tenths of a step that the operations take: UNIT costs."""
+"""Tenths of a time unit that the operations take: UNIT costs."""
 TENTH = 10
 WEIGHT = 2
 """A weight, its gradient or its optimizer state, in activations of one batch."""
 
 
 class Span(NamedTuple):
-    """When an operation is issued, starts and ends, in tenths of a step, and when what it makes is born.
+    """When an operation is issued, starts and ends, in tenths of a time unit, and when what it makes is born.
 
     From the one to the other its rank does nothing else, which is the interval.
     """

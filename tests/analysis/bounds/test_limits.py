@@ -121,12 +121,12 @@ def test_the_parts_are_the_whole(puzzle: str) -> None:
     assert bound.puzzle == puzzle
 
 
-def test_targets_are_not_below_what_is_possible() -> None:
+def test_goals_are_not_below_what_is_possible() -> None:
     for puzzle in BOUNDED:
         bound = lower_bound(puzzle)
-        for tier in PUZZLES[puzzle].tiers:
-            assert tier.time >= bound.time.value - DUST
-            assert tier.memory >= bound.memory.value
+        for goal in PUZZLES[puzzle].goals:
+            assert goal.time >= bound.time.value - DUST
+            assert goal.memory >= bound.memory.value
 
 
 def test_the_figures_of_the_classic_eight() -> None:

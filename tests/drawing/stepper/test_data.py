@@ -11,7 +11,7 @@ from drawing.stepper.data import encode, shown_ranks
 from drawing.stepper.theme import legend, style
 from drawing.timeline.boxes import Box, boxes
 from lib.analysis import figures
-from lib.cluster.clock import steps
+from lib.cluster.clock import units
 from lib.trace.trace import Event
 from lib.values.operations import TIMED
 from tests.drawing.stepper.runs import TRACES
@@ -31,8 +31,8 @@ def test_every_event_is_there_with_its_own_times(name: str) -> None:
         found = rows(data, "event", rank["events"])
         assert len(found) == len(program.events)
         for row, event in zip(found, program.events, strict=True):
-            start, end = (None if time is None else steps(time) for time in (event.start, event.end))
-            assert (row["issued"], row["start"], row["end"]) == (steps(event.issued), start, end)
+            start, end = (None if time is None else units(time) for time in (event.start, event.end))
+            assert (row["issued"], row["start"], row["end"]) == (units(event.issued), start, end)
             assert row["sampled"] == (event.op in TIMED and event.start is not None)
             inputs = [data["values"][i][-1] for i in row["inputs"]]
             assert inputs == [str(program.values[i]) for i in event.inputs]
@@ -49,7 +49,7 @@ def test_the_boxes_are_those_of_the_drawing(name: str) -> None:
         for number, rank in enumerate(data["runs"][0]["ranks"])
         for row in rows(data, "box", rank["boxes"])
     ]
-    wanted = [(b.rank, b.number, steps(b.start), steps(b.end), b.lane) for b in boxes(trace).boxes]
+    wanted = [(b.rank, b.number, units(b.start), units(b.end), b.lane) for b in boxes(trace).boxes]
     assert sorted(found) == sorted(wanted)
 
 

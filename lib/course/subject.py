@@ -31,14 +31,14 @@ from lib.trace.trace import Trace
 __all__ = ["STATES", "Attempt", "Outcome", "Run", "attempt", "outcome", "run"]
 
 STATES = ("passed", "missed", "unsolved", "failed")
-"""Within the easiest tier; correct but not within it; still the stub; anything else."""
+"""Within the easiest goal; correct but not within it; still the stub; anything else."""
 PATIENCE = 60.0
 """Seconds that a function may run when the command runs it once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run under a name. `puzzle` is the one whose targets apply; none do at sizes that are not the puzzle's.
+    """A run under a name. `puzzle` is the one whose goals apply; none do at sizes that are not the puzzle's.
 
     `own`: of a function in somebody's own file. Our solutions and saved Traces are nobody's progress.
     """
@@ -54,17 +54,17 @@ class Run:
         verdict, traffic = check(self.trace), figures.traffic(self.trace)
         return {
             "correct": "yes" if verdict.correct else "no",
-            "steps": f"{verdict.time:g}",
-            "elements": f"{verdict.memory:,.0f}",
+            "time": f"{verdict.time:g}",
+            "memory": f"{verdict.memory:,.0f}",
             "bubble": f"{figures.bubbles(self.trace).makespan:.1%}",
-            "sent a rank": f"{max(float(sent) for sent, _ in traffic):,.0f}",
+            "sent per rank": f"{max(float(sent) for sent, _ in traffic):,.0f}",
             "messages": f"{max(messages for _, messages in traffic)}",
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a target: the verdict, what was printed, and the run, which a plain function has not."""
+    """What came of running something: the verdict, what was printed, and the run, which a plain function has not."""
 
     verdict: Verdict | FunctionVerdict
     printed: str = ""
@@ -94,14 +94,14 @@ class Stub(Exception):
     """A function that is not solved yet."""
 
 
-def run(target: str, *, puzzle: str | None = None, limit: float = PATIENCE, **size: int | None) -> Run | None:
+def run(what: str, *, puzzle: str | None = None, limit: float = PATIENCE, **size: int | None) -> Run | None:
     """Simulates the function of a notebook or .py, or a puzzle's reference solution, or loads a Trace.
 
     The function is that of `puzzle`, else of the puzzle that the file is about, and `size` are ranks, layers and
     batches in place of the puzzle's. None where it is not solved yet, which is said. Raises SourceError, PuzzleError,
     or TraceError for a damaged Trace.
     """
-    path, puzzle = _found(target, puzzle)
+    path, puzzle = _found(what, puzzle)
     if path.suffix == ".json":
         if any(number is not None for number in size.values()):
             raise SourceError(f"{path.name} is a saved Trace: its size is what it is")
@@ -112,19 +112,19 @@ def run(target: str, *, puzzle: str | None = None, limit: float = PATIENCE, **si
         raise SourceError(f"the answer to {puzzle} is a plain function: there is no run of it, only `puzzles run`")
     if not _is_own(path):
         models = simulate(load_function(path, puzzle), puzzle=puzzle, **_sizes(size))
-        return None if isinstance(models, Unsolved) else _run(target, Trace.of(models), puzzle, own=False)
+        return None if isinstance(models, Unsolved) else _run(what, Trace.of(models), puzzle, own=False)
     with _said(puzzle, path):
-        found = _simulated(target, path, puzzle, limit, size)
+        found = _simulated(what, path, puzzle, limit, size)
         print(found.printed, end="")
         return found
     return None
 
 
-def outcome(target: str, *, puzzle: str | None = None, limit: float = PATIENCE, **size: int | None) -> Outcome | None:
-    """The verdict on a target: see `run`, which says what it may be. What is solved is recorded as progress."""
-    path, name = _found(target, puzzle)
+def outcome(what: str, *, puzzle: str | None = None, limit: float = PATIENCE, **size: int | None) -> Outcome | None:
+    """The verdict on it: see `run`, which says what it may be. What is solved is recorded as progress."""
+    path, name = _found(what, puzzle)
     if name is None or path.suffix == ".json" or not PUZZLES[name].is_function:
-        found = run(target, puzzle=puzzle, limit=limit, **size)
+        found = run(what, puzzle=puzzle, limit=limit, **size)
         return None if found is None else Outcome(judged(found), found.printed, found)
     with _said(name, path):
         answered = _answered(path, name, limit)
@@ -177,20 +177,20 @@ def judged(found: Run) -> Verdict:
     return verdict
 
 
-def _found(target: str, puzzle: str | None) -> tuple[Path, str | None]:
-    """The file of a target, and its puzzle. SourceError where there is none."""
+def _found(what: str, puzzle: str | None) -> tuple[Path, str | None]:
+    """The file to run, and its puzzle. SourceError where there is none."""
     if puzzle is not None and puzzle not in PUZZLES:
         raise SourceError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
-    path = Path(target)
+    path = Path(what)
     if path.suffix == ".json":
         return path, puzzle
-    if target in PUZZLES:
-        return reference(target), target
+    if what in PUZZLES:
+        return reference(what), what
     if path.suffix in (".py", ".ipynb"):
         path = located(path)
         return path, puzzle or puzzle_of(path)
-    what = "neither a puzzle nor a notebook (.ipynb), Python (.py) or saved Trace (.json)"
-    raise SourceError(f"{target!r} is {what}; the puzzles are {', '.join(PUZZLES)}")
+    wanted = "neither a puzzle nor a notebook (.ipynb), Python (.py) or saved Trace (.json)"
+    raise SourceError(f"{what!r} is {wanted}; the puzzles are {', '.join(PUZZLES)}")
 
 
 def _is_own(path: Path) -> bool:
@@ -209,8 +209,8 @@ def _simulated(name: str, path: Path, puzzle: str, limit: float, size: dict[str,
 
 
 def _run(name: str, trace: Trace, puzzle: str, *, own: bool, printed: str = "") -> Run:
-    goal = puzzle if PUZZLES[puzzle].fits(trace) else None
-    return Run(name, replace(trace, puzzle=goal), goal, own, printed)
+    of = puzzle if PUZZLES[puzzle].fits(trace) else None
+    return Run(name, replace(trace, puzzle=of), of, own, printed)
 
 
 def _answered(path: Path, puzzle: str, limit: float) -> Outcome:

@@ -1,0 +1,109 @@
+"""One word for one thing, in everything that somebody reads: goal, time, elements, sent, rank with the highest peak.
+
+A step is a training step. Read are the strings and docstrings of our code, the puzzles' sources and records, the exact
+texts of messages, and the pages for people.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.drivers import ROOT
+
+BANNED = {
+    r"\btargets?\b": "goal",
+    r"\btiers?\b": "goal",
+    r"\btime[ -]?steps?\b": "time, or so many time units",
+    r"(?<![\w.])\d+(\.\d+)? steps?\b": "time, or so many time units",
+    r"\bin steps\b": "in time units",
+    r"\bfullest\b": "the rank with the highest peak",
+    r"\bsends? up to\b|\bsent a rank\b|\belements a rank\b": "sent per rank",
+}
+"""What is not said any more, and what is said in its place."""
+
+ALLOWED = {
+    ("drawing/timeline/schedule.py", "Timesteps"): "the word that the original prints",
+    ("lib/replay", "target"): "what a network is to give for its data",
+    ("lib/replay", "targets"): "the same",
+    ("lib/simulator/matching.py", "target"): "a field: the rank to which a message goes",
+    ("CHANGELOG.md", "tier"): "what became of it",
+    ("CHANGELOG.md", "target"): "what became of it",
+    ("drawing/stepper", "target"): "a field, and what was clicked",
+    ("lib/course/progress_file.py", "tier"): "what stands in old files",
+}
+"""Where one of these words means what it does everywhere else: by the beginning of the path, and the word."""
+
+
+def strings(source: str) -> Iterator[str]:
+    """The strings of a Python file, docstrings too; where one has a value put in, a 0 stands for it."""
+    tree = ast.parse(source)
+    joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    inside = {id(part) for node in joined for part in ast.walk(node) if part is not node}
+    for node in ast.walk(tree):
+        if id(node) in inside:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "0" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def values(data: object) -> Iterator[str]:
+    """All texts of a record."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict | list):
+        for one in data.values() if isinstance(data, dict) else data:
+            yield from values(one)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Every text for people, with the path of its file."""
+    for pattern in ("lib/**/*.py", "drawing/**/*.py"):
+        for path in ROOT.glob(pattern):
+            for text in strings(path.read_text("utf-8")):
+                yield str(path.relative_to(ROOT)), text
+    for path in ROOT.glob("lib/puzzles/*.toml"):
+        source = path.read_text("utf-8")
+        for text in (*values(tomllib.loads(source)), *re.findall("^#.*", source, re.MULTILINE)):
+            yield str(path.relative_to(ROOT)), text
+    whole = "solutions/*.py", "solutions/*/*.py", "tests/diagnosis/cases/*.txt", "drawing/stepper/*.[jh]*", "*.md"
+    for pattern in whole:
+        for path in ROOT.glob(pattern):
+            yield str(path.relative_to(ROOT)), path.read_text("utf-8")
+
+
+TEXTS = sorted(texts())
+
+
+def allowed(path: str, word: str) -> bool:
+    return any(path.startswith(where) and word == what for where, what in ALLOWED)
+
+
+@pytest.mark.parametrize("banned", BANNED)
+def test_a_word_that_is_not_said_any_more(banned: str) -> None:
+    found = [
+        f"{path}: {text[max(0, match.start() - 40) : match.end() + 30]!r}"
+        for path, text in TEXTS
+        for match in re.finditer(banned, text, re.IGNORECASE)
+        if not allowed(path, match[0])
+    ]
+    assert not found, f"say {BANNED[banned]}:\n" + "\n".join(found)
+
+
+def test_it_reads_what_people_read() -> None:
+    read = {Path(path).name for path, _ in TEXTS}
+    assert {"README.md", "rule_words.py", "notes.py", "basics.toml", "03_ddp.py", "hints.py", "app.py"} <= read
+    assert any("sent per rank 0 elements" in text for _, text in TEXTS)
+    assert set(strings('f"{time:g} steps" + "a" "b"')) == {"0 steps", "ab"}
+
+
+def test_what_is_allowed_is_there() -> None:
+    for where, what in ALLOWED:
+        assert any(path.startswith(where) and re.search(rf"\b{what}\b", text) for path, text in TEXTS), (where, what)
