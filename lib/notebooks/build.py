@@ -1,8 +1,9 @@
 """The builder: solutions/NN_name.py, written by hand, to the notebooks in puzzles/ and in solutions/.
 
-A student's notebook has the gap where the answer was, and no outputs. The solved one has been run, each in a kernel
-of its own. Building twice gives the same bytes: ids come from the puzzle and the cell's number, and nothing of the
-machine, the clock or the order of events is kept. All is made in memory before anything is written.
+A student's notebook has the gap where the answer was, and the outputs of its demonstrations only. The solved one has
+been run, each in a kernel of its own. Building twice gives the same bytes: ids come from the puzzle and the cell's
+number, and nothing of the machine, the clock or the order of events is kept. All is made in memory before anything is
+written.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib.files import write_whole
+from lib.notebooks.demonstrations import demonstrated
 from lib.notebooks.shared_cells import FRONT, expand, readme
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.submissions.gap import Answer, BuildError, find, student
@@ -102,7 +104,7 @@ def build(root: Path) -> dict[str, str]:
     run = [result for result in ran if not isinstance(result, BuildError)]
     files: dict[str, str] = {}
     for source, notebook in zip(sources, run, strict=True):
-        files[f"puzzles/{source.path.stem}.ipynb"] = _text(source.student())
+        files[f"puzzles/{source.path.stem}.ipynb"] = _text(demonstrated(source.student(), notebook))
         files[f"solutions/{source.path.stem}.ipynb"] = _text(notebook)
     page = root / "README.md"
     return files | ({page.name: readme(page.read_text("utf-8"))} if page.is_file() else {})

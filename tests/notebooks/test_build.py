@@ -35,6 +35,10 @@ print("two")
 models = simulate(basic)
 await_it = 1 + 1
 await_it
+
+# %%
+demonstration = 6 * 7
+demonstration
 """
 )
 
@@ -67,13 +71,16 @@ def test_one_source_makes_two_notebooks(built: dict[str, str]) -> None:
     for text in built.values():
         assert text.endswith("}\n")
         assert json.loads(text)["metadata"] == notebooks.METADATA
-        assert [cell["id"] for cell in cells(text)] == ["basic-0", "basic-1", "basic-2", "basic-3"]
-        assert [cell["metadata"] for cell in cells(text)] == [{}, {}, {"tags": ["function"]}, {}]
+        assert [cell["id"] for cell in cells(text)] == ["basic-0", "basic-1", "basic-2", "basic-3", "basic-4"]
+        assert [cell["metadata"] for cell in cells(text)] == [{}, {}, {"tags": ["function"]}, {}, {}]
 
 
-def test_the_students_copy_has_the_gap_and_no_outputs(built: dict[str, str]) -> None:
+def test_the_students_copy_has_the_gap_and_the_outputs_of_demonstrations(built: dict[str, str]) -> None:
     student = [cell for cell in cells(built["puzzles/01_basic.ipynb"]) if cell["cell_type"] == "code"]
-    assert [(cell["execution_count"], cell["outputs"]) for cell in student] == [(None, [])] * 3
+    assert [cell["execution_count"] for cell in student] == [None] * 4
+    assert [bool(cell["outputs"]) for cell in student] == [False, False, False, True]
+    (result,) = student[3]["outputs"]
+    assert (result["execution_count"], result["data"]) == (None, {"text/plain": ["42"]})
     assert "".join(student[1]["source"]).splitlines()[1:] == [
         "    # --- your code (about 1 line) ---",
         '    raise NotSolved("basic")',
@@ -84,7 +91,7 @@ def test_the_students_copy_has_the_gap_and_no_outputs(built: dict[str, str]) -> 
 
 def test_the_solved_copy_has_been_run(built: dict[str, str]) -> None:
     solved = [cell for cell in cells(built["solutions/01_basic.ipynb"]) if cell["cell_type"] == "code"]
-    assert [cell["execution_count"] for cell in solved] == [1, 2, 3]
+    assert [cell["execution_count"] for cell in solved] == [1, 2, 3, 4]
     stream, result = solved[2]["outputs"]
     assert stream == {"name": "stdout", "output_type": "stream", "text": ["one\n", "two\n"]}
     assert (result["execution_count"], result["data"]) == (3, {"text/plain": ["2"]})
