@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lib.checker.verdict import FunctionVerdict, Verdict
     from lib.cluster.costs import LINKS, UNIT, Costs, Links
     from lib.cluster.mesh import Mesh
+    from lib.course.exercises import expect
     from lib.course.hints import hint
     from lib.course.predictions import predict
     from lib.course.progress import solved
@@ -83,6 +84,7 @@ __all__ = [
     "Work",
     "check",
     "check_function",
+    "expect",
     "goal",
     "hint",
     "predict",
@@ -97,6 +99,7 @@ _HOMES = {
     "lib.checker.verdict": "FunctionVerdict Verdict",
     "lib.cluster.costs": "LINKS UNIT Costs Links",
     "lib.cluster.mesh": "Mesh",
+    "lib.course.exercises": "expect",
     "lib.course.hints": "hint",
     "lib.course.predictions": "predict",
     "lib.course.progress": "solved",

@@ -20,82 +20,66 @@
 # %% [markdown]
 # # Introduction: from one training step to many GPUs
 #
-# A large language model does not fit on one GPU, and one GPU would need centuries to train it. So training is
-# spread over many, and somebody has to decide what each of them stores, computes and sends. That somebody is
-# now you.
+# The weights of Llama 3 405B are 810 GB in bf16. It takes **eleven H100s just to hold them**, before anything is
+# trained. It was trained on 16,384 of them at once, and in that crowd somebody has to decide, for every single GPU,
+# what it stores, what it computes, and what it sends to whom. In these puzzles that somebody is you.
 #
-# In the eight puzzles that follow you write what **each GPU does in one training step**. A simulator runs
-# your function once for every GPU, checks that all of them together did one correct training step, and shows
-# when each one computed, when it waited and how much memory it held.
+# You write what **one GPU does in one training step**. A simulator runs your function on all of them, checks that
+# together they did one correct step, and draws who computed when, who waited, and how much memory everybody needed. You
+# need no GPU. Nothing is really computed, either. A value here is only a *label*, such as "gradient of layer 2, from
+# batches 0 and 1". What makes distributed training hard is which of them may be combined, and when, and that is what
+# the simulator checks.
 #
-# No GPU is needed and no tensor is ever computed. A value here is a *label*, such as "gradient of layer 2,
-# from batches 0 and 1". What makes a schedule right or wrong is exactly how such labels may be combined, and
-# this is what the simulator checks.
+# This notebook comes in **three sittings**, about fifteen minutes each, with a few lines for you to write in each of
+# them:
 #
-# This notebook has no puzzle. It shows every word, every value and every operation that the puzzles use, so
-# you never need to open the library.
+# 1. **One GPU.** By the end you will have written a complete training step.
+# 2. **Many GPUs.** By the end four GPUs add up their gradients, and you will have made the waiting disappear.
+# 3. **Messages.** By the end you will have built a collective of your own, out of nothing but messages to a neighbour.
 
 # %%
-from drawing import draw, draw_group, step_through
-from lib import Mesh, Model, PuzzleError, predict, simulate
+from drawing import draw, draw_collective, draw_group, step_through
+from lib import Model, PuzzleError, expect, predict, simulate
+from lib.schedules.one_collective import one_collective
 
 # %% [markdown]
-# ## The words
+# ---
+# # First sitting: one GPU
 #
-# | word | meaning |
-# |---|---|
-# | **layer** | One weight matrix of the network. The network is a stack of `model.LAYERS` layers, numbered from 0. |
-# | **batch** | One share of the examples that belong to this training step, always of the same size. There are `model.BATCHES` of them, numbered from 0. All of them must contribute before a weight may change. |
-# | **microbatch** | A batch that travels through the network on its own instead of together with the others. |
-# | **step** | One update of every weight. Weights start with `step` 0; when you are done each has `step` 1. |
-# | **activation** | What flows into a layer on the forward pass. `activations[0]` is the data, `activations[LAYERS]` goes into the loss. |
-# | **gradient** | The derivative of the loss. There is one for each activation (needed to go back through the layers) and one for each weight (needed to update it). |
-# | **optimizer state** | What the optimizer remembers about a weight between steps, such as the momentum. Here it is as large as the weight. |
-# | **rank** | One GPU with its own memory, and the number it goes by. There are `model.RANKS` of them, numbered from 0. |
-# | **shard** | One of `total` equal pieces of a weight, of its gradient or of its optimizer state. Different ranks can hold different shards. |
-# | **stage** | A run of neighbouring layers that one rank (or one group of ranks) takes care of in a pipeline. |
-#
-# Time is counted in units of "one batch forward through one layer". A training *step* takes many of these **time
-# units**.
-
-# %% [markdown]
-# ## One device
-#
-# `Model(...)` without anything else is a sandbox: one rank, on which you can try every operation by hand. We
-# take a network of 2 layers and a training step of 4 batches.
+# Let us take a small network of 2 layers, and a training step on 4 batches. A **layer** is one weight matrix, and a
+# **batch** is one share of the examples of this step. `Model(...)` gives you a sandbox, in which you can try every
+# operation by hand.
 
 # %%
 model = Model(layers=2, batches=4)
 weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
 # %% [markdown]
-# `model.storage()` returns the five **stores** of this rank. Each is a dictionary, and you choose the keys.
+# `model.storage()` returns five dictionaries, the **stores**. They are the memory of your GPU. Each is for one kind of
+# value, and you choose the keys.
 #
-# | store | holds | size of one value, in elements |
+# | store | what goes in | elements |
 # |---|---|---|
-# | `weights` | the weight of a layer | 512 · 512 = 262 144 |
-# | `opt_states` | the optimizer state of a layer | 262 144 |
-# | `grad_weights` | the gradient of a weight, for some batches | 262 144, however many batches are summed in it |
-# | `activations` | the input of a layer, for some batches | 256 · 512 = 131 072 for **each** batch |
-# | `grad_activations` | the gradient of an activation, for some batches | 131 072 for **each** batch |
+# | `weights` | the weight of a layer | 512 · 512 = 262,144 |
+# | `opt_states` | what the optimizer remembers about that weight, such as momentum | 262,144 |
+# | `grad_weights` | the gradient of a weight | 262,144, however many batches are added up in it |
+# | `activations` | the input of a layer | 256 · 512 = 131,072 for **each** batch |
+# | `grad_activations` | the gradient of an activation | 131,072 for **each** batch |
 #
-# A shard `1/total` of a weight, gradient or optimizer state has `1/total` of the size.
+# Look at the last column once more. Some things grow with the batch, and some do not. Half of all the tricks in these
+# puzzles come from that difference.
 #
-# Keep these sizes in mind: sharding weights and splitting batches are two different ways to save memory, and
-# most of the puzzles are about which of them helps where.
-
-# %% [markdown]
 # ### Forward
 #
-# First the data. We take batches 2 and 3 only. A value shows itself as a picture of the network with the part
-# that you hold.
+# First some data. We take batches 2 and 3 of the four. A value shows itself as a picture of the network, with the part
+# that you hold filled in.
 
 # %%
 activations[0] = model.get_activation([2, 3])
 activations[0]
 
 # %% [markdown]
-# Then the weights. `load_weights` gives the weight of a layer together with its optimizer state.
+# `load_weights` gives you the weight of a layer together with its optimizer state.
 
 # %%
 for layer in range(model.LAYERS):
@@ -103,8 +87,8 @@ for layer in range(model.LAYERS):
 weights[0]
 
 # %% [markdown]
-# `forward` takes the input of a layer and the layer's weight and makes the input of the next layer. Two
-# layers, two calls. After the last one `activations[2]` is the output of the network.
+# `forward` takes the input of a layer and its weight, and makes the input of the next layer. What comes out of the last
+# layer, here `activations[2]`, is the output of the network.
 
 # %%
 activations[1] = model.forward(0, activations[0], weights[0])
@@ -114,14 +98,12 @@ draw_group(activations)
 # %% [markdown]
 # ### Backward
 #
-# `loss` turns the output of the network into its gradient, and `backward` then goes back through one layer at
-# a time. It needs three things: the **activation that went into** the layer (so that one had to be kept), the
-# **gradient of what came out** of it, and the weight. It makes two: the gradient of the weight, and the
-# gradient of the layer's input.
+# `loss` turns the output into its gradient. Then `backward` goes back, one layer at a time. It needs three things: the
+# weight of the layer, the gradient of what came **out** of it, and the activation that went **in**. It makes two
+# gradients: one for the weight, and one for the input, which the layer below is waiting for.
 #
-# A good habit for the keys: `grad_activations[k]` is the gradient of `activations[k]`. So the backward of a
-# layer reads `activations[layer]` and `grad_activations[layer + 1]`, and writes `grad_weights[layer]` and
-# `grad_activations[layer]`.
+# The keys we use: `grad_activations[k]` is the gradient of `activations[k]`. So the backward of a layer reads
+# `activations[layer]` and `grad_activations[layer + 1]`, and writes `grad_weights[layer]` and `grad_activations[layer]`.
 
 # %%
 grad_activations[2] = model.loss(activations[2])
@@ -130,61 +112,83 @@ grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_ac
 draw_group(grad_activations)
 
 # %% [markdown]
+# **Exercise 1.** A network of three layers, and one batch. Take it all the way forward, whatever the number of layers.
+# Put your code in place of the line with `NotSolved`, and run the cell. It tells you at once whether you are right.
+
+
+# %%
+def all_the_way(model: Model) -> None:
+    weights, opt_states, activations = model.weights, model.opt_states, model.activations
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+    activations[0] = model.get_activation([0])
+    # Forward through layer 0, layer 1, and so on.
+    # --- your code (about 2 lines) ---
+    for layer in range(model.LAYERS):
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+    # --- end of your code ---
+
+
+out = simulate(all_the_way, layers=3, batches=1, ranks=1)
+expect(out, store="activations", layer=3)
+
+# %% [markdown]
 # ### Memory
 #
-# `status()` lists what the rank holds and `memory()` adds up the sizes. Nothing is ever freed for you: a
-# value takes memory until you `del` it from its store.
+# Nothing is freed for you. A value takes memory until you `del` it from its store. `status()` lists what you hold, and
+# `memory()` adds it up. Here is the sandbox, after forward and backward:
 
 # %%
 model.status()
-print("memory:", model.memory())
+print("memory:", f"{model.memory():,.0f}", "elements")
 
 # %% [markdown]
-# After backward nothing needs the activations or their gradients any more.
+# More than 3 million elements, and half of it is rubbish: after backward nobody needs the activations or their
+# gradients any more.
+#
+# **Exercise 2.** Here is a forward and a backward through one layer. For each value ask: does anything below this line
+# still read it? If not, `del` it. Three values should be left, the ones that an update needs.
+
 
 # %%
-for k in range(model.LAYERS + 1):
-    del activations[k], grad_activations[k]
-model.status()
-print("memory:", model.memory())
+def clean_up(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    weights[0], opt_states[0] = model.load_weights(0)
+    activations[0] = model.get_activation([0])
+    activations[1] = model.forward(0, activations[0], weights[0])
+    grad_activations[1] = model.loss(activations[1])
+    grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_activations[1], weights[0])
+    # Delete what nobody needs any more.
+    # --- your code (about 2 lines) ---
+    del activations[0], activations[1]
+    del grad_activations[0], grad_activations[1]
+    # --- end of your code ---
+
+
+out = simulate(clean_up, layers=1, batches=1, ranks=1)
+expect(out, memory=3 * 262_144)
 
 # %% [markdown]
-# The puzzles speak of the **peak**: the highest memory at the *start* of any operation that takes time. (What
-# an operation makes is there when the next one starts. So the 3 145 728 above, after the last operation, are no
-# peak.)
+# The puzzles judge you by the **peak**, the highest memory at any moment of the step. So it matters *when* you delete:
+# the sooner, the better.
 #
-# What about a value in a plain variable, `x = model.forward(...)`? You may write that, but it does not hide
-# anything: **every value that is still alive counts**, from the moment it is made until it has left the
-# stores *and* has been used for the last time. The stores are the place where you can see it, list it and
-# delete it. A value that waits in a variable while other operations run is named by the check, and then only
-# the first goal of a puzzle counts.
+# <details><summary>The fine print about memory (for when you wonder)</summary>
 #
-# ### A step begins and ends at rest
+# - **Keep values in the stores.** What you park in a local variable still takes memory. The check will find it and show
+#   it, and then only the first goal of a puzzle counts.
+# - **The peak** is measured at the start of each operation that takes time.
+# - **Training repeats.** The weights and optimizer states that a rank loads were there before the step began, so they
+#   count from the first moment, in whatever line you load them. What an update gives you counts to the end, because the
+#   next step starts with it. And whatever a rank had before the step it must have afterwards, updated once.
+# - **On the way.** A message belongs to the sender's memory until the other rank calls `receive`. From then on it
+#   belongs to the receiver's.
 #
-# Training repeats this step a million times. So what one step leaves behind is what the next one starts from:
+# </details>
 #
-# - **At rest.** The weights and optimizer states that a rank loads were on it *before* the step. They count from
-#   the first moment on, in whatever line you load them. What comes out of an update counts to the end.
-# - **Ready for the next step.** Every weight, optimizer state or shard that a rank had before, it has afterwards,
-#   updated exactly once: handed in with `set_final_weight`, or in a store. A puzzle does not accept a run that
-#   leaves a rank with old weights, or without its optimizer state.
-# - **In flight.** Nothing is on nobody's account. A message belongs to the rank that sent it until the other
-#   one calls `receive`, and to that one from then on.
-#
-# **When to delete what.** Ask of each value who still needs it:
-#
-# | value | last needed by |
-# |---|---|
-# | `activations[layer]` | the backward of that layer (the output, `activations[LAYERS]`: by the loss) |
-# | `grad_activations[layer + 1]` | the backward of that layer |
-# | `grad_weights[layer]` | the update of that layer |
-# | a weight gathered from shards | the forward or backward you gathered it for |
-
-# %% [markdown]
 # ### Update
 #
-# A gradient remembers which batches it is the sum of. Ours covers batches 2 and 3 of 4, so it is too early to
-# update:
+# A gradient remembers which batches it has seen. In our sandbox these are batches 2 and 3 of the four, so it is too
+# early for an update:
 
 # %%
 try:
@@ -193,150 +197,127 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Every mistake is reported like that: what happened, what was expected, what came instead, and where in your
+# Every mistake is reported like this: what happened, what was expected, what came instead, and where it is in your
 # code.
 #
-# We would now run batches 0 and 1. In the sandbox there is a short cut: `fake_grad` invents a gradient. (In a
-# puzzle that does not count as training.) Gradients of *different* batches are put together with `+`.
+# We would now have to run batches 0 and 1 as well. In the sandbox there is a short cut, `fake_grad`, which makes up a
+# gradient. (In a puzzle the check does not fall for it.) Gradients of different batches are added with `+`.
 
 # %%
-for layer in range(model.LAYERS):
-    grad_weights[layer, "other"] = model.fake_grad(layer, [0, 1])
-    grad_weights[layer] = grad_weights[layer] + grad_weights[layer, "other"]
-    del grad_weights[layer, "other"]
-grad_weights[0]
-
-# %%
-for layer in range(model.LAYERS):
-    weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
-    del grad_weights[layer]
+grad_weights["sum"] = grad_weights[0] + model.fake_grad(0, [0, 1])
+weights[0], opt_states[0] = model.update(0, grad_weights["sum"], weights[0], opt_states[0])
 weights[0]
 
 # %% [markdown]
-# `set_final_weight` hands in the result. This is the end of a training step.
-
-# %%
-for layer in range(model.LAYERS):
-    model.set_final_weight(layer, weights[layer])
-draw_group(model.final_weights)
-
-# %% [markdown]
-# ## The timeline
+# ### Time
 #
-# Each operation takes time:
+# We measure **time** in units of "one batch forward through one layer".
 #
 # | operation | time |
 # |---|---|
 # | `forward`, `backward` | 1 for each batch |
 # | `update` | 0.5 |
-# | `loss`, `load_weights`, `get_activation`, `fake_grad`, `+` | 0 |
-# | a collective (`allreduce`, `allgather`, `scatterreduce`) | 0.3 |
-# | a message | 0.2 for the sender and 0.2 for the receiver |
+# | `loss`, `load_weights`, `get_activation`, `+` | 0 |
 #
-# **Predict before you look:** our rank ran 2 batches forward and backward through 2 layers and updated both.
-# When was it done? Put your number in place of the `...`, and run both cells. In every puzzle some numbers are
-# asked of you like this, before you see them; leave the dots where you have no idea.
+# (A real backward takes about twice as long as a forward. Here both take 1, to keep the arithmetic easy.)
+#
+# **Exercise 3.** Your first complete training step: one layer, two batches, one after the other. The loop is given. What
+# is missing comes after it: add up the two gradients, and update.
+#
+# But predict first: when will this step be over? Put your number in place of the `...`. All puzzles ask you for
+# predictions like this one. Being wrong is not a problem. Not guessing is, because then there is nothing to be
+# surprised about.
 
 # %%
 guess = predict(end=...)
 guess
 
+
 # %%
-guess.against([model])
+def first_step(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+    weights[0], opt_states[0] = model.load_weights(0)
+    for b in range(model.BATCHES):
+        activations[0] = model.get_activation([b])
+        activations[1] = model.forward(0, activations[0], weights[0])
+        grad_activations[1] = model.loss(activations[1])
+        grad_weights["batch", b], grad_activations[0] = model.backward(
+            0, activations[0], grad_activations[1], weights[0]
+        )
+        del activations[0], activations[1], grad_activations[0], grad_activations[1]
+
+    # grad_weights["batch", 0] and grad_weights["batch", 1] are there. Add them up, and update layer 0.
+    # --- your code (about 2 lines) ---
+    grad_weights["sum"] = grad_weights["batch", 0] + grad_weights["batch", 1]
+    weights[0], opt_states[0] = model.update(0, grad_weights["sum"], weights[0], opt_states[0])
+    # --- end of your code ---
+
+    model.set_final_weight(0, weights[0])  # hands in the result
+
+
+out = simulate(first_step, layers=1, batches=2, ranks=1)
+guess.against(out)
 
 # %% [markdown]
-# <details><summary>How to count it</summary>
+# <details><summary>How to get there with a pencil</summary>
 #
-# 2 layers · 2 batches forward, the same backward, and 2 updates: 4 + 4 + 2 · 0.5 = 9.
+# Each of 2 batches goes forward (1) and backward (1) through 1 layer, and then there is one update: 2 · 2 + 0.5 = 4.5.
 #
 # </details>
 
 # %%
-draw(model)
+draw(out)
 
 # %% [markdown]
-# How to read this picture: time runs to the right, and there is one row for each rank (here only one).
-#
-# - A filled box is a **forward**, a pale box of the same colour the **backward** of that layer. The colour,
-#   and `L0`, `L1`, ... where there is room, say which layer; the number says which batches.
-# - `U` is an **update**, and the thin dark line after the last forward is the **loss**.
-# - You will soon see narrow boxes for communication: `AR` all-reduce, `AG` all-gather, `RS` reduce-scatter,
-#   grey ones for sending and receiving a message. A dotted line means that the rank **waits**.
-# - Below is the **memory** of each rank at each moment, stacked by kind of value, and a red mark at the peak.
-#
-# Two figures stand in the picture, and the goals of the puzzles speak of both: the **end**, when the last operation
-# is over, and the **peak**, the most that a rank ever holds, with the rank and the time.
+# How to read this picture: time runs to the right, with one row for each rank (there is only one so far). A full box is
+# a **forward**, a pale one of the same colour the **backward** through that layer. The number says which batch. Below
+# you see the **memory**, moment by moment, stacked by kind of value.
 #
 # And the verdict:
 
 # %%
-Model.check([model])
+Model.check(out)
 
 # %% [markdown]
-# Correct, though half of these gradients were invented: a sandbox lets that pass, a puzzle does not.
+# **That was the first sitting.** You have written a whole training step by hand, gradient accumulation included. If you want
+# to stop here, puzzles $number_basic and $number_grad_accum need nothing more than this.
 #
-# ### Nothing hides
+# ---
+# # Second sitting: many GPUs
 #
-# A value that you keep in a variable of your own instead of a store is found and named. Here the output of
-# the layer waits in `secret` for the loss, while another batch is computed:
-
-# %%
-small = Model(layers=1, batches=2)
-small.weights[0], small.opt_states[0] = small.load_weights(0)
-for b in range(2):
-    small.activations[0, b] = small.get_activation([b])
-secret = small.forward(0, small.activations[0, 0], small.weights[0])
-small.activations[1, 1] = small.forward(0, small.activations[0, 1], small.weights[0])
-small.grad_activations[1, 0] = small.loss(secret)
-small.grad_activations[1, 1] = small.loss(small.activations[1, 1])
-for b in range(2):
-    small.grad_weights[0, b], small.grad_activations[0, b] = small.backward(
-        0, small.activations[0, b], small.grad_activations[1, b], small.weights[0]
-    )
-small.grad_weights[0] = small.grad_weights[0, 0] + small.grad_weights[0, 1]
-small.weights[0], small.opt_states[0] = small.update(0, small.grad_weights[0], small.weights[0], small.opt_states[0])
-small.set_final_weight(0, small.weights[0])
-verdict = Model.check([small])
-
-# %% [markdown]
-# ## Many ranks
+# From now on there are several GPUs. They all run **the same function**, each with a `model` of its own: its own stores,
+# its own clock, and its own number, `model.rank`. That is why a GPU is called a **rank** here. The number is all that
+# makes one of them behave differently from the others.
 #
-# Now to several GPUs. They all run **the same function**, each with a `model` of its own. Each has its own
-# stores, its own clock, and its own number `model.rank`; that number is all that makes them behave
-# differently.
-#
-# `simulate` runs a function on each of `ranks` ranks and returns the list of their models.
+# `simulate` runs your function on every rank and gives you the list of their models.
 
 
 # %%
 def hello(model: Model) -> None:
-    activations = model.activations
-    activations[0] = model.get_activation([model.rank])
-    print("rank", model.rank, "of", model.RANKS, "works on", activations[0])
+    model.activations[0] = model.get_activation([model.rank])
+    print("rank", model.rank, "of", model.RANKS, "works on", model.activations[0])
 
 
 out = simulate(hello, layers=1, batches=4, ranks=4)
 
 # %% [markdown]
-# This is the usual agreement when there are as many batches as ranks: **rank r works on batch r**. It is
-# nothing more than the line `get_activation([model.rank])`.
+# This is the usual arrangement when there are as many batches as ranks: **rank r works on batch r**. All it takes is
+# `get_activation([model.rank])`.
 #
 # ### `async` and `await`
 #
-# When ranks talk to each other they have to wait for each other, and so the function becomes an `async def`.
-# You need two facts:
+# As soon as ranks talk to each other, they have to wait for each other. That needs two words of Python:
 #
-# 1. **Calling starts it.** `work = model.allreduce(...)` hands the operation to the network and returns at
-#    once.
-# 2. **`await` waits for it.** `result = await work` waits until it is over and gives the result.
+# 1. **Calling starts it.** `work = model.allreduce(...)` hands the operation to the network and returns at once.
+# 2. **`await` waits for it.** `result = await work` gives you the result when it is there.
 #
-# Mostly you do both on one line: `result = await model.allreduce(...)`. `forward`, `backward`, `loss` and
-# `update` are computed by the rank itself, so they are never awaited.
+# Mostly you do both on one line: `result = await model.allreduce(...)`. The function around it becomes an `async def`.
+# What a rank computes by itself (`forward`, `backward`, `loss`, `update`) is never awaited.
 #
 # ### All-reduce: the sum, for everyone
 #
-# Each rank has the gradient of layer 0 for its own batch. After `allreduce` each rank has the sum over all
-# batches. The second argument is the layer that the operation is for.
+# Every rank brings the gradient for its own batch, and every rank leaves with the sum over all batches. The second
+# argument says which layer this is about.
 
 
 # %%
@@ -351,17 +332,16 @@ for m in out:
     print("rank", m.rank, "has", m.grad_weights["mine"], "and gets", m.grad_weights["sum"])
 
 # %%
-draw_group({"rank 2 before": out[2].grad_weights["mine"]}) | draw_group({"rank 2 after": out[2].grad_weights["sum"]})
+draw_collective(out)
 
 # %% [markdown]
-# The picture shows rank 2: before, it has one batch of four; after, it has all. (`|` puts pictures side by
-# side.)
+# An operation in which all ranks take part is called a **collective**. It starts when the *last* rank has arrived, takes
+# 0.3, and ends for all of them at once. (0.3 whatever the size. Real collectives are not so kind: twice the data takes
+# twice as long.)
 #
-# Operations like this, in which all ranks of a group take part, are called **collectives**. A collective
-# starts when its *last* member has arrived, and it ends for all of them at once.
-#
-# **Predict:** four ranks, and rank r runs `forward` on r + 1 batches before it comes to the all-reduce. When
-# is it over? And what share of the time (in percent, all four ranks together) is not spent computing?
+# **Predict.** Rank r runs `forward` on r + 1 batches before it comes to the all-reduce: one batch on rank 0, four on
+# rank 3. When is it over? And for what share of the time, in percent and over all four ranks, is nobody computing
+# anything?
 
 # %%
 guess = predict(end=..., idle=...)
@@ -370,8 +350,8 @@ guess
 
 # %%
 async def late(model: Model) -> None:
-    weights, opt_states = model.weights, model.opt_states
-    activations, grad_weights = model.activations, model.grad_weights
+    weights, opt_states, activations = model.weights, model.opt_states, model.activations
+    grad_weights = model.grad_weights
     weights[0], opt_states[0] = model.load_weights(0)
     activations[0] = model.get_activation(range(model.rank + 1))
     activations[1] = model.forward(0, activations[0], weights[0])
@@ -386,42 +366,50 @@ guess.against(out)
 draw(out)
 
 # %% [markdown]
-# Rank 3 arrives at time 4, the others wait for it, and the collective takes 0.3: it is over at 4.3, on every
-# rank. Rank 0 computed for one time unit and rank 3 for four, so 10 of the 4 · 4.3 are used.
-
-# %% [markdown]
-# ### Overlap
+# <details><summary>How to get there with a pencil</summary>
 #
-# Since calling only *starts* a collective, a rank can compute while the network is busy, and `await` the
-# result when it needs it. The function below does the same as the last one, with the all-reduce started
-# first.
+# Rank 3 arrives at 4, the others wait for it, and the all-reduce takes 0.3: it is over at 4.3, on every rank. The ranks
+# computed for 1, 2, 3 and 4, which is 10 of the 4 · 4.3 = 17.2 that went by. So 42 % of the time was wasted.
+#
+# </details>
+#
+# One slow GPU makes everybody slow. Train on thousands of them, and you will spend days hunting for the one that is a
+# little too warm.
+#
+# ### Do not wait when you have something to do
+#
+# Calling only *starts* a collective. So a rank can compute while the network is busy, and `await` later.
+#
+# **Exercise 4.** Same work, same ranks as above, but start the all-reduce **before** the forward and await it **after**
+# the forward. The run should end at 4.0: nobody waits for the network any more.
 
 
 # %%
-async def overlapped(model: Model) -> None:
-    weights, opt_states = model.weights, model.opt_states
-    activations, grad_weights = model.activations, model.grad_weights
-    grad_weights["mine"] = model.fake_grad(0, [model.rank])
-    work = model.allreduce(grad_weights["mine"], 0)  # starts here ...
+async def hide_it(model: Model) -> None:
+    weights, opt_states, activations = model.weights, model.opt_states, model.activations
+    grad_weights = model.grad_weights
     weights[0], opt_states[0] = model.load_weights(0)
     activations[0] = model.get_activation(range(model.rank + 1))
+    grad_weights["mine"] = model.fake_grad(0, [model.rank])
+    # Start the all-reduce; go forward, into activations[1]; then wait for the sum, into grad_weights["sum"].
+    # --- your code (about 3 lines) ---
+    work = model.allreduce(grad_weights["mine"], 0)
     activations[1] = model.forward(0, activations[0], weights[0])
-    grad_weights["sum"] = await work  # ... and is over long before this line
+    grad_weights["sum"] = await work
+    # --- end of your code ---
 
 
-out = simulate(overlapped, layers=1, batches=4, ranks=4)
-for m in out:
-    print("rank", m.rank, "is done at", m.time)
+out = simulate(hide_it, layers=1, batches=4, ranks=4)
+expect(out, store="grad_weights", batches=range(4), end=4.0)
 
 # %%
 draw(out)
 
 # %% [markdown]
-# The eight puzzles do not ask for overlap: `await` on the same line is always good enough to pass. Real
-# frameworks live on it, and nothing stops you from trying. (A work is not a value: keep it in a variable or a
-# dictionary of your own until you await it. The stores take values only.)
+# The word for this is **overlap**, and real training lives on it. (What a call gives you is a *work*, and no value yet.
+# Keep it in a variable until you await it; the stores take values only.)
 #
-# What happens when the `await` is forgotten altogether? Then there is a *work* where a value should be:
+# You will forget an `await` one day. Then there is a work where a value should be, and you see this:
 
 
 # %%
@@ -437,68 +425,66 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# ### Sharding and all-gather: the pieces, for everyone
+# ### All-gather: the pieces, for everyone
 #
-# A rank may load one shard of a weight instead of the whole: `load_weights(layer, shard, total)`. That is a
-# quarter of the memory with 4 shards. (In the pictures, shards are stacked in the slot of the weight.) But
-# `forward` and `backward` need the whole weight. `allgather` brings the shards together.
-
-
-# %%
-async def gather_weight(model: Model) -> None:
-    weights, opt_states = model.weights, model.opt_states
-    weights["shard"], opt_states["shard"] = model.load_weights(0, model.rank, model.RANKS)
-    weights["full"] = await model.allgather(weights["shard"], 0)
-
-
-out = simulate(gather_weight, layers=1, batches=4, ranks=4)
-for m in out:
-    print("rank", m.rank, "has", m.weights["shard"], "and gets", m.weights["full"])
+# A rank does not have to load a whole weight. `load_weights(layer, shard, total)` loads one **shard**, one of `total`
+# equal pieces, with a shard of the optimizer state. With four shards that is a quarter of the memory. But `forward` and
+# `backward` need the whole weight, and `allgather` puts it together from the shards of all ranks.
 
 # %%
-draw_group({"rank 2 before": out[2].weights["shard"]}) | draw_group({"rank 2 after": out[2].weights["full"]})
+out = simulate(one_collective("allgather"), layers=1, batches=4, ranks=4)
+draw_collective(out)
 
 # %% [markdown]
-# Note the difference. All-*reduce* **adds** values that are all of full size: the batches grow, the size
-# stays. All-*gather* **puts together** pieces: the shards grow, and so does the memory. A gathered weight is
-# therefore a guest: use it, and delete it.
+# Note the difference. An all-*reduce* **adds**: more batches, same size. An all-*gather* **puts pieces together**: more
+# shards, more memory.
 #
 # ### Reduce-scatter: the sum, one piece for each
 #
-# Each rank brings the whole gradient for its own batch. Each leaves with *one shard* of the sum over all
-# batches: rank r with shard r. It is what an all-reduce does, except that nobody keeps more than a shard. In
-# the puzzles it is called `scatterreduce`.
+# Every rank brings its whole gradient, and leaves with *one shard* of the sum: rank r with shard r. In the puzzles it is
+# called `scatterreduce`.
+
+# %%
+out = simulate(one_collective("scatterreduce"), layers=1, batches=4, ranks=4)
+draw_collective(out)
+
+# %% [markdown]
+# | call | a rank brings | a rank gets |
+# |---|---|---|
+# | `await model.allreduce(gradient, layer)` | whole gradient, its own batch | whole gradient, all batches |
+# | `await model.allgather(shard, layer)` | its shard | all shards |
+# | `await model.scatterreduce(gradient, layer)` | whole gradient, its own batch | its shard, all batches |
+#
+# **Exercise 5.** Look at the table long enough, and you see that one of the three is the other two, one after the other.
+# Give every rank the sum of all four gradients, whole, **without** `allreduce`.
 
 
 # %%
-async def sum_and_scatter(model: Model) -> None:
+async def in_two_halves(model: Model) -> None:
     grad_weights = model.grad_weights
     grad_weights["mine"] = model.fake_grad(0, [model.rank])
+    # Two collectives; the sum goes into grad_weights["sum"].
+    # --- your code (about 2 lines) ---
     grad_weights["shard"] = await model.scatterreduce(grad_weights["mine"], 0)
+    grad_weights["sum"] = await model.allgather(grad_weights["shard"], 0)
+    # --- end of your code ---
 
 
-out = simulate(sum_and_scatter, layers=1, batches=4, ranks=4)
-for m in out:
-    print("rank", m.rank, "has", m.grad_weights["mine"], "and gets", m.grad_weights["shard"])
-
-# %%
-draw_group({"rank 2 before": out[2].grad_weights["mine"]}) | draw_group({"rank 2 after": out[2].grad_weights["shard"]})
+out = simulate(in_two_halves, layers=1, batches=4, ranks=4)
+expect(out, store="grad_weights", batches=range(4), whole=True, end=0.6)
 
 # %% [markdown]
-# A reduce-scatter followed by an all-gather gives the same as an all-reduce. That is worth remembering: the
-# all-reduce is the convenient one, the other two are its halves.
+# An all-reduce **is** a reduce-scatter followed by an all-gather. Remember this one. It is the key to half of the
+# memory savings in modern training, because very often you only need one of the two halves.
 #
-# | collective | a rank brings | a rank gets |
-# |---|---|---|
-# | `allreduce` | whole gradient, its batch | whole gradient, all batches |
-# | `allgather` | its shard | all shards |
-# | `scatterreduce` | whole gradient, its batch | its shard, all batches |
-
-# %% [markdown]
-# ### Point-to-point: one rank to one other
+# **That was the second sitting.** Puzzles $number_ddp, $number_wsdp and $number_fsdp need nothing more than this.
 #
-# `pass_to(rank, value)` sends a value to one rank, `receive(rank)` takes one from it. Here the activation of
-# layer 0 moves down a line of four ranks, and each of them computes one layer.
+# ---
+# # Third sitting: messages
+#
+# Not everything is for everyone. `await model.pass_to(rank, value)` sends a **message** to one other rank, and
+# `await model.receive(rank)` waits for one from it. Here a batch moves down a line of four ranks. Each of them knows one
+# layer of the network.
 
 
 # %%
@@ -507,46 +493,44 @@ async def relay(model: Model) -> None:
     layer = model.rank
     weights[layer], opt_states[layer] = model.load_weights(layer)
     if model.rank == 0:
-        activations[layer] = model.get_activation([0])
+        activations["in"] = model.get_activation([0])
     else:
-        activations[layer] = await model.receive(model.rank - 1)
-    activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+        activations["in"] = await model.receive(model.rank - 1)
+    activations["out"] = model.forward(layer, activations["in"], weights[layer])
     if model.rank < model.RANKS - 1:
-        await model.pass_to(model.rank + 1, activations[layer + 1])
-        del activations[layer + 1]
+        await model.pass_to(model.rank + 1, activations["out"])
+        del activations["out"]
 
 
 out = simulate(relay, layers=4, batches=1, ranks=4)
 draw(out)
 
 # %% [markdown]
-# A picture of what happened is good; walking through it is better. `step_through` gives a page on which you
-# move through time with the slider or the arrow keys, point at an operation, and see what each rank holds at
-# that moment. It works for every run in these notebooks: `step_through(out)`.
+# A message takes 0.2 for the sender and then 0.2 for the receiver. It is a copy: the value also stays with the sender,
+# until it is deleted there. The receiver waits until something comes. The sender can go on, unless its last message to
+# that rank has not been received yet: there is room for **one** message on the way.
+#
+# A picture of a run is good, and walking through it is better. Drag the slider, or use the arrow keys:
 
 # %%
 step_through(out)
 
 # %% [markdown]
-# A message takes 0.2 on the sender's clock and then 0.2 on the receiver's. The receiver waits until there is
-# something to receive. The sender does not wait, unless an earlier message of its own has not been taken yet:
-# there is room for **one** message on the way to each rank. The value that was sent is still in the sender's
-# store until it is deleted there, and if the receiver has not called `receive` by then, it still counts as the
-# sender's memory.
-#
 # ### When everybody waits
 #
-# Ranks 0 and 1 want to exchange values, and both wait for the other's message first. On real GPUs such a
-# program hangs until a timeout many minutes later, and then says little that helps. The simulator notices at
-# once:
+# Ranks 0 and 1 want to swap their gradients and add them up. Both are polite, and wait for the other one's message
+# first. On real GPUs such a program just stands still. Many minutes later there is a timeout, and it says little that
+# helps. The simulator sees it at once:
 
 
 # %%
 async def after_you(model: Model) -> None:
     other = 1 - model.rank
-    model.activations["theirs"] = await model.receive(other)
-    model.activations["mine"] = model.get_activation([model.rank])
-    await model.pass_to(other, model.activations["mine"])
+    grad_weights = model.grad_weights
+    grad_weights["mine"] = model.fake_grad(0, [model.rank])
+    grad_weights["theirs"] = await model.receive(other)
+    await model.pass_to(other, grad_weights["mine"])
+    grad_weights["sum"] = grad_weights["mine"] + grad_weights["theirs"]
 
 
 try:
@@ -555,8 +539,29 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# This is a **deadlock**. The message says for each rank what it waits for and on which line. The second
-# classic is a collective in which one rank does not take part:
+# This is a **deadlock**. The message says for each rank what it is waiting for, and on which line.
+#
+# **Exercise 6.** Mend it.
+
+
+# %%
+async def swap(model: Model) -> None:
+    other = 1 - model.rank
+    grad_weights = model.grad_weights
+    grad_weights["mine"] = model.fake_grad(0, [model.rank])
+    # The other rank's gradient goes into grad_weights["theirs"].
+    # --- your code (about 2 lines) ---
+    await model.pass_to(other, grad_weights["mine"])
+    grad_weights["theirs"] = await model.receive(other)
+    # --- end of your code ---
+    grad_weights["sum"] = grad_weights["mine"] + grad_weights["theirs"]
+
+
+out = simulate(swap, layers=1, batches=2, ranks=2)
+expect(out, store="grad_weights", batches=range(2), end=0.4)
+
+# %% [markdown]
+# The second classic is a collective in which one rank does not take part:
 
 
 # %%
@@ -573,93 +578,81 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Collectives have no names on the wire: a rank's first collective meets everybody else's first, its second
-# meets the second, and so on. So all ranks of a group must call **the same collectives in the same order**.
-# If they come together with different operations or different layers, that is an error too, and both lines
-# are shown.
-
-# %% [markdown]
-# ## Groups
+# Collectives have no names on the wire. A rank's first collective meets everybody else's first, its second meets the
+# second, and so on. So all ranks have to call **the same collectives in the same order**.
 #
-# So far a collective was for all ranks. Often it should be for some. A **mesh** arranges the ranks in a grid
-# with named axes:
+# ### Your own all-reduce
+#
+# Two ranks can swap. What do four do? They sit in a **ring**. Each has a neighbour on its right to send to, and one on
+# its left to receive from. In each round everybody passes on what came in the last round. After three rounds everything
+# has come past everybody.
+#
+# **Exercise 7.** Fill in one round. `total` is the sum so far, and `travelling` is what this rank passes on next: at
+# first its own gradient, then what it got in the round before.
 
 
 # %%
-mesh = Mesh({"replica": 2, "shard": 4})
-for rank in range(8):
-    print("rank", rank, "is at", mesh.coordinates(rank))
-
-# %% [markdown]
-# Think of two rows of four. A rank's row along `"shard"` is one **group**, its column along `"replica"` is
-# another. `model.coord["shard"]` is a rank's place on the axis, `model.group("shard")` are the ranks of its
-# group in order, and every collective takes `group="shard"`.
-#
-# Below, each row gathers a weight of its own from four shards. The two rows do not wait for each other.
-
-
-# %%
-async def gather_in_rows(model: Model) -> None:
-    weights, opt_states = model.weights, model.opt_states
-    row, place = model.coord["replica"], model.coord["shard"]
-    weights["shard"], opt_states["shard"] = model.load_weights(row, place, 4)
-    weights["full"] = await model.allgather(weights["shard"], row, group="shard")
-    if model.rank in (0, 4):
-        print("rank", model.rank, "shares a group with", model.group("shard"), "and holds", weights["full"])
+async def my_allreduce(model: Model) -> None:
+    grad_weights = model.grad_weights
+    left, right = (model.rank - 1) % model.RANKS, (model.rank + 1) % model.RANKS
+    grad_weights["total"] = grad_weights["travelling"] = model.fake_grad(0, [model.rank])
+    for _ in range(model.RANKS - 1):
+        # Pass on what is travelling, take what comes from the left, and add it to the total.
+        # --- your code (about 3 lines) ---
+        await model.pass_to(right, grad_weights["travelling"])
+        grad_weights["travelling"] = await model.receive(left)
+        grad_weights["total"] = grad_weights["total"] + grad_weights["travelling"]
+        # --- end of your code ---
+    del grad_weights["travelling"]
 
 
-out = simulate(gather_in_rows, layers=2, batches=4, mesh=mesh)
+out = simulate(my_allreduce, layers=1, batches=4, ranks=4)
+expect(out, store="grad_weights", batches=range(4), end=1.2)
 
 # %%
-draw_group({"rank 1": out[1].weights["full"]}) | draw_group({"rank 5": out[5].weights["full"]})
+draw(out)
 
 # %% [markdown]
-# **Predict:** in this mesh, which ranks are in a collective with `group="replica"` together with rank 6?
+# **That was the third sitting**: four ranks, no boss, and everybody has the sum. This is in essence what NCCL, the library under PyTorch, does for an
+# all-reduce in a ring, with one more trick: it cuts the gradient into as many pieces as there are ranks, and lets the
+# pieces travel instead of the whole. Then a rank sends about twice the size of the gradient, and no longer three times,
+# and with a thousand ranks it is still twice.
 #
-# <details><summary>Answer</summary>
+# ---
+# # How a puzzle works
 #
-# Rank 6 is at replica 1, shard 2. Its column has all ranks with shard 2: ranks 2 and 6.
+# You know everything you need. Each puzzle is a notebook with one function that has a gap. You read what the problem is,
+# **predict** what will happen, look at the **goal**, fill the gap, and run. Then the notebook draws your run, checks it,
+# and reviews it.
+#
+# - A run that fails says why, and shows what all ranks did up to that moment.
+# - `print(model.rank, model.memory())` and `model.status()` work inside your function, too.
+# - Stuck? `hint(...)` opens one hint at a time.
+# - The first goal, *passes*, is enough to go on. *As good as the classic* is the solution of Sasha Rush's *LLM Training
+#   Puzzles*, on which these are modelled, and *as good as our reference* is the solution that comes with this notebook.
+# - The review knows a **lower bound** as well, which nobody can beat.
+#
+# Two words that come up often: the time in which ranks wait is called the **bubble**, and the chain of operations that
+# decides when a run ends, each waiting for the one before it, is the **critical path**.
+#
+# <details><summary>All the words, to look up later</summary>
+#
+# | word | meaning |
+# |---|---|
+# | **activation** | the input of a layer; `activations[0]` is the data, `activations[LAYERS]` the output of the network |
+# | **batch** | one share of the examples of this training step; there are `model.BATCHES` of them, numbered from 0 |
+# | **collective** | an operation in which all ranks take part |
+# | **gradient** | the derivative of the loss, for each activation and for each weight |
+# | **layer** | one weight matrix; there are `model.LAYERS` of them, numbered from 0 |
+# | **message** | a value that one rank passes to one other |
+# | **microbatch** | a batch that travels through the network on its own |
+# | **optimizer state** | what the optimizer remembers about a weight from step to step |
+# | **rank** | one GPU with its own memory, and its number; there are `model.RANKS` of them, numbered from 0 |
+# | **shard** | one of `total` equal pieces of a weight, of its gradient or of its optimizer state |
+# | **stage** | neighbouring layers that one rank takes care of |
+# | **step** | one update of every weight; time is something else, see above |
 #
 # </details>
-
-
-# %%
-def show_column(model: Model) -> None:
-    if model.rank == 6:
-        print(model.group("replica"))
-
-
-out = simulate(show_column, layers=1, batches=1, mesh=mesh)
-
-# %% [markdown]
-# ## How a puzzle works
-#
-# Each notebook has one function with a gap, marked by `your code`. What stands around the gap is given: you
-# do not have to change it. Then these cells follow:
-#
-# - `simulate(...)` runs your function on all ranks;
-# - `draw(out)` shows what they did;
-# - `Model.check(out, ...)` says whether it was one correct training step, and how close it came to the goals;
-# - `review(out, ...)` says where your ranks wait and why, what filled the memory at its peak, and how far you are
-#   from the best that is possible.
-#
-# Until the gap is filled they only say that it is not solved yet. While you work on it, `model.status()` and
-# `print(model.rank, model.memory())` inside your function show what a rank holds at that moment.
-#
-# Before you begin, `predict(...)` asks what you expect and `goal(...)` shows the goals, in this order: do not run
-# the second before you have answered the first. When you are stuck, `hint(...)` opens one hint at a time.
-#
-# | goal | what it asks for |
-# |---|---|
-# | passes | a correct step that uses the idea of the puzzle; this is enough to go on |
-# | as good as the classic | time and memory of the solution in the *LLM Training Puzzles* of Sasha Rush, the model for these eight |
-# | as good as our reference | the solution that comes with these notebooks; where there is no such line it is the same |
-#
-# The review adds a **lower bound**: no schedule of that kind can be below it. For the time it is often a
-# **critical path**, a chain of operations each of which needs the one before it. The time in which ranks wait is
-# called the **bubble**.
-#
-# A run that fails leaves nothing in `out`: the cells below it have nothing to show until it comes to its end.
 
 # %% [markdown]
 # <!-- part: links -->

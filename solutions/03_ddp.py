@@ -31,7 +31,7 @@
 # tells them apart. A **batch** is one share of the examples of this training step.
 
 # %%
-from drawing import draw, draw_group
+from drawing import draw, draw_collective
 from lib import Model, PuzzleError, goal, predict, simulate
 from lib.schedules.one_collective import one_collective
 
@@ -81,9 +81,7 @@ except PuzzleError as error:
 
 # %%
 demo = simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4)
-draw_group({"rank 2 brings": demo[2].grad_weights["brings"]}) | draw_group(
-    {"rank 2 gets": demo[2].grad_weights["gets"]}
-)
+draw_collective(demo)
 
 # %% [markdown]
 # Nobody collects all the gradients in one place. The ranks form a ring, the gradient is cut into four pieces, and in

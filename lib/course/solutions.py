@@ -12,7 +12,7 @@ from lib.checker.table import ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course.progress import Standing
 from lib.errors.wording import amount
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.simulator.simulator import Unsolved, simulate
 from lib.submissions.function_check import judge_answers
 from lib.submissions.gap import BuildError, find
@@ -42,7 +42,7 @@ def answer(puzzle: str) -> str:
     """The lines of the official answer, as they stand between the markers of its source. BuildError without any."""
     path = reference(puzzle)
     text = path.read_text("utf-8")
-    for found in find(text, path.name, puzzle):
+    for found in find(text, path.name, puzzle if puzzle_of_file(path.stem) else None):
         if found.puzzle == puzzle:
             return textwrap.dedent("\n".join(text.splitlines()[found.first : found.last - 1]))
     raise BuildError(f"{path.name} holds no answer to {puzzle!r}")

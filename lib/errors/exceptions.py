@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib.errors.facts import Fact, Words, words_of
-from lib.errors.source_lines import Place, raised_at, student_place
+from lib.errors.source_lines import Place, neighbours, raised_at, student_place
 from lib.errors.wording import shown, these
 
 __all__ = [
@@ -180,6 +180,11 @@ class NotSolved(PuzzleError):
             fix="read the text above the cell, replace that line, and run the cell again",
         )
         self.puzzle = puzzle
+
+    def untouched(self) -> bool:
+        """Whether the line that raises it is still alone in its gap: what ran before it was given."""
+        before, after = neighbours(self)
+        return before.startswith("# --- your code") and after.startswith("# --- end of your code")
 
     def left_over(self) -> None:
         """Tells instead that there is code already, and that it is this line that ends it."""

@@ -12,7 +12,17 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-__all__ = ["Place", "innermost", "is_students", "place", "raised_at", "resolve", "student_frame", "student_place"]
+__all__ = [
+    "Place",
+    "innermost",
+    "is_students",
+    "neighbours",
+    "place",
+    "raised_at",
+    "resolve",
+    "student_frame",
+    "student_place",
+]
 
 
 MOST_LINES = 20
@@ -122,6 +132,15 @@ def _is_students(file: str) -> bool:
     if file.startswith(_SCHEDULES):
         return True
     return not file.startswith(_NOT_THEIRS) and not any(folder in file for folder in _INSTALLED)
+
+
+def neighbours(error: BaseException) -> tuple[str, str]:
+    """The lines of source before and after the line of `innermost`; empty where nobody knows them."""
+    found, where = innermost(error), raised_at(error)
+    if found is None or where is None:
+        return "", ""
+    file = found[0].f_code.co_filename
+    return linecache.getline(file, where.line - 1).strip(), linecache.getline(file, where.line + 1).strip()
 
 
 def raised_at(error: BaseException) -> Place | None:

@@ -129,11 +129,12 @@ def _unsolved_problem(source: Source, ran: dict[str, Any] | BuildError, folder: 
         return str(ran)
     said = json.dumps(ran)
     for answer in source.answers:
-        function = _function(folder / f"{source.path.stem}.ipynb", answer.puzzle)
-        if isinstance(function, str):
-            return function
-        if not _is_unsolved(function, answer.puzzle):
-            return f"{answer.puzzle} in the student's notebook does not raise NotSolved"
+        if answer.puzzle in PUZZLES:  # else it is an exercise
+            function = _function(folder / f"{source.path.stem}.ipynb", answer.puzzle)
+            if isinstance(function, str):
+                return function
+            if not _is_unsolved(function, answer.puzzle):
+                return f"{answer.puzzle} in the student's notebook does not raise NotSolved"
         if f"{answer.puzzle} is not solved yet" not in said:
             return f"run from top to bottom it does not say that {answer.puzzle} is not solved yet"
     return ""

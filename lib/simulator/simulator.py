@@ -206,13 +206,18 @@ def _alone(needed: bool) -> Generator[None]:
 
 def _failure(dist: Dist, rank: int, cause: BaseException | None) -> PuzzleError:
     """What a rank that raised tells the student."""
-    if isinstance(cause, NotSolved) and any(e.op in TIMED for m in dist.models.values() for e in m.program.events):
+    if isinstance(cause, NotSolved) and _has_worked(dist) and not cause.untouched():
         cause.left_over()
     if isinstance(cause, PuzzleError):
         return cause
     failure = diagnosis.rank_failed(dist, rank, cause)
     failure.__cause__ = cause
     return failure
+
+
+def _has_worked(dist: Dist) -> bool:
+    """Whether any rank has done something that takes time."""
+    return any(event.op in TIMED for model in dist.models.values() for event in model.program.events)
 
 
 # -- what simulate alone can see ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 
 lies in the function that the puzzle is named after. The number of lines must be that of the answer, without
 blank lines and comments. In a file with several puzzles a marker says whose it is: `your code: fsdp (about ...`.
+An exercise in a notebook without a puzzle is called as the function that it lies in.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 __all__ = ["Answer", "BuildError", "find", "parse", "student", "untouched"]
@@ -53,23 +54,25 @@ def parse(text: str, name: str) -> ast.Module:
     return tree
 
 
-def find(text: str, name: str, default: str) -> list[Answer]:
-    """Every answer in a source, in order; `default` is the puzzle of a marker that names none.
+def find(text: str, name: str, default: str | None) -> list[Answer]:
+    """Every answer in a source, in order; `default` is the puzzle of a marker that names none. With None a marker that
+    names none is an exercise, and takes the name of its function.
 
     Raises BuildError for markers that do not pair, and for an answer that is empty, badly indented, not as
     long as its marker says, or outside the function it belongs to.
     """
     lines = text.splitlines()
-    answers = _pairs(lines, name, default)
+    answers = _pairs(lines, name, default or "")
     for answer in answers:
         _check_answer(lines, answer, name)
-        if [other.puzzle for other in answers].count(answer.puzzle) > 1:
-            _stop(name, answer.first, f"two answers to {answer.puzzle!r}; a puzzle has one gap")
     try:
         tree = parse(text, name)
     except SyntaxError as error:
         _stop(name, error.lineno, f"this is not Python: {error.msg}")
+    answers = [answer if answer.puzzle else replace(answer, puzzle=_around(tree, answer)) for answer in answers]
     for answer in answers:
+        if [other.puzzle for other in answers].count(answer.puzzle) > 1:
+            _stop(name, answer.first, f"two answers to {answer.puzzle!r}; a puzzle has one gap")
         _check_place(tree, answer, name)
     return answers
 
@@ -140,13 +143,21 @@ def _check_answer(lines: list[str], answer: Answer, name: str) -> None:
         _stop(name, answer.first, f"the marker says about {begin[3]} lines; the answer has {len(code)}")
 
 
-def _check_place(tree: ast.Module, answer: Answer, name: str) -> None:
+def _around(tree: ast.Module, answer: Answer) -> str:
+    """The name of the function that an answer lies in; empty where it lies in none."""
     for node in tree.body:
         if isinstance(node, Function) and node.lineno < answer.first < (node.end_lineno or 0):
-            if node.name != answer.puzzle:
-                _stop(name, answer.first, f"the answer to {answer.puzzle!r} lies in the function {node.name!r}")
-            return
-    _stop(name, answer.first, f"the answer to {answer.puzzle!r} lies in no function")
+            return node.name
+    return ""
+
+
+def _check_place(tree: ast.Module, answer: Answer, name: str) -> None:
+    function = _around(tree, answer)
+    if not function:
+        whose = f"the answer to {answer.puzzle!r}" if answer.puzzle else "this exercise"
+        _stop(name, answer.first, f"{whose} lies in no function")
+    if function != answer.puzzle:
+        _stop(name, answer.first, f"the answer to {answer.puzzle!r} lies in the function {function!r}")
 
 
 def _import_not_solved(lines: list[str], tree: ast.Module, answer: Answer, name: str) -> None:

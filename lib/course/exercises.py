@@ -1,0 +1,87 @@
+"""expect: says of the run of an exercise whether it came out as it should, without an error where it did not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from lib.analysis import figures
+from lib.errors.wording import amount, these
+from lib.simulator.model import Model
+from lib.trace.event import STORES
+from lib.trace.trace import Trace, absent
+from lib.values.values import Value, describe
+
+__all__ = ["expect"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A value that every rank is to end with. What is None may be anything."""
+
+    store: str
+    layer: int | None
+    batches: frozenset[int] | None
+    whole: bool
+
+    def is_met_by(self, value: Value) -> bool:
+        return (
+            (self.layer is None or value.layer == self.layer)
+            and (self.batches is None or value.place.batches == self.batches)
+            and (not self.whole or value.is_complete())
+        )
+
+    def __str__(self) -> str:
+        parts = ["a whole value" if self.whole else "a value"]
+        parts += [] if self.layer is None else [f"of layer {self.layer}"]
+        parts += [] if self.batches is None else [f"with {these('batch', self.batches)}"]
+        return " ".join(parts)
+
+
+def expect(
+    models: Sequence[Model],
+    *,
+    store: str | None = None,
+    layer: int | None = None,
+    batches: Iterable[int] | None = None,
+    whole: bool = False,
+    memory: float | None = None,
+    end: float | None = None,
+) -> None:
+    """Prints whether every rank ends with what was asked for.
+
+    That is a value in `store`, of that layer, with exactly these batches, and `whole`, which is no shard; so many
+    elements of `memory` in its stores when it is done; and an `end` of the whole run no later than that.
+    """
+    if store is not None and store not in STORES:
+        raise ValueError(f"there is no store {store!r}; there are {', '.join(STORES)}")
+    if (why := absent(models)) is not None:
+        print(f"{why}.")
+        return
+    faults: list[str] = []
+    if store is not None:
+        wanted = _Wanted(store, layer, None if batches is None else frozenset(batches), whole)
+        faults += _without(models, wanted)
+    if memory is not None:
+        faults += _too_full(models, memory)
+    last = figures.end(Trace.of([*models]))
+    if end is not None and last > end:
+        faults.append(f"the run ends at {amount(last)}, and it can end at {amount(end)}")
+    print("\n".join(f"Not yet: {fault}." for fault in faults) or "Right!")
+
+
+def _without(models: Iterable[Model], wanted: _Wanted) -> Iterator[str]:
+    """The ranks that lack a value, and what they have instead."""
+    for model in models:
+        held: list[Value] = [*getattr(model, wanted.store).values()]
+        if not any(wanted.is_met_by(value) for value in held):
+            there = "; ".join(map(describe, held)) or "nothing"
+            yield f"rank {model.rank} should have {wanted} in {wanted.store}, and it has {there}"
+
+
+def _too_full(models: Iterable[Model], memory: float) -> Iterator[str]:
+    """The ranks that hold more than was asked for, or less."""
+    for model in models:
+        if model.memory() != memory:
+            held = f"rank {model.rank} holds {amount(model.memory())} elements in the end"
+            yield f"{held}, and there should be {amount(memory)}"
