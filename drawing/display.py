@@ -39,7 +39,8 @@ def register() -> None:
     for kind, shown in PICTURES.items():
         formatter.for_type(kind, partial(_bundle, shown=shown))
     formatter.for_type(BaseDiagram, bundle)
-    shell.display_formatter.formatters["text/html"].for_type(BaseDiagram, _nothing)
+    for kind in ("text/html", "image/svg+xml"):
+        shell.display_formatter.formatters[kind].for_type(BaseDiagram, _nothing)
     shell.set_custom_exc((Exception, KeyboardInterrupt), _on_error)
 
 

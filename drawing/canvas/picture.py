@@ -1,4 +1,4 @@
-"""Picture: a Scene as a chalk diagram. One primitive to chalk, one SVG to a notebook.
+"""Picture: a Scene as a chalk diagram. One primitive to chalk, one image to a notebook.
 
 It composes with chalk's vcat, hcat, pad, scale and the rest. `chalk.set_svg_height` and `set_svg_draw_height` apply
 to it; as long as nobody has called the first, a picture is shown at the size that it was laid out for.
@@ -21,6 +21,7 @@ from chalk.transform import P2, Affine, BoundingBox
 from chalk.visitor import A, ShapeVisitor
 
 from drawing.canvas import bitmap
+from drawing.canvas.notebook import image, linked, width_of_a_cell
 from drawing.canvas.scene import Link, Scene
 
 __all__ = ["UNIT", "Canvas", "Picture", "bundle"]
@@ -95,11 +96,17 @@ class Picture(Primitive):
         self.links = tuple(links)
         """Where it leads when a notebook shows it. A file has none."""
 
-    def svg(self, height: float | None = None, width: float | None = None) -> str:
-        """The picture as an SVG document, in its own size unless another is given."""
+    def svg(
+        self, height: float | None = None, width: float | None = None, *, framed: bool = False, night: bool = True
+    ) -> str:
+        """The picture as an SVG document, in its own size unless another is given.
+
+        `framed`: what it shows, and how wide it is, is said around it. `night`: it is dark where the page around it is.
+        """
         draw_height: Any = chalk.core.SVG_DRAW_HEIGHT
         shown = height or (self.scene.height if width is None else width * self.scene.height / self.scene.width)
-        return self.scene.svg(height, width, 1 if draw_height is None else draw_height / shown, self.words)
+        line = 1 if draw_height is None else draw_height / shown
+        return self.scene.svg(height, width, line, "" if framed else self.words, night)
 
     def save(self, path: str | Path, scale: float = 2) -> Path:
         """Writes .svg, or .png or .pdf with the optional extra `png`. `scale` is for bitmaps: pixels a pixel."""
@@ -107,7 +114,7 @@ class Picture(Primitive):
         if path.suffix.lower() == ".svg":
             path.write_text(self.svg(), encoding="utf-8")
         else:
-            path.write_bytes(bitmap.convert(self.svg(), path.suffix.lower(), scale))
+            path.write_bytes(bitmap.convert(self.svg(night=False), path.suffix.lower(), scale))
         return path
 
     def render_svg(
@@ -120,17 +127,21 @@ class Picture(Primitive):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         height = chalk.core.SVG_HEIGHT
-        svg = self.svg(None if isinstance(height, _Unset) else height)
-        if self.links:
-            return {"text/html": self.scene.linked(svg, self.links), "text/plain": self.words}
-        return {"image/svg+xml": svg, "text/plain": self.words}
+        natural = isinstance(height, _Unset)
+        svg = self.svg(None if natural else height, framed=True)
+        style = width_of_a_cell(self.scene.width) if natural else "max-width:100%"
+        if not self.links:
+            html = image(svg, self.words, style)
+        else:
+            html = linked(image(svg, self.words, "width:100%"), self.scene, self.links, style)
+        return {"text/html": html, "text/plain": self.words}
 
     def __repr__(self) -> str:
         return self.words
 
 
 def bundle(diagram: BaseDiagram) -> dict[str, str]:
-    """What a notebook shows of any chalk diagram: its SVG once, and no memory addresses."""
+    """What a notebook shows of any chalk diagram: one picture, and no memory addresses."""
     if isinstance(diagram, Picture):
         return diagram._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
     height = chalk.core.SVG_HEIGHT
@@ -139,7 +150,9 @@ def bundle(diagram: BaseDiagram) -> dict[str, str]:
     with TemporaryDirectory() as folder:
         path = Path(folder, "diagram.svg")
         diagram.render_svg(str(path), height, draw_height=chalk.core.SVG_DRAW_HEIGHT)
-        return {"image/svg+xml": path.read_text("utf-8"), "text/plain": "<chalk diagram>"}
+        svg = path.read_text("utf-8")
+    svg = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
+    return {"text/html": image(svg, "chalk diagram"), "text/plain": "<chalk diagram>"}
 
 
 def _has_picture(diagram: Any) -> bool:

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from drawing.canvas.palette import EDGE, INK, PAPER
+from drawing.canvas.sheet import sheet
 
 __all__ = ["SMALL", "TEXT", "Link", "Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "num", "text_width"]
 __all__ += ["wrapped"]
@@ -100,37 +101,45 @@ class Scene:
             y += step
         return y
 
-    def linked(self, svg: str, links: Iterable[Link]) -> str:
-        """An SVG of this as HTML, with links over it. They are HTML's own, as notebooks follow no others."""
-        parts = [f'<div style="position:relative;max-width:{num(self.width)}px">{svg.rstrip()}']
-        for link in links:
-            x, y = 100 * link.x / self.width, 100 * link.y / self.height
-            width, height = 100 * link.width / self.width, 100 * link.height / self.height
-            place = f"left:{num(x)}%;top:{num(y)}%;width:{num(width)}%;height:{num(height)}%"
-            words = escape(link.words)
-            parts.append(f'<a href="{escape(link.href)}" title="{words}" aria-label="{words}"')
-            parts.append(f' style="position:absolute;{place}"></a>')
-        return "".join([*parts, "</div>\n"])
-
-    def fragment(self, line: float = 1) -> str:
+    def fragment(self, line: float = 1, night: bool = True) -> str:
         """One <g> element with everything in it. `line` makes all lines thicker or thinner."""
         paper = Rect(0.5, 0.5, self.width - 1, self.height - 1, PAPER, EDGE, radius=6)
+        marks = [paper, *self.marks]
         parts = ['<g fill="none" stroke="none" stroke-width="1" fill-opacity="1" stroke-opacity="1"']
-        parts.append(f' font-family="{FONT}">')
-        parts.extend(_write([paper, *self.marks], line))
+        parts.append(f' font-family="{FONT}" font-size="{TEXT}"')
+        if night:
+            strokes = (mark.stroke for mark in marks if not isinstance(mark, Text))
+            titles = any(mark.title for mark in marks if not isinstance(mark, Text))
+            name, style = sheet((mark.fill for mark in marks), strokes, titles)
+            parts.append(f' class="{name}"><style>{style}</style>')
+        else:
+            parts.append(">")
+        parts.extend(_write(marks, line))
         parts.append("</g>")
         return "".join(parts)
 
-    def svg(self, height: float | None = None, width: float | None = None, line: float = 1, label: str = "") -> str:
-        """The whole SVG document. Where only one size is given the other follows. `label` is read aloud."""
+    def svg(
+        self,
+        height: float | None = None,
+        width: float | None = None,
+        line: float = 1,
+        label: str = "",
+        night: bool = True,
+    ) -> str:
+        """The whole SVG document. Where only one size is given the other follows. `label` is read aloud; without one
+        that is left to the frame that it is put in, as is its width.
+
+        Without `night` it is for light paper only, and has no style sheet that a simple renderer could trip over.
+        """
         if width is None:
             width = self.width if height is None else height * self.width / self.height
         if height is None:
             height = width * self.height / self.width
         size = f'width="{num(width)}" height="{num(height)}" viewBox="0 0 {num(self.width)} {num(self.height)}"'
-        # Where a page holds it itself it shrinks with the page; in an <img> its size counts.
-        style = f'style="max-width:100%;height:auto" role="img" aria-label="{escape(label)}"'
-        return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{self.fragment(line)}</svg>\n'
+        if label:  # where a page holds it itself it shrinks with the page; in an <img> its size counts
+            size += f' style="max-width:100%;height:auto" aria-label="{escape(label)}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
+        return f"{head}{self.fragment(line, night)}</svg>\n"
 
 
 def num(value: float) -> str:
@@ -179,7 +188,8 @@ def _style(mark: Mark, line: float) -> str:
     if isinstance(mark, Text):
         bold = ' font-weight="bold"' if mark.bold else ""
         anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
-        return f' font-size="{num(mark.size)}" fill="{mark.fill}"{anchor}{bold}'
+        size = "" if mark.size == TEXT else f' font-size="{num(mark.size)}"'
+        return f'{size} fill="{mark.fill}"{anchor}{bold}'
     fill = "" if mark.fill == "none" else f' fill="{mark.fill}"'
     if mark.stroke == "none":
         return fill
