@@ -33,7 +33,9 @@ def test_every_picture_is_valid_xml_with_paper_behind_it(every: dict[str, Pictur
     for name, picture in every.items():
         root = ET.fromstring(picture.svg())
         assert root.tag == "{http://www.w3.org/2000/svg}svg", name
-        assert root[0][0].get("fill") == "#ffffff", name
+        style, paper = root[0][:2]
+        assert style.text is not None, name
+        assert paper.get("fill") == "#ffffff", name
         assert float(root.get("width", "0")) > 0
         assert float(root.get("height", "0")) > 0
 
