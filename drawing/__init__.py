@@ -1,12 +1,12 @@
 """Pictures of values and of schedules. Importing it makes notebooks show them unasked.
 
     from drawing import compare, draw, draw_group, step_through
-    from drawing import draw_collective, draw_mesh
+    from drawing import draw_collective, draw_mesh, draw_ring
 
-All but `step_through` give a Picture: notebooks show it, `picture.save("name.svg")` writes it (also .png and .pdf), and
-to chalk it is a diagram like any other. A picture is one function from a Trace or a value to plain marks (see scene),
-and nothing here runs a student's code. `step_through` gives a page to scrub through a run, one HTML file. `puzzle_map`
-draws what to solve before what.
+All but `step_through` and `draw_ring` give a Picture: notebooks show it, `picture.save("name.svg")` writes it (or .png
+or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a value to plain marks
+(see scene), and nothing here runs a student's code. `step_through` gives a page to scrub through a run, and `draw_ring`
+one to step through a collective: HTML files. `puzzle_map` draws what to solve before what.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from drawing.canvas.picture import Picture
 from drawing.communication.collective import draw_collective
 from drawing.communication.mesh import draw_mesh
+from drawing.communication.ring.draw import draw_ring
 from drawing.comparison import compare
 from drawing.display import register
 from drawing.map import puzzle_map
@@ -29,6 +30,7 @@ __all__ = [
     "draw_collective",
     "draw_group",
     "draw_mesh",
+    "draw_ring",
     "picture_of",
     "puzzle_map",
     "step_through",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from drawing.canvas.frame import framed, save_page
 from drawing.stepper.data import encode, shown_ranks
 from drawing.stepper.page import page
 from drawing.timeline.boxes import boxes
@@ -36,15 +37,6 @@ def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] |
     return View([(str(name), trace_of(run, "step_through")) for name, run in zip(given, runs, strict=True)])
 
 
-# A page in a frame takes the side of the frame, and the frame that of the notebook: JupyterLab and VS Code say on their
-# body whether their theme is dark, whatever the system prefers.
-THEMES: Final = (
-    "<style>.step-through{color-scheme:light dark}"
-    "[data-jp-theme-light=true] .step-through,.vscode-light .step-through{color-scheme:light}"
-    "[data-jp-theme-light=false] .step-through,.vscode-dark .step-through{color-scheme:dark}</style>"
-)
-
-
 class View:
     """A page about one run or two. It is made when it is first asked for."""
 
@@ -61,19 +53,10 @@ class View:
 
     def save(self, path: str | Path) -> Path:
         """Writes the page as a file, .html, that any browser opens."""
-        path = Path(path)
-        if path.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"a page is saved as .html; got {path.suffix!r}")
-        path.write_text(self.html(), encoding="utf-8", newline="\n")
-        return path
+        return save_page(path, self.html())
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        # In single quotes, since JSON is full of double ones. The frame may run scripts, but is of no origin.
-        inside = self.html().replace("&", "&amp;").replace("'", "&#39;")
-        style = f"width:100%;height:{self._height()}px;border:0;resize:vertical;overflow:auto"
-        about = f"class='step-through' title='Step through a run' sandbox='allow-scripts' style='{style}'"
-        frame = f"{THEMES}<iframe {about} srcdoc='{inside}'></iframe>"
-        return {"text/html": frame, "text/plain": repr(self)}
+        return {"text/html": framed(self.html(), "Step through a run", self._height()), "text/plain": repr(self)}
 
     def _height(self) -> int:
         """About what the page takes in a notebook."""
