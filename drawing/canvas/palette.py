@@ -54,6 +54,8 @@ KINDS: Final = {
     "activation gradient": Colour("#cf5f45", "#df775e"),
 }
 """The five kinds of value, in the order in which memory is stacked: what stays lies at the bottom."""
+GUEST: Final = Colour("#d3ddec", "#33435c")
+"""A weight that is gathered for a while: hatched in the colour of a weight."""
 
 PAGE: Final = {
     "paper": PAPER,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from drawing.canvas.axes import Axis
+from drawing.canvas.hatching import hatch
 from drawing.canvas.palette import INK, LOOKS, PAPER, SOFT, TINTS
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.paint import Rows
@@ -67,23 +68,6 @@ def badge(x: float, y: float, letter: str, kind: str) -> Iterator[Mark]:
     _, line = TINTS[kind]
     yield Rect(x - 5.5, y - 6.5, 11, 13, PAPER, line, 0.8, radius=2.5)
     yield Text(x, y, letter, SMALL, INK, "middle", bold=True)
-
-
-def hatch(
-    x: float, y: float, width: float, height: float, stroke: str, falling: bool = False, line: float = 0.7
-) -> Iterator[Poly]:
-    """Slanted lines over a rectangle, as one line that goes to and fro."""
-    points: list[tuple[float, float]] = []
-    offset, up = 6.0, True
-    while offset < width + height:
-        # The line on which dx + dy = offset, dx from the left and dy from the bottom, cut off at the edges.
-        low = (min(offset, width), max(0.0, offset - width))
-        high = (max(0.0, offset - height), min(offset, height))
-        for dx, dy in (low, high) if up else (high, low):
-            points.append((x + (dx if falling else width - dx), y + height - dy))
-        offset, up = offset + 7, not up
-    if len(points) > 1:
-        yield Poly(points, stroke=stroke, line=line)
 
 
 def mark_path(scene: Scene, path: Path, axis: Axis, rows: Rows) -> None:

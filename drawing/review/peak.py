@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from drawing.canvas.hatching import hatch
 from drawing.canvas.palette import ALARM, INK, KINDS, PAPER, SOFT, TRACK
 from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit, text_width
-from drawing.review.gaps import hatch
 from drawing.timeline.panel import LEFT, WIDTH
 from lib.analysis.figures import peak
 from lib.course.review import ROWS, Review

@@ -1,85 +1,71 @@
-"""The memory panel: for each rank what it holds over time, stacked by kind of value, all on one scale."""
+"""The memory panel: what each rank holds over time, stacked by kind of value, all on one scale, with the goals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.axes import Axis, legend, swatch
-from drawing.canvas.palette import ALARM, GRID, INK, KINDS, PAPER, SOFT, TRACK
+from drawing.canvas.axes import Axis, Entry, legend, swatch
+from drawing.canvas.hatching import hatch
+from drawing.canvas.palette import ALARM, GOOD, GRID, GUEST, INK, KINDS, SOFT, TRACK
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.folding import Fold
+from drawing.timeline.levels import GATHERED, SERIES, Level, Plateau, levels, longest
 from drawing.timeline.names import names, write_names
-from lib.analysis import figures
-from lib.analysis.figures import Peak, samples
+from lib.analysis.figures import peak
 from lib.cluster.clock import units
-from lib.errors.wording import amount, exact
+from lib.errors.wording import amount, exact, numbered
+from lib.puzzles.records import PUZZLES
 from lib.trace.trace import Trace
 
-__all__ = ["Level", "levels", "memory"]
+__all__ = ["compact", "goals", "memory"]
 
-ORDER: Final = tuple(KINDS)
-
-
-class Level(NamedTuple):
-    """Memory of a rank from a moment on: running sums in the order of KINDS, so the last is the total."""
-
-    time: int
-    sums: tuple[float, ...]
-
-
-def levels(trace: Trace, rank: int) -> list[Level]:
-    """The memory curve of a rank. Of samples at one moment the highest counts; the last level is where it ends.
-
-    Memory is sampled when an operation starts; what was issued earlier and had to wait is placed where it was issued,
-    since nothing changed in between.
-    """
-    program = trace.programs[rank]
-    found: list[Level] = []
-    for sample in samples(trace, rank):
-        total = 0.0
-        sums: list[float] = []
-        for kind in ORDER:
-            total += float(sample.by_kind.get(kind, 0))
-            sums.append(total)
-        time = program.events[sample.index].issued
-        if found and found[-1].time >= time:
-            if found[-1].sums[-1] < total:
-                found[-1] = Level(found[-1].time, tuple(sums))
-        elif not found or found[-1].sums != tuple(sums):
-            found.append(Level(time, tuple(sums)))
-    if found:
-        end = max((event.end or 0 for event in program.events), default=0)
-        found.append(Level(max(end, found[-1].time), found[-1].sums))
-    return found
+HEADROOM: Final = 17
+"""Pixels above the row of the peak, for its label."""
+IN_SIGHT: Final = 1.3
+"""Goals that are more than so many times the peak are not drawn: there would be little room for the memory."""
+ROOMY: Final = 18
+"""Pixels that a row must be high for hatching, and for what stands beside it."""
 
 
 def memory(scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: float) -> float:
     """Paints the panel from `top` on, a row for each fold; returns where it ends."""
-    peak = figures.peak(trace)
+    most = float(peak(trace).elements)
+    curves = {fold.rank: levels(trace, fold.rank) for fold in folds}
+    limits = [limit for limit in goals(trace) if limit <= IN_SIGHT * most]
+    full = longest(curves, most)
     scene.add(Text(axis.left - 10, top + 8, "memory", TEXT, INK, "end", bold=True))
-    most = float(peak.elements)
-    summary = f"at most {amount(most)} elements on rank {peak.rank} at time {exact(units(peak.time))}"
-    scene.add(Text(axis.left, top + 8, summary, TEXT, INK))
-    top += 20
-    height, gap = _height(len(folds))
-    named = names(trace, folds)
-    tops = [top + place * (height + gap) for place in range(len(folds))]
-    for fold, y in zip(folds, tops, strict=True):
-        scene.add(Rect(axis.left, y, axis.width, height, TRACK))
-        _areas(scene, levels(trace, fold.rank), axis, y + height, (height - 2) / most if most else 0.0)
-        if height >= 18:
-            scene.add(Poly(((axis.left, y + 2), (axis.left + axis.width, y + 2)), stroke=GRID, dash="2 3"))
-    write_names(scene, named, tops, height, axis.left)
-    for fold, y in zip(folds, tops, strict=True):
-        if most and peak.rank in fold.ranks:
-            _peak(scene, trace, peak, axis, y, height)
-    bottom = tops[-1] + height
-    scene.add(Text(axis.left + axis.width + 5, top + 4, compact(most), SMALL, SOFT))
-    if height >= 18:
-        scene.add(Text(axis.left + axis.width + 5, top + height - 3, "0", SMALL, SOFT))
-    entries = [swatch(colour, text=kind) for kind, colour in KINDS.items()]
-    return legend(scene, axis.left, bottom + 10, axis.left + axis.width, entries)
+    scene.add(Text(axis.left, top + 8, _summary(trace, folds, full), TEXT, INK))
+    panel = _Panel.of(axis, folds, curves, top + 20, full, [most, *limits])
+    for fold in folds:
+        panel.row(scene, fold.rank, curves[fold.rank], most, limits)
+    write_names(scene, names(trace, folds), [panel.tops[fold.rank] for fold in folds], panel.height, axis.left)
+    if full is not None:
+        panel.mark(scene, full, most)
+    panel.scale(scene, panel.tops[folds[0].rank], most, limits)
+    bottom = panel.tops[folds[-1].rank] + panel.height
+    return legend(scene, axis.left, bottom + 10, axis.left + axis.width, _entries(curves, limits))
+
+
+def goals(trace: Trace) -> list[float]:
+    """The limits on memory that a run has by its puzzle, the largest first; none where it is not of a puzzle's size."""
+    if trace.puzzle is None or trace.puzzle not in PUZZLES:  # a file may say anything
+        return []
+    record = PUZZLES[trace.puzzle]
+    if record.is_function or not record.fits(trace) or record.costs != trace.costs:
+        return []
+    return sorted({float(one.memory) for one in record.goals}, reverse=True)
+
+
+def _summary(trace: Trace, folds: Sequence[Fold], full: Plateau | None) -> str:
+    """How much at most, where, and when."""
+    top = peak(trace)
+    head = f"at most {amount(top.elements)} elements on"
+    if full is None:
+        return f"{head} rank {top.rank} at time {exact(units(top.time))}"
+    ranks = next(fold.ranks for fold in folds if fold.rank == full.rank)
+    start, end = exact(units(full.start)), exact(units(full.end))
+    return f"{head} {numbered('rank', ranks)} " + (f"at time {start}" if start == end else f"from {start} to {end}")
 
 
 def _height(count: int) -> tuple[float, float]:
@@ -89,19 +75,103 @@ def _height(count: int) -> tuple[float, float]:
     return 5, 1
 
 
-def _areas(scene: Scene, curve: Sequence[Level], axis: Axis, floor: float, scale: float) -> None:
-    """The highest sum of kinds first and the smaller ones over it: each kind needs only one edge then."""
-    columns = _columns(curve, axis)
-    for kind in reversed(range(len(ORDER))):
-        if all(sums[kind] == (sums[kind - 1] if kind else 0) for _, sums in columns):
+class _Panel(NamedTuple):
+    """Where the rows are, by the rank that is drawn, and how many pixels an element is high."""
+
+    axis: Axis
+    tops: Mapping[int, float]
+    height: float
+    scaling: float
+
+    @classmethod
+    def of(
+        cls,
+        axis: Axis,
+        folds: Sequence[Fold],
+        curves: Mapping[int, Sequence[Level]],
+        top: float,
+        full: Plateau | None,
+        shown: Iterable[float],
+    ) -> _Panel:
+        """Rows from `top` on, with room for the label of the peak, and for all that is `shown`."""
+        height, gap = _height(len(folds))
+        tops: dict[int, float] = {}
+        for fold in folds:
+            top += HEADROOM if full is not None and fold.rank == full.rank else 0
+            tops[fold.rank] = top
+            top += height + gap
+        highest = max([*shown, *(level.sums[-1] for curve in curves.values() for level in curve)])
+        return cls(axis, tops, height, (height - 2) / highest if highest else 0.0)
+
+    def row(self, scene: Scene, rank: int, curve: Sequence[Level], most: float, limits: Sequence[float]) -> None:
+        """The memory of a rank, with lines at the peak of all and at the goals."""
+        axis, top, floor = self.axis, self.tops[rank], self.tops[rank] + self.height
+        scene.add(Rect(axis.left, top, axis.width, self.height, TRACK))
+        columns = _columns(curve, axis)
+        scene.add(*_areas(columns, floor, self.scaling))
+        if self.height >= ROOMY:
+            scene.add(*_hatching(columns, floor, self.scaling))
+            y = floor - self.scaling * most
+            scene.add(Poly(((axis.left, y), (axis.left + axis.width, y)), stroke=GRID, dash="2 3"))
+        for limit in limits:
+            y = floor - self.scaling * limit
+            colour = GOOD if most <= limit else ALARM
+            scene.add(Poly(((axis.left, y), (axis.left + axis.width, y)), stroke=colour, line=0.8))
+
+    def mark(self, scene: Scene, full: Plateau, most: float) -> None:
+        """A bracket over the longest time at the peak, and its label above it."""
+        axis, top = self.axis, self.tops[full.rank]
+        y = top + self.height - self.scaling * most - 2.5
+        start, end = axis.x(full.start), max(axis.x(full.end), axis.x(full.start) + 2)
+        scene.add(Poly(((start, y + 3), (start, y), (end, y), (end, y + 3)), stroke=ALARM, line=1.6))
+        words = f"peak {compact(most)}"
+        half = text_width(words, SMALL) / 2
+        middle = min(max((start + end) / 2, axis.left + half), axis.left + axis.width - half)
+        scene.add(Poly((((start + end) / 2, y), ((start + end) / 2, top - 2)), stroke=ALARM))
+        scene.add(Text(middle, top - 8, words, SMALL, ALARM, "middle"))
+
+    def scale(self, scene: Scene, top: float, most: float, limits: Sequence[float]) -> None:
+        """What the lines mean, right of the first row; a little apart where they lie close."""
+        x, floor = self.axis.left + self.axis.width + 3, top + self.height
+        if self.height < ROOMY:
+            return
+        lines = [(floor - self.scaling * limit, f"≤ {compact(limit)}", most <= limit) for limit in limits]
+        marks = [(y, words, GOOD if reached else ALARM) for y, words, reached in lines]
+        marks = marks or [(floor - self.scaling * most + 3, compact(most), SOFT)]
+        last = floor - 3 - SMALL
+        for y, words, colour in reversed(marks):  # from below, so that none comes to lie under the floor
+            last = min(y, last)
+            scene.add(Text(x, last, words, SMALL, colour))
+            last -= SMALL
+        scene.add(Text(x, floor - 3, "0", SMALL, SOFT))
+
+
+def _areas(columns: Sequence[tuple[float, tuple[float, ...]]], floor: float, scale: float) -> Iterator[Poly]:
+    """The highest sum first and the smaller ones over it: each kind needs only one edge then."""
+    for number in reversed(range(len(SERIES) if columns else 0)):
+        if all(sums[number] == (sums[number - 1] if number else 0) for _, sums in columns):
             continue
         points = [(columns[0][0], floor)]
         for x, sums in columns:
-            y = floor - scale * sums[kind]
+            y = floor - scale * sums[number]
             if points[-1][1] != y:
                 points += [(x, points[-1][1]), (x, y)]
         points += [(columns[-1][0], points[-1][1]), (columns[-1][0], floor)]
-        scene.add(Poly(points, fill=KINDS[ORDER[kind]], title=ORDER[kind]))
+        name = SERIES[number]
+        yield Poly(points, fill=GUEST if name == GATHERED else KINDS[name], title=name)
+
+
+def _hatching(columns: Sequence[tuple[float, tuple[float, ...]]], floor: float, scale: float) -> Iterator[Poly]:
+    """Hatching over the guests, a stretch of equal height at a time."""
+    guest = SERIES.index(GATHERED)
+    start, band = 0.0, (0.0, 0.0)
+    for x, sums in [*columns, (columns[-1][0], columns[-1][1])] if columns else []:
+        now = sums[guest - 1], sums[guest]
+        if now != band or x == columns[-1][0]:
+            height = scale * (band[1] - band[0])
+            if height >= 2 and x - start >= 3:
+                yield from hatch(start, floor - scale * band[1], x - start, height, KINDS["weight"])
+            start, band = x, now
 
 
 def _columns(curve: Sequence[Level], axis: Axis) -> list[tuple[float, tuple[float, ...]]]:
@@ -117,18 +187,16 @@ def _columns(curve: Sequence[Level], axis: Axis) -> list[tuple[float, tuple[floa
     return found
 
 
-def _peak(scene: Scene, trace: Trace, peak: Peak, axis: Axis, top: float, height: float) -> None:
-    """Marks the peak: a line, a dot, and a label beside it."""
-    event = trace.programs[peak.rank].events[peak.index]
-    x = axis.x(peak.time if event.blocking else event.issued)
-    scene.add(Poly(((x, top), (x, top + height)), stroke=ALARM, line=1.5))
-    scene.add(Poly(((x - 4, top - 3), (x + 4, top - 3), (x, top + 4)), fill=ALARM))
-    if height < 18:
-        return
-    words = f"peak {compact(float(peak.elements))}"
-    room = text_width(words, SMALL) + 8
-    left = x + 5 if x + 5 + room < axis.left + axis.width else x - 5 - room
-    scene.add(Rect(left, top + 3, room, 14, PAPER, ALARM, 0.7, radius=2), Text(left + 4, top + 10, words, SMALL, ALARM))
+def _entries(curves: Mapping[int, Sequence[Level]], limits: Sequence[float]) -> Iterator[Entry]:
+    """The legend: the kinds of value, guests where there are any, and the lines."""
+    guest = SERIES.index(GATHERED)
+    for name in SERIES:
+        if name != GATHERED:
+            yield swatch(KINDS[name], text=name)
+        elif any(level.sums[guest] > level.sums[guest - 1] for curve in curves.values() for level in curve):
+            yield [Rect(0, 0, 16, 12, GUEST, radius=1.5), *hatch(0, 0, 16, 12, KINDS["weight"])], 16, name
+    if limits:
+        yield [Poly(((0, 6), (16, 6)), stroke=GOOD, line=1.2)], 16, "goal for memory"
 
 
 def compact(elements: float) -> str:

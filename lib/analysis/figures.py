@@ -6,6 +6,7 @@ exist, as the original does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -98,12 +99,15 @@ def printed(trace: Trace) -> float:
     return units(latest)
 
 
-def samples(trace: Trace, rank: int) -> list[Sample]:
-    """The memory curve of a rank: one sample for each timed operation that started, in program order."""
-    return _curve(trace.programs[rank], trace.lifetimes()[rank])
+def samples(trace: Trace, rank: int, names: Sequence[str | None] | None = None) -> list[Sample]:
+    """The memory curve of a rank: one sample for each timed operation that started, in program order.
+
+    `names` say what each value of its lifetimes counts as, where that is not its kind.
+    """
+    return _curve(trace.programs[rank], trace.lifetimes()[rank], names)
 
 
-def _curve(program: Program, lives: Lifetimes) -> list[Sample]:
+def _curve(program: Program, lives: Lifetimes, names: Sequence[str | None] | None = None) -> list[Sample]:
     found: list[Sample] = []
     events, moves = program.events, program.moves
     values, born, last = lives.values, lives.born, lives.last
@@ -131,7 +135,8 @@ def _curve(program: Program, lives: Lifetimes) -> list[Sample]:
             if now != alive[number]:
                 alive[number] = now
                 change = value.elements() if now else -value.elements()
-                by_kind[value.kind] = by_kind.get(value.kind, 0) + change
+                name = value.kind if names is None else names[number] or value.kind
+                by_kind[name] = by_kind.get(name, 0) + change
         if event.op in TIMED and event.start is not None:
             found.append(Sample(index, event.start, dict(by_kind)))
     return found

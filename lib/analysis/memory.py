@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
-from lib.trace.event import Move
-from lib.trace.lifetimes import handed_in, in_flight, new_states
+from lib.trace.event import Move, Program
+from lib.trace.lifetimes import handed_in, held_at, in_flight, new_states
 from lib.trace.order import messages
 from lib.trace.trace import STORES, Trace
 from lib.values.operations import COMMUNICATION
+from lib.values.values import Value, Weight
 
-__all__ = ["PLACES", "Lifetime", "whereabouts"]
+__all__ = ["PLACES", "Lifetime", "guests", "whereabouts"]
 
 PLACES: Final = ("a local variable", *STORES, "a communication under way", "handed in as final", "at rest")
 """Where a value can be. The middle ones are the stores; all others are outside of them."""
@@ -43,6 +44,25 @@ class Lifetime(NamedTuple):
     def hidden(self) -> bool:
         """Whether no store holds it."""
         return self.place in (_LOCAL, _UNDER_WAY, _FINAL, _REST)
+
+
+def guests(program: Program) -> set[int]:
+    """The weights that visit a rank, by their ids: they came in a communication, or were made of one that did, and are
+    neither handed in nor, updated, in a store at the end."""
+    stays = {value for event in program.events for value in handed_in(event)}
+    found: set[int] = set()
+    for event in program.events:
+        if event.op in COMMUNICATION or not found.isdisjoint(event.inputs):
+            made = (number for number in event.outputs if isinstance(program.values[number], Weight))
+            found.update(number for number in made if number not in stays)
+    if found:
+        held = held_at(program, len(program.events))
+        found -= {number for number in found if held[number] > 0 and _is_updated(program.values[number])}
+    return found
+
+
+def _is_updated(value: Value | None) -> bool:
+    return value is not None and value.updates > 0
 
 
 class _Life(NamedTuple):

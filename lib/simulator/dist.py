@@ -103,6 +103,8 @@ class Dist(Given):
         self.failure: PuzzleError | None = None
         self.by_hand = True
         """Whether somebody made this world and its Models themselves, as the original's notebook does."""
+        self.puzzle: str | None = None
+        """The puzzle that is run here, where simulate was told one."""
         self._prices = costs.on(mesh)
         self._groups: dict[tuple[int, ...], Group] = {}
         self._communicators: dict[tuple[int, ...], Communicator] = {}

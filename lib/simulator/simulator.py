@@ -78,6 +78,7 @@ def simulate(
     def world() -> tuple[Dist, list[Model]]:
         dist = Dist(sizes[0], mesh=mesh, costs=costs, budget=budget)
         dist.by_hand = False
+        dist.puzzle = puzzle
         return dist, [Model(rank, dist, *sizes[1:]) for rank in range(sizes[0])]
 
     collecting = gc.isenabled()

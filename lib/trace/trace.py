@@ -154,7 +154,8 @@ class Trace:
             world.costs,
             world.mesh,
             world.sandbox,
-            error=error,
+            getattr(world, "puzzle", None),
+            error,
             descriptions=described,
         )
 

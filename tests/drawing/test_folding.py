@@ -14,7 +14,7 @@ from drawing import draw
 from drawing.canvas.scene import Text
 from drawing.timeline.boxes import boxes
 from drawing.timeline.folding import Fold, fold, shown_rows
-from drawing.timeline.memory import levels
+from drawing.timeline.levels import levels
 from drawing.timeline.names import groups, names
 from lib import Mesh, Model, Trace, simulate
 from lib.trace.event import Program

@@ -1,0 +1,167 @@
+"""The memory panel: what lies at the bottom, who is a guest, which peak is marked, and where the goals are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from drawing import draw
+from drawing.canvas.palette import ALARM, GOOD, GUEST
+from drawing.canvas.scene import Poly, Rect, Text
+from drawing.timeline.folding import fold
+from drawing.timeline.levels import GATHERED, SERIES, Level, Plateau, levels, longest
+from drawing.timeline.memory import goals
+from drawing.timeline.schedule import picture_of_trace
+from lib import PUZZLES, Model, Trace, check, simulate
+from lib.analysis.figures import makespan, peak
+from lib.analysis.memory import guests
+from lib.cluster.clock import TICKS
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+from lib.values.values import Weight
+from tests.drawing.runs import RUNS, deadlock, quietly, trace
+from tests.support.schedules import CLASSIC, OTHERS, Case
+
+CASES = pytest.mark.parametrize("case", [*CLASSIC, *OTHERS], ids=lambda case: case.name)
+
+
+def solved(puzzle: str) -> Trace:
+    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+
+
+@CASES
+def test_the_curve_goes_to_the_end_of_the_run_and_never_over_the_peak(case: Case) -> None:
+    run = Trace.of(case.run(simulate))
+    most = float(peak(run).elements)
+    for program in run.programs:
+        curve = levels(run, program.rank)
+        assert curve[0].time == 0
+        assert curve[-1].time == makespan(run)
+        assert all(one.time <= two.time for one, two in pairwise(curve))
+        assert max(level.sums[-1] for level in curve) <= most
+        assert all(list(level.sums) == sorted(level.sums) for level in curve)
+
+
+@CASES
+def test_what_is_at_rest_is_the_same_all_the_time_and_guests_lie_above_it(case: Case) -> None:
+    run = Trace.of(case.run(simulate))
+    assert check(run).correct
+    at_rest = SERIES.index(GATHERED) - 1
+    for program in run.programs:
+        first, *_, last = levels(run, program.rank)
+        assert first.sums[at_rest] >= last.sums[at_rest] > 0  # ZeRO-1 loads a shard beside the whole weight
+        assert case not in CLASSIC or first.sums[at_rest] == last.sums[at_rest]
+
+
+def test_a_weight_that_is_gathered_is_a_guest_and_one_that_stays_is_none() -> None:
+    run = solved("fsdp")
+    program = run.programs[0]
+    visiting = guests(program)
+    gathered = {number for event in program.events if event.op == "allgather" for number in event.outputs}
+    assert visiting == gathered
+    assert all(isinstance(program.values[number], Weight) for number in visiting)
+    assert not any(guests(program) for name in ("ddp", "gpipe") for program in solved(name).programs)
+    guest = SERIES.index(GATHERED)
+    heights = {level.sums[guest] - level.sums[guest - 1] for level in levels(run, 0)}
+    whole = program.values[min(visiting)]
+    assert whole is not None
+    assert heights == {0, whole.elements()}
+
+
+def test_what_is_made_of_a_guest_is_one_and_what_is_handed_in_is_none() -> None:
+    async def gather(model: Model) -> None:
+        shard, _ = model.load_weights(0, model.rank, 2)
+        weight = await model.allgather(shard, 0)
+        weight.shard(model.rank, 2)
+        other = await model.allgather(shard, 0)
+        model.set_final_weight(0, other)
+
+    program = trace(gather, ranks=2, layers=1, batches=2).programs[0]
+    made = {event.op: event.outputs for event in program.events[:3]}
+    assert guests(program) == {*made["allgather"], *made["shard"]}
+
+
+def test_guests_are_drawn_in_a_look_of_their_own() -> None:
+    scene = picture_of_trace(solved("fsdp")).scene
+    assert [mark.title for mark in scene.marks if isinstance(mark, Poly) and mark.fill == GUEST] == [GATHERED]
+    assert any(isinstance(mark, Rect) and mark.fill == GUEST for mark in scene.marks)
+    assert GATHERED not in picture_of_trace(solved("ddp")).svg()
+
+
+def test_the_longest_of_equal_peaks_is_marked() -> None:
+    curves = {
+        0: [Level(0, (3,)), Level(1, (5,)), Level(2, (4,)), Level(7, (4,))],
+        1: [Level(0, (5,)), Level(0, (5,)), Level(3, (2, 5)), Level(4, (1,)), Level(7, (1,))],
+        2: [Level(3, (5,)), Level(7, (5,))],
+    }
+    assert longest(curves, 5) == Plateau(1, 0, 4)
+    assert longest({0: curves[0]}, 5) == Plateau(0, 1, 2)
+    assert longest({2: curves[2], 1: curves[1]}, 5) == Plateau(2, 3, 7)
+    assert longest(curves, 6) is None
+    run = solved("pipeline")
+    assert longest({rank: levels(run, rank) for rank in range(4)}, float(peak(run).elements)) == Plateau(
+        0, 58_400_000_000, 62_400_000_000
+    )
+    assert "2,621,440 elements on rank 0 from 58.4 to 62.4" in picture_of_trace(run).svg()
+
+
+@pytest.mark.parametrize("puzzle", [name for name, record in PUZZLES.items() if not record.is_function])
+def test_the_label_of_the_peak_lies_on_no_memory(puzzle: str) -> None:
+    scene = picture_of_trace(solved(puzzle)).scene
+    (label,) = [mark for mark in scene.marks if isinstance(mark, Text) and mark.text.startswith("peak ")]
+    areas = [mark for mark in scene.marks if isinstance(mark, Poly) and mark.fill != "none"]
+    assert label.fill == ALARM
+    for area in areas:
+        top, bottom = min(y for _, y in area.points), max(y for _, y in area.points)
+        assert label.y + label.size / 2 < top or label.y - label.size / 2 > bottom
+
+
+def test_goals_are_lines_where_the_run_is_of_a_puzzle() -> None:
+    run = solved("ddp")
+    limits = sorted((float(one.memory) for one in PUZZLES["ddp"].goals), reverse=True)
+    assert goals(run) == limits
+    lines = [mark for mark in picture_of_trace(run).scene.marks if isinstance(mark, Poly) and mark.stroke == GOOD]
+    assert len(lines) == len(limits) + 1  # and one in the legend
+    assert "≤ 1.84 M" in picture_of_trace(run).svg()
+    for other in (replace(run, puzzle=None), replace(run, puzzle="no such"), replace(run, batches=8)):
+        assert goals(other) == []
+        assert "goal" not in picture_of_trace(other).svg()
+
+
+def test_a_goal_that_is_missed_is_red_and_one_far_away_is_not_drawn() -> None:
+    async def wasteful(model: Model) -> None:
+        for layer in range(model.LAYERS):
+            model.weights[layer], model.opt_states[layer] = model.load_weights(layer)
+            model.weights[layer, "again"], _ = model.load_weights(layer)
+        model.activations[0] = model.get_activation([model.rank])
+        model.forward(0, model.activations[0], model.weights[0])
+
+    run = Trace.of(simulate(wasteful, puzzle="ddp"))
+    most = float(peak(run).elements)
+    drawn = [mark for mark in picture_of_trace(run).scene.marks if isinstance(mark, Poly) and mark.line == 0.8]
+    assert {mark.stroke for mark in drawn} == {
+        ALARM if limit < most else GOOD for limit in goals(run) if limit < 1.3 * most
+    }
+
+
+def test_a_rank_that_only_holds_weights_is_not_blank() -> None:
+    def half(model: Model) -> None:
+        model.weights[0], model.opt_states[0] = model.load_weights(0)
+        if model.rank == 0:
+            model.forward(0, model.get_activation([0]), model.weights[0])
+
+    run = trace(half, ranks=3, layers=1, batches=1)
+    held = 2 * run.programs[1].values[0].elements()  # pyright: ignore[reportOptionalMemberAccess]
+    assert [(level.time, level.sums[-1]) for level in levels(run, 1)] == [(0, held), (TICKS, held)]
+    assert [row.ranks for row in fold(run)] == [(0,), (1, 2)]
+    assert ">ranks 1, 2</text>" in quietly(draw, run)[0].svg()
+
+
+def test_in_a_run_that_failed_a_rank_has_what_it_had() -> None:
+    run = trace(deadlock, ranks=3, layers=2, batches=3)
+    curve = levels(run, 1)
+    assert curve[-1].sums[-1] > 0
+    assert curve[-1].time == makespan(run)
+    assert RUNS["deadlock"].error is not None
