@@ -136,7 +136,7 @@ class _Panel(NamedTuple):
         if self.height < ROOMY:
             return
         lines = [(floor - self.scaling * limit, f"≤ {compact(limit)}", most <= limit) for limit in limits]
-        marks = [(y, words, GOOD if reached else ALARM) for y, words, reached in lines]
+        marks = [(y, words, SOFT if reached else ALARM) for y, words, reached in lines]
         marks = marks or [(floor - self.scaling * most + 3, compact(most), SOFT)]
         last = floor - 3 - SMALL
         for y, words, colour in reversed(marks):  # from below, so that none comes to lie under the floor
