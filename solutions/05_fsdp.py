@@ -20,60 +20,71 @@
 # %% [markdown]
 # # $heading
 #
-# **What you learn:** to shard the gradients as well. This is FSDP, also known as ZeRO stage 3, the workhorse
-# of large-model training.
+# A model of 70 billion parameters, trained with Adam in mixed precision, keeps 16 bytes for each of them: 2 for the
+# weight, 2 for its gradient, 12 for the optimizer. That is 1,120 GB, the memory of fourteen 80 GB GPUs.
 #
-# *Reminder.* Rank r works on **batch** r and keeps **shard** r of every weight and of every optimizer state.
+# In the last puzzle you cut two of the three into shards. One thing was still whole on every rank: **the gradient**.
+# You never noticed, because each one was used up the moment it was made. But real training takes several microbatches
+# a step, and then the sum of the gradients has to *wait* until the last of them is in. For 70 billion parameters the
+# waiting sum takes 140 GB on every GPU. Nearly two H100s, filled with gradients, each of them holding the same numbers.
+#
+# This puzzle cuts the third one as well. Its name in PyTorch is **FSDP**, for *fully sharded data parallel*; the paper
+# that described it first calls it ZeRO stage 3. When you are done, you will have written what many large models are
+# trained with.
+#
+# > **To tell a friend:** in FSDP a GPU owns a slice of everything, and anything whole is a guest.
+#
+# *Reminder.* Rank r keeps **shard** r of every weight and optimizer state. A **microbatch** is a batch that travels
+# through the network on its own. A gradient that is *reduced* is summed over the ranks.
 
 # %%
-from drawing import draw, draw_group
+from drawing import draw, draw_collective, step_through
 from lib import Model, PuzzleError, goal, predict, simulate
 
 # %% [markdown]
 # ## The idea
 #
-# In the last puzzle each rank got the whole summed gradient and used a quarter of it. A **reduce-scatter**,
-# here `scatterreduce`, delivers just that quarter: it sums over the batches and cuts the sum into shards, and
-# rank r gets shard r.
+# After an all-reduce, each rank has the whole summed gradient, and then uses one quarter of it: the quarter that
+# belongs to its shard of the weight. A **reduce-scatter** (here `scatterreduce`) skips the detour. It adds up what the
+# ranks bring, cuts the sum into shards, and rank r gets shard r. Here it is for one layer of four ranks:
 
 
 # %%
-async def sum_and_scatter(model: Model) -> None:
-    grad_weights = model.grad_weights
-    grad_weights["mine"] = model.fake_grad(0, [model.rank])
-    grad_weights["shard"] = await model.scatterreduce(grad_weights["mine"], 0)
+async def one_layer(model: Model) -> None:
+    whole = model.fake_grad(0, [model.rank])
+    model.grad_weights["my shard"] = await model.scatterreduce(whole, 0)
 
 
-demo = simulate(sum_and_scatter, layers=1, batches=4, ranks=4)
-for m in demo:
-    print("rank", m.rank, "has", m.grad_weights["mine"], "and gets", m.grad_weights["shard"])
-draw_group({"rank 2 before": demo[2].grad_weights["mine"]}) | draw_group(
-    {"rank 2 after": demo[2].grad_weights["shard"]}
-)
+demo = simulate(one_layer, layers=1, batches=4, ranks=4)
+draw_collective(demo)
 
 # %% [markdown]
-# Shard r of the gradient, shard r of the weight, shard r of the optimizer state: all that `update` needs for
-# shard r is on rank r.
+# Shard r of the gradient meets shard r of the weight and shard r of the optimizer state: rank r has all that `update`
+# asks for, and nothing else.
 #
-# All-reduce is reduce-scatter followed by all-gather, so on a real network the reduce-scatter moves half as
-# much data. Our simple clock charges 0.3 for any collective and does not show this. What a rank sends is counted
-# all the same: with *n* ranks (*n* - 1)/*n* of the layer in an all-gather or a reduce-scatter, and twice that in
-# an all-reduce.
+# Two facts make this work for several microbatches:
 #
-# Two collectives in each layer's backward are easy to mix up. Here rank 0 does the two in the wrong order:
+# - **Shards can be added.** The sum of two reduced shards is the shard of the sum. So what waits for the next
+#   microbatch is a quarter of a gradient, not a whole one.
+# - **A weight that is gathered is needed twice a microbatch**, once forward and once backward. With six layers and two
+#   microbatches that is a lot of waiting for the network, unless you ask for a weight *before* you need it. Calling
+#   `allgather` starts it; `await` is where you wait. What lies between the two runs at the same time. Fetching the next
+#   weight while this one is used is called **prefetching**.
+#
+# Two collectives a layer are easy to mix up. Here rank 0 runs its two in the wrong order:
 
 
 # %%
 async def mixed_up(model: Model) -> None:
     weights, opt_states, grad_weights = model.weights, model.opt_states, model.grad_weights
-    weights[0], opt_states[0] = model.load_weights(0, model.rank, model.RANKS)
-    grad_weights[0] = model.fake_grad(0, [model.rank])
+    weights["shard"], opt_states["shard"] = model.load_weights(0, model.rank, model.RANKS)
+    grad_weights["whole"] = model.fake_grad(0, [model.rank])
     if model.rank == 0:
-        grad_weights[0] = await model.scatterreduce(grad_weights[0], 0)
-        weights[0, "full"] = await model.allgather(weights[0], 0)
+        grad_weights["shard"] = await model.scatterreduce(grad_weights["whole"], 0)
+        weights["whole"] = await model.allgather(weights["shard"], 0)
     else:
-        weights[0, "full"] = await model.allgather(weights[0], 0)
-        grad_weights[0] = await model.scatterreduce(grad_weights[0], 0)
+        weights["whole"] = await model.allgather(weights["shard"], 0)
+        grad_weights["shard"] = await model.scatterreduce(grad_weights["whole"], 0)
 
 
 try:
@@ -84,32 +95,36 @@ except PuzzleError as error:
 # %% [markdown]
 # ## The puzzle
 #
-# | ranks | layers | batches |
-# |---|---|---|
-# | 4 | 6 | 4 |
+# | ranks | layers | batches | microbatches a rank |
+# |---|---|---|---|
+# | 4 | 6 | 8 | 2 |
 #
-# **Given:** on rank r shard r of 4 of each weight and of each optimizer state, and the activation of layer 0
-# for batch r.
+# **Given:** on rank r, shard r of 4 of each weight and optimizer state, and `my_batches`: rank 0 has batches 0 and 4,
+# rank 1 has 1 and 5, and so on. The data is not given; take it one batch at a time.
 #
-# **To do:** gather each weight when it is needed, reduce-scatter each gradient, and update the rank's own
-# shards.
+# **To do:** take each of your batches forward and backward. Gather each weight when it is needed, reduce-scatter each
+# gradient, add the shards of the two microbatches, and update your shards at the end.
 #
 # **Rules**
 #
-# - Values live in the stores; everything alive counts. The full gradient counts until the reduce-scatter is
-#   over.
-# - This time what a rank *sends* counts too: no goal counts for a run in which a rank sends more than the goal
-#   says.
+# - Values live in the stores, and everything alive counts. A whole gradient counts until its reduce-scatter is over.
+# - What a rank *sends* counts too: no goal is reached by a run in which a rank sends more than the goals allow.
 # - All ranks call the same collectives in the same order.
 # - `set_final_weight` gets this rank's shard.
 
 # %% [markdown]
-# **Predict.** The number of collectives is that of the last puzzle. So what about the time? And what is alive on a rank
-# at the worst moment, in elements, if you delete everything as early as you can?
+# **Predict.** Suppose you gather each layer right before you use it, forward and backward, for each microbatch, and
+# delete everything as early as you can. When is the step over? And what does a rank hold at its worst moment?
+# (A weight has 262,144 elements, an activation of one batch half of that.)
 
 # %%
 guess = predict("fsdp", end=..., memory=...)
 guess
+
+# %% [markdown]
+# **The goal, as a picture.** The first goal is a correct step. The second can only be reached by adding up shards: with
+# both microbatches at once, or with whole gradients waiting, there is too much alive. For the third, look closely at
+# where the all-gathers are.
 
 # %%
 goal("fsdp")
@@ -124,29 +139,48 @@ async def fsdp(model: Model) -> None:
 
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
-    activations[0] = model.get_activation([model.rank])
+    my_batches = range(model.rank, model.BATCHES, model.RANKS)
 
-    # Forward: gather a weight, use it, delete it.
-    # Backward: the same; then reduce-scatter the gradient and update this rank's shard.
-    # --- your code (about 16 lines) ---
-    for layer in range(model.LAYERS):
-        weights[layer, "full"] = await model.allgather(weights[layer], layer)
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
-        del weights[layer, "full"]
+    # For each of my batches: forward and backward, as in the last puzzle. Reduce-scatter each gradient,
+    # and add the shard to the one of the batch before. When all batches are in, update my shards.
+    # --- your code (about 34 lines) ---
+    last = model.LAYERS - 1
+    weights[0, "full"] = await model.allgather(weights[0], 0)
+    for b in my_batches:
+        activations[0] = model.get_activation([b])
+        for layer in range(model.LAYERS):
+            if layer < last:
+                coming = model.allgather(weights[layer + 1], layer + 1)  # on its way while this layer is computed
+            activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+            if layer < last:  # the last layer turns round at once and keeps its weight
+                del weights[layer, "full"]
+                weights[layer + 1, "full"] = await coming
 
-    grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
-    del activations[model.LAYERS]
+        grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
+        del activations[model.LAYERS]
 
-    for layer in reversed(range(model.LAYERS)):
-        weights[layer, "full"] = await model.allgather(weights[layer], layer)
-        grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+        for layer in reversed(range(model.LAYERS)):
+            if layer > 0:
+                coming = model.allgather(weights[layer - 1], layer - 1)
+            grad_weights[layer, b], grad_activations[layer] = model.backward(
+                layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+            )
+            del activations[layer], grad_activations[layer + 1]
+            if layer > 0:  # the first layer is the first of the next batch, too
+                del weights[layer, "full"]
+                weights[layer - 1, "full"] = await coming
+            grad_weights[layer, b] = await model.scatterreduce(grad_weights[layer, b], layer)
+            if b > model.rank:
+                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - model.RANKS]
+                del grad_weights[layer, b - model.RANKS]
+        del grad_activations[0]
+    del weights[0, "full"]
+
+    for layer in range(model.LAYERS):  # b is still the last of my batches
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer, b], weights[layer], opt_states[layer]
         )
-        del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
-        grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer)
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
-        del grad_weights[layer]
-    del grad_activations[0]
+        del grad_weights[layer, b]
     # --- end of your code ---
 
     for layer in range(model.LAYERS):
@@ -160,6 +194,20 @@ out = simulate(fsdp, puzzle="fsdp")
 # %%
 guess.against(out)
 
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Time, without prefetching: each rank computes 2 batches forward and backward through 6 layers, 24. Each microbatch has
+# 6 all-gathers forward, 6 backward and 6 reduce-scatters, 18 · 0.3 = 5.4, twice. Six updates take 3. Together
+# 24 + 10.8 + 3 = 37.8. Every all-gather that you hide behind a forward or backward takes 0.3 off.
+#
+# Memory, at the worst moment: the first backward of the second microbatch. The shards of weights and optimizer states
+# (12 quarters of a layer: 786,432), the sum of the first microbatch (6 quarters: 393,216), one whole weight as a guest
+# (262,144), 6 activations and one gradient of an activation (917,504): 2,359,296. A weight that you fetch ahead is a
+# second guest: 262,144 more.
+#
+# </details>
+
 # %%
 draw(out)
 
@@ -170,27 +218,93 @@ Model.check(out, puzzle="fsdp")
 # <!-- part: review -->
 
 # %% [markdown]
+# Walk through your run with the arrow keys, and watch the guests come and go:
+
+# %%
+step_through(out)
+
+# %% [markdown]
 # <!-- part: replay -->
 
 # %% [markdown]
-# ## What you saw
+# ## What you built
 #
-# <details><summary>Open this when you have solved the puzzle</summary>
+# This is **fully sharded data parallel**: `fully_shard` in PyTorch, ZeRO stage 3 in DeepSpeed. Nothing is on two ranks
+# for longer than it is used. With *L* layers, *R* ranks, *m* microbatches a rank, *W* elements in a weight and *A* in an
+# activation of one batch:
 #
 # ```
-# time = 2·L·B/R + L·(0.3 + 0.3 + 0.3 + 0.5)         two all-gathers, one reduce-scatter, one update for each layer
-# peak = 2·L·W/R + W + (L + 1)·A                     shards + one full weight + activations of one batch
+# time = 2·L·m + 3·0.3·L·m + 0.5·L          gather, gather, reduce-scatter for each layer and microbatch
+# peak = 3·L·W/R + W + (L + 1)·A            shards of weights, states and gradients + one guest + activations
+#
+# with prefetching
+# time = 0.3 + 2·L·m + 0.3·L·m + 0.5·L      only the first all-gather and the reduce-scatters are left
+# peak = 3·L·W/R + 2·W + (L + 1)·A          two guests
 # ```
 #
-# If you updated every layer at once, in this puzzle and in the last, then both peaks are the same: only one
-# gradient was alive in either. The difference shows as soon as gradients must be *kept* until all are there,
-# for accumulation over microbatches or to clip their common norm: then they take `L·W` with all-reduce and
-# `L·W/R` with reduce-scatter.
+# Look at what *R* divides: everything that stays. Double the number of GPUs, and each needs half as much for the model.
+# That is why one recipe serves 8 GPUs and 512.
 #
-# **To think about:** while a layer is computed the network is idle, and while the next weight is gathered the
-# rank is idle. What must happen earlier, and what does it cost?
+# > **On real GPUs**
+# >
+# > - *What fits.* At 16 bytes a parameter, 7B need 112 GB, 70B 1,120 GB and 405B 6,480 GB: 2, 14 and 81 GPUs of 80 GB,
+# >   before a single activation. With FSDP over 64 GPUs the 70B model takes 17.5 GB on each.
+# > - *How fast.* A 175B model on A100s ran at 173 to 186 TFLOP/s on each, 55 to 60 % of the peak, and from 128 to 512
+# >   GPUs without loss [1]. Llama-2 7B on 128 A100s: 3,700 tokens a second on each, 57 % [2].
+# > - *Prefetching* the next weight during backward was worth 18 % [1]. Too much of it fills the memory: FSDP has a limit
+# >   of two gathers in flight, which on one model (T5) made training up to five times as fast, and on another (DeepViT)
+# >   5 % slower [1].
+# > - *What went wrong.* An evaluation called `generate()` on ranks whose texts ended at different lengths. Some gathered
+# >   one layer more than others, and everybody waited ten minutes for the watchdog [3]. You have seen that error here,
+# >   at once.
+# >
+# > [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023, arXiv 2304.11277.
+# > [2] IBM Research, *Maximizing training throughput using PyTorch FSDP*, 2024, research.ibm.com/blog/pytorch-fsdp.
+# > [3] mosaicml/llm-foundry, issue 423.
+#
+# **What is simpler here.** A collective takes 0.3 whatever its size. On a network it takes longer the more it moves:
+# in an H100 node gathering 512 MiB takes about 1.5 ms, and small gathers are inefficient, so FSDP groups layers into
+# units. Our backward takes as long as our forward; on a GPU it takes about twice as long, which leaves more room to hide
+# a gather in. And the optimizer state here is as large as the weight, where Adam's is six times as large (12 bytes
+# against 2).
+#
+# ## To think about
+#
+# **1.** Puzzle $number_wsdp and this one send the same weights around. Who sends less in all, plain data parallel or FSDP?
+#
+# <details><summary>Answer</summary>
+#
+# Plain data parallel. An all-reduce moves each gradient out and back: 2·(R - 1)/R of a layer for each rank. FSDP gathers
+# twice and reduces once: 3·(R - 1)/R, one and a half times as much, and again for every microbatch. FSDP trades network
+# for memory. That is a good trade only while the network keeps up, and it is why prefetching matters so much.
 #
 # </details>
+#
+# **2.** If you keep the gathered weights from the forward of a microbatch to its backward, what do you save, and what
+# does it cost?
+#
+# <details><summary>Answer</summary>
+#
+# You save the second all-gather of each layer: a third of what is sent. It costs (L - 1) more guests at the start of
+# backward, 5 · 262,144 elements here, more than all shards together. In PyTorch this is one argument,
+# `reshard_after_forward=False`, and it is what ZeRO calls stage 2. In between you can shard over fewer ranks (the 8 GPUs
+# of a host, say) after the forward: the gather is then a fast one.
+#
+# </details>
+#
+# **3.** Your reduce-scatters are not hidden yet, but the lower bound of the time in the review does not count them. What would you
+# have to change, and why did we not ask for it?
+#
+# <details><summary>Answer</summary>
+#
+# Start the reduce-scatter of a layer, go on with the backward of the layer below, and await it after that. The step ends
+# at 27.9 then. But the whole gradient stays alive for one more backward, and the memory rises to 2,818,048. Time and
+# memory pull in opposite directions once more; `puzzles reveal fsdp` has this schedule among others.
+#
+# </details>
+#
+# **Next:** so far every rank had to see every layer, and the network is busy all the time. What if a rank had only a few
+# layers, and never asked for any other?
 
 # %% [markdown]
 # <!-- part: links -->

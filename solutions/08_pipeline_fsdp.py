@@ -20,77 +20,90 @@
 # %% [markdown]
 # # $heading
 #
-# **What you learn:** to combine two ways of sharing on a grid of ranks, with a process group for each.
+# Llama 3 405B was trained on 16,384 GPUs. A pipeline cannot use that many: the model has 126 layers, so the 127th stage
+# would have nothing to do. FSDP alone cannot either: in each layer all 16,384 would have to wait for the slowest, and
+# each would need a batch of its own.
 #
-# *Reminder.* A **stage** is the part of the layers that a rank takes care of. A **shard** is one of several
-# equal pieces of a weight. A **group** is the part of the ranks that a collective is for.
+# So nobody chooses one way. The GPUs are laid out in a **grid**. Along one axis the layers are divided, along another
+# the data, along a third the inside of a layer. Each axis has its own way of sharing, and talks only to the ranks in
+# its own line. This is what people mean by "3D parallelism", and two dimensions are enough to see all of it.
+#
+# > **To tell a friend:** a rank in a big training run is a point on a grid, and each axis of the grid is one of the
+# > puzzles that you have solved.
+#
+# *Reminder.* A **stage** is the run of layers that a rank takes care of. A **shard** is one of several equal pieces of a
+# weight. A **microbatch** travels through the pipeline on its own.
 
 # %%
-from drawing import draw, draw_group
+from drawing import draw, draw_collective, draw_mesh, step_through
 from lib import Mesh, Model, PuzzleError, goal, predict, simulate
 
 # %% [markdown]
-# ## The idea
+# ## Meshes and groups
 #
-# 16 ranks, 4 layers, 4 batches. A pipeline alone could use 4 ranks, one for each layer. FSDP alone could use
-# 4, one for each batch. Together they use 16: for **each layer and each batch** there is one rank.
-#
-# So a rank has two coordinates, and it is best to give them names at once:
-#
-# - `stage`: which layers it has. It talks to the stages before and after it, with messages.
-# - `batch`: which batch it works on. It shares its layer with the ranks that work on the other batches, with
-#   collectives. Its batch also says which shard of the layer it keeps.
-#
-# A mesh does the arithmetic. Its axes have names: along `stage` the layers differ, and along `data` the batches
-# (as in *data* parallel):
+# We have 16 ranks and 4 layers. A **mesh** arranges the ranks in a grid and gives its axes names. We call them `data`
+# and `stage`:
 
 # %%
 mesh = Mesh({"data": 4, "stage": 4})
-for rank in (0, 1, 2, 3, 4, 15):
+draw_mesh(mesh)
+
+# %% [markdown]
+# Two numbers now say where a rank is. Rank 6 is at data 1, stage 2:
+
+# %%
+for rank in (0, 1, 4, 6, 15):
     print("rank", rank, "is at", mesh.coordinates(rank))
 
 # %% [markdown]
-# ```
-#             stage 0       stage 1       stage 2       stage 3
-#             (layer 0)     (layer 1)     (layer 2)     (layer 3)
-# batch 0      rank  0  ───  rank  1  ───  rank  2  ───  rank  3      each row is a pipeline:
-# batch 1      rank  4  ───  rank  5  ───  rank  6  ───  rank  7      it takes one batch through all layers
-# batch 2      rank  8  ───  rank  9  ───  rank 10  ───  rank 11
-# batch 3      rank 12  ───  rank 13  ───  rank 14  ───  rank 15
+# - **Along `stage` the layers differ.** Each row of the picture is a pipeline: stage 0 has layer 0, stage 1 layer 1, and
+#   so on. Its ranks pass activations and gradients to their neighbours.
+# - **Along `data` the batches differ.** The four ranks of a column have the same layer, and each works on other batches.
+#   They shard that layer among themselves, as in FSDP.
 #
-#             each column is a group: four ranks that share one layer
-# ```
+# The ranks of one line along an axis are a **group** (PyTorch says *process group*). A collective for a group gets its
+# axis: `group="data"` means "with those who differ from me in `data` only". Here are the groups of that axis:
+
+# %%
+draw_mesh(mesh, "data")
+
+# %% [markdown]
+# **Predict:** with which ranks does rank 6 share its layer? Say it before you open the answer.
 #
-# There are four groups for collectives because there are four stages, and only the four ranks of a stage ever
-# need its layer. Each of them keeps one quarter of it. Rank r of 16 does *not* keep a sixteenth of
-# everything: then all ranks would have to take part in gathering layers that 12 of them never compute.
+# <details><summary>Answer</summary>
 #
-# Each column gathers its own layer:
+# With those of stage 2: ranks 2, 6, 10 and 14. There are four such groups because there are four stages, and only the
+# four ranks of a stage ever need its layer. Each of them keeps a quarter of it. Rank r of 16 does *not* keep a sixteenth
+# of everything: then all ranks would have to take part in gathering layers that twelve of them never compute.
+#
+# </details>
+#
+# Inside a function, `model.coord["stage"]` is the place of a rank on an axis, and `model.group("stage")` lists the ranks
+# of its line in order. So the next rank of my pipeline is `model.group("stage")[stage + 1]`. Every column gathers its own
+# layer, and no column waits for another:
 
 
 # %%
 async def gather_columns(model: Model) -> None:
-    stage, batch = model.coord["stage"], model.coord["data"]
-    model.weights["shard"], model.opt_states["shard"] = model.load_weights(stage, batch, 4)
-    model.weights["full"] = await model.allgather(model.weights["shard"], stage, group="data")
+    stage, data = model.coord["stage"], model.coord["data"]
+    if model.rank == 6:
+        print("rank 6 shares its layer with ranks", model.group("data"), "and its pipeline is", model.group("stage"))
+    model.weights["shard"], model.opt_states["shard"] = model.load_weights(stage, data, 4)
+    model.weights["whole"] = await model.allgather(model.weights["shard"], stage, group="data")
 
 
 demo = simulate(gather_columns, layers=4, batches=4, mesh=mesh)
-for m in demo[2::4]:
-    print("rank", m.rank, "has", m.weights["shard"], "and gets", m.weights["full"])
-draw_group({"rank 6 before": demo[6].weights["shard"]}) / draw_group({"rank 6 after": demo[6].weights["full"]})
+draw_collective(demo, layer=2)
 
 # %% [markdown]
-# These are ranks 2, 6, 10 and 14, the group of stage 2: they are at the four places along the axis `data`, and
-# that is what `group="data"` means. Leave it out, and all 16 ranks meet in one collective, each stage with a
-# different layer:
+# Leave the `group` out, and all 16 ranks meet in one collective, each stage with a different layer:
 
 
 # %%
 async def gather_everything(model: Model) -> None:
-    stage, batch = model.coord["stage"], model.coord["data"]
-    model.weights["shard"], model.opt_states["shard"] = model.load_weights(stage, batch, 4)
-    model.weights["full"] = await model.allgather(model.weights["shard"], stage)
+    stage, data = model.coord["stage"], model.coord["data"]
+    model.weights["shard"], model.opt_states["shard"] = model.load_weights(stage, data, 4)
+    model.weights["whole"] = await model.allgather(model.weights["shard"], stage)
 
 
 try:
@@ -99,61 +112,52 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# The other coordinate is for messages. `model.group("stage")` is the row of a rank, the pipeline it belongs
-# to, in order: the next rank of my pipeline is `model.group("stage")[stage + 1]`.
-
-
-# %%
-def show_pipeline(model: Model) -> None:
-    if model.rank == 6:
-        print("rank", model.rank, "is at", model.coord)
-        print("it shares its layer with ranks", model.group("data"))
-        print("its pipeline is", model.group("stage"))
-
-
-demo = simulate(show_pipeline, layers=4, batches=4, mesh=mesh)
-
-# %% [markdown]
-# ### When to gather
+# ## When to gather
 #
-# In FSDP you gathered just before use, twice. In a pipeline there is more choice, because stages wait anyway.
+# In FSDP you gathered a weight just before you used it, and again for each microbatch. In a pipeline there is more
+# choice, because a stage waits anyway, and because it has few layers.
 #
-# - **Before the message, not after it.** A stage that first receives and then gathers makes everybody behind
-#   it wait 0.3 longer. Gathered while waiting, it costs no time at all.
-# - **Keep it or gather it again?** Between its forward and its backward a stage can delete the full weight
-#   and gather it anew. This pays when the rank has several layers, or when the peak lies in between. Count
-#   what is alive at the backward of a stage with one layer, with either choice, before you decide.
-# - **All four or none.** A collective needs the whole group. The four ranks of a stage are at the same point
-#   of their four pipelines, so they arrive together.
-#
-# And after backward: the rank before is waiting for the gradient of the activation, and nobody is waiting for
-# the gradient of the weight. Which of the two goes out first?
+# - **Before the message or after it?** A stage that first receives and then gathers makes every stage behind it wait 0.3
+#   longer.
+# - **Once, or for every microbatch?** To gather again costs time. To keep the weight costs its memory. Here a stage has
+#   one layer: count what is alive during a backward with either choice.
+# - **All four or none.** A collective needs the whole group. The four ranks of a column are at the same point of their
+#   four pipelines, so they arrive together, as long as all of them do the same in the same order.
+# - **Who is waiting?** After a backward, the stage before is waiting for the gradient of the activation. Is anybody
+#   waiting for the gradient of the weight?
 #
 # ## The puzzle
 #
-# | ranks | mesh | layers | batches |
-# |---|---|---|---|
-# | 16 | data 4, stage 4 | 4 | 4 |
+# | ranks | mesh | layers | batches | batches of a pipeline |
+# |---|---|---|---|---|
+# | 16 | data 4, stage 4 | 4 | 16 | 4 |
 #
-# **Given:** on each rank its `stage` and its `batch`, the ranks of its `pipeline`, its layers `my_layers`
-# from `first` to `last`, and of each of these shard number `batch` with its optimizer state.
+# **Given:** on each rank its place (`stage`, `data`), the ranks of its `pipeline`, its layers `my_layers` from `first` to
+# `last`, its batches `my_batches`, and shard number `data` of each of its layers with the optimizer state.
 #
-# **To do:** one training step: a pipeline in each row, FSDP in each column.
+# **To do:** one training step: a pipeline along `stage`, FSDP along `data`.
 #
 # **Rules**
 #
-# - Values live in the stores; everything alive counts.
-# - Collectives with `group="data"`, messages along the pipeline.
+# - Values live in the stores, and everything alive counts.
+# - Collectives with `group="data"`; messages along the pipeline.
 # - `set_final_weight` gets this rank's shard of this rank's layers.
+#
+# For the first goal, all batches of a pipeline may travel together, as in puzzle $number_pipeline. For the others they
+# travel one by one, as in puzzle $number_gpipe.
 
 # %% [markdown]
-# **Predict.** Each rank has one layer and one batch, so it computes for 1 + 1 time units and updates for 0.5. How long
-# does the whole step take, with all the messages and collectives on the way? How many collectives does a rank take part
-# in?
+# **Predict.** Each rank has one layer and four batches, so it computes for 4 + 4 and updates for 0.5. How long does the
+# step take if the batches travel one by one, with all the messages and collectives on the way? And which share of the
+# time (in percent, over all ranks) is then not spent computing?
 
 # %%
-guess = predict("pipeline_fsdp", end=..., collectives=...)
+guess = predict("pipeline_fsdp", end=..., idle=...)
 guess
+
+# %% [markdown]
+# **The goal, as a picture.** Sixteen ranks, but only four kinds of rows: the ranks of a column do the same at the same
+# time.
 
 # %%
 goal("pipeline_fsdp")
@@ -166,50 +170,57 @@ goal("pipeline_fsdp")
 async def pipeline_fsdp(model: Model) -> None:
     weights, opt_states, activations, grad_activations, grad_weights = model.storage()
 
-    stage, batch = model.coord["stage"], model.coord["data"]
+    stage, data = model.coord["stage"], model.coord["data"]
     pipeline, shards = model.group("stage"), len(model.group("data"))
     per_stage = model.LAYERS // len(pipeline)
     my_layers = range(stage * per_stage, (stage + 1) * per_stage)
     first, last = my_layers[0], my_layers[-1]
+    my_batches = range(data, model.BATCHES, shards)
     for layer in my_layers:
-        weights[layer], opt_states[layer] = model.load_weights(layer, batch, shards)
+        weights[layer], opt_states[layer] = model.load_weights(layer, data, shards)
 
-    # As in the pipeline: input, forward, output, gradient, backward, message to the stage before.
+    # As in the pipeline: input, forward, output; gradient, backward, gradient to the stage before.
     # As in FSDP: gather the weights before they are used, reduce-scatter the gradients, update shards.
-    # --- your code (about 27 lines) ---
+    # --- your code (about 36 lines) ---
     for layer in my_layers:
         weights[layer, "full"] = await model.allgather(weights[layer], layer, group="data")
 
-    if stage == 0:
-        activations[0] = model.get_activation([batch])
-    else:
-        activations[first] = await model.receive(pipeline[stage - 1])
+    for b in my_batches:
+        if stage == 0:
+            activations[0, b] = model.get_activation([b])
+        else:
+            activations[first, b] = await model.receive(pipeline[stage - 1])
+        for layer in my_layers:
+            activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer, "full"])
+        if stage == len(pipeline) - 1:
+            grad_activations[last + 1, b] = model.loss(activations[last + 1, b])
+        else:
+            await model.pass_to(pipeline[stage + 1], activations[last + 1, b])
+        del activations[last + 1, b]
 
-    for layer in my_layers:
-        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+    for b in my_batches:
+        if stage < len(pipeline) - 1:
+            grad_activations[last + 1, b] = await model.receive(pipeline[stage + 1])
+        for layer in reversed(my_layers):
+            grad_weights[layer, b], grad_activations[layer, b] = model.backward(
+                layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer, "full"]
+            )
+            del activations[layer, b], grad_activations[layer + 1, b]
+            if b != my_batches[0]:
+                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - shards]
+                del grad_weights[layer, b - shards]
+            if b == my_batches[-1]:
+                del weights[layer, "full"]
+        if stage > 0:
+            await model.pass_to(pipeline[stage - 1], grad_activations[first, b])
+        del grad_activations[first, b]
 
-    if stage == len(pipeline) - 1:
-        grad_activations[last + 1] = model.loss(activations[last + 1])
-        del activations[last + 1]
-    else:
-        await model.pass_to(pipeline[stage + 1], activations[last + 1])
-        del activations[last + 1]
-        grad_activations[last + 1] = await model.receive(pipeline[stage + 1])
-
-    for layer in reversed(my_layers):
-        grad_weights[layer], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+    for layer in my_layers:  # b is still the last of my batches
+        grad_weights[layer, b] = await model.scatterreduce(grad_weights[layer, b], layer, group="data")
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer, b], weights[layer], opt_states[layer]
         )
-        del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
-
-    if stage > 0:
-        await model.pass_to(pipeline[stage - 1], grad_activations[first])
-    del grad_activations[first]
-
-    for layer in my_layers:
-        grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer, group="data")
-        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
-        del grad_weights[layer]
+        del grad_weights[layer, b]
     # --- end of your code ---
 
     for layer in my_layers:
@@ -223,6 +234,19 @@ out = simulate(pipeline_fsdp, puzzle="pipeline_fsdp")
 # %%
 guess.against(out)
 
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Follow one pipeline. The gather takes 0.3. Batch 0 needs 1.4 for each of three stages, a forward and a message of 0.2 +
+# 0.2, until the last stage has it. The other three follow every 1.4, because that is what a stage in the middle needs for
+# one: receive, forward, pass on. The last forward takes 1. So the way there is 3 · 1.4 + 3 · 1.4 + 1 = 9.4, and the way
+# back is as long. A reduce-scatter and an update take 0.8. Together 0.3 + 9.4 + 9.4 + 0.8 = 19.9.
+#
+# Of these 19.9 a rank computes 8.5, so 57 % of the time it does not. Microbatches have brought that down from 76 %: with all
+# four batches together the step takes 35.5.
+#
+# </details>
+
 # %%
 draw(out)
 
@@ -232,60 +256,108 @@ Model.check(out, puzzle="pipeline_fsdp")
 # %% [markdown]
 # <!-- part: review -->
 
+# %%
+step_through(out)
+
 # %% [markdown]
 # <!-- part: replay -->
 
 # %% [markdown]
-# ## What you saw
+# ## What you built
 #
-# <details><summary>Open this when you have solved the puzzle</summary>
-#
-# Four equal staircases, one for each batch. The four ranks of a stage do the same at the same time.
-#
-# With *S* stages and *D* ranks a stage, *R* = *S*·*D*, and one layer a stage:
+# Four equal pipelines side by side, and across them four groups that share a layer each. With *S* stages, *D* ranks
+# along `data`, *m* microbatches in each pipeline and one layer a stage:
 #
 # ```
-# time = 2·L·B/D + 2·(S - 1)·0.4 + 0.3 + 0.3 + 0.5      compute of one batch + messages + all-gather, reduce-scatter, update
-# peak = 2·W/D + W + 2·A                                shards + one full weight + an activation and a gradient
+# all together    time = 2·S·m + 0.8·(S - 1) + 0.3 + 0.3 + 0.5
+#                 peak = 2·W/D + W + 2·m·A                shards + the whole weight + activations and gradients
+# one by one      time = 2·(S + m - 1) + 0.8·(S + m - 2) + 0.3 + 0.3 + 0.5
+#                 peak = 2·W/D + 2·W + 2·m·A - A          as before, and the waiting sum of the gradients
 # ```
 #
-# The bubble is still there: at each moment one stage in four works. Microbatches within each row would fill
-# it, but then the weights are needed more often. Keep them gathered, or gather them for every microbatch?
-# That is the point at which real systems differ.
+# The microbatches shorten the bubble, and they bring back a whole gradient: the sum now waits, as in puzzle
+# $number_fsdp. You can reduce-scatter after each microbatch instead, which is what FSDP does. Here that is 0.9 slower and
+# saves nothing at the peak, because the last stage is at its peak before the first sum exists. With many layers on a stage
+# it is the other way round. This is exactly the point at which real systems differ.
 #
-# </details>
+# > **On real GPUs**
+# >
+# > - *Llama 3 405B:* a grid of tensor 8 × pipeline 16 × data 64 is 8,192 GPUs, and they reach 43 % of their peak; with
+# >   data 128, 16,384 GPUs and 41 % [1]. Tensor parallelism, which cuts the inside of a layer, is the innermost axis: it
+# >   needs the fastest links.
+# > - *Which axis goes where.* An H100 sends 450 GB/s over NVLink to the 7 others in its host, and 50 GB/s over the network
+# >   to everybody else: 9 to 1. Chatty axes stay inside the host. A pipeline sends little and rarely; it may cross hosts.
+# > - *Keep or gather again?* FSDP would gather each weight for every microbatch, so torchtitan switches that off under a
+# >   pipeline (`reshard_after_forward=False`) [2]. Llama 3 keeps its weights from forward to backward as well [1].
+# > - *Things break.* In 54 days of training, 419 unexpected stops, one every three hours; more than 90 % of the time was
+# >   useful work all the same [1].
+# >
+# > [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783. [2] pytorch/torchtitan, pull request 446.
+#
+# **What is simpler here.** Every link is equally fast: a message is 0.2 and a collective 0.3 wherever it goes. With
+# `from lib import LINKS`, `simulate(pipeline_fsdp, puzzle="pipeline_fsdp", costs=LINKS)` prices communication by what it
+# moves, and the mesh can say which ranks share a host. Nothing ever fails here, either.
 #
 # ## When is which the right one?
 #
-# There is no schedule that is best everywhere. What you have met so far:
-#
 # | | saves | costs |
 # |---|---|---|
-# | accumulation | activations | gradients are kept |
+# | gradient accumulation | activations | waiting gradients |
 # | data parallel | time | a full copy of the model on each rank |
-# | FSDP | weights, optimizer states, gradients | three collectives a layer, all ranks in lockstep |
-# | pipeline | weights, optimizer states, gradients | the bubble |
+# | FSDP | weights, optimizer states, gradients | three collectives for each layer and microbatch |
+# | pipeline | weights, optimizer states, gradients; hardly any traffic | the bubble |
 # | microbatches | the bubble | activations of many batches |
 #
-# A fast network inside a host favours collectives there. A slow network between hosts favours messages. Which
-# of them you have, how large a layer is, and how many batches there are, decides.
+# How fast the network is, how large a layer, how many batches there are: these three decide.
+#
+# ## To think about
+#
+# **1.** Turn the mesh round: `Mesh({"stage": 4, "data": 4})`. Your function gives the same figures. Why does it matter on
+# a real cluster?
+#
+# <details><summary>Answer</summary>
+#
+# The last axis is the one along which rank numbers are neighbours, and GPUs with neighbouring numbers are in the same
+# host. With four GPUs in a host, `stage` last puts each pipeline into one host and every all-gather on the network;
+# `data` last puts the all-gathers on NVLink and the few small messages on the network. Llama 3 orders its axes by how
+# much they talk: tensor first, then context, pipeline and data.
+#
+# </details>
+#
+# **2.** With two layers on each stage (`simulate(pipeline_fsdp, layers=8, batches=16, mesh=mesh)`), is it still right to
+# keep the whole weights from the first forward to the last backward?
+#
+# <details><summary>Answer</summary>
+#
+# It depends on what is scarce. To keep them costs one whole weight more for each further layer, at every moment. To gather
+# them again costs 0.3 for each layer, twice for each microbatch. With few microbatches and many layers, gather again; with
+# many microbatches, keep. Between the two there is a third way, which Lamy-Poirier describes (*Breadth-First Pipeline
+# Parallelism*, 2022, arXiv 2211.05953): take all microbatches through one layer before the next is gathered.
+#
+# </details>
+#
+# **3.** How could the last stage need less memory without anybody being later?
+#
+# <details><summary>Answer</summary>
+#
+# It holds four activations and four gradients because it takes all four batches forward before the first goes back. It
+# may take each one back at once: forward, backward, forward, backward. This order is called **1F1B** (one forward, one
+# backward). Then only the stages before it hold several batches, because theirs take longer to come back. The step is
+# over at 19.5, and the highest peak falls from 1,572,864 to 1,179,648 elements. `puzzles reveal pipeline_fsdp` has it.
+#
+# </details>
 #
 # ## Where to go from here
 #
-# You have solved the eight. None of their solutions is the last word, and everything is here to look further:
+# You have solved the eight. What you have written is, in a few lines each, what DDP, FSDP and the pipelines of PyTorch,
+# DeepSpeed and Megatron-LM do. From here:
 #
-# - `puzzles reveal gpipe` in a terminal (or the folder `solutions/alternatives/`) shows other schedules for each
-#   puzzle: 1F1B and an interleaved pipeline, a prefetched FSDP, an overlapped all-reduce. Run one in the notebook
-#   of its puzzle, and look at its review.
-# - The reviews name lower bounds that your runs are above. For GPipe the best end is 31.4. What has to be
-#   received earlier than it is needed?
-# - Change the sizes: `simulate(pipeline_fsdp, layers=8, batches=4, mesh=mesh)` gives each stage two layers. Is it
-#   still right to keep the full weights from forward to backward?
-# - Change the network. With `from lib import LINKS`, `simulate(fsdp, puzzle="fsdp", costs=LINKS)` prices
-#   collectives by what they move: the schedule of puzzle $number_fsdp ends at 20.4 as before, and that of puzzle $number_wsdp,
-#   with its all-reduces, 22.2.
-# - Take four microbatches through each row of this last puzzle, in the order of 1F1B, and gather each layer once.
-#   This is near to how the largest models are trained.
+# - `puzzles reveal gpipe` in a terminal (or the folder `solutions/alternatives/`) shows other schedules for every puzzle:
+#   1F1B and an interleaved pipeline, overlapped all-reduces, other ways to shard. Run one in the notebook of its puzzle
+#   and look at its review.
+# - Each review names a lower bound. Some of your runs are above it. What would have to be received before it is needed?
+# - Change the sizes, the mesh and the costs. Everything you used takes them as arguments.
+# - Tell a friend, and let them predict.
 
 # %% [markdown]
 # <!-- part: links -->

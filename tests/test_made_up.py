@@ -129,7 +129,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def step(model: Any) -> None:
-    """One training step: weights in unequal parts, and each rank works on the batch of its neighbour."""
+    """One training step: weights in unequal parts, and each rank works on the batches of its neighbour."""
     for layer in range(model.LAYERS):
         parts = [model.rank, model.RANKS][: 1 + (model.rank == model.RANKS - 1)]  # the last one has twice as much
         pairs = [model.load_weights(layer, part, model.RANKS + 1) for part in parts]
@@ -137,7 +137,7 @@ async def step(model: Any) -> None:
         for other, other_state in pairs[1:]:
             weight, state = weight.combine(other), state.combine(other_state)
         model.weights[layer], model.opt_states[layer] = weight, state
-    model.activations[0] = await model.permute(model.get_activation([model.rank]), 0)
+    model.activations[0] = await model.permute(model.get_activation(range(model.rank, model.BATCHES, model.RANKS)), 0)
     for layer in range(model.LAYERS):
         whole = await model.gather_unequal(model.weights[layer], layer)
         model.activations[layer + 1] = model.forward(layer, model.activations[layer], whole)

@@ -226,7 +226,8 @@ async def the_gather_is_left_out(model: Model) -> None:
     pipeline, shards = model.group("stage"), len(model.group("data"))
     weight, _ = model.load_weights(stage)
     _, state = model.load_weights(stage, place, shards)
-    inp = model.get_activation([place]) if stage == 0 else await model.receive(pipeline[stage - 1])
+    mine = range(place, model.BATCHES, shards)
+    inp = model.get_activation(mine) if stage == 0 else await model.receive(pipeline[stage - 1])
     out = model.forward(stage, inp, weight)
     if stage + 1 < len(pipeline):
         await model.pass_to(pipeline[stage + 1], out)

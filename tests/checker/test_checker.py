@@ -31,6 +31,7 @@ from lib.analysis import figures
 from lib.puzzles import records as puzzles
 from lib.puzzles.records import Goal, Size
 from lib.schedules.data_parallel import ddp as ddp_lean
+from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.steps import accumulate, backward, compute, load, loss, mine, step
 from tests.support.drivers import python
 from tests.support.schedules import CLASSIC, EVERYTHING, Case, basic, ddp, fsdp
@@ -323,7 +324,7 @@ def test_a_goal_is_reached_exactly(time: float | None, memory: float | None, pas
 def test_a_rank_may_send_so_much_and_not_an_element_more(
     monkeypatch: pytest.MonkeyPatch, more: int, reached: bool
 ) -> None:
-    trace = Trace.of(simulate(fsdp, puzzle="fsdp"))
+    trace = Trace.of(simulate(fully_sharded(), puzzle="fsdp"))
     sent = float(max(figures.traffic(trace))[0])
     record = dataclasses.replace(PUZZLES["fsdp"], id="own", sent=sent + more)
     monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
@@ -563,8 +564,8 @@ def test_the_records_stand_in_order_and_get_harder() -> None:
 def test_a_goal_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     goal("pipeline_fsdp")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Pipeline and FSDP together: 16 ranks, 4 layers, 4 batches; mesh of data 4 x stage 4"
-    assert lines[2] == "  as good as the classic:   at most time 16 and memory 966,656 elements on any rank"
+    assert lines[0] == "Pipeline and FSDP together: 16 ranks, 4 layers, 16 batches; mesh of data 4 x stage 4"
+    assert lines[3] == "  as good as our reference: at most time 19.9 and memory 1,572,864 elements on any rank"
     goal("basic")
     assert capsys.readouterr().out.splitlines()[0] == "One device: 1 rank, 2 layers, 4 batches"
     with pytest.raises(ValueError, match="there is no puzzle"):

@@ -19,12 +19,15 @@ FIGURES = {
     "ddp_overlap": (5.0, 1_703_936),
     "ddp_sharded_update": (6.2, 1_048_576),
     "wsdp_keep_last": (20.1, 1_966_080),
-    "fsdp_keep_last": (20.1, 1_966_080),
-    "fsdp_prefetch": (15.6, 2_424_832),
+    "fsdp_gather_on_use": (37.8, 2_359_296),
+    "fsdp_one_large_batch": (32.4, 2_883_584),
+    "fsdp_reduce_behind": (27.9, 2_818_048),
     "pipeline_halves": (44.2, 2_621_440),
     "gpipe_one_f_one_b": (33.4, 2_490_368),
     "gpipe_interleaved": (29.8, 2_490_368),
-    "pipeline_fsdp_gather_again": (11.8, 655_360),
+    "pipeline_fsdp_gather_again": (24.7, 1_441_792),
+    "pipeline_fsdp_one_f_one_b": (19.5, 1_179_648),
+    "pipeline_fsdp_together": (35.5, 1_441_792),
 }
 """Steps and elements of the alternatives to the classic eight."""
 CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")

@@ -6,6 +6,7 @@ A case starts from the reference solution of a puzzle, or from a function of its
 
     puzzle: ddp
     line: the student's line that the message must show (without it: a line of the change that begins with +)
+    start: fsdp_gather_on_use (an alternative from which the student started, instead of the reference)
     rank: none, because ... (where the mistake is not made on a rank)
     driver: simulate, because ... (where the message cannot be the same under asyncio.gather)
 
@@ -40,7 +41,7 @@ from lib.submissions.locations import reference
 from tests.support.drivers import gather
 
 FOLDER = Path(__file__).with_name("cases")
-FIELDS = ("puzzle", "sizes", "line", "rank", "driver")
+FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
 SECTIONS = ("change", "code", "message")
 
 
@@ -72,7 +73,7 @@ class Case:
             return self.code
         assert self.puzzle is not None
         assert self.change is not None
-        return changed(reference_code(self.puzzle), self.change)
+        return changed(code_of(self.puzzle, self.fields.get("start")), self.change)
 
     @property
     def lines(self) -> list[str]:
@@ -120,9 +121,12 @@ def cases() -> list[Case]:
     return [parse(path) for path in sorted(FOLDER.glob("*.txt"))]
 
 
-def reference_code(puzzle: str) -> str:
-    """The function of a puzzle's reference solution, without comments and empty lines: what they say may change."""
-    text = reference(puzzle).read_text("utf-8")
+def code_of(puzzle: str, alternative: str | None = None) -> str:
+    """The function of a puzzle's reference solution, or of an alternative, without comments and empty lines: what they
+    say may change."""
+    path = reference(puzzle)
+    path = path if alternative is None else path.parent / "alternatives" / f"{alternative}.py"
+    text = path.read_text("utf-8")
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     (node,) = [n for n in ast.parse(text).body if isinstance(n, kinds) and n.name == puzzle]
     lines = text.splitlines()[node.lineno - 1 : node.end_lineno]

@@ -92,7 +92,7 @@ def test_the_picture_up_to_the_failure(name: str, capsys: pytest.CaptureFixture[
         return
     assert isinstance(error.trace, Trace)
     assert error.trace.error == CASES[name].message
-    svg = draw(error.trace).svg()
+    svg = draw(error.trace, fold=False).svg()
     capsys.readouterr()
     assert shown(svg, CASES[name].message.partition("\n")[0][:40]), "the headline says what happened, and on which rank"
     for _, event in last_operations(error.trace):

@@ -91,7 +91,7 @@ def test_an_operation_that_fails(transport: str) -> None:
         if (rank, index) == (0, at):
             raise ArithmeticError("two and two are five")
 
-    match = rf"^rank 0 failed in event {at}, update of layer 4 \(.*\): ArithmeticError: two and two are five$"
+    match = rf"^rank 0 failed in event {at}, update of layer 1 \(.*\): ArithmeticError: two and two are five$"
     with pytest.raises(RankRaised, match=match):
         hooked(trace("fsdp"), fail, transport=transport, **SMALL)
 

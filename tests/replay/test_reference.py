@@ -76,7 +76,7 @@ def test_forward_with_a_stale_weight_and_one_element_off() -> None:
         if event.op == "allgather" and rank == 2 and event.layer == 3:
             tensors[event.outputs[0]][-1] += 1e-9
 
-    assert "gradient" in wrong(spoiled("fsdp", nudge))
+    assert "gradient" in wrong(spoiled("wsdp", nudge))
 
 
 def test_a_lost_optimizer_state() -> None:

@@ -219,7 +219,7 @@ def test_a_puzzle_brings_its_sizes(puzzle: str) -> None:
 
 def test_arguments_win_over_the_puzzle() -> None:
     (model,) = simulate(lambda model: None, puzzle="pipeline_fsdp", ranks=1, layers=3, costs=Links(p2p=9))
-    assert (model.RANKS, model.LAYERS, model.BATCHES, model.dist.costs) == (1, 3, 4, Links(p2p=9))
+    assert (model.RANKS, model.LAYERS, model.BATCHES, model.dist.costs) == (1, 3, 16, Links(p2p=9))
     assert model.dist.mesh is None
 
 

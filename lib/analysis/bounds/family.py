@@ -23,7 +23,7 @@ from lib.values.laws import total_elements
 from lib.values.layers import LINEAR
 from lib.values.operations import COMPUTE, LOADS, OPERATIONS, TIMED
 from lib.values.placement import union
-from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, definite, describe
+from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, definite, describe
 
 __all__ = ["Family", "excuse"]
 
@@ -40,7 +40,8 @@ class Family:
     of it. It holds that and the optimizer state from its first forward until it updates it itself. `grouping` says how
     many batches go through a layer at once: "all" that the rank has, "one", or "any". Activations and their gradients
     travel from stage to stage, once, each in a message of its own; weights and their gradients among the ranks of a
-    stage. When messages and collectives are awaited is free.
+    stage. When messages and collectives are awaited is free. Where the ranks of a stage take several batches each,
+    gradients of weights travel in collectives only: in a message they could be parked where there is room.
     """
 
     ranks: int
@@ -64,6 +65,11 @@ class Family:
     def mine(self) -> int:
         """Batches of a rank."""
         return self.batches // self.replicas
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether a rank has to keep gradients from batch to batch, and shares its layers with others."""
+        return self.replicas > 1 and self.mine > 1 and self.grouping != "all"
 
     @property
     def share(self) -> Fraction:
@@ -250,6 +256,8 @@ def _message(
         if not isinstance(value, Activation | ActivationGrad):
             if target is None or not place[rank] == place[target] == family.stage(value.layer):
                 yield f"rank {rank} sends {what} to rank {target}, which is not of the same stage"
+            if isinstance(value, WeightGrad) and family.adds_up:
+                yield f"rank {rank} sends {what} in a message"
             continue
         if len(values) > 1:
             yield f"rank {rank} sends {what} and more in one message"

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -129,8 +130,8 @@ def memory(family: Family, reached: bool) -> Limit:
 
 
 class Moment(NamedTuple):
-    """What is alive in a rank's top layer: when its first backward starts ("start"), when that is over ("over"), or
-    when the last batch's first backward starts ("last batch")."""
+    """What is alive in a rank's top layer: when its first backward starts ("start"), or is over ("over"), or when the
+    last batch's first backward starts ("last batch") or is over ("after last batch")."""
 
     when: str
     parts: tuple[Part, ...]
@@ -150,16 +151,17 @@ def alive(family: Family) -> Moment:
     (k + 1)gA. When it is over, and the next operation starts, there is its gradient, W, in place of the rest of the
     weight, the inputs of the k - 1 layers below and one gradient, kgA; with k = 1 the gradient that is to be sent.
 
-    A rank that is alone in its stage has the gradients of other batches, too, if not all went together: of o layers
-    there has been no backward yet, of any batch; then the sums of the k - o others are there, (k - o)W, and of each of
-    the other batches, whose backward of the top layer was before, at least o inputs and one gradient (if o > 0).
-    The least over o and over g (1, or all: in between it is more) counts.
+    A rank has the gradients of its other batches, too, if not all went together: of o layers there has been no
+    backward yet, of any batch; then of the sums of the k - o others there is at least a shard, (k - o)W/D, for
+    gradients travel in collectives, which leave no rank with less; and of each of the other batches, whose backward of
+    the top layer was before, at least o inputs and one gradient (if o > 0). When that last backward is over, the
+    gradient that it made is there in full, W, whatever has been added to it. The least over o and over g (1, or all: in
+    between it is more) counts.
     """
-    group = family.mine if family.grouping == "all" else 1
-    alone = family.replicas == 1
-    options = [_apart(family, open_) for open_ in range(family.each)] if alone and family.batches > group else []
-    if not options or family.grouping == "any":
-        options.append(_together(family, family.mine if alone else group))
+    options = [_together(family, family.mine)]
+    if family.grouping != "all" and family.mine > 1:
+        apart = [_apart(family, open_) for open_ in range(family.each)]
+        options = apart if family.grouping == "one" else [*apart, *options]
     return min(options, key=attrgetter("total"))
 
 
@@ -178,29 +180,43 @@ def _own(family: Family, group: int, when: str = "the first backward") -> Part:
 
 def _together(family: Family, group: int) -> Moment:
     """When the top layer's backward starts, or when it is over: whichever is more."""
-    each = family.each
-    start = [_states(family), _own(family, group)]
-    if family.sharded:
-        rest = float(LINEAR.weight * (1 - family.share))
-        start.insert(1, Part(rest, f"the other shards of a layer ({family.replicas - 1} of {family.replicas})"))
-    left = each if each > 1 else int(family.stages > 1)
-    over = [_states(family), Part(LINEAR.weight, "gradient of a weight")]
-    if left:
-        of = f" of {group} batches each" if group > 1 else ""
-        what = f"{counted(each - 1, 'activation')} and a gradient{of}" if each > 1 else f"the gradient to be sent{of}"
-        over.append(Part(left * group * LINEAR.batch, f"{what}, after the first backward"))
+    start = [_states(family), *_rest(family), _own(family, group)]
+    over = [_states(family), Part(LINEAR.weight, "gradient of a weight"), *_left(family, group, "the first backward")]
     return max(Moment("start", tuple(start)), Moment("over", tuple(over)), key=attrgetter("total"))
 
 
+def _rest(family: Family) -> list[Part]:
+    """What a rank with a shard of a weight needs besides, to use it."""
+    missing = float(LINEAR.weight * (1 - family.share))
+    others = f"the other shards of a layer ({family.replicas - 1} of {family.replicas})"
+    return [Part(missing, others)] if missing else []
+
+
+def _left(family: Family, group: int, when: str) -> list[Part]:
+    """What is left of its own batches when the top layer's backward is over."""
+    each = family.each
+    left = each if each > 1 else int(family.stages > 1)
+    of = f" of {group} batches each" if group > 1 else ""
+    what = f"{counted(each - 1, 'activation')} and a gradient{of}" if each > 1 else f"the gradient to be sent{of}"
+    return [Part(left * group * LINEAR.batch, f"{what}, after {when}")] if left else []
+
+
 def _apart(family: Family, open_: int) -> Moment:
-    """At the last of the top layer's backwards, each on one batch, when `open_` layers have had none."""
-    sums = family.each - open_
-    parts = [_states(family), Part(sums * LINEAR.weight, f"sums of gradients of {counted(sums, 'layer')}")]
-    others = family.batches - 1
+    """The last of the top layer's backwards, each on one batch, when `open_` layers have had none: when it starts, or
+    when it is over, whichever is more. Then the gradient that it made is whole, until a collective has cut it."""
+    closed = family.each - open_
+    shards = f", 1/{family.replicas} of each" if family.replicas > 1 else ""
+    sums = Part(closed * LINEAR.weight / family.replicas, f"sums of gradients of {counted(closed, 'layer')}{shards}")
+    kept = [_states(family), sums]
     if open_:
+        others = family.mine - 1
         what = f"{counted(open_, 'activation')} and a gradient of {counted(others, 'other batch')} each"
-        parts.append(Part(others * (open_ + 1) * LINEAR.batch, what))
-    return Moment("last batch", (*parts, _own(family, 1, "the last batch's first backward")))
+        kept.append(Part(others * (open_ + 1) * LINEAR.batch, what))
+    last = "the last batch's first backward"
+    start = [*kept, *_rest(family), _own(family, 1, last)]
+    uncut = float(LINEAR.weight * (1 - Fraction(1, family.replicas)))
+    over = [*kept, *([Part(uncut, "the rest of the gradient of a weight")] if uncut else []), *_left(family, 1, last)]
+    return max(Moment("last batch", tuple(start)), Moment("after last batch", tuple(over)), key=attrgetter("total"))
 
 
 def _memory_proof(family: Family, when: str) -> str:
@@ -208,6 +224,12 @@ def _memory_proof(family: Family, when: str) -> str:
         return (
             "At the last batch's first backward nothing has been updated yet, so all that was given is there; so are "
             "the sums of the gradients of the batches before, and what the backward itself needs."
+        )
+    if when == "after last batch":
+        return (
+            "When the last batch's first backward is over, nothing has been updated yet, so all that was given is "
+            "there; so are the sums of the gradients of the batches before, a whole gradient, and what the layers "
+            "below need."
         )
     gathered = ", the weight that it uses has to be whole," if family.sharded and when == "start" else ""
     return (

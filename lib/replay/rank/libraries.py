@@ -147,7 +147,10 @@ class DataParallel(LibraryStep):
 
 
 class FullySharded(DataParallel):
-    """FSDP2, a unit for each layer; HSDP has two replicas of it."""
+    """FSDP2, a unit for each layer; HSDP has two replicas of it.
+
+    A rank takes its batches in as many parts as the schedule does: it gathers weights and reduces gradients for each.
+    """
 
     def build(self) -> None:
         """Shards each layer over all ranks, or over those of its replica."""
@@ -160,6 +163,13 @@ class FullySharded(DataParallel):
         for module in self.modules:
             fully_shard(module, mesh=mesh)
         self.model = fully_shard(self.modules, mesh=mesh)
+
+    def compute(self) -> None:
+        """Forward and backward of this rank's batches, microbatch by microbatch; gradients add up in their shards."""
+        events = self.context.plan.trace.programs[self.context.rank].events
+        sizes = [self.context.plan.sizes.length * len(e.batches) for e in events if e.op == "forward" and e.layer == 0]
+        for x, target in zip(self.x.split(sizes), self.target.split(sizes), strict=True):
+            (layers.loss(self.model(x), target, self.context.rows) * dist.get_world_size()).backward()
 
     def like(self, parameter: nn.Parameter, flat: Tensor) -> Tensor:
         """Sharded as the parameter is."""
