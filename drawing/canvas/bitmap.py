@@ -6,7 +6,7 @@ from importlib import import_module
 
 __all__ = ["convert"]
 
-HINT = "PNG and PDF need the package vl-convert-python: pip install 'llm-training-puzzles[png]'; SVG needs nothing"
+HINT = "PNG and PDF need the package vl-convert-python: pip install vl-convert-python; SVG needs nothing"
 
 
 def convert(svg: str, suffix: str, scale: float) -> bytes:

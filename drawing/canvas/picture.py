@@ -109,7 +109,7 @@ class Picture(Primitive):
         return self.scene.svg(height, width, line, "" if framed else self.words, night)
 
     def save(self, path: str | Path, scale: float = 2) -> Path:
-        """Writes .svg, or .png or .pdf with the optional extra `png`. `scale` is for bitmaps: pixels a pixel."""
+        """Writes .svg, or .png or .pdf with the package vl-convert-python. `scale` is for bitmaps: pixels a pixel."""
         path = Path(path)
         if path.suffix.lower() == ".svg":
             path.write_text(self.svg(), encoding="utf-8")

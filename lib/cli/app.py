@@ -30,7 +30,7 @@ try:
     from rich.text import Text
 except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install 'llm-training-puzzles[cli]'") from None
+    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 SHORT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)

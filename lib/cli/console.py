@@ -30,7 +30,7 @@ try:
     from typer.core import TyperGroup
 except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install 'llm-training-puzzles[cli]'") from None
+    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 __all__ = ["WIDTH", "Door", "Terminal", "console", "fail", "say", "show_hints", "show_way", "show_ways", "status_table"]
 

@@ -191,7 +191,7 @@ def watch(watcher: Watcher) -> None:
     try:
         from watchfiles import watch as changes_of
     except ImportError:
-        raise ImportError("watching needs watchfiles: pip install 'llm-training-puzzles[cli]'") from None
+        raise ImportError("watching needs watchfiles: pip install watchfiles") from None
     watched = watcher.watched
     typed: queue.SimpleQueue[str] = queue.SimpleQueue()
     changes = changes_of(

@@ -29,7 +29,7 @@ try:
     from lib.notebooks.kernels import execute
 except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
-    raise ImportError(f"notebooks need {package}: pip install 'llm-training-puzzles[notebook]'") from missing
+    raise ImportError(f"notebooks need {package}: pip install jupytext nbformat nbclient ipykernel") from missing
 
 __all__ = ["Source", "build", "misnumbered", "read_sources", "renumber", "stale", "worked_on", "write"]
 

@@ -1,8 +1,8 @@
 """Notebooks to mail: one file each, with the package inside, that runs in an empty environment such as Colab's.
 
-The set-up cell of an ordinary notebook asks an index for the package. Here it unpacks a wheel that it carries itself,
-so only chalk and what chalk needs come from the network. The wheel has lib, drawing and the references, and not the
-notebooks with their pictures, which are most of the size of a release.
+The set-up cell unpacks a wheel that it carries itself, so only chalk and what chalk needs come from the network. The
+wheel has lib, drawing and the references, and not the notebooks with their pictures, which are most of the size of a
+release. A link leads to what is in the same file, or is left out.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import json
 import re
 import textwrap
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 from lib.files import ROOT
+from lib.notebooks.shared_cells import pinned
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
 from lib.submissions.load import Notebook
@@ -34,8 +35,12 @@ LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The time of every file in the wheel: the same bytes every time."""
 SETUP = "# @title Set up"
 TITLE = re.compile(r"\A(?:#.*\n)+")
-PACKAGES = re.compile(r' *packages = "llm-training-puzzles\S* ?([^"]*)"\.split\(\)\n')
-LINK = re.compile(r"\[([^\]]+)\]\(\w+\.ipynb\)")
+PACKAGES = '    packages = "$requirements".split()\n'
+"""The line of the set-up of a release, in solutions/parts/setup.py, that says what pip installs."""
+LINK = re.compile(r"\[([^\]]+)\]\((\w+)\.ipynb\)")
+BETWEEN = " · "
+NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
+"""A part of a line that has nothing but links to other notebooks, or a badge."""
 
 CARRIED = '''
 import base64
@@ -62,9 +67,9 @@ def export(notebooks: Iterable[Path], output: Path) -> list[Path]:
     read = [(path, _read(path)) for path in notebooks]
     package = wheel()
     if output.suffix == ".ipynb":
-        made = {output: edition(together([notebook for _, notebook in read]), output.name, package)}
+        made = {output: edition(together(dict(read)), output.name, package)}
     else:
-        made = {output / path.name: edition(notebook, path.name, package) for path, notebook in read}
+        made = {output / path.name: edition(together({path: notebook}), path.name, package) for path, notebook in read}
     for path, notebook in made.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
@@ -94,33 +99,48 @@ def chosen(names: Sequence[str]) -> list[Path]:
 
 
 def edition(notebook: Notebook, name: str, package: tuple[str, bytes]) -> Notebook:
-    """A copy of a notebook, called `name`, whose set-up cell carries a wheel (its file name and its bytes).
-
-    Links to other notebooks are left out: they are not there where this one is opened.
-    """
+    """A copy of a notebook, called `name`, whose set-up cell carries a wheel (its file name and its bytes)."""
     cells: list[dict[str, Any]] = [dict(cell) for cell in notebook["cells"]]
     setups = [cell for cell in cells if cell["cell_type"] == "code" and _source(cell).startswith(SETUP)]
-    source = _source(setups[0]) if setups else ""
-    if PACKAGES.search(source) is None:
-        raise BuildError(f"{name} has no set-up cell that says what to install; make it with `puzzles build`")
+    if not setups:
+        raise BuildError(f"{name} has no set-up cell; make it with `puzzles build`")
+    part = (home() / "solutions" / "parts" / "setup.py").read_text("utf-8")
+    assert PACKAGES in part, "the set-up of a release says what pip installs"
     data = "\n".join(textwrap.wrap(base64.b64encode(package[1]).decode(), 120))
-    source = PACKAGES.sub(lambda found: UNPACK.format(name=package[0], others=found[1]), source)
+    source = part.partition("\n")[2].rstrip("\n")
+    source = source.replace(PACKAGES, UNPACK.format(name=package[0], others=" ".join(pinned(ROOT))))
     setups[0]["source"] = TITLE.sub(lambda found: found[0] + CARRIED.format(data=data), source)
-    for cell in cells:
-        if cell["cell_type"] == "markdown":
-            cell["source"] = LINK.sub(r"\1", _source(cell))
     return {**notebook, "cells": cells}
 
 
-def together(notebooks: Sequence[Notebook]) -> Notebook:
-    """One notebook with the cells of several, and one set-up."""
+def together(notebooks: Mapping[Path, Notebook]) -> Notebook:
+    """One notebook with the cells of several, and one set-up. Links lead to places in it, where they lead anywhere."""
     if not notebooks:
         raise BuildError("there are no notebooks to put together")
     cells: list[dict[str, Any]] = []
-    for number, notebook in enumerate(notebooks):
-        later = [cell for cell in notebook["cells"] if not number or not _source(cell).startswith(SETUP)]
-        cells += later
-    return {**notebooks[0], "cells": cells}
+    stems = [path.stem for path in notebooks]
+    for number, (path, notebook) in enumerate(notebooks.items()):
+        if path.stem.partition("_")[2] == "index":
+            raise BuildError(f"{path.name} is the map of a folder of notebooks: away from it, it leads nowhere")
+        own = [cell for cell in notebook["cells"] if not number or not _source(cell).startswith(SETUP)]
+        own = list(filter(None, (_relinked(cell, stems) for cell in own)))
+        if len(stems) > 1 and (first := next((cell for cell in own if cell["cell_type"] == "markdown"), None)):
+            first["source"] = f'<a id="{path.stem}" name="{path.stem}"></a>\n\n{first["source"]}'
+        cells += own
+    return {**next(iter(notebooks.values())), "cells": cells}
+
+
+def _relinked(cell: dict[str, Any], stems: Sequence[str]) -> dict[str, Any] | None:
+    """A cell whose links lead to places in the same file; None for one that had nothing but links elsewhere."""
+    if cell["cell_type"] != "markdown":
+        return dict(cell)
+    text = _source(cell)
+    parts = text.split(BETWEEN)
+    if all(NAVIGATION.fullmatch(part) for part in parts):
+        text = BETWEEN.join(part for part in parts if (link := LINK.search(part)) and link[2] in stems)
+        if not text:
+            return None
+    return {**cell, "source": LINK.sub(lambda link: f"[{link[1]}](#{link[2]})" if link[2] in stems else link[1], text)}
 
 
 def wheel() -> tuple[str, bytes]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass
-from importlib.metadata import requires
+from importlib.metadata import requires, version
 from pathlib import Path
 from string import Template
 
@@ -72,15 +72,18 @@ class Address:
     version: str
     repository: str | None
     branch: str
+    released: bool
 
     @classmethod
     def read(cls, root: Path) -> Address:
-        """From `[project]`: its version, `urls.Repository` and, under `[tool.puzzles]`, `branch` (else main)."""
+        """From `[project]`: its version and `urls.Repository`; from `[tool.puzzles]`: `branch` (else main), and whether
+        it is `released` on the package index (else not)."""
         data = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
         urls: dict[str, str] = data["project"].get("urls", {})
         repository = urls.get("Repository")
-        branch = data.get("tool", {}).get("puzzles", {}).get("branch", "main")
-        return cls(data["project"]["version"], repository and repository.rstrip("/").removesuffix(".git"), branch)
+        ours = data.get("tool", {}).get("puzzles", {})
+        repository = repository and repository.rstrip("/").removesuffix(".git")
+        return cls(data["project"]["version"], repository, ours.get("branch", "main"), ours.get("released", False))
 
     def badge(self, stem: str) -> str:
         """The badge that opens a notebook in Colab; empty where the project is not on GitHub."""
@@ -91,23 +94,26 @@ class Address:
         page = f"{colab}/github/{found[1]}/blob/{self.branch}/puzzles/{stem}.ipynb"
         return f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({page})"
 
-    def requirement(self) -> str:
-        """What pip installs: the tag of this version where there is a repository, else the release of this version."""
-        if self.repository is None:
-            return f"{PACKAGE}=={self.version}"
-        return f"{PACKAGE}@git+{self.repository}@v{self.version}"
+    def requirement(self) -> str | None:
+        """What pip installs: the tag of this version where there is a repository, else the release of this version,
+        where there are releases; None where pip can have it from nowhere."""
+        if self.repository is not None:
+            return f"{PACKAGE}@git+{self.repository}@v{self.version}"
+        return f"{PACKAGE}=={self.version}" if self.released else None
 
 
 def pinned(root: Path) -> list[str]:
-    """The packages that only the drawings need, in the versions of constraints.txt."""
-    lines = (root / "constraints.txt").read_text("utf-8").splitlines()
-    versions = {_plain(name): line for line in lines if (name := line.partition("==")[0]) and "==" in line}
+    """The packages that only the drawings need, in the versions of constraints.txt, else in those that are here."""
     needed, waiting = set[str](), ["chalk-diagrams"]
     while waiting:
         name = waiting.pop()
         if name not in needed and name not in EVERYWHERE:
             needed.add(name)
             waiting += [_plain(line) for line in requires(name) or () if ";" not in line]  # the same on every system
+    if not (root / "constraints.txt").is_file():  # an installed wheel
+        return [f"{name}=={version(name)}" for name in sorted(needed)]
+    lines = (root / "constraints.txt").read_text("utf-8").splitlines()
+    versions = {_plain(name): line for line in lines if (name := line.partition("==")[0]) and "==" in line}
     return [versions[name] for name in sorted(needed)]
 
 
@@ -134,7 +140,9 @@ class _Words:
         return template.substitute({word: getattr(self, word)() for word in template.get_identifiers()})
 
     def part(self, name: str) -> str:
-        """The cells of a part, filled in."""
+        """The cells of a part, filled in. While pip can have the package from nowhere the set-up does not ask it."""
+        if name == "setup" and Address.read(self.root).requirement() is None:
+            name = "setup_unpublished"
         path = self.root / "solutions" / "parts" / f"{name}.py"
         if not path.is_file():
             there = ", ".join(sorted(p.stem for p in path.parent.glob("*.py"))) or "none"
@@ -178,7 +186,7 @@ class _Words:
 
     def requirements(self) -> str:
         """What pip has to install."""
-        return " ".join([Address.read(self.root).requirement(), *pinned(self.root)])
+        return " ".join([Address.read(self.root).requirement() or "", *pinned(self.root)])
 
     def table(self) -> str:
         """Every puzzle as a row of a Markdown table: a link, what it teaches, and what to solve before."""

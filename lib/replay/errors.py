@@ -74,7 +74,7 @@ def need_torch() -> ModuleType:
         import torch
         import torch.distributed
     except ImportError as error:
-        raise ImportError(f"a replay needs torch ({error}): pip install 'llm-training-puzzles[replay]'") from None
+        raise ImportError(f"a replay needs torch ({error}): pip install torch") from None
     if not torch.distributed.is_available():
         raise ImportError("this torch was built without torch.distributed; install an official one")
     return torch

@@ -9,7 +9,7 @@ from tests.adversary.examples import examples, runs
 from tests.adversary.programs import Program
 from tests.adversary.replaying import replayed
 
-pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 
 @examples(110)

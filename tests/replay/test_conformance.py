@@ -11,7 +11,7 @@ from lib import Trace
 from lib.replay import ReplayResult, replay
 from tests.replay.schedules import CASES, CLASSIC, compared, trace
 
-torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 GPUS = torch.cuda.device_count()
 TRANSPORTS = [

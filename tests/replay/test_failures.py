@@ -32,7 +32,7 @@ from lib.trace.event import Event
 from tests.replay.hooks import hooked
 from tests.replay.schedules import trace
 
-torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 SMALL: dict[str, Any] = {"hidden": 16, "length": 8}
 ROOT = Path(lib.replay.__file__).parents[2]

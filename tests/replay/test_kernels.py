@@ -12,7 +12,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import LOCAL
 from tests.replay.schedules import trace
 
-torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 from lib.replay.layers import layers  # noqa: E402
 from lib.replay.rank.communication import COLLECTIVE_KERNELS, CollectiveCall, Started  # noqa: E402

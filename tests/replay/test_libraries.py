@@ -16,7 +16,7 @@ from lib.schedules.pipelines import one_f_one_b
 from lib.schedules.program import program_of
 from tests.replay.schedules import trace
 
-pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 
 @pytest.fixture(autouse=True)

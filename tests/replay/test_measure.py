@@ -15,7 +15,7 @@ from lib.schedules.formats.perfetto import perfetto
 from lib.trace.lifetimes import own_lifetimes
 from tests.replay.schedules import trace
 
-pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tests.replay.hooks import hooked
 from tests.replay.schedules import compared, compute, trace
 from tests.replay.trainings import Training, traced, trainings
 
-torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 SMALL: dict[str, Any] = {"hidden": 24, "length": 4, "timeout": 30}
 ALTERNATIVES = sorted(Path(__file__).parents[2].glob("solutions/alternatives/*.py"), key=lambda path: path.stem)

@@ -42,7 +42,7 @@ def test_every_option_says_what_it_means_and_its_default_is_allowed() -> None:
 
 
 def test_the_command_replays_with_them(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+    pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
     from lib.cli.app import app
 
     arguments = ["replay", "ddp", "--transport", "local", "--hidden", "16", "--length", "8", "--no-verify"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 from lib.replay.layers.ranges import in_order, join, select  # noqa: E402
 from lib.replay.plan.sizes import Range, merged  # noqa: E402

@@ -11,7 +11,7 @@ from lib.trace.event import Event
 from tests.replay.hooks import Hook, hooked
 from tests.replay.schedules import trace
 
-torch = pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 
 def spoiled(name: str, hook: Hook, **more: Any) -> ReplayResult:

@@ -17,7 +17,7 @@ from lib import Trace
 from lib.replay import WrongWorld, replay
 from tests.replay.schedules import trace
 
-pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 ROOT = Path(lib.replay.__file__).parents[2]
 

@@ -17,7 +17,7 @@ from lib.schedules.formats.perfetto import perfetto
 from lib.values.layers import LINEAR
 from tests.replay.schedules import compute
 
-pytest.importorskip("torch", reason="a replay needs torch: pip install 'llm-training-puzzles[replay]'")
+pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 HIDDEN, LENGTH = 48, 24
 WEIGHT = HIDDEN * HIDDEN

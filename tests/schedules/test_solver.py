@@ -18,7 +18,7 @@ from lib.values.layers import LINEAR
 from tests.support.optima import find
 from tests.support.pipeline_orders import all_orders, figures, in_turn, random_orders, run
 
-pytest.importorskip("ortools", reason="needs OR-tools: pip install 'llm-training-puzzles[optimum]'")
+pytest.importorskip("ortools", reason="needs OR-tools: pip install ortools")
 
 from ortools.sat.python import cp_model
 
