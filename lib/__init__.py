@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lib.course.predictions import predict
     from lib.course.progress import solved
     from lib.course.review import review
+    from lib.course.solutions import reveal
     from lib.errors.exceptions import (
         AbsentKey,
         BudgetError,
@@ -89,6 +90,7 @@ __all__ = [
     "hint",
     "predict",
     "retime",
+    "reveal",
     "review",
     "simulate",
     "solved",
@@ -104,6 +106,7 @@ _HOMES = {
     "lib.course.predictions": "predict",
     "lib.course.progress": "solved",
     "lib.course.review": "review",
+    "lib.course.solutions": "reveal",
     "lib.errors.exceptions": "AbsentKey BudgetError CheckError DeadlockError ForgottenAwait MismatchError NotSolved "
     "PuzzleError RankFailed RuleError TraceError",
     "lib.puzzles.records": "PUZZLES goal",

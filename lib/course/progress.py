@@ -27,6 +27,7 @@ __all__ = [
     "known",
     "load",
     "next_puzzle",
+    "passed_here",
     "place",
     "predicted",
     "record",
@@ -35,6 +36,8 @@ __all__ = [
 
 VARIABLE = "PUZZLES_PROGRESS"
 FOLDER = "llm-training-puzzles"
+passed_here: set[str] = set()
+"""The puzzles that were passed in this process, recorded or not."""
 _said: set[str] = set()
 """Notes that this process has printed already."""
 
@@ -117,6 +120,8 @@ def checked(verdict: Verdict | FunctionVerdict, trace: Trace | None) -> None:
     """Records a check of a run at the size of its puzzle; a sandbox and sizes of one's own are not recorded."""
     if verdict.puzzle is None or (trace is not None and not has_size_of(trace, verdict.puzzle)):
         return
+    if verdict.passed:
+        passed_here.add(verdict.puzzle)
     _say(record(verdict.puzzle, Standing.of(verdict)))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lib.checker.checker import check
 from lib.checker.table import ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
-from lib.course.progress import Standing
+from lib.course.progress import Standing, known, passed_here
 from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.simulator.simulator import Unsolved, simulate
@@ -20,7 +21,7 @@ from lib.submissions.load import SourceError, load_function
 from lib.submissions.locations import home, reference, shown
 from lib.trace.trace import Trace
 
-__all__ = ["FOLDER", "Way", "alternatives", "answer", "description", "owner", "refusal", "ways"]
+__all__ = ["FOLDER", "Revealed", "Way", "alternatives", "answer", "description", "owner", "refusal", "reveal", "ways"]
 
 FOLDER = "alternatives"
 """The folder of the alternatives, in solutions/. Their files are called <puzzle>_<name>.py."""
@@ -93,26 +94,85 @@ def verdict_of(path: Path, puzzle: str) -> Verdict | FunctionVerdict:
 
 
 def refusal(puzzle: str, standing: Standing | None) -> str | None:
-    """What is missing before the answer is shown, in words; None where the puzzle is passed."""
+    """What is missing before the command shows the answer, in words; None where the puzzle is passed."""
     if standing is not None and standing.passed:
         return None
-    if standing is None or not standing.runs:
-        missing = f"{puzzle} has not been checked yet."
-    elif PUZZLES[puzzle].is_function:
-        missing = f"{puzzle} has been checked ({standing.runs} so far), but was not right on every input yet."
-    elif standing.time is None or standing.memory is None:
-        missing = f"{puzzle} has been checked ({standing.runs} so far), but no run was one correct training step yet."
-    elif (easiest := PUZZLES[puzzle].goals[0]).allows(standing.time, standing.memory):
-        missing = f"{puzzle} is within its first goal, but that does not count: the note of its check says why."
-    else:
-        missing = (
-            f"{puzzle} is correct, with time {standing.time:g} and memory {amount(standing.memory)} at best, but it "
-            f"passes with at most time {easiest.time:g} and memory {easiest.memory:,}."
-        )
     where = shown(reference(puzzle))
     return (
-        f"{missing} The answer is shown when the puzzle is passed.\n"
+        f"{_missing(puzzle, standing)} The answer is shown when the puzzle is passed.\n"
         f"For a step in the right direction: puzzles hint {puzzle}\n"
         f"If a file of yours passes already: puzzles reveal {puzzle} --file FILE\n"
         f"The solutions are no secret: they lie in the repository under solutions/, this one in {where}"
     )
+
+
+def _missing(puzzle: str, standing: Standing | None) -> str:
+    if standing is None or not standing.runs:
+        return f"{puzzle} has not been checked yet."
+    if PUZZLES[puzzle].is_function:
+        return f"{puzzle} has been checked ({standing.runs} so far), but was not right on every input yet."
+    if standing.time is None or standing.memory is None:
+        return f"{puzzle} has been checked ({standing.runs} so far), but no run was one correct training step yet."
+    if (easiest := PUZZLES[puzzle].goals[0]).allows(standing.time, standing.memory):
+        return f"{puzzle} is within its first goal, but that does not count: the note of its check says why."
+    return (
+        f"{puzzle} is correct, with time {standing.time:g} and memory {amount(standing.memory)} at best, but it "
+        f"passes with at most time {easiest.time:g} and memory {easiest.memory:,}."
+    )
+
+
+# -- in a notebook ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Revealed:
+    """The official answer to a puzzle, or another one, as Markdown: a notebook renders it, elsewhere it prints."""
+
+    markdown: str
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown
+
+    def __repr__(self) -> str:
+        return self.markdown
+
+
+def reveal(puzzle: str, way: str = "official") -> Revealed | None:
+    """The official answer to a puzzle and what else can be done, or the code of one of the other ways, once you have
+    passed. Before, it prints what is missing and gives None.
+
+    ValueError for a puzzle or a way that there is not.
+    """
+    record = PUZZLES[puzzle]
+    standing = known().get(record.id)
+    if record.id not in passed_here and not (standing is not None and standing.passed):
+        print(f"{_missing(puzzle, standing)} The answer is shown when the puzzle is passed.")
+        print(f'For a step in the right direction: hint("{puzzle}", 1)')
+        return None
+    every = {one.name: one for one in ways(puzzle)}
+    if way not in every:
+        raise ValueError(f"{puzzle} has no solution called {way!r}; there are {', '.join(every)}")
+    return Revealed("\n\n".join(_said(every[way], puzzle) if way != "official" else _all_said(every, puzzle)))
+
+
+def _said(way: Way, puzzle: str) -> list[str]:
+    """One way to do a puzzle."""
+    figures = _figures(way.verdict)
+    about = [f"{way.about} {way.worth}"] if way.about else []
+    return [f"**{puzzle}, {way.name}**" + (f": {figures}" if figures else ""), *about, f"```python\n{way.code}\n```"]
+
+
+def _all_said(every: Mapping[str, Way], puzzle: str) -> list[str]:
+    """The official answer, and the others without their code."""
+    said = _said(every["official"], puzzle)
+    for way in list(every.values())[1:]:
+        figures = _figures(way.verdict)
+        text = f"**{way.name}**" + (f" ({figures})" if figures else "")
+        said.append(f'{text}: {way.about} {way.worth} `reveal("{puzzle}", "{way.name}")` shows its code.')
+    return said
+
+
+def _figures(verdict: Verdict | FunctionVerdict) -> str:
+    if isinstance(verdict, FunctionVerdict):
+        return ""
+    return f"time {verdict.time:g}, memory {amount(verdict.memory)}, goal reached: {verdict.best or 'none'}"

@@ -3,9 +3,12 @@
 #
 # The review shows how far you are from the best that is possible, where your ranks wait and why, and what filled the
 # memory at the peak. When your run is correct, it draws the reference solution under yours.
+#
+# Passed? Then `reveal("$id")`, in a cell of its own, shows the official solution, and other good ways to solve the
+# puzzle.
 
 # %%
-from lib import review
+from lib import reveal, review
 
 review(out, puzzle="$id")
 

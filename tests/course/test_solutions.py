@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from lib import PUZZLES, Verdict
+from lib import PUZZLES, Model, Verdict, reveal, simulate
+from lib.course import progress, solutions
 from lib.course.progress import Standing
 from lib.course.solutions import alternatives, answer, description, owner, refusal, ways
 from lib.puzzles.records import Goal
 from lib.submissions.gap import BuildError
+from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
 
 FIGURES = {
@@ -136,3 +138,28 @@ def test_a_refusal_says_what_is_missing_and_hides_nothing(standing: Standing | N
 
 def test_a_puzzle_that_is_passed_is_shown() -> None:
     assert refusal("ddp", Standing(1, True, "passes", 5.6, 1.0)) is None
+
+
+def test_in_a_notebook_the_answer_is_shown_once_the_puzzle_is_passed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "passed_here", passed := set[str]())
+    monkeypatch.setattr(solutions, "passed_here", passed)
+    assert reveal("ddp") is None
+    said = capsys.readouterr().out
+    assert said.startswith("ddp has not been checked yet. The answer is shown when the puzzle is passed.")
+    assert 'hint("ddp", 1)' in said
+    Model.check(simulate(load_function(reference("ddp"), "ddp"), puzzle="ddp"), puzzle="ddp")
+    shown = reveal("ddp")
+    assert shown is not None
+    assert answer("ddp") in shown.markdown
+    others = [path.stem.removeprefix("ddp_") for path in alternatives("ddp")]
+    for name in others:
+        assert f'`reveal("ddp", "{name}")`' in shown.markdown
+        other = reveal("ddp", name)
+        assert other is not None
+        assert "async def ddp(model: Model) -> None:" in other.markdown
+    with pytest.raises(ValueError, match="ddp has no solution called 'nothing'; there are official, "):
+        reveal("ddp", "nothing")
+    with pytest.raises(ValueError, match="there is no puzzle 'dpp'"):
+        reveal("dpp")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -86,20 +87,42 @@ def test_an_edition_is_one_file_without_links_and_with_one_set_up(editions: dict
         assert sum(source.startswith("# @title Set up") for source in sources) == 1
         assert sources[0].count("WHEEL") == 2
         assert not any(".ipynb)" in source for source in sources)
+        links = re.findall(r"\]\(#(\w+)\)", "\n".join(sources))
+        assert all(f'<a id="{link}"' in "\n".join(sources) for link in links)
         assert len({cell["id"] for cell in notebook["cells"]}) == len(sources)
         assert path.stat().st_size < 1_000_000
 
 
-def test_only_the_set_up_and_the_links_are_changed() -> None:
-    notebook = SOURCES[PUZZLES["ddp"].stem].student()
-    made = export.edition(notebook, f"{PUZZLES['ddp'].stem}.ipynb", ("some.whl", b"bytes"))
-    pairs = list(zip(notebook["cells"], made["cells"], strict=True))
-    changed = [old["source"] for old, new in pairs if old != new]
-    before = list(PUZZLES.values())[PUZZLES["ddp"].number - 2]
-    link = f"← [{before.heading}"[:8]
-    assert [source[:8] for source in changed] == ["# @title", link, link]
-    assert len(changed) == 3
-    assert all("](" in source for source in changed[1:])
+def test_of_one_notebook_only_the_set_up_is_changed_and_the_links_to_others_go() -> None:
+    path = Path(f"{PUZZLES['ddp'].stem}.ipynb")
+    notebook = SOURCES[path.stem].student()
+    made = export.edition(export.together({path: notebook}), path.name, ("some.whl", b"bytes"))
+    before = {cell["id"]: cell["source"] for cell in notebook["cells"]}
+    after = {cell["id"]: cell["source"] for cell in made["cells"]}
+    gone = [before[cell] for cell in before.keys() - after.keys()]
+    assert len(gone) == 2  # above and below
+    assert all(source.startswith("← [") for source in gone)
+    assert [before[cell][:8] for cell in after if after[cell] != before[cell]] == ["# @title"]
+
+
+def test_together_the_links_lead_to_each_other() -> None:
+    paths = [Path(f"{stem}.ipynb") for stem in ("00_introduction", PUZZLES["basic"].stem, PUZZLES["grad_accum"].stem)]
+    made = export.together({path: SOURCES[path.stem].student() for path in paths})
+    sources = [cell["source"] for cell in made["cells"] if cell["cell_type"] == "markdown"]
+    text = "\n".join(sources)
+    for path in paths:
+        assert sum(f'<a id="{path.stem}"' in source for source in sources) == 1
+        assert f"](#{path.stem})" in text
+    assert set(re.findall(r"\]\(#(\w+)\)", text)) == {path.stem for path in paths}
+    basic = made["cells"][-1 - next(n for n, cell in enumerate(made["cells"][::-1]) if "grad_accum" not in cell["id"])]
+    assert basic["source"] == (
+        f"← [Introduction](#00_introduction) · [{PUZZLES['grad_accum'].heading}](#{PUZZLES['grad_accum'].stem}) →"
+    )
+
+
+def test_the_map_of_a_folder_is_not_mailed() -> None:
+    with pytest.raises(BuildError, match=r"00_index\.ipynb is the map of a folder of notebooks"):
+        export.together({Path("00_index.ipynb"): SOURCES["00_index"].student()})
 
 
 def test_the_wheel_is_the_same_every_time_and_records_every_file() -> None:
@@ -122,7 +145,7 @@ def test_the_wheel_is_the_same_every_time_and_records_every_file() -> None:
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        ([{"cell_type": "code", "source": "1"}], "has no set-up cell that says what to install"),
+        ([{"cell_type": "code", "source": "1"}], "has no set-up cell; make it with `puzzles build`"),
         ([{"cell_type": "code"}], "is not a notebook"),
     ],
 )

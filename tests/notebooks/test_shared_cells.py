@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,7 +64,8 @@ def test_a_word_that_there_is_not_and_a_puzzle_that_there_is_not_are_named(root:
 @pytest.mark.parametrize(
     ("urls", "badge", "requirement"),
     [
-        ("", "", "llm-training-puzzles==1.2.3"),
+        ("", "", None),
+        ("[tool.puzzles]\nreleased = true\n", "", "llm-training-puzzles==1.2.3"),
         (
             '[project.urls]\nRepository = "https://github.com/some-one/Some.Repo.git"\n',
             "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
@@ -75,7 +80,7 @@ def test_a_word_that_there_is_not_and_a_puzzle_that_there_is_not_are_named(root:
     ],
 )
 def test_badge_and_requirement_come_from_the_configured_address(
-    root: Path, urls: str, badge: str, requirement: str
+    root: Path, urls: str, badge: str, requirement: str | None
 ) -> None:
     (root / "pyproject.toml").write_text(PROJECT + urls, "utf-8")
     address = Address.read(root)
@@ -84,6 +89,45 @@ def test_badge_and_requirement_come_from_the_configured_address(
     heading = expand(ASKS.format("top"), PUZZLES["ddp"].stem, root)
     assert heading.count("Open in Colab") == bool(badge)
     assert heading.strip().endswith(badge or "→")
+
+
+def set_up(root: Path, project: str) -> str:
+    """The set-up cell of a project."""
+    (root / "pyproject.toml").write_text(project, "utf-8")
+    shutil.copytree(ROOT / "solutions" / "parts", root / "solutions" / "parts", dirs_exist_ok=True)
+    shutil.copy(ROOT / "constraints.txt", root)
+    return expand(ASKS.format("setup"), "00_index", root)
+
+
+def test_a_package_that_is_nowhere_is_not_promised(root: Path) -> None:
+    unpublished = set_up(root, PROJECT)
+    assert "make lab" in unpublished
+    assert "puzzles export --colab" in unpublished
+    assert "pip" not in unpublished
+    for project in (
+        PROJECT + "[tool.puzzles]\nreleased = true\n",
+        PROJECT + '[project.urls]\nRepository = "https://a.b/c"\n',
+    ):
+        assert "llm-training-puzzles" in set_up(root, project)
+
+
+def test_without_the_puzzles_the_set_up_says_what_works(tmp_path: Path) -> None:
+    source = next(s for s in read_sources(ROOT / "solutions") if s.path.stem == "00_index")
+    cell = tmp_path / "cell.py"
+    cell.write_text(source.student()["cells"][0]["source"], "utf-8")
+    done = subprocess.run([sys.executable, "-I", "-S", cell], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "RuntimeError: this notebook needs the folder that it comes from" in done.stderr
+    assert "`make lab`" in done.stderr
+
+
+def test_nothing_promises_a_package_that_is_nowhere() -> None:
+    if Address.read(ROOT).requirement() is not None:
+        return
+    files = [path for name in ("lib", "drawing", "solutions", "tests") for path in (ROOT / name).rglob("*.py")]
+    files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "puzzles").glob("*.ipynb")]
+    promise = re.compile(r"pip install\W+" + "llm-training")
+    assert [path.name for path in files if promise.search(path.read_text("utf-8"))] == []
 
 
 def test_the_branch_of_the_badge_can_be_configured(root: Path) -> None:
