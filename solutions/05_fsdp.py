@@ -38,8 +38,9 @@
 # through the network on its own. A gradient that is *reduced* is summed over the ranks.
 
 # %%
-from drawing import draw, draw_collective, step_through
+from drawing import draw, draw_collective
 from lib import Model, PuzzleError, goal, predict, simulate
+from lib.schedules.one_collective import one_collective
 
 # %% [markdown]
 # ## The idea
@@ -48,14 +49,8 @@ from lib import Model, PuzzleError, goal, predict, simulate
 # belongs to its shard of the weight. A **reduce-scatter** (here `scatterreduce`) skips the detour. It adds up what the
 # ranks bring, cuts the sum into shards, and rank r gets shard r. Here it is for one layer of four ranks:
 
-
 # %%
-async def one_layer(model: Model) -> None:
-    whole = model.fake_grad(0, [model.rank])
-    model.grad_weights["my shard"] = await model.scatterreduce(whole, 0)
-
-
-demo = simulate(one_layer, layers=1, batches=4, ranks=4)
+demo = simulate(one_collective("scatterreduce"), layers=1, batches=4, ranks=4)
 draw_collective(demo)
 
 # %% [markdown]
@@ -149,8 +144,8 @@ async def fsdp(model: Model) -> None:
     for b in my_batches:
         activations[0] = model.get_activation([b])
         for layer in range(model.LAYERS):
-            if layer < last:
-                coming = model.allgather(weights[layer + 1], layer + 1)  # on its way while this layer is computed
+            if layer < last:  # on its way while this layer is computed
+                coming = model.allgather(weights[layer + 1], layer + 1)
             activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
             if layer < last:  # the last layer turns round at once and keeps its weight
                 del weights[layer, "full"]
@@ -216,12 +211,6 @@ Model.check(out, puzzle="fsdp")
 
 # %% [markdown]
 # <!-- part: review -->
-
-# %% [markdown]
-# Walk through your run with the arrow keys, and watch the guests come and go:
-
-# %%
-step_through(out)
 
 # %% [markdown]
 # <!-- part: replay -->

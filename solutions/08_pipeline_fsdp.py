@@ -35,7 +35,7 @@
 # weight. A **microbatch** travels through the pipeline on its own.
 
 # %%
-from drawing import draw, draw_collective, draw_mesh, step_through
+from drawing import draw, draw_collective, draw_mesh
 from lib import Mesh, Model, PuzzleError, goal, predict, simulate
 
 # %% [markdown]
@@ -49,32 +49,23 @@ mesh = Mesh({"data": 4, "stage": 4})
 draw_mesh(mesh)
 
 # %% [markdown]
-# Two numbers now say where a rank is. Rank 6 is at data 1, stage 2:
-
-# %%
-for rank in (0, 1, 4, 6, 15):
-    print("rank", rank, "is at", mesh.coordinates(rank))
-
-# %% [markdown]
-# - **Along `stage` the layers differ.** Each row of the picture is a pipeline: stage 0 has layer 0, stage 1 layer 1, and
-#   so on. Its ranks pass activations and gradients to their neighbours.
-# - **Along `data` the batches differ.** The four ranks of a column have the same layer, and each works on other batches.
-#   They shard that layer among themselves, as in FSDP.
+# Two numbers now say where a rank is: rank 6 is at data 1, stage 2.
 #
-# The ranks of one line along an axis are a **group** (PyTorch says *process group*). A collective for a group gets its
-# axis: `group="data"` means "with those who differ from me in `data` only". Here are the groups of that axis:
-
-# %%
-draw_mesh(mesh, "data")
-
-# %% [markdown]
-# **Predict:** with which ranks does rank 6 share its layer? Say it before you open the answer.
+# - **Along `stage` the layers differ** (the rows on the right). Each row is a pipeline: stage 0 has layer 0, stage 1 has
+#   layer 1, and so on. Its ranks pass activations and gradients to their neighbours.
+# - **Along `data` the batches differ** (the columns on the left). The four ranks of a column have the same layer, and each
+#   works on other batches. They shard that layer among themselves, as in FSDP.
+#
+# The ranks of one line along an axis are a **group**; PyTorch says *process group*. A collective for a group is told the
+# axis: `group="data"` means "with those who differ from me in `data` only".
+#
+# **Predict:** rank 6 has layer 2. Which ranks keep shards of that layer, and how large is each shard?
 #
 # <details><summary>Answer</summary>
 #
-# With those of stage 2: ranks 2, 6, 10 and 14. There are four such groups because there are four stages, and only the
-# four ranks of a stage ever need its layer. Each of them keeps a quarter of it. Rank r of 16 does *not* keep a sixteenth
-# of everything: then all ranks would have to take part in gathering layers that twelve of them never compute.
+# The ranks of stage 2, which are 2, 6, 10 and 14, and a quarter each. Only they ever need layer 2. It is tempting to cut
+# each layer into sixteen pieces instead, one for every rank. But then all sixteen would have to take part whenever a layer
+# is gathered, and twelve of them would do it for a layer that they never compute.
 #
 # </details>
 #
@@ -87,7 +78,8 @@ draw_mesh(mesh, "data")
 async def gather_columns(model: Model) -> None:
     stage, data = model.coord["stage"], model.coord["data"]
     if model.rank == 6:
-        print("rank 6 shares its layer with ranks", model.group("data"), "and its pipeline is", model.group("stage"))
+        print("rank 6 is at", model.coord)
+        print("its layer is on ranks", model.group("data"), "and its pipeline is", model.group("stage"))
     model.weights["shard"], model.opt_states["shard"] = model.load_weights(stage, data, 4)
     model.weights["whole"] = await model.allgather(model.weights["shard"], stage, group="data")
 
@@ -255,9 +247,6 @@ Model.check(out, puzzle="pipeline_fsdp")
 
 # %% [markdown]
 # <!-- part: review -->
-
-# %%
-step_through(out)
 
 # %% [markdown]
 # <!-- part: replay -->
