@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         RuleError,
         TraceError,
     )
+    from lib.errors.fixes import fix
     from lib.puzzles.records import PUZZLES, goal
     from lib.simulator.dist import Dist
     from lib.simulator.model import Model
@@ -86,6 +87,7 @@ __all__ = [
     "check",
     "check_function",
     "expect",
+    "fix",
     "goal",
     "hint",
     "predict",
@@ -109,6 +111,7 @@ _HOMES = {
     "lib.course.solutions": "reveal",
     "lib.errors.exceptions": "AbsentKey BudgetError CheckError DeadlockError ForgottenAwait MismatchError NotSolved "
     "PuzzleError RankFailed RuleError TraceError",
+    "lib.errors.fixes": "fix",
     "lib.puzzles.records": "PUZZLES goal",
     "lib.simulator.dist": "Dist",
     "lib.simulator.model": "Model",

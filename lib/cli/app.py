@@ -18,6 +18,7 @@ from lib.course.progress_file import Standing
 from lib.course.solutions import refusal
 from lib.course.subject import Outcome, Run, attempt, outcome
 from lib.course.subject import run as run_subject
+from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.puzzles.records import PUZZLES
 from lib.replay.options import ReplayOptions
@@ -95,6 +96,14 @@ def run(
     if save is not None and found.run is not None:
         found.run.trace.save(save)
     _verdict(found)
+
+
+@app.command()
+def fix(target: Target, puzzle: PuzzleOption = None) -> None:
+    """Run one function and show how to mend its mistake: the line itself, where the message names only the idea."""
+    with fixes.shown():
+        found = _outcome(target, puzzle=puzzle)
+        _verdict(found)
 
 
 @app.command()

@@ -23,12 +23,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from lib.checker.table import Answer, Given, decode, encode
+from lib.errors import fixes
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.source_lines import Place, raised_at, resolve, student_frame
 from lib.errors.wording import message_of
@@ -77,6 +78,8 @@ class Request:
     layers: int | None = None
     batches: int | None = None
     inputs: Any = None
+    lines: bool = False
+    """Whether the message of a mistake shows the line that mends it, where it would name only the idea."""
 
 
 def run_of(
@@ -92,7 +95,7 @@ def run_of(
 
     Nothing is raised for anything that the function does.
     """
-    return _ask(Request(str(file), puzzle, limit, ranks, layers, batches))
+    return _ask(Request(str(file), puzzle, limit, ranks, layers, batches, lines=fixes.are_shown()))
 
 
 def answers_of(file: Path, puzzle: str, inputs: Sequence[Given], limit: float = LIMIT) -> Sent:
@@ -258,7 +261,7 @@ def main(folder: str) -> None:
     timer = threading.Timer(request.seconds, late)
     timer.daemon = True
     timer.start()
-    with redirect_stdout(printed), redirect_stderr(printed):
+    with redirect_stdout(printed), redirect_stderr(printed), fixes.shown() if request.lines else nullcontext():
         sent = _run(request)
     timer.cancel()
     _write(sent, printed, result)

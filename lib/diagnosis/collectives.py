@@ -6,7 +6,7 @@ from typing import Any
 
 from lib.cluster.mesh import Mesh
 from lib.diagnosis.provenance import calls, home, line_of, maker, same_loop
-from lib.diagnosis.running import Running
+from lib.diagnosis.running import Advice, Running, line
 from lib.errors.source_lines import student_frame
 from lib.errors.wording import listed, these
 from lib.trace.event import Event, Program, place_of
@@ -153,7 +153,7 @@ def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
     return None
 
 
-def outside(dist: Any, waits: dict[int, Any]) -> str | None:
+def outside(dist: Any, waits: dict[int, Any]) -> Advice | None:
     """In a mesh with stages: somebody waits for a rank that is not in its pipeline, or for one at the other end."""
     mesh: Mesh | None = dist.mesh
     axis = None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
@@ -178,14 +178,17 @@ def outside(dist: Any, waits: dict[int, Any]) -> str | None:
                 instead = "it passes no gradient on"
             return f"rank {rank} is at {axis} {stage}: it has nobody {word} it; {instead}"
         group = listed(mesh.group(rank, axis))[1:-1]
-        return (
-            f"rank {rank} waits for rank {peer}, which is not in its group along {axis!r} "
-            f'({group}):\nwrite model.group("{axis}")[{axis} {"-" if back else "+"} 1]'
+        idea = f"rank {rank} waits for rank {peer}, which is not in its pipeline (ranks {group}):\n"
+        return line(
+            dist.models[rank].program,
+            "group",
+            idea + f"name the {axis} {'before' if back else 'after'} it by its rank in that group",
+            idea + f'write model.group("{axis}")[{axis} {"-" if back else "+"} 1]',
         )
     return None
 
 
-def meeting(first: Any, other: Any) -> str | None:
+def meeting(first: Any, other: Any) -> Advice | None:
     """Two members of a collective that called different things: in another order, or in the wrong group?"""
     mine, theirs = home(first.value), home(other.value)
     if mine is None or theirs is None:
@@ -221,20 +224,24 @@ def _elsewhere(mine: list[Event], member: Any, theirs: list[Event], wanted: Any)
     return later[0] if later else None
 
 
-def _other_group(program: Running, first: Any, other: Any) -> str | None:
+def _other_group(program: Running, first: Any, other: Any) -> Advice | None:
     """In a mesh: the axis along which ranks do have the same layer, or what else is wrong."""
     mesh, models = program.world.mesh, program.world.models
     if mesh is None:
         return None
     group = _calls(program, first)[-1].group
     lines = {axis: mesh.group(first.rank, axis) for axis in mesh.axes}
-    own = next((axis for axis, line in lines.items() if line == group), None)
+    own = next((axis for axis, ranks in lines.items() if ranks == group), None)
     if own is None or own in ALONG_LAYERS:
-        for axis, line in lines.items():
-            last = [[e for e in models[r].program.events if e.op in COLLECTIVES][-1:] for r in line if r in models]
-            if axis != own and len(line) > 1 and {e.layer for calls in last for e in calls} == {first.layer}:
-                return (
-                    f'the ranks that share layer {first.layer} are those along the axis {axis!r}: write group="{axis}"'
+        for axis, ranks in lines.items():
+            last = [[e for e in models[r].program.events if e.op in COLLECTIVES][-1:] for r in ranks if r in models]
+            if axis != own and len(ranks) > 1 and {e.layer for calls in last for e in calls} == {first.layer}:
+                share = f"rank {first.rank} shares layer {first.layer} with ranks {listed(ranks)[1:-1]}"
+                return line(
+                    program,
+                    "group",
+                    f"{share} only: this collective is for that group",
+                    f'{share}, along the axis {axis!r}: write group="{axis}"',
                 )
     where = "\n".join(f"rank {m.rank} is at {mesh.coordinates(m.rank)}" for m in (first, other))
     return f"take the layer from model.coord, not from arithmetic with the rank:\n{where}"

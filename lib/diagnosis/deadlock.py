@@ -10,8 +10,9 @@ from typing import Any
 
 from lib.diagnosis.collectives import ALONG_LAYERS, outside
 from lib.diagnosis.python_errors import asleep, failed, waiting_at
-from lib.diagnosis.running import World
+from lib.diagnosis.running import Advice, Line, World
 from lib.diagnosis.waiting import describe, wants
+from lib.errors import fixes
 from lib.errors.exceptions import DeadlockError, MismatchError, PuzzleError, RankFailed
 from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import these
@@ -47,6 +48,7 @@ def on_stuck(dist: World) -> Callable[[], PuzzleError] | None:
             found = _disagreement(waits) or _deadlock(dist, waits)
         found.trace = dist.so_far(str(found))
         dist.failure = found
+        fixes.keep(found)
         made.append(found)
         return found
 
@@ -58,7 +60,8 @@ def rank_failed(dist: World, rank: int | None, error: BaseException | None) -> R
     if error is None or not isinstance(error, PuzzleError):
         return failed(rank, error or RuntimeError("a rank stopped"))
     who = "another rank" if error.rank is None else f"rank {error.rank}"
-    found = RankFailed(f"{who} failed, and nobody can go on: {error.what}", fix=error.fix, where=error.where)
+    what = f"{who} failed, and nobody can go on: {error.what}"
+    found = RankFailed(what, fix=error.fix, where=error.where, idea=error.idea)
     found.expected, found.got = error.expected, error.got
     return found
 
@@ -322,9 +325,9 @@ def _deadlock(dist: World, waits: _Waits) -> DeadlockError:
         what = "deadlock: nobody can go on"
     first = cycle[0] if cycle else next((rank for rank in waits if waits.awaits_over(rank)), next(iter(waits)))
     states = _States(dist, waits)
-    error = DeadlockError(
-        what, expected=wants(waits[first], first), got="\n".join(states.lines()), fix=_advice(dist, waits, cycle)
-    )
+    advice = _advice(dist, waits, cycle)
+    idea, fix = advice if isinstance(advice, Line) else (None, advice)
+    error = DeadlockError(what, expected=wants(waits[first], first), got="\n".join(states.lines()), fix=fix, idea=idea)
     for rank in states.shown:
         if (found := states.place(rank)) is not None:
             error.where.append((rank, found))
@@ -337,7 +340,7 @@ def _last(program: Program) -> Event:
     return next((e for e in communication if e.start is None), communication[-1])
 
 
-def _advice(dist: World, waits: _Waits, cycle: list[int]) -> str:
+def _advice(dist: World, waits: _Waits, cycle: list[int]) -> Advice:
     absent = [r for r in sorted(waits.over) if r not in dist.models]
     if absent:
         return f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"

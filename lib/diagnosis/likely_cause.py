@@ -14,7 +14,7 @@ from typing import Any, cast
 from lib.diagnosis.collectives import meeting, not_reached, pipelined, shard_call, sum_axis, twice
 from lib.diagnosis.provenance import alike, in_turn, is_held, line_of, maker, sent_in
 from lib.diagnosis.rule_words import CUT_ALIKE, LOAD_ALIKE
-from lib.diagnosis.running import Running
+from lib.diagnosis.running import Advice, Line, Running, line
 from lib.errors.exceptions import PuzzleError
 from lib.errors.facts import Fact
 from lib.errors.forgotten_await import put_await
@@ -36,7 +36,9 @@ def advise(error: PuzzleError, program: Running | None = None) -> None:
         return
     error.advised = True
     found = likely_cause(error.fact, program)
-    if found is not None:
+    if isinstance(found, Line):
+        error.idea, error.fix = found
+    elif found is not None:
         error.fix = found
 
 
@@ -54,7 +56,7 @@ def _kept(event: Event, store: str) -> str:
 
 
 @singledispatch
-def likely_cause(fact: Fact, program: Running | None) -> str | None:
+def likely_cause(fact: Fact, program: Running | None) -> Advice | None:
     """What a student probably meant; None where nothing tells it."""
     return None
 
@@ -70,7 +72,7 @@ def _(fact: facts.NotALayer, _: Running | None) -> str:
 
 
 @likely_cause.register
-def _(fact: facts.WrongKind, program: Running | None) -> str:
+def _(fact: facts.WrongKind, program: Running | None) -> Advice:
     """Something else in the place of a value."""
     wanted, op, value, order = fact.wanted, fact.op, fact.value, _order(fact.op)
     if hasattr(value, "popitem") and wanted in STORE:  # a dict, or a store
@@ -79,8 +81,12 @@ def _(fact: facts.WrongKind, program: Running | None) -> str:
     if source is not None:
         return source
     if wanted is ActivationGrad and isinstance(value, Activation):
-        return "loss gives it for the last layer: model.loss(activations[model.LAYERS]);\n" + (
-            "each backward gives it for the layer before"
+        return line(
+            program,
+            "loss",
+            "an activation is not a gradient: the first gradient comes from loss, the others from backward",
+            "loss gives the first gradient, and each backward the next one:\n"
+            "grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])",
         )
     if (op in OPERATIONS and type(value) in OPERATIONS[op].takes) or op in COLLECTIVES or wanted is Value:
         return f"the order of the arguments is another one: {order}"
@@ -134,7 +140,7 @@ def _tuple(kinds: list[type], last: Sequence[Event]) -> str:
 
 
 @likely_cause.register
-def _(fact: facts.Incomplete, program: Running) -> str | None:
+def _(fact: facts.Incomplete, program: Running) -> Advice:
     """A shard where the whole weight is needed."""
     weight = fact.weight
     made = maker(weight)
@@ -149,11 +155,19 @@ def _(fact: facts.Incomplete, program: Running) -> str | None:
             if is_held(program, number):
                 return f"the whole weight is what the all-gather gave{line_of(maker(whole))}: use that, not the shard"
             return f"the weight gathered{line_of(maker(whole))} is deleted by now: gather it again before this line"
-    return None
+    return line(
+        program,
+        "allgather",
+        f"this rank has {these('shard', weight.shards)} only: all shards have to be put together first",
+        f"gather all shards first:\n{GATHER}",
+    )
+
+
+GATHER = 'weights[layer, "full"] = await model.allgather(weights[layer], layer)'
 
 
 @likely_cause.register
-def _(fact: facts.Unsummed, program: Running) -> str | None:
+def _(fact: facts.Unsummed, program: Running) -> Advice:
     """A gradient that lacks batches, in an update."""
     grad = fact.grad
     for number, other in alike(program, grad):
@@ -173,12 +187,15 @@ def _(fact: facts.Unsummed, program: Running) -> str | None:
     return _sum_first(program, grad)
 
 
-def _sum_first(program: Running, grad: WeightGrad) -> str | None:
+def _sum_first(program: Running, grad: WeightGrad) -> Advice:
     here = frozenset[int]().union(*(other.batches for _, other in alike(program, grad)))
     if len(here) == grad.total_batches:
-        return (
-            f"this rank has had gradients of {these('batch', here)}: add each one to the sum with `+`,\n"
-            "before the next takes its place"
+        return line(
+            program,
+            "add",
+            f"this rank has had the gradients of {these('batch', here)}, one in the place of the other: keep their sum",
+            "add each gradient to the sum of those before:\n"
+            "grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - 1]",
         )
     if program.world.ranks == 1:
         return "update once, after the last batch, with the sum of all gradients"
@@ -186,10 +203,14 @@ def _sum_first(program: Running, grad: WeightGrad) -> str | None:
         return found
     axis = sum_axis(program)
     whose, group = ("all ranks", "") if axis is None else (f"the ranks along the axis {axis!r}", f', group="{axis}"')
-    return (
+    op = "scatterreduce" if "scatterreduce" in (program.world.asks or ()) else "allreduce"
+    seen = these("batch", here) if here else "no batch at all"
+    return line(
+        program,
+        op,
+        f"this rank has only seen {seen}: the gradients of {whose} have to be summed before anyone updates",
         f"sum the gradients of {whose} first:\n"
-        f"grad_weights[layer] = await model.allreduce(grad_weights[layer], layer{group})\n"
-        "or scatterreduce, where each rank updates a shard"
+        f"grad_weights[layer] = await model.{op}(grad_weights[layer], layer{group})",
     )
 
 
@@ -232,7 +253,7 @@ def _(fact: facts.Stateless, program: Running | None) -> str | None:
 
 
 @likely_cause.register
-def _(fact: facts.Deleted, program: Running) -> str | None:
+def _(fact: facts.Deleted, program: Running) -> Advice | None:
     """A key that was deleted: one that several batches had shared, or a gathered weight."""
     number, fix = fact.number, fact.fix
     shared = _shared(program, fact.store, fact.key, number)
@@ -244,9 +265,10 @@ def _(fact: facts.Deleted, program: Running) -> str | None:
         return None
     found = place_of(made)
     text = "" if found is None else found.text
-    if not re.match(r"\w+\[.*\] = await model\.allgather\(", text):
-        text = 'weights[layer, "full"] = await model.allgather(weights[layer], layer)'
-    return f"{fix},\nor gather it again before backward: {text}"
+    again = f"{fix},\nor gather it again before backward"
+    if re.match(r"\w+\[.*\] = await model\.allgather\(", text):
+        return f"{again}: {text}"
+    return line(program, "allgather", again, f"{again}: {GATHER}")
 
 
 def _shared(program: Running, store: int, key: object, number: int) -> str | None:
@@ -277,12 +299,12 @@ def _(fact: facts.Twice, _: Running | None) -> str | None:
 
 
 @likely_cause.register
-def _(fact: facts.Unlawful, program: Running | None) -> str | None:
+def _(fact: facts.Unlawful, program: Running | None) -> Advice | None:
     return likely_cause(fact.why, program) if isinstance(fact.why, Fact) else None
 
 
 @likely_cause.register
-def _(fact: facts.Disagree, _: Running | None) -> str | None:
+def _(fact: facts.Disagree, _: Running | None) -> Advice | None:
     """In another order, or in the wrong group? Of what is called with other arguments there is no more to know."""
     first, other = fact.first, fact.other
     return meeting(first, other) if (first.op, first.layer) != (other.op, other.layer) else None

@@ -280,7 +280,7 @@ def _(fact: facts.Incomplete) -> Words:
         f"the weight of layer {weight.layer} is not complete",
         expected=f"all {weight.total} shards",
         got=f"{these('shard', weight.shards)} of {weight.total}{_missing('shard', missing)}",
-        fix='gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
+        fix="put its shards together first, with an all-gather",
     )
 
 

@@ -1,22 +1,37 @@
-"""What an explanation may ask of a run that is still going on: the world of the ranks, and what each has recorded."""
+"""What an explanation may ask of a run that is still going on: the world of the ranks, and what each has recorded.
+
+And what it answers: a fix, or where the fix is the line that the run's puzzle asks for, the idea with it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError
 from lib.trace.event import Event, Move
 from lib.values.values import Value
 
-__all__ = ["Running", "World"]
+__all__ = ["Advice", "Line", "Running", "World", "line"]
+
+
+class Line(NamedTuple):
+    """A fix that a student is to find: the message names the idea, and `fix()` shows the line."""
+
+    idea: str
+    fix: str
+
+
+Advice = str | Line
 
 
 class World(Protocol):
     """What all ranks of one run share. Its engine and its driver know who waits for what, and which task steps whom."""
 
     failure: PuzzleError | None
+    asks: frozenset[str] | None
+    """What the puzzle of this run asks for (see `Puzzle.asks`); None where the run has no puzzle."""
 
     @property
     def ranks(self) -> int: ...
@@ -51,3 +66,9 @@ class Running(Protocol):
     def moves(self) -> Sequence[Move]: ...
     @property
     def world(self) -> World: ...
+
+
+def line(program: Running | None, asked: str, idea: str, fix: str) -> Advice:
+    """A fix that is the answer to some puzzle: shown to whoever has solved that, and is at another one."""
+    asks = None if program is None else program.world.asks
+    return fix if asks is not None and asked not in asks else Line(idea, fix)

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lib.errors import fixes
 from lib.errors.facts import Fact, Words, words_of
 from lib.errors.source_lines import Place, neighbours, raised_at, student_place
 from lib.errors.wording import shown, these
@@ -49,7 +50,8 @@ MOST_KEYS = 12
 
 class PuzzleError(AssertionError):
     """A student's mistake. `what` happened, what was `expected`, what was `got`, and the likely `fix`; or a `fact`
-    that says all of this, and knows the values that it happened to.
+    that says all of this, and knows the values that it happened to. Where the fix is the very line that a puzzle asks
+    for, the message has the `idea` in its place, and `fix()` shows the line.
 
     `rank` and `where` (Places, with the rank each belongs to) are added by whoever knows them. `trace` is the
     Trace up to the failure, where a run had begun; `import drawing` makes notebooks show it below the message.
@@ -70,9 +72,11 @@ class PuzzleError(AssertionError):
         rank: int | None = None,
         where: Sequence[tuple[int | None, Place]] = (),
         fact: Fact | None = None,
+        idea: str | None = None,
     ) -> None:
         super().__init__(what)
         self.fact = fact
+        self.idea = idea
         self.advised = False
         """Whether the programs of the ranks have been searched for the likely reason already."""
         if isinstance(what, Fact):
@@ -119,7 +123,8 @@ class PuzzleError(AssertionError):
         for found, ranks in places.items():
             known = [rank for rank in ranks if rank is not None]
             lines += _field(these("rank", known) + ":" if known else "where:", str(found))
-        return "\n".join(lines + _field("fix:", self.fix))
+        fix = self.fix if self.idea is None or fixes.are_shown() else f"{self.idea}\n{fixes.HOW}"
+        return "\n".join(lines + _field("fix:", fix))
 
 
 def _as_it_was(kind: type[PuzzleError], args: tuple[Any, ...], names: dict[str, Any]) -> PuzzleError:

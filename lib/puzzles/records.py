@@ -105,8 +105,9 @@ class Puzzle:
     question, an idea and nearly the code.
 
     A schedule has a size, goals, and hidden sizes at which it must be correct too. `sent` is how many elements may be
-    sent per rank, where that is what the puzzle is about: no goal is reached by a run that sends more. `bound` is
-    what its lower bound speaks of, where one is known.
+    sent per rank, where that is what the puzzle is about: no goal is reached by a run that sends more. `asks` are what
+    a student is to find: where one of them mends a mistake, the message names the idea, and `fix()` shows the line.
+    `bound` is what its lower bound speaks of, where one is known.
 
     A plain function has a `table` of answers instead, and `draws` random inputs, on which it must agree with the
     reference; `fix` says what is likely wrong where nothing better is known. Its size is 0.
@@ -128,6 +129,7 @@ class Puzzle:
     mesh: Mesh | None = None
     costs: Costs = UNIT
     sent: float | None = None
+    asks: tuple[str, ...] = ()
     bound: Premise | None = None
     table: tuple[Row, ...] = ()
     draws: int = 0
@@ -225,14 +227,14 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
         raise ValueError(f"{key}: its kind is one of {', '.join(KINDS)}; got {kind!r}")
     needed = {"title", "needs", "teaches", "hints"}
     needed |= {"table", "draws"} if kind == "function" else {"ranks", "layers", "batches", "goals", "hidden"}
-    free = {"kind", "fix"} if kind == "function" else {"kind", "mesh", "costs", "sent", "bound"}
+    free = {"kind", "fix"} if kind == "function" else {"kind", "mesh", "costs", "sent", "asks", "bound"}
     if wrong := (needed - data.keys()) | (data.keys() - needed - free):
         raise ValueError(
             f"{key}: a {kind} has {', '.join(sorted(needed))} and may have {', '.join(sorted(free))}; "
             f"see to {', '.join(sorted(wrong))}"
         )
     made: dict[str, Any] = dict(data)
-    made |= {"kind": kind, "needs": tuple(data["needs"])}
+    made |= {"kind": kind, "needs": tuple(data["needs"]), "asks": tuple(data.get("asks", ()))}
     made["hints"] = tuple(hint.strip() for hint in data["hints"])
     made["goals"] = tuple(Goal(**goal) for goal in data.get("goals", ()))
     made["hidden"] = tuple(Size(**size) for size in data.get("hidden", ()))

@@ -105,6 +105,7 @@ class Dist(Given):
         """Whether somebody made this world and its Models themselves, as the original's notebook does."""
         self.puzzle: str | None = None
         """The puzzle that is run here, where simulate was told one."""
+        self.asks: frozenset[str] | None = None
         self._prices = costs.on(mesh)
         self._groups: dict[tuple[int, ...], Group] = {}
         self._communicators: dict[tuple[int, ...], Communicator] = {}

@@ -6,6 +6,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from lib import diagnosis
 from lib.diagnosis.running import World
+from lib.errors import fixes
 from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
 from lib.errors.source_lines import student_frame, student_place
 from lib.trace.event import Event, Program, Source
@@ -144,4 +145,5 @@ class Recorder(Program):
                 diagnosis.advise(error, self)
         if error.trace is None:
             error.trace = self.world.so_far(str(error))
+        fixes.keep(error)
         return error

@@ -15,6 +15,7 @@ from lib import diagnosis
 from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
+from lib.errors import fixes
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
 from lib.puzzles.records import schedule_record
 from lib.simulator.asyncio_support.drivers import OwnLoop
@@ -79,6 +80,7 @@ def simulate(
         dist = Dist(sizes[0], mesh=mesh, costs=costs, budget=budget)
         dist.by_hand = False
         dist.puzzle = puzzle
+        dist.asks = None if record is None else frozenset(record.asks)
         return dist, [Model(rank, dist, *sizes[1:]) for rank in range(sizes[0])]
 
     collecting = gc.isenabled()
@@ -119,6 +121,7 @@ def _run(function: Callable[[Model], Any], world: World, order: Order) -> list[M
     if failure is None:
         return models
     if not isinstance(failure, NotSolved):
+        fixes.keep(failure)
         dist.failure = failure
         failure.trace = dist.so_far(str(failure))
     raise failure from failure.__cause__

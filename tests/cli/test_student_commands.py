@@ -75,6 +75,18 @@ def test_when_everything_is_solved(folder: Path) -> None:
     assert f"{count} of {count} solved. There is nothing left to solve." in flat(puzzles())
 
 
+def test_fix_shows_the_line_that_the_message_of_a_run_does_not_have(folder: Path) -> None:
+    line = "grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)"
+    text = reference("ddp").read_text("utf-8")
+    assert text.count(f"        {line}\n") == 1
+    (folder / "ddp.py").write_text(text.replace(f"        {line}\n", ""), "utf-8")
+    told, mended = puzzles("run", "ddp.py", "--puzzle", "ddp"), puzzles("fix", "ddp.py", "--puzzle", "ddp")
+    assert told.exit_code == mended.exit_code == 1
+    assert "puzzles fix FILE" in flat(told)
+    assert "model.allreduce" not in told.output
+    assert "model.allreduce" in mended.output
+
+
 def test_when_recording_is_off_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUZZLES_PROGRESS", "off")
     assert "Progress is not recorded: PUZZLES_PROGRESS is off." in puzzles().output

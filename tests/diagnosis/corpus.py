@@ -19,6 +19,9 @@ A case starts from the reference solution of a puzzle, or from a function of its
     ### message
     The whole text that the student reads.
 
+    ### fix
+    What `fix()` prints, where the message names only the idea.
+
 `### code`, and `sizes: ranks 2, layers 1` where there is no puzzle, is for a function of its own. After a change that
 is meant, `python -m tests.diagnosis.corpus` writes the messages anew, of all cases or of those named. Read them all.
 """
@@ -36,13 +39,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lib import PUZZLES, CheckError, Model, NotSolved, PuzzleError, Unsolved, Verdict, Weight, check, simulate
+from lib import PUZZLES, CheckError, Model, NotSolved, PuzzleError, Unsolved, Verdict, Weight, check, fix, simulate
+from lib.errors.fixes import HOW
 from lib.submissions.locations import reference
 from tests.support.drivers import gather
 
 FOLDER = Path(__file__).with_name("cases")
 FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
-SECTIONS = ("change", "code", "message")
+SECTIONS = ("change", "code", "message", "fix")
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class Case:
     change: str | None
     code: str | None
     message: str
+    fix: str | None = None
 
     @property
     def puzzle(self) -> str | None:
@@ -87,7 +92,8 @@ class Case:
         """The file."""
         fields = "".join(f"{name}: {self.fields[name]}\n" for name in FIELDS if name in self.fields)
         body = f"### change\n{self.change}" if self.code is None else f"### code\n{self.code}"
-        return f"{self.thought}\n\n{fields}\n{body}\n\n### message\n{self.message}\n"
+        fix = "" if self.fix is None else f"\n### fix\n{self.fix}\n"
+        return f"{self.thought}\n\n{fields}\n{body}\n\n### message\n{self.message}\n{fix}"
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,8 @@ class Outcome:
     models: list[Model] | None = None
     wrong: CheckError | None = None
     """What Model.check raises."""
+    fix: str | None = None
+    """What fix() prints, where the message names only the idea."""
 
 
 def parse(path: Path) -> Case:
@@ -113,7 +121,7 @@ def parse(path: Path) -> Case:
     if ("change" in sections) == ("code" in sections):
         raise ValueError(f"{path.name} needs either a change or code")
     change, code = sections.get("change"), sections.get("code")
-    return Case(path.stem, thought.strip(), fields, change, code, sections.get("message", ""))
+    return Case(path.stem, thought.strip(), fields, change, code, sections.get("message", ""), sections.get("fix"))
 
 
 def cases() -> list[Case]:
@@ -159,7 +167,14 @@ def function(case: Case) -> Iterator[Callable[[Model], Any]]:
 
 
 def run(case: Case) -> Outcome:
-    """Runs a case as the notebook does: simulate, then check."""
+    """Runs a case as the notebook does: simulate, then check, and then ask for the fix."""
+    found, printed = _run(case), io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        fix()
+    return replace(found, fix=printed.getvalue().strip() if HOW in found.text else None)
+
+
+def _run(case: Case) -> Outcome:
     printed = io.StringIO()
     with function(case) as student, contextlib.redirect_stdout(printed):
         try:
@@ -198,9 +213,10 @@ def main(names: list[str]) -> None:
     """Writes the messages anew."""
     for case in cases():
         if not names or any(name in case.name for name in names):
-            now = replace(case, message=run(case).text)
+            found = run(case)
+            now = replace(case, message=found.text, fix=found.fix)
             (FOLDER / f"{case.name}.txt").write_text(now.text(), "utf-8")
-            mark = "" if now.message == case.message else "  (changed)"
+            mark = "" if now == case else "  (changed)"
             print(f"===== {case.name}{mark}\n{case.thought}\n\n{case.change or case.code}\n\n{now.message}\n")
 
 

@@ -13,6 +13,7 @@ from drawing import draw
 from lib import NotSolved, PuzzleError, RankFailed, Trace, TraceError
 from lib.analysis.event_words import event_words
 from lib.errors import exceptions as errors
+from lib.errors.fixes import shown as shown_lines
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
 from tests.diagnosis.corpus import Outcome, cases, run, run_in_asyncio
@@ -33,6 +34,16 @@ def outcome(name: str) -> Outcome:
 @every_case
 def test_the_message(name: str) -> None:
     assert outcome(name).text == CASES[name].message
+
+
+@every_case
+def test_fix_shows_the_line_that_the_message_does_not_have(name: str) -> None:
+    case = CASES[name]
+    assert outcome(name).fix == case.fix
+    if case.fix is not None:
+        assert case.fix.splitlines()[-1] not in case.message
+        with shown_lines():
+            assert case.fix.splitlines()[-1].strip() in run(case).text
 
 
 @every_case

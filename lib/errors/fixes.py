@@ -1,0 +1,44 @@
+"""The line that mends the last mistake, kept until somebody asks for it.
+
+Where the fix of a mistake is the very line that a puzzle asks for, the message names the idea alone. `fix()` shows the
+line to whoever wants it; in a shell, `puzzles fix FILE` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["HOW", "are_shown", "fix", "keep", "shown"]
+
+HOW = "(to see the line: fix(), or in a shell: puzzles fix FILE)"
+NONE = "There is nothing to fix yet: when a message names only the idea, fix() shows the line."
+_last: list[Any] = []
+_shown: list[bool] = []
+
+
+def keep(error: Any) -> None:
+    """Remembers a mistake that somebody is shown, in place of the one before it."""
+    _last[:] = [error]
+
+
+def fix() -> None:
+    """Prints how to mend the last mistake: the line itself, where its message only named the idea."""
+    line = _last[0].fix if _last else None
+    print(NONE if line is None else line)
+
+
+def are_shown() -> bool:
+    """Whether messages are to show the lines right away."""
+    return bool(_shown)
+
+
+@contextmanager
+def shown() -> Generator[None]:
+    """Has messages show the lines right away: what `puzzles fix` does."""
+    _shown.append(True)
+    try:
+        yield
+    finally:
+        _shown.pop()
