@@ -8,7 +8,7 @@ from math import lcm
 from typing import NamedTuple
 
 from lib.errors.exceptions import PuzzleError
-from lib.errors.source_lines import Place
+from lib.errors.source_lines import Place, line_calling
 from lib.errors.wording import these
 from lib.trace.event import Event, place_of
 from lib.trace.rebuild import Flaw, Rebuilt
@@ -82,12 +82,19 @@ def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault
     """No rank called set_final_weight for a layer: because it was forgotten, or because the function ended early?"""
     if updated:
         rank, event = updated[0]
+        ranks = these("rank", {rank for rank, _ in updated})
+        unreached = _unreached(event)
         return _Fault(
             "no final weight of these layers",
             "model.set_final_weight(layer, weights[layer]) for each layer, on every rank that updates it",
-            f"an update, on {these('rank', {rank for rank, _ in updated})}, and no set_final_weight after it",
-            "hand in what update gives: model.set_final_weight(layer, weights[layer])",
-            where=place_of(event),
+            f"an update on {ranks}, but line {unreached.line}, which hands in the weights, was not reached"
+            if unreached is not None
+            else f"an update on {ranks}, and no set_final_weight after it",
+            "look for a `return` before that line, or a loop or an `if` around it that leaves layers out"
+            if unreached is not None
+            else "hand in what update gives: model.set_final_weight(layer, weights[layer]);\n"
+            "if that line is there, look for a `return` before it",
+            where=unreached or place_of(event),
         )
     rank, event = next(((p.rank, p.events[-1]) for p in trace.programs if p.events), (0, None))
     return _Fault(
@@ -97,6 +104,13 @@ def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault
         "look for a `return` that comes too early, or a loop that leaves layers out",
         where=place_of(event),
     )
+
+
+def _unreached(event: Event) -> Place | None:
+    """The line that would hand in the weights, in the function of an event: known while its code is at hand."""
+    if event.source is None or isinstance(event.source, Place):
+        return None
+    return line_calling(event.source[0], "set_final_weight")
 
 
 def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | None) -> _Fault | None:

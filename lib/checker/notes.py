@@ -11,7 +11,7 @@ from lib.analysis.dependencies import At, causes_of
 from lib.cluster.clock import in_units, units
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
-from lib.errors.wording import amount, counted, plural, these
+from lib.errors.wording import amount, counted, plural, these, with_article
 from lib.trace.event import STORES, Event, Program, place_of
 from lib.trace.lifetimes import held_at, never_awaited
 from lib.trace.order import unreceived
@@ -50,6 +50,13 @@ def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judg
             where=_places([(rank, alive.born) for rank, alive in hidden]),
             fix="keep them in a store, where you see them and can delete them",
         )
+    if (strange := list(_misplaced(trace))) and trace.error is None:
+        rank, store, value, event = strange[0]
+        yield _remark(
+            f"rank {rank} keeps {with_article(value.kind)} in the store {STORES[store]}" + _more(strange, "value"),
+            where=_places([(rank, event) for rank, _, _, event in strange]),
+            fix=f"it works, and counts the same; but {STORE[type(value)]} is where you will look for it",
+        )
     if trace.error is not None:
         return
     lost = unreceived(trace)
@@ -69,6 +76,15 @@ def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judg
             where=_places(left),
             fix=f"put `await` before it: await model.{event.op}(...)",
         )
+
+
+def _misplaced(trace: Trace) -> Iterator[tuple[int, int, Value, Event | None]]:
+    """The values that were in the store of another kind: the rank, the store, the value, and what made it."""
+    for program in trace.programs:
+        for number, store in sorted({(number, store) for _, store, number, change in program.moves if change > 0}):
+            value = program.values[number]
+            if value is not None and STORE[type(value)] != STORES[store]:
+                yield program.rank, store, value, _maker(program, number)
 
 
 def over_sent(trace: Trace, sent: float, limit: float) -> str:

@@ -99,10 +99,10 @@ def run(
 
 
 @app.command()
-def fix(target: Target, puzzle: PuzzleOption = None) -> None:
+def fix(what: Subject, puzzle: PuzzleOption = None) -> None:
     """Run one function and show how to mend its mistake: the line itself, where the message names only the idea."""
     with fixes.shown():
-        found = _outcome(target, puzzle=puzzle)
+        found = _outcome(what, puzzle=puzzle)
         _verdict(found)
 
 

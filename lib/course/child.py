@@ -34,6 +34,7 @@ from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.source_lines import Place, raised_at, resolve, student_frame
 from lib.errors.wording import message_of
 from lib.files import child_environment, write_whole
+from lib.simulator.printing import Printed
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError
 from lib.trace.trace import Trace
@@ -255,6 +256,8 @@ def main(folder: str) -> None:
     _limit(request.seconds)
 
     def late() -> None:
+        if isinstance(sys.stdout, Printed):
+            sys.stdout.release()
         _write(_endless(request, _theirs(main_thread)), printed, result)
         os._exit(0)
 

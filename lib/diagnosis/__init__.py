@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lib.diagnosis.deadlock import on_failed, on_spinning, on_stuck, rank_failed
-    from lib.diagnosis.groups import no_axis, no_mesh, not_a_group
+    from lib.diagnosis.groups import no_axis, no_mesh, no_peer, not_a_group
     from lib.diagnosis.likely_cause import advise
-    from lib.diagnosis.python_errors import asleep, never_awaited, not_callable, not_here, not_ours, waiting_at
+    from lib.diagnosis.python_errors import (
+        asleep,
+        never_awaited,
+        not_callable,
+        not_here,
+        not_ours,
+        not_the_latest,
+        waiting_at,
+    )
 
 __all__ = [
     "advise",
@@ -21,10 +29,12 @@ __all__ = [
     "never_awaited",
     "no_axis",
     "no_mesh",
+    "no_peer",
     "not_a_group",
     "not_callable",
     "not_here",
     "not_ours",
+    "not_the_latest",
     "on_failed",
     "on_spinning",
     "on_stuck",
@@ -34,9 +44,9 @@ __all__ = [
 
 _HOMES = {
     "lib.diagnosis.deadlock": "on_failed on_spinning on_stuck rank_failed",
-    "lib.diagnosis.groups": "no_axis no_mesh not_a_group",
+    "lib.diagnosis.groups": "no_axis no_mesh no_peer not_a_group",
     "lib.diagnosis.likely_cause": "advise",
-    "lib.diagnosis.python_errors": "asleep never_awaited not_callable not_here not_ours waiting_at",
+    "lib.diagnosis.python_errors": "asleep never_awaited not_callable not_here not_ours not_the_latest waiting_at",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 

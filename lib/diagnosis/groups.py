@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib.cluster.mesh import Mesh
+from lib.diagnosis.running import Advice, Line, Running, line
 from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
+from lib.values.facts import NotALayer
+from lib.values.values import describe
 
-__all__ = ["no_axis", "no_mesh", "not_a_group"]
+__all__ = ["no_axis", "no_mesh", "no_peer", "not_a_group"]
 
 
 def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) -> RuleError:
@@ -43,3 +46,49 @@ def no_axis(axis: str, rank: int, mesh: Mesh) -> RuleError:
         fix="the group of an axis are the ranks that differ along it only:\n"
         + "\n".join(f"group={known!r} is {list(mesh.group(rank, known))} here" for known in mesh.axes),
     )
+
+
+def no_peer(program: Running, rank: Any, call: str) -> RuleError:
+    """A message that names no other rank."""
+    mine, ranks = program.rank, program.world.ranks
+    itself = isinstance(rank, int | float) and rank == mine
+    fix = "name the other rank of the pair, such as model.rank - 1 or model.rank + 1"
+    advice = fix if itself or type(rank) is not int else _beyond(program, rank, call)
+    error = RuleError(
+        f"{call}({written(rank)}{', ...' if call == 'pass_to' else ''}) does not name another rank"
+        if type(rank) is int
+        else f"{call} was given no rank",
+        expected=f"a rank from 0 to {ranks - 1} other than {mine}",
+        got="this rank itself" if itself else describe(rank),
+    )
+    error.idea, error.fix = advice if isinstance(advice, Line) else (None, advice)
+    if type(rank) is not int:
+        error.fact = NotALayer(call, rank, 0)
+    return error
+
+
+def _beyond(program: Running, rank: int, call: str) -> Advice:
+    """A rank before the first one or after the last: an end of the pipeline, or the wrong direction?"""
+    mine, ops = program.rank, {event.op for event in program.events}
+    if abs(rank - mine) > 1:
+        return f"ranks are counted from 0; the last one is model.RANKS - 1, here {program.world.ranks - 1}"
+    before = rank < 0
+    # Whether it is the turn of gradients, which go the other way.
+    back = "backward" in ops if call == "pass_to" else "forward" in ops
+    other = "model.rank + 1" if before else "model.rank - 1"
+    if call == "receive" and before == back:
+        what, side = ("gradient", "after") if back else ("input", "before")
+        idea = f"the {what} of a stage comes from the stage {side} it"
+        return line(program, "receive", idea, f"{idea}: await model.receive({other})")
+    if call == "pass_to" and before != back:
+        what, side = ("gradient", "before") if back else ("output", "after")
+        idea = f"the {what} of a stage goes to the stage {side} it"
+        return line(program, "pass_to", idea, f"{idea}: await model.pass_to({other}, ...)")
+    instead = {
+        ("receive", True): "it takes its batches with get_activation instead",
+        ("receive", False): "its gradient comes from loss instead",
+        ("pass_to", True): "the gradient of its input goes nowhere",
+        ("pass_to", False): "it calls loss instead",
+    }[call, before]
+    end, side = ("first", "before") if before else ("last", "after")
+    return f"rank {mine} is the {end} stage and has none {side} it: {instead}"

@@ -12,13 +12,13 @@ from functools import singledispatch
 from typing import Any, cast
 
 from lib.diagnosis.collectives import meeting, not_reached, pipelined, shard_call, sum_axis, twice
-from lib.diagnosis.provenance import alike, in_turn, is_held, line_of, maker, sent_in
+from lib.diagnosis.provenance import alike, home, in_turn, is_held, line_of, maker, sent_in
 from lib.diagnosis.rule_words import CUT_ALIKE, LOAD_ALIKE
 from lib.diagnosis.running import Advice, Line, Running, line
 from lib.errors.exceptions import PuzzleError
 from lib.errors.facts import Fact
 from lib.errors.forgotten_await import put_await
-from lib.errors.wording import shown, these, with_article
+from lib.errors.wording import plural, shown, these, with_article
 from lib.trace.event import STORES, Event, place_of
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
@@ -77,7 +77,7 @@ def _(fact: facts.WrongKind, program: Running | None) -> Advice:
     wanted, op, value, order = fact.wanted, fact.op, fact.value, _order(fact.op)
     if hasattr(value, "popitem") and wanted in STORE:  # a dict, or a store
         return f"take one value out of the store: {STORE[wanted]}[layer]"
-    source = _came_from(program, wanted, value)
+    source = _came_from(program, wanted, value) or _misplaced(program, value)
     if source is not None:
         return source
     if wanted is ActivationGrad and isinstance(value, Activation):
@@ -95,6 +95,23 @@ def _(fact: facts.WrongKind, program: Running | None) -> Advice:
     if wanted in STORE and not isinstance(value, Value):
         return f"take {with_article(wanted.kind)} out of its store: {STORE[wanted]}[...]\n{order}"
     return f"take it from the store {STORE[wanted]}: {order}" if wanted in STORE else order
+
+
+def _misplaced(program: Running | None, value: object) -> str | None:
+    """A value that stands in the store of another kind: that is where it went wrong."""
+    if program is None or not isinstance(value, Value):
+        return None
+    stores: Sequence[Any] = program.world.models[program.rank].storage()
+    for kind, store in zip(STORE, stores, strict=True):
+        key = next((key for key, held in store.items() if held is value), None)
+        if key is not None and not isinstance(value, kind):
+            made, right = maker(value), STORE[type(value)]
+            source = "" if made is None else f", which {made.op} gave{line_of(made)}"
+            return (
+                f"{store.name}[{shown(key)}] holds {with_article(value.kind)}{source}: keep it in {right}[...],\n"
+                f"and {store.name} for {plural(kind.kind, 2)} alone"
+            )
+    return None
 
 
 def _came_from(program: Running | None, wanted: type[Value], value: object) -> str | None:
@@ -211,6 +228,18 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
         f"this rank has only seen {seen}: the gradients of {whose} have to be summed before anyone updates",
         f"sum the gradients of {whose} first:\n"
         f"grad_weights[layer] = await model.{op}(grad_weights[layer], layer{group})",
+    )
+
+
+@likely_cause.register
+def _(fact: facts.NoSum, _: Running | None) -> str | None:
+    """An activation in a sum over ranks: each belongs to the rank that has its batch."""
+    value, there = fact.thing, home(fact.thing)
+    if there is None or not isinstance(value, Activation) or there.events[-1].op not in COLLECTIVES:
+        return None
+    return (
+        f"activations stay on the rank that has their batch, here {these('batch', value.batches)};\n"
+        "what is summed over the ranks is the gradient of a weight: grad_weights[layer]"
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
 from lib.diagnosis.running import Running
+from lib.errors.source_lines import function_of
 from lib.trace.event import Event, place_of
 from lib.values.values import Value
 
@@ -95,14 +95,8 @@ class Written:
 
 def calls(code: CodeType) -> list[Written]:
     """The calls of methods, such as model.update(...), in the function of this code; none where its text is unknown."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
-    except (SyntaxError, ValueError):  # a cell with commands of the notebook's own
-        return []
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    inside = [node for node in ast.walk(tree) if isinstance(node, kinds) and node.name == code.co_name]
-    mine = [node for node in inside if node.lineno <= code.co_firstlineno <= (node.end_lineno or node.lineno)]
-    return [call for node in mine[:1] for call in _written(node, ())]
+    node = function_of(code)
+    return [] if node is None else list(_written(node, ()))
 
 
 def _written(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Written]:

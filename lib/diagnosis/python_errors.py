@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 import textwrap
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any
@@ -225,6 +226,30 @@ def waiting_at(coroutine: Any) -> Place | None:
             found = resolve(frame.f_code, frame.f_lasti) or found
         coroutine = coroutine.cr_await
     return found
+
+
+def not_the_latest(function: Any) -> PuzzleError | None:
+    """A function of a notebook whose latest cell has an error of syntax: what is there under its name is older."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    name = getattr(function, "__name__", "")
+    if shell is None or getattr(function, "__module__", "") != "__main__":
+        return None
+    defines = re.compile(rf"^\s*(async\s+)?def\s+{re.escape(name)}\s*\(", re.MULTILINE)
+    cells: list[str] = shell.user_ns.get("In", [])
+    text = next((cell for cell in reversed(cells) if defines.search(cell)), None)
+    try:
+        compile(text or "", "<cell>", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        return PuzzleError(
+            f"the last cell that defines {name} did not run, so this would be the {name} from before it",
+            expected=f"a cell that Python can read, and that defines {name}",
+            got=f"{type(error).__name__} in line {error.lineno} of that cell: {error.msg}\n{line}",
+            fix="mend that line, and run the cell again before this one",
+        )
+    except ValueError:  # a cell with a null character
+        return None
+    return None
 
 
 def not_callable(function: Any) -> PuzzleError:

@@ -117,8 +117,8 @@ def _(fact: facts.Twice) -> Words:
 def _(fact: facts.NoSum) -> Words:
     thing = fact.thing
     return Words(
-        f"{with_article(thing.kind) if isinstance(thing, Value) else repr(thing)} is not something to sum",
-        expected="weight gradients: the only values that are sums over batches",
+        f"{with_article(thing.kind) if isinstance(thing, Value) else repr(thing)} cannot be summed",
+        expected="a weight gradient: nothing else is summed over batches",
         got=describe(thing),
         fix=_instead_of_a_sum(thing),
     )
@@ -132,7 +132,9 @@ def _instead_of_a_sum(value: object) -> str:
     if isinstance(value, ActivationGrad):
         return "the gradient of an activation stays with its batch; sum the gradient of the weight: grad_weights[layer]"
     if isinstance(value, Activation):
-        return "keep each batch under a key of its own; what is summed over batches is the gradient of a weight"
+        return "keep each batch of activations under its own key; what is summed is the gradient of a weight:\n" + (
+            "grad_weights[layer]"
+        )
     return "take the weight gradient itself: grad_weights[layer]"
 
 

@@ -10,12 +10,17 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import ast
 
 __all__ = [
     "Place",
+    "function_of",
     "innermost",
     "is_students",
+    "line_calling",
     "neighbours",
     "place",
     "raised_at",
@@ -106,6 +111,32 @@ def resolve(code: CodeType, instruction: int) -> Place | None:
     if found is None or found[0] is None:
         return None
     return place(code, found[0], found[1])
+
+
+def function_of(code: CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The function of this code as it was written, with the lines that Python leaves out; None where it is unknown."""
+    import ast  # here and not above: only a mistake needs it
+
+    try:
+        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+    except (SyntaxError, ValueError):  # a cell with commands of the notebook's own
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            if first <= code.co_firstlineno <= (node.end_lineno or node.lineno):
+                return node
+    return None
+
+
+def line_calling(code: CodeType, name: str) -> Place | None:
+    """The first line of a function that calls a method, as in model.set_final_weight(...), reached or not."""
+    import ast
+
+    node = function_of(code)
+    calls = [] if node is None else [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
+    lines = [call.lineno for call in calls if isinstance(call, ast.Attribute) and call.attr == name]
+    return place(code, min(lines)) if lines else None
 
 
 def innermost(error: BaseException) -> tuple[FrameType, int] | None:

@@ -54,11 +54,13 @@ class PendingCollective:
         return None
 
     def locate(self, error: PuzzleError) -> None:
-        """Adds the source lines of the two members that an error is about, and the likely reason."""
+        """Adds the source lines of the two members that an error is about, or of the one, and the likely reason."""
         diagnosis.advise(error)
         for member, event in zip(self.members, self.events, strict=True):
             if member is not None and event is not None and member.rank in getattr(error, "ranks", ()):
                 located(error, member.rank, event.source)
+            elif member is not None and event is not None and member.rank == error.rank:
+                located(error, None, event.source)
 
 
 class Communicator:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
+from lib import diagnosis
 from lib.checker.listeners import tell
 from lib.cluster.clock import units
 from lib.cluster.mesh import Mesh
@@ -21,11 +22,10 @@ from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace, absent, trace_of
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, Collective
-from lib.values.facts import NotALayer
 from lib.values.laws import renew, total_elements
 from lib.values.operations import COMPUTE, OPERATIONS, TIMED
 from lib.values.placement import MOST
-from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, clean, describe
+from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, clean
 
 if TYPE_CHECKING:
     from lib.checker.verdict import Verdict
@@ -425,23 +425,7 @@ class Model(Given):
         found = rank if isinstance(rank, bool) else plain(rank)
         if type(found) is int and 0 <= found < self.RANKS and found != self.rank:
             return found
-        self._no_peer(found, call)
-
-    def _no_peer(self, rank: Any, call: str) -> NoReturn:
-        itself = isinstance(rank, int | float) and rank == self.rank
-        error = RuleError(
-            f"{call}({written(rank)}{', ...' if call == 'pass_to' else ''}) does not name another rank"
-            if type(rank) is int
-            else f"{call} was given no rank",
-            expected=f"a rank from 0 to {self.RANKS - 1} other than {self.rank}",
-            got="this rank itself" if itself else describe(rank),
-            fix="name the other rank of the pair, such as model.rank - 1 or model.rank + 1"
-            if itself
-            else "the first stage has nobody before it and the last nobody after it: treat both ends apart",
-        )
-        if type(rank) is not int:
-            error.fact = NotALayer(call, rank, self.LAYERS)
-        self._blame(error)
+        self._blame(diagnosis.no_peer(self.program, found, call))
 
     def _blame(self, error: PuzzleError) -> NoReturn:
         raise self.program.blame(error)

@@ -22,6 +22,7 @@ from lib.simulator.asyncio_support.drivers import OwnLoop
 from lib.simulator.dist import Dist
 from lib.simulator.engine import TURNS, Failed, Foreign, Spinning
 from lib.simulator.model import Model
+from lib.simulator.printing import in_order
 from lib.simulator.recorder import BUDGET
 from lib.values.operations import TIMED
 
@@ -58,6 +59,8 @@ def simulate(
     """
     if not _can_be_called(function):
         raise diagnosis.not_callable(function)
+    if "IPython" in sys.modules and (error := diagnosis.not_the_latest(function)) is not None:
+        raise error
     for name, size in (("layers", layers), ("batches", batches), ("ranks", ranks)):
         if isinstance(size, bool):  # the rest is for Dist and Model to refuse
             raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
@@ -136,7 +139,7 @@ def _attempt(
 ) -> PuzzleError | None:
     """Runs the ranks to their end. What a student did wrong, if anything; what made it is its cause."""
     failure: PuzzleError | None = None
-    with _dropped(dist) as dropped:
+    with in_order(dist) as printed, _dropped(dist) as dropped:
         coroutines = [function(model) for model in models]
         try:
             failure = _outcome(dist, coroutines, order, drive)
@@ -147,6 +150,7 @@ def _attempt(
                     coroutine.close()
             if failure is NEEDED:
                 dropped.clear()
+                printed.forget()
     if dropped and not isinstance(failure, NotSolved):  # it explains whatever came of it
         return dropped[0]
     return failure

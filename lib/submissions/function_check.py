@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lib import diagnosis
 from lib.checker.listeners import tell
 from lib.checker.table import Ask, Judge, ask_here, first_failure
 from lib.checker.verdict import FunctionVerdict
@@ -25,6 +26,8 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
     CheckError shows the smallest input on which it does not; None for a function that is not solved yet, which is no
     error. ValueError for a puzzle whose answer is a schedule.
     """
+    if (error := diagnosis.not_the_latest(function)) is not None:
+        raise error
     try:
         verdict = judge_answers(puzzle, ask_here(function, where))
     except NotSolved as error:

@@ -301,8 +301,10 @@ def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
 def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> PuzzleError:
     """The law's own complaint, with the names of the two ranks between which it arose."""
     values = [member.value for member in members]
-    if not _fits(row, values[0]):
-        return error  # what one brings is wrong by itself
+    for member in members:
+        if (own := _alone(row, member.value)) is not None:  # what one brings is wrong by itself
+            own.rank = member.rank
+            return own
     for one, other in row.pairs(values, members[0].root):
         left, right = members[one], members[other]
         try:
@@ -314,10 +316,10 @@ def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> P
     return error
 
 
-def _fits(row: Collective, value: Any) -> bool:
-    """Whether a value can be brought to a collective at all, whatever the others bring."""
+def _alone(row: Collective, value: Any) -> PuzzleError | None:
+    """What is wrong with a value that is brought to a collective, whatever the others bring."""
     try:
         row.law(value)
-    except PuzzleError:
-        return False
-    return True
+    except PuzzleError as error:
+        return error
+    return None

@@ -73,10 +73,11 @@ FAULTS: dict[Callable[[Model], None], str] = {
     forgotten: (
         "no final weight of layers 0 and 1\n"
         "    expected: model.set_final_weight(layer, weights[layer]) for each layer, on every rank that updates it\n"
-        "    got:      an update, on rank 0, and no set_final_weight after it\n"
+        "    got:      an update on rank 0, and no set_final_weight after it\n"
         f"    where:    steps.py, line {line(update, 4)}, in update: "
         "model.weights[layer], model.opt_states[layer] = model.update(layer, grad, weight, state)\n"
-        "    fix:      hand in what update gives: model.set_final_weight(layer, weights[layer])"
+        "    fix:      hand in what update gives: model.set_final_weight(layer, weights[layer]);\n"
+        "              if that line is there, look for a `return` before it"
     ),
     kept_the_old_one: (
         "rank 0: the final weight of layers 0 and 1 was never updated\n"
@@ -158,8 +159,8 @@ def test_who_forgot_is_said_of_each_rank_and_each_layer_by_itself() -> None:
         "no final weight of layer 2",
         "no update and no final weight of layer 3",
     ]
-    assert "got:      an update, on ranks 0 and 1, and no set_final_weight after it" in faults[0]
-    assert "got:      an update, on rank 1, and no set_final_weight after it" in faults[1]
+    assert "got:      an update on ranks 0 and 1, and no set_final_weight after it" in faults[0]
+    assert "got:      an update on rank 1, and no set_final_weight after it" in faults[1]
     assert f"where:    test_final_weights.py, line {line(update_of_its_own, 1)}" in faults[1]
     assert "got:      rank 0 ended after update" in faults[2]
 

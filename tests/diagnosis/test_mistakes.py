@@ -13,6 +13,7 @@ from drawing import draw
 from lib import NotSolved, PuzzleError, RankFailed, Trace, TraceError
 from lib.analysis.event_words import event_words
 from lib.errors import exceptions as errors
+from lib.errors.fixes import HOW
 from lib.errors.fixes import shown as shown_lines
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
@@ -63,6 +64,9 @@ def test_under_asyncio_gather_it_says_the_same(name: str) -> None:
         assert case.fields["driver"].startswith("simulate, because ")
         return
     there = run_in_asyncio(case)
+    if HOW in there.text and case.fix is None:  # a run of asyncio has no puzzle, so it hides what others may show
+        with shown_lines():
+            there = run_in_asyncio(case)
     if isinstance(outcome(name).error, RankFailed) and there.error is None and "\n" not in there.text:
         # A rank that raised before it came to an operation of ours: asyncio shows Python's own error.
         assert case.message.partition("\n")[0].endswith(there.text)

@@ -42,6 +42,7 @@ CELLS = {
     "no colon": ("async def ddp(model)\n    pass", "SyntaxError"),
     "await in a plain function": ("def ddp(model):\n    await model.receive(0)", "SyntaxError"),
     "not indented": ("def ddp(model):\npass", "IndentationError"),
+    "after a cell that cannot be read": ('simulate(ddp, puzzle="ddp")', "PuzzleError"),
     "no such puzzle": ('simulate(lambda model: None, puzzle="dpd")', "ValueError"),
     "interrupted": ("def wait(model):\n    raise KeyboardInterrupt\n\n\nsimulate(wait)", "KeyboardInterrupt"),
     "nothing of ours": ("1 / 0", "ZeroDivisionError"),
@@ -125,6 +126,18 @@ def test_what_is_no_puzzle_error_has_no_line_of_ours_either(name: str, outputs: 
     shown = [line.strip() for line in text.splitlines()]
     assert any(line.removeprefix("----> 1 ") in source and line for line in shown)
     assert len(shown) <= 10
+
+
+def test_the_function_from_before_a_broken_cell_is_not_run(outputs: dict[str, list[Any]]) -> None:
+    (output,) = outputs["after a cell that cannot be read"]
+    assert printed(output).partition("\n    ")[2] == (
+        'simulate(ddp, puzzle="ddp")\n'
+        "PuzzleError: the last cell that defines ddp did not run, so this would be the ddp from before it\n"
+        "  expected: a cell that Python can read, and that defines ddp\n"
+        "  got:      IndentationError in line 2 of that cell: expected an indented block after function definition on "
+        "line 1\n            pass\n"
+        "  fix:      mend that line, and run the cell again before this one"
+    )
 
 
 def test_an_interrupted_run_shows_where_it_was(outputs: dict[str, list[Any]]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -154,3 +156,50 @@ def test_an_error_that_cannot_be_shown_is_named() -> None:
     with pytest.raises(RankFailed, match=r"^rank 0: ValueError\n") as caught:
         simulate(basic, ranks=1, layers=1, batches=1)
     assert caught.value.what == "ValueError"
+
+
+# -- a cell that cannot be read -----------------------------------------------------------------------------------
+
+
+def a_notebook(monkeypatch: pytest.MonkeyPatch, *cells: str) -> Any:
+    """A function called ddp that some cells of a notebook define, of which the last that can be read has run."""
+
+    def ddp(model: Model) -> None:
+        pass
+
+    ddp.__module__ = "__main__"
+    shell = SimpleNamespace(user_ns={"In": ["", *cells, "simulate(ddp)"]})
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    return ddp
+
+
+BROKEN = "async def ddp(model)\n    pass"
+
+
+@pytest.mark.parametrize(
+    ("cells", "stops"),
+    [
+        (["def ddp(model):\n    pass", BROKEN], True),
+        (["def ddp(model):\n    pass", "import asyncio\n\n" + BROKEN, "x = 1"], True),
+        (["def ddp(model):\n    pass", "def ddp(model):\n    await model.receive(0)"], True),
+        ([BROKEN, "def ddp(model):\n    pass"], False),
+        (["def ddp(model):\n    pass", "x = = 1"], False),
+        (["def ddp(model):\n    pass\nawait something()", "def ddp_2(model)"], False),
+        ([], False),
+    ],
+)
+def test_a_function_from_before_a_broken_cell_is_not_run(
+    cells: list[str], stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ddp = a_notebook(monkeypatch, *cells)
+    if stops:
+        with pytest.raises(PuzzleError, match="the last cell that defines ddp did not run"):
+            simulate(ddp)
+    else:
+        simulate(ddp)
+
+
+def test_a_function_of_a_module_is_no_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    ddp = a_notebook(monkeypatch, BROKEN)
+    ddp.__module__ = "mine"
+    simulate(ddp)

@@ -28,6 +28,7 @@ from lib import (
     simulate,
 )
 from lib.analysis import figures
+from lib.errors.fixes import HOW
 from lib.trace.rebuild import rebuild
 from tests.support.drivers import DRIVERS, Run, encoded, in_asyncio
 
@@ -429,7 +430,9 @@ def test_a_message_goes_to_another_rank(target: Any) -> None:
     what, got, fix = (
         f"pass_to({target}, ...) does not name another rank",
         f"the number {target}",
-        ("the first stage has nobody before it and the last nobody after it: treat both ends apart"),
+        f"the output of a stage goes to the stage after it\n            {HOW}"
+        if target == -1
+        else "ranks are counted from 0; the last one is model.RANKS - 1, here 1",
     )
     if target == 0:
         got, fix = "this rank itself", "name the other rank of the pair, such as model.rank - 1 or model.rank + 1"

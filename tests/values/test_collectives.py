@@ -341,7 +341,7 @@ def test_what_nobody_sums_is_nobodys_mismatch() -> None:
     with pytest.raises(RuleError) as raised:
         collective(COLLECTIVES["allreduce"], members(*[("allreduce", 0, HALF)] * 2))
     assert type(raised.value) is RuleError
-    assert raised.value.what == "a weight is not something to sum"
+    assert raised.value.what == "a weight cannot be summed"
 
 
 def test_those_who_have_not_joined_yet_disagree_with_nobody() -> None:

@@ -202,7 +202,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "the weight of layer 1 is not complete\n"
         "  expected: all 4 shards\n"
         "  got:      shard 2 of 4; shards 0, 1, 3 are missing\n"
-        '  fix:      gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
+        "  fix:      put its shards together first, with an all-gather",
     ),
     "arguments swapped": (
         lambda: rules.forward(SHAPE, 0, weight(0), activation(0)),
@@ -349,7 +349,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "the weight of layer 0 is not complete\n"
         "  expected: all 4 shards\n"
         "  got:      shards 0 and 1 of 4; shards 2, 3 are missing\n"
-        '  fix:      gather its shards first: weights[layer, "full"] = await model.allgather(weights[layer], layer)',
+        "  fix:      put its shards together first, with an all-gather",
     ),
     "gradient of another layer to update with": (
         lambda: rules.update(SHAPE, 1, whole, weight(1), OptState(1, 3, 0)),
@@ -621,7 +621,7 @@ def test_a_failed_collective_moves_no_clock() -> None:
     model = Model(layers=2, batches=2)
     weight, _ = model.load_weights(0)
     model.forward(0, model.get_activation([0]), weight)
-    with pytest.raises(RuleError, match="a weight is not something to sum"):
+    with pytest.raises(RuleError, match="a weight cannot be summed"):
         model.allreduce(weight, 0)
     assert model.time == 1.0
     assert [event.typ for event in model.log] == ["forward"]

@@ -458,39 +458,40 @@ MISTAKES: list[tuple[Any, str]] = [
     ),
     (
         lambda: reduce(Weight(0, 2, 0)),
-        "a weight is not something to sum\n"
-        "  expected: weight gradients: the only values that are sums over batches\n"
+        "a weight cannot be summed\n"
+        "  expected: a weight gradient: nothing else is summed over batches\n"
         "  got:      weight of layer 0\n"
         "  fix:      sum the gradients before the update: then the weights are the same on all ranks\n"
         "            to put the shards of a weight together, use an all-gather",
     ),
     (
         lambda: reduce(OptState(0, 2, 0)),
-        "an optimizer state is not something to sum\n"
-        "  expected: weight gradients: the only values that are sums over batches\n"
+        "an optimizer state cannot be summed\n"
+        "  expected: a weight gradient: nothing else is summed over batches\n"
         "  got:      optimizer state of layer 0\n"
         "  fix:      sum the gradients before the update: then the weights are the same on all ranks\n"
         "            to put the shards of a weight together, use an all-gather",
     ),
     (
         lambda: Activation(1, 2, [0], 2) + Activation(1, 2, [1], 2),
-        "an activation is not something to sum\n"
-        "  expected: weight gradients: the only values that are sums over batches\n"
+        "an activation cannot be summed\n"
+        "  expected: a weight gradient: nothing else is summed over batches\n"
         "  got:      activation 1, batch 0\n"
-        "  fix:      keep each batch under a key of its own; what is summed over batches is the gradient of a weight",
+        "  fix:      keep each batch of activations under its own key; what is summed is the gradient of a weight:\n"
+        "            grad_weights[layer]",
     ),
     (
         lambda: ActivationGrad(1, 2, [0], 2) + ActivationGrad(1, 2, [1], 2),
-        "an activation gradient is not something to sum\n"
-        "  expected: weight gradients: the only values that are sums over batches\n"
+        "an activation gradient cannot be summed\n"
+        "  expected: a weight gradient: nothing else is summed over batches\n"
         "  got:      gradient of activation 2, batch 0\n"
         "  fix:      the gradient of an activation stays with its batch; sum the gradient of the weight: "
         "grad_weights[layer]",
     ),
     (
         lambda: reduce("a gradient", grad),  # type: ignore[type-var]
-        "'a gradient' is not something to sum\n"
-        "  expected: weight gradients: the only values that are sums over batches\n"
+        "'a gradient' cannot be summed\n"
+        "  expected: a weight gradient: nothing else is summed over batches\n"
         "  got:      str 'a gradient'\n"
         "  fix:      take the weight gradient itself: grad_weights[layer]",
     ),

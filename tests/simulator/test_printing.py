@@ -1,0 +1,147 @@
+"""What ranks print comes in the order of simulated time, and nothing of it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from lib import DeadlockError, Model, NotSolved, RankFailed, simulate
+from lib.simulator import printing
+
+
+async def chatty(model: Model) -> None:
+    weight, _ = model.load_weights(0)
+    print("rank", model.rank, "begins")
+    x = model.get_activation([model.rank])
+    for layer in range(1 + model.rank % 2):
+        x = model.forward(0, model.get_activation([model.rank]), weight)
+        print("rank", model.rank, "forward", layer)
+    grad, _ = model.backward(0, model.get_activation([model.rank]), model.loss(x), weight)
+    await model.allreduce(grad, 0)
+    print("rank", model.rank, "summed at", model.time)
+
+
+SAID = """rank 0 begins
+rank 1 begins
+rank 2 begins
+rank 3 begins
+rank 0 forward 0
+rank 1 forward 0
+rank 2 forward 0
+rank 3 forward 0
+rank 1 forward 1
+rank 3 forward 1
+rank 0 summed at 3.3
+rank 1 summed at 3.3
+rank 2 summed at 3.3
+rank 3 summed at 3.3
+"""
+SIZE: dict[str, Any] = {"ranks": 4, "layers": 1, "batches": 4}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lines_come_in_the_order_of_time_and_rank_however_ranks_are_stepped(
+    seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = random.Random(seed)
+    simulate(chatty, **SIZE, order=lambda ranks: draw.sample(ranks, len(ranks)))
+    assert capsys.readouterr().out == SAID
+
+
+def test_in_an_event_loop_too(capsys: pytest.CaptureFixture[str]) -> None:
+    async def in_a_task(model: Model) -> None:
+        await asyncio.create_task(chatty(model))
+
+    simulate(in_a_task, **SIZE)
+    assert capsys.readouterr().out == SAID
+
+
+def test_a_run_that_begins_anew_in_a_loop_prints_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def loop() -> Any:
+        return getattr(asyncio, "get_" + "running_loop")()
+
+    async def asks_late(model: Model) -> None:
+        print("rank", model.rank)
+        loop()
+
+    simulate(asks_late, ranks=2)
+    assert capsys.readouterr().out == "rank 0\nrank 1\n"
+
+
+def test_what_was_printed_before_a_mistake_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    async def waits(model: Model) -> None:
+        print("rank", model.rank)
+        await model.receive((model.rank + 1) % 2)
+
+    def fails(model: Model) -> None:
+        print("rank", model.rank)
+        raise KeyError(model.rank)
+
+    for function, error in ((waits, DeadlockError), (fails, RankFailed)):
+        with pytest.raises(error):
+            simulate(function, ranks=2)
+        assert capsys.readouterr().out.startswith("rank 0\n")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_was_printed_before_an_interrupt_is_shown(
+    error: type[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stops(model: Model) -> None:
+        print("rank", model.rank, flush=True)
+        if model.rank == 1:
+            raise error
+
+    with pytest.raises(error):
+        simulate(stops, ranks=3)
+    assert capsys.readouterr().out == "rank 0\nrank 1\n"
+
+
+def test_a_stub_prints_its_notice_last(capsys: pytest.CaptureFixture[str]) -> None:
+    def stub(model: Model) -> None:
+        print("hello")
+        raise NotSolved("ddp")
+
+    simulate(stub, puzzle="ddp")
+    assert capsys.readouterr().out.startswith("hello\nddp is not solved yet")
+
+
+def test_whoever_prints_a_lot_sees_it_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(printing, "MOST", 100)
+    seen: list[int] = []
+
+    def endless(model: Model) -> None:
+        for number in range(40):
+            print(f"line {number:04d}")
+            seen.append(len(capsys.readouterr().out))
+
+    simulate(endless)
+    assert seen[:9] == [0] * 9
+    assert all(seen[12:])
+    assert sum(seen) == 40 * len("line 0000\n")
+
+
+def test_the_stream_is_the_old_one_afterwards() -> None:
+    import sys
+
+    before = sys.stdout
+    simulate(chatty, **SIZE)
+    assert sys.stdout is before
+
+
+def test_a_stream_is_asked_for_everything_else(capsys: pytest.CaptureFixture[str]) -> None:
+    import sys
+
+    def asks(model: Model) -> None:
+        sys.stdout.writelines(["a", "b"])
+        assert sys.stdout.encoding == before.encoding
+        assert not sys.stdout.isatty()
+
+    before = sys.stdout
+    simulate(asks)
+    assert capsys.readouterr().out == "ab"
