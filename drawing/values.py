@@ -1,7 +1,9 @@
 """Pictures of values: the network as a row of layers, with what is held highlighted in its place.
 
 A layer has three slots, for its weight, optimizer state and weight gradient; before and after it lie the activation
-and its gradient. In a slot batches go across and shards go down, so a quarter of a weight is a quarter of its slot.
+and its gradient. In a slot shards go down, so a quarter of a weight is a quarter of its slot. Batches of activations go
+across. A gradient is as large as its weight however many batches are summed in it: they are written on it, and counted
+by dots. Several values that would lie on each other are sheets of a stack.
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ from drawing.canvas.palette import EDGE, GRID, INK, KINDS, PAPER, SOFT, TRACK, i
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit, text_width
 from lib.errors.arguments import is_awaitable
-from lib.errors.wording import counted, runs
+from lib.errors.wording import counted, numbered, ranges, runs
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
 __all__ = ["Slot", "draw_group", "picture_of_value", "slot"]
 
 MARGIN: Final = 14
-HEIGHT: Final = 98
-"""Of a layer, with three slots of 30; the two slots between layers are 47 high."""
+ROW: Final = 30.0
+"""The height of a slot; where there are shards to be numbered it is as high as they need, BAND each."""
+BAND: Final = 13
+NUMBERED: Final = 8
+TOP: Final = 30
+SHEETS: Final = 4
 LISTED: Final = 12
 COLUMNS: Final = 12
 """Layers shown side by side; of a deeper network only those that the picture is about."""
@@ -30,7 +36,10 @@ NAMES: Final = {"layer": ("weight", "optimizer", "gradient"), "between": ("activ
 
 
 class Slot(NamedTuple):
-    """Where a value lies: in layer number `place` or in what goes into it, in which row, and which part of the slot."""
+    """Where a value lies: in layer number `place` or in what goes into it, in which row, and which part of the slot.
+
+    `summed`: its batches are added up in it and take no room.
+    """
 
     column: str
     place: int
@@ -39,6 +48,7 @@ class Slot(NamedTuple):
     total_batches: int = 1
     shards: frozenset[int] = frozenset([0])
     total: int = 1
+    summed: bool = False
 
 
 @singledispatch
@@ -60,7 +70,7 @@ def _(value: OptState) -> Slot:
 
 @slot.register
 def _(value: WeightGrad) -> Slot:
-    return Slot("layer", value.layer, 2, value.batches, value.total_batches, value.shards, value.total)
+    return Slot("layer", value.layer, 2, value.batches, value.total_batches, value.shards, value.total, True)
 
 
 @slot.register
@@ -101,18 +111,20 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
     lines = _lines(items)
     columns = _columns(layers, {place for place, _ in slots})
     scene = Scene(0, 0)
-    right = _network(scene, layers, columns, slots)
+    height = _height(slots)
+    right = _network(scene, layers, columns, slots, height)
+    below = TOP + height + 18
     widest = max(text_width(text, TEXT) for text, _ in lines) + 18
     per_column = -(-len(lines) // (2 if len(lines) > 6 else 1))
     for number, (text, colour) in enumerate(lines):
         column, row = divmod(number, per_column)
-        x, y = MARGIN + column * (widest + 20), 30 + HEIGHT + 18 + row * 17
+        x, y = MARGIN + column * (widest + 20), below + row * 17
         if colour:
             scene.add(Rect(x, y - 5, 10, 10, colour, radius=1.5))
         scene.add(Text(x + 16, y, text, TEXT, INK if colour else SOFT))
     used = -(-len(lines) // per_column)
     scene.width = max(right, 2 * MARGIN + used * widest + (used - 1) * 20)
-    scene.height = 30 + HEIGHT + 18 + per_column * 17
+    scene.height = below + per_column * 17
     return Picture(scene, words)
 
 
@@ -124,10 +136,20 @@ def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
     if len(items) > len(shown):
         found.append((f"and {len(items) - len(shown):,} more", ""))
     parts = [slot(value) for _, value in items]
-    batches, shards = any(part.total_batches > 1 for part in parts), any(part.total > 1 for part in parts)
-    if batches or shards:
-        found.append((", ".join(["across: batches"] * batches + ["down: shards"] * shards), ""))
+    notes = {
+        "across: batches": any(part.total_batches > 1 and not part.summed for part in parts),
+        "down: shards": any(part.total > 1 for part in parts),
+        "Σ: added up": any(part.summed and len(part.batches) > 1 for part in parts),
+    }
+    if any(notes.values()):
+        found.append((", ".join(words for words, holds in notes.items() if holds), ""))
     return found
+
+
+def _height(slots: Iterable[tuple[Slot, str]]) -> float:
+    """How high a layer is: three slots, with room for the numbers of the shards."""
+    bands = max(part.total if part.total <= NUMBERED else 1 for part, _ in slots)
+    return 3 * max(ROW, float(BAND * bands)) + 8
 
 
 def _columns(layers: int, slots: Iterable[Slot]) -> list[tuple[str, int]]:
@@ -148,7 +170,9 @@ def _columns(layers: int, slots: Iterable[Slot]) -> list[tuple[str, int]]:
     return found
 
 
-def _network(scene: Scene, layers: int, columns: list[tuple[str, int]], slots: Counter[tuple[Slot, str]]) -> float:
+def _network(
+    scene: Scene, layers: int, columns: list[tuple[str, int]], slots: Counter[tuple[Slot, str]], tall: float
+) -> float:
     """Paints the columns and what lies in them; returns the right edge of the paper."""
     natural = {"layer": 78, "between": 58, "gap": 16}
     whole = sum(natural[kind] + 8 for kind, _ in columns)
@@ -157,60 +181,124 @@ def _network(scene: Scene, layers: int, columns: list[tuple[str, int]], slots: C
     for kind, place in columns:
         width = natural[kind] * squeeze
         if kind == "gap":
-            scene.add(Text(x + width / 2, 30 + HEIGHT / 2, "…", 12, SOFT, "middle"))
+            scene.add(Text(x + width / 2, TOP + tall / 2, "…", 12, SOFT, "middle"))
         else:
             word = f"layer {place}" if kind == "layer" else f"act {place}"
-            scene.add(Text(x + width / 2, 19, fit(word, width + 6, SMALL), SMALL, SOFT, "middle"))
+            if text_width(word, SMALL) > width + 6:
+                word = str(place) if kind == "layer" else ""
+            scene.add(Text(x + width / 2, 19, word, SMALL, SOFT, "middle"))
             here = [(s, name, n) for (s, name), n in slots.items() if (s.column, s.place) == (kind, place)]
             rows = len(NAMES[kind])
-            height = (HEIGHT - 4 * (rows - 1)) / rows
+            height = (tall - 4 * (rows - 1)) / rows
             for row, name in enumerate(NAMES[kind]):
-                _slot(scene, x, 30 + row * (height + 4), width, height, name, [i for i in here if i[0].row == row])
+                _slot(scene, (x, TOP + row * (height + 4), width, height), name, [i for i in here if i[0].row == row])
         x += width + 8 * squeeze
         if (kind, place) != columns[-1]:
-            scene.add(Poly(((x - 8 * squeeze, 30 + HEIGHT / 2), (x, 30 + HEIGHT / 2)), stroke=EDGE, line=2))
+            scene.add(Poly(((x - 8 * squeeze, TOP + tall / 2), (x, TOP + tall / 2)), stroke=EDGE, line=2))
     return x - 8 * squeeze + MARGIN
 
 
-def _slot(
-    scene: Scene, x: float, y: float, width: float, height: float, name: str, here: list[tuple[Slot, str, int]]
-) -> None:
+Box = tuple[float, float, float, float]
+"""A place on the paper: x, y, width, height."""
+
+
+def _slot(scene: Scene, box: Box, name: str, here: list[tuple[Slot, str, int]]) -> None:
     """One slot: empty, or with its parts that are held."""
-    scene.add(Rect(x, y, width, height, TRACK, GRID))
+    x, y, width, height = box
+    scene.add(Rect(*box, TRACK, GRID))
     if not here:
         if text_width(name, SMALL) < width - 2:
             scene.add(Text(x + width / 2, y + height / 2, name, SMALL, SOFT, "middle"))
         return
-    badges: list[Rect | Text] = []
-    for part, kind, count in here:
-        _part(scene, part, KINDS[kind], x, y, width, height)
-        if count > 1:
-            badges += [Rect(x + width - 20, y - 6, 24, 11, PAPER, EDGE, radius=2)]
-            badges += [Text(x + width - 8, y - 0.5, f"×{count}", SMALL, INK, "middle")]
-    scene.add(Rect(x, y, width, height, stroke=mix(KINDS[here[0][1]], INK, 0.3)), *badges)
+    stack = _sheets([part for part, _, _ in here])
+    fill = KINDS[here[0][1]]
+    for number, sheet in enumerate(stack):
+        back = len(stack) - 1 - number
+        place = (x + 4 * back, y + 3 * number, width - 4 * (len(stack) - 1), height - 3 * (len(stack) - 1))
+        for part in sheet:
+            _part(scene, part, fill, place)
+            if not back:
+                _numbers(scene, part, fill, place)
+        if len(stack) > 1:
+            scene.add(Rect(*place, stroke=mix(fill, PAPER, 0.45)))
+    scene.add(Rect(*box, stroke=mix(fill, INK, 0.3)))
+    count = sum(count for _, _, count in here) if len(stack) > 1 else max(count for _, _, count in here)
+    if count > 1:
+        scene.add(Rect(x + width - 20, y - 6, 24, 12, PAPER, EDGE, radius=2))
+        scene.add(Text(x + width - 8, y, f"×{count}", SMALL, INK, "middle"))
 
 
-def _part(scene: Scene, part: Slot, fill: str, x: float, y: float, width: float, height: float) -> None:
+def _sheets(parts: Iterable[Slot]) -> list[list[Slot]]:
+    """Values that lie beside each other in one slot are on one sheet; what would lie on another is on the next."""
+    found: list[list[Slot]] = []
+    for part in parts:
+        sheet = next((sheet for sheet in found if not any(_overlap(part, other) for other in sheet)), None)
+        if sheet is not None:
+            sheet.append(part)
+        elif len(found) < SHEETS:
+            found.append([part])
+    return found
+
+
+def _overlap(one: Slot, other: Slot) -> bool:
+    """Whether two values take the same room in a slot."""
+    if one.summed or one.column == "layer":
+        if one.total == other.total:
+            return not one.shards.isdisjoint(other.shards)
+        held = (
+            {(first / part.total, after / part.total) for first, after in runs(part.shards)} for part in (one, other)
+        )
+        mine, its = held
+        return any(low < end and begin < high for low, high in mine for begin, end in its)
+    return not one.batches.isdisjoint(other.batches)
+
+
+def _part(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     """Fills the cells of a slot that a value covers: columns of batches times rows of shards."""
-    wide, high = width / max(1, part.total_batches), height / max(1, part.total)
-    across = runs(batch for batch in part.batches if 0 <= batch < part.total_batches)
+    x, y, width, height = box
+    columns = 1 if part.summed else max(1, part.total_batches)
+    wide, high = width / columns, height / max(1, part.total)
+    across = [(0, 1)] if part.summed else runs(batch for batch in part.batches if 0 <= batch < part.total_batches)
     down = runs(shard for shard in part.shards if 0 <= shard < part.total)
     for left, right in across:
         for top, bottom in down:
             scene.add(Rect(x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high, fill))
     pale = mix(fill, PAPER, 0.45)
-    for batch in range(1, part.total_batches if wide >= 4 else 0):
+    for batch in range(1, columns if wide >= 4 else 0):
         scene.add(Poly(((x + batch * wide, y), (x + batch * wide, y + height)), stroke=pale, line=0.7))
     for shard in range(1, part.total if high >= 3 else 0):
         scene.add(Poly(((x, y + shard * high), (x + width, y + shard * high)), stroke=pale, line=0.7))
-    if not across:
+
+
+def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
+    """Writes on a value which shards and which batches it is."""
+    x, y, width, height = box
+    wide, high = width / max(1, part.total_batches), height / max(1, part.total)
+    batches = sorted(batch for batch in part.batches if 0 <= batch < part.total_batches)
+    shards = sorted(shard for shard in part.shards if 0 <= shard < part.total)
+    if part.summed and part.total_batches > 1 and shards:
+        _summed(scene, part, batches, fill, (x, y + shards[0] * high, width, (runs(shards)[0][1] - shards[0]) * high))
+    elif not part.summed and not batches:
         scene.add(Text(x + width / 2, y + height / 2, "no batches", SMALL, SOFT, "middle"))
-    elif part.total_batches > 1 and wide >= 9 and down:
-        middle = y + (down[0][0] + down[0][1]) / 2 * high
-        for batch in sorted(part.batches):
-            if 0 <= batch < part.total_batches:
-                scene.add(Text(x + (batch + 0.5) * wide, middle, str(batch), SMALL, ink_on(fill), "middle"))
-    elif part.total > 1 and high >= SMALL - 1:
-        for shard in sorted(part.shards):
-            if 0 <= shard < part.total:
-                scene.add(Text(x + 8, y + (shard + 0.5) * high, str(shard), SMALL, ink_on(fill), "middle"))
+    elif part.total_batches > 1 and not part.summed and wide >= SMALL - 1:
+        for batch in batches:
+            scene.add(Text(x + (batch + 0.5) * wide, y + height / 2, str(batch), SMALL, ink_on(fill), "middle"))
+    if part.total > 1 and high >= SMALL:
+        for shard in shards:
+            scene.add(Text(x + 8, y + (shard + 0.5) * high, str(shard), SMALL, ink_on(fill), "middle"))
+
+
+def _summed(scene: Scene, part: Slot, batches: list[int], fill: str, box: Box) -> None:
+    """Writes on a gradient which batches are in it, with a dot for each that there is: full where it is in."""
+    x, y, width, height = box
+    ink, middle = ink_on(fill), x + width / 2
+    words = f"Σ {ranges(batches)}" if len(batches) > 1 else numbered("batch", batches) if batches else "no batches"
+    dots = part.total_batches * 7 - 3
+    room = width - (32 if part.total > 1 else 4)
+    if height < SMALL or room < 20:
+        return
+    has_dots = height >= 24 and dots <= width - 8
+    scene.add(Text(middle, y + height / 2 - (4 if has_dots else 0), fit(words, room, SMALL), SMALL, ink, "middle"))
+    for number in range(part.total_batches if has_dots else 0):
+        dot = Rect(middle - dots / 2 + number * 7, y + height / 2 + 4, 4, 4, ink, radius=2)
+        scene.add(dot if number in part.batches else dot._replace(fill=mix(fill, ink, 0.35)))

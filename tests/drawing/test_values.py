@@ -35,12 +35,43 @@ def test_every_kind_shows_its_words_and_its_layer(name: str) -> None:
 
 
 def test_a_part_is_as_large_as_its_share() -> None:
-    (whole,) = filled(Weight(0, 2, 0), "weight")
-    (half,) = filled(Weight(0, 2, 0, {1, 2}, 4), "weight")
+    whole, half = filled([Weight(0, 2, 0), Weight(1, 2, 0, {1, 2}, 4)], "weight")
     assert half.height == pytest.approx(whole.height / 2)
     assert half.width == whole.width
-    left, right = filled(WeightGrad(0, 2, {0, 1, 3}, 4), "weight gradient")
+    left, right = filled(Activation(0, 2, {0, 1, 3}, 4), "activation")
     assert left.width == pytest.approx(2 * right.width)
+
+
+def test_a_gradient_is_as_large_as_its_weight_however_many_batches_are_summed_in_it() -> None:
+    (weight,) = filled(Weight(0, 2, 0), "weight")
+    for batches in ([2], [0, 2], range(4)):
+        (gradient,) = filled(WeightGrad(0, 2, batches, 4), "weight gradient")
+        assert (gradient.width, gradient.height) == (weight.width, weight.height)
+    assert "batch 2" in texts(WeightGrad(0, 2, [2], 4))
+    assert {"Σ 0-3", "Σ: added up"} <= set(texts(WeightGrad(0, 2, range(4), 4)))
+    dots = [mark for mark in draw_group(WeightGrad(0, 2, [1, 2], 4)).scene.marks if getattr(mark, "radius", 0) == 2]
+    assert [mark.fill == dots[1].fill for mark in dots] == [False, True, True, False]
+
+
+def test_numbers_of_shards_can_be_read() -> None:
+    for total in range(2, 9):
+        (part,) = filled(OptState(0, 2, 0, [total - 1], total), "optimizer state")
+        assert part.height >= 10
+        sizes = {
+            m.text: m.size for m in draw_group(OptState(0, 2, 0, [total - 1], total)).scene.marks if isinstance(m, Text)
+        }
+        assert sizes[str(total - 1)] >= 10
+
+
+def test_values_of_the_same_part_are_a_stack() -> None:
+    """Gradients of four batches are four tensors; shards of one lie beside each other."""
+    apart = filled([WeightGrad(0, 2, [batch], 4) for batch in range(4)], "weight gradient")
+    assert len({(sheet.x, sheet.y) for sheet in apart}) == 4
+    assert "×4" in texts([WeightGrad(0, 2, [batch], 4) for batch in range(4)])
+    parts = [WeightGrad(0, 2, range(4), 4, [shard], 4) for shard in range(4)]
+    *shards, whole = filled([*parts, WeightGrad(1, 2, [0], 4)], "weight gradient")
+    assert len({sheet.x for sheet in shards}) == 1
+    assert sum(sheet.height for sheet in shards) == pytest.approx(whole.height)
 
 
 def test_an_optimizer_state_is_not_where_a_weight_is_or_an_activation() -> None:
