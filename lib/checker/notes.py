@@ -16,6 +16,7 @@ from lib.trace.event import STORES, Event, Program, place_of
 from lib.trace.lifetimes import held_at, never_awaited
 from lib.trace.order import unreceived
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS
 from lib.values.values import KINDS, Elements, Value
 
@@ -27,11 +28,17 @@ STORE = dict(zip(KINDS.values(), STORES, strict=True))
 LESS = {
     "weight": "gather a weight just before its use, delete it right after, and gather it again for backward",
     "optimizer state": "load only the shard of the optimizer state that this rank updates",
-    "weight gradient": "update a layer as soon as its gradient is complete, and delete the gradient",
+    "weight gradient": "update a layer as soon as its gradient is complete, and delete the gradient;\n"
+    "while it waits for other batches, a rank that updates a shard needs no more than that shard of it",
     "activation": "run backward of a batch before the forward of others, or delete what backward does not need",
     "activation gradient": "delete the gradient of an activation as soon as the backward that takes it is done",
 }
 """How to hold fewer values of a kind at once."""
+START_EARLIER = (
+    "call a collective before work that can do without its result, and await it after that work:\n"
+    "what lies between the call and the await runs at the same time"
+)
+"""How to spend less time in collectives."""
 
 Where = list[tuple[int | None, Place]]
 
@@ -157,9 +164,19 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
 
 
 def _fewer(top: figures.Peak, most: list[str]) -> str:
-    """What to hold fewer of: the kind of which there is most, unless it is there from beginning to end."""
-    whole = [alive for alive in top.alive if alive.value.kind == "weight" and _gathered(alive.born)]
-    return LESS["weight" if whole else next((k for k in most if k not in ("weight", "optimizer state")), most[0])]
+    """What to hold fewer of: the kind of which there is most that does not stay from beginning to end.
+
+    Of weights only gathered ones come and go, and one of them has to be there.
+    """
+    sizes: dict[str, Elements] = defaultdict(int)
+    gathered = 0
+    for alive in top.alive:
+        if alive.value.kind not in ("weight", "optimizer state") or _gathered(alive.born):
+            sizes[alive.value.kind] += alive.value.elements()
+        gathered += _gathered(alive.born)
+    if gathered < 2:
+        sizes.pop("weight", None)
+    return LESS[min(sizes, key=lambda kind: (-sizes[kind], kind)) if sizes else most[0]]
 
 
 def _gathered(event: Event | None) -> bool:
@@ -224,6 +241,8 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         )
     waits = {program.rank: _waits(program) for program in trace.programs}
     longest = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))
+    if (bare := _not_hidden(trace)) is not None and bare.ticks > sum(waits[longest].values()):
+        return _remark(what, got=bare.words(), where=bare.where, fix=START_EARLIER)
     if not sum(waits[longest].values()):
         return _remark(
             what, got="no rank ever waits", fix="shorten what the ranks compute, or share it out more evenly"
@@ -237,6 +256,30 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         fix=_sent_late(trace, longest, spot)
         or "let it do other work before this line, or let the others do earlier what it waits for",
     )
+
+
+class _Bare(NamedTuple):
+    """Communication of a rank during which it computes nothing: how many times, for how many ticks, in which lines."""
+
+    rank: int
+    times: int
+    ticks: int
+    where: Where
+
+    def words(self) -> str:
+        """As the remark says it."""
+        times = counted(self.times, "collective")
+        return f"rank {self.rank} spends {in_units(self.ticks)} in {times}, and computes nothing meanwhile"
+
+
+def _not_hidden(trace: Trace) -> _Bare | None:
+    """The rank that spends most time in collectives that it awaits where it calls them."""
+    found: list[_Bare] = []
+    for program in trace.programs:
+        bare = [event for event in program.events if event.op in COLLECTIVES and event.blocking and event.length]
+        ticks = sum(event.length for event in bare)
+        found.append(_Bare(program.rank, len(bare), ticks, _places([(program.rank, event) for event in bare])))
+    return max((one for one in found if one.times), key=lambda one: (one.ticks, -one.rank), default=None)
 
 
 def _sent_late(trace: Trace, rank: int, spot: Place | None) -> str | None:
