@@ -36,6 +36,7 @@ __all__ = [
 
 VARIABLE = "PUZZLES_PROGRESS"
 FOLDER = "llm-training-puzzles"
+BROWSER_FILES = Path("/drive")
 passed_here: set[str] = set()
 """The puzzles that were passed in this process, recorded or not."""
 _said: set[str] = set()
@@ -71,7 +72,8 @@ def _state_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support"
     if sys.platform == "emscripten":
-        return Path.home()
+        # What JupyterLite shows as its files. It is there after a page is loaded again, and a home folder is not.
+        return BROWSER_FILES if BROWSER_FILES.is_dir() else Path.home()
     told = os.environ.get("XDG_STATE_HOME", "")
     return Path(told) if os.path.isabs(told) else Path.home() / ".local" / "state"
 

@@ -189,9 +189,9 @@ else:
     def _locked(lock: IO[bytes]) -> bool:
         """Whether the lock is ours now, or there are no locks here."""
         try:
-            import fcntl
+            from fcntl import LOCK_EX, LOCK_NB, flock  # of which a browser has nothing, or an empty module
 
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(lock, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             return False
         except (ImportError, OSError):

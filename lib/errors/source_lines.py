@@ -37,7 +37,10 @@ LONGEST = 160
 LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The folder of `lib`; that of `drawing` lies beside it."""
 OURS = tuple(os.path.join(os.path.dirname(LIBRARY), name, "") for name in (os.path.basename(LIBRARY), "drawing"))
-_NOT_THEIRS = (*OURS, os.path.join(os.path.dirname(os.__file__), ""), "<frozen")
+STANDARD = os.path.dirname(os.__file__)
+"""The folder of the standard library. In a browser most of it is in a zip file beside that."""
+ZIPPED = os.path.join(os.path.dirname(STANDARD), "python{}{}.zip".format(*sys.version_info))
+_NOT_THEIRS = (*OURS, os.path.join(STANDARD, ""), os.path.join(ZIPPED, ""), "<frozen")
 _INSTALLED = tuple(os.sep + os.path.join(name, "") for name in ("site-packages", "dist-packages"))
 _SCHEDULES = os.path.join(LIBRARY, "schedules", "")
 

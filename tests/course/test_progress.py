@@ -160,6 +160,16 @@ def test_the_place_on_each_system(
     assert place() == tmp_path / expected
 
 
+def test_in_a_browser_it_lies_among_the_files_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PUZZLES_PROGRESS", raising=False)
+    monkeypatch.setattr(sys, "platform", "emscripten")
+    monkeypatch.setattr(progress, "BROWSER_FILES", tmp_path / "drive")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    assert place() == tmp_path / "home" / "llm-training-puzzles" / "progress.json"
+    (tmp_path / "drive").mkdir()
+    assert place() == tmp_path / "drive" / "llm-training-puzzles" / "progress.json"
+
+
 def test_no_home_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")

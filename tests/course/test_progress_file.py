@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from dataclasses import asdict
 from functools import reduce
 from pathlib import Path
@@ -263,3 +264,15 @@ def test_anything_else_in_a_file_is_an_error_and_nothing_worse(
         return
     progress_file.add(file, "ddp", Standing())
     assert progress_file.read(file) == found | {"ddp": found.get("ddp", Standing())}
+
+
+@pytest.mark.parametrize("module", [None, types.ModuleType("fcntl")], ids=["absent", "empty"])
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows locks with another module")
+def test_where_there_are_no_locks_it_is_added_without(
+    module: types.ModuleType | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", module)  # a browser's kernel has an empty one
+    file = tmp_path / "progress.json"
+    for _ in range(2):
+        assert progress_file.add(file, "ddp", Standing(runs=1)) == ""
+    assert progress_file.read(file) == {"ddp": Standing(runs=2)}

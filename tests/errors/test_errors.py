@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import linecache
+import os
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,8 @@ def test_a_statement_over_several_lines_reads_as_one(source: str) -> None:
         (str(Path(lib.__file__).parent / "simulator" / "model.py"), False),
         (str(Path(lib.__file__).parents[1] / "drawing" / "display.py"), False),
         (json.__file__, False),
+        (f"{Path(os.__file__).parents[1]}/python{sys.version_info[0]}{sys.version_info[1]}.zip/json/decoder.py", False),
+        (f"{Path(os.__file__).parents[1]}/python_course.zip/ddp.py", True),
         ("<frozen importlib._bootstrap>", False),
         ("/home/ada/venv/lib/python3.11/site-packages/numpy/core.py", False),
         ("/usr/lib/python3/dist-packages/numpy/core.py", False),
