@@ -38,7 +38,7 @@
 # 3. **Messages.** By the end you will have built a collective of your own, out of nothing but messages to a neighbour.
 
 # %%
-from drawing import draw, draw_collective, draw_group, step_through
+from drawing import draw, draw_collective, draw_group, draw_ring, step_through
 from lib import Model, PuzzleError, expect, predict, simulate
 from lib.schedules.one_collective import one_collective
 
@@ -613,11 +613,15 @@ expect(out, store="grad_weights", batches=range(4), end=1.2)
 draw(out)
 
 # %% [markdown]
-# **That was the third sitting**: four ranks, no boss, and everybody has the sum. This is in essence what NCCL, the library under PyTorch, does for an
-# all-reduce in a ring, with one more trick: it cuts the gradient into as many pieces as there are ranks, and lets the
-# pieces travel instead of the whole. Then a rank sends about twice the size of the gradient, and no longer three times,
-# and with a thousand ranks it is still twice.
-#
+# **That was the third sitting**: four ranks, no boss, and everybody has the sum. NCCL, the library under PyTorch, does an
+# all-reduce in a ring just like this, with one more trick: it cuts the gradient into as many pieces as there are ranks,
+# and lets the pieces travel. Then a rank sends about twice the size of the gradient. With yours it is three times for
+# four ranks, and 999 times for a thousand. Step through the real one:
+
+# %%
+draw_ring(simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4))
+
+# %% [markdown]
 # ---
 # # How a puzzle works
 #

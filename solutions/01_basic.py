@@ -20,19 +20,57 @@
 # %% [markdown]
 # # $heading
 #
-# **What you learn:** the order of operations in one training step, and which value is needed until when.
+# To learn from **one** sequence of 2,048 tokens, GPT-3 keeps 275 GB of activations. That is three and a half H100s full,
+# before a single weight is stored. To *answer* with the same sequence it needs next to nothing: each layer is computed,
+# handed on, and forgotten.
 #
-# One rank, all batches at once. Every later puzzle is a rearrangement of this one.
+# Why the difference? Because learning goes there **and back**. Forward runs through the layers, the loss looks at the
+# result, and backward returns the same way. And on the way back every layer asks for what went into it on the way there.
+#
+# **A model that answers can forget each layer at once. A model that learns has to remember them all until it comes
+# back.** This puzzle is about that memory. There is one GPU, and all batches travel together. All later puzzles are
+# variations of it.
 
 # %%
-from drawing import draw, draw_group
+from drawing import draw
 from lib import Model, goal, predict, simulate
+from lib.schedules.steps import forward, load
 
 # %% [markdown]
 # ## The idea
 #
-# A training step goes forward through the layers, takes the loss, and comes back. The backward of a layer
-# needs the activation that went *into* that layer, so forward must leave it behind:
+# Here is a network of six layers that only answers. As soon as a layer has been computed, its input is deleted. Look at
+# the yellow band in the memory: it stays thin, whatever the depth of the network. (`load` and `forward` take one step
+# each, so that you can look at the picture instead of at the code.)
+
+
+# %%
+def answer(model: Model) -> None:
+    load(model)
+    model.activations[0] = model.get_activation(range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+        del model.activations[layer]
+
+
+draw(simulate(answer, layers=6, batches=4, ranks=1))
+
+# %% [markdown]
+# And the same network on its way to learn something. Nothing may be deleted, because backward will ask for it:
+
+
+# %%
+def begin_to_learn(model: Model) -> None:
+    load(model)
+    model.activations[0] = model.get_activation(range(model.BATCHES))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+
+
+draw(simulate(begin_to_learn, layers=6, batches=4, ranks=1))
+
+# %% [markdown]
+# Now the way back. Follow the arrows, and ask at each of them what it needs:
 #
 # ```
 # forward    activations[0] ──layer 0──> activations[1] ──layer 1──> activations[2]
@@ -44,55 +82,39 @@ from lib import Model, goal, predict, simulate
 #            grad_weights[0]             grad_weights[1]
 # ```
 #
-# In the sandbox, with a network of one layer: after forward, both its input and its output are alive.
-
-# %%
-model = Model(layers=1, batches=4)
-weights, opt_states, activations, grad_activations, grad_weights = model.storage()
-weights[0], opt_states[0] = model.load_weights(0)
-activations[0] = model.get_activation([0, 1, 2, 3])
-activations[1] = model.forward(0, activations[0], weights[0])
-grad_activations[1] = model.loss(activations[1])
-draw_group(activations)
-
-# %% [markdown]
-# One of the two can go now, because only the loss needed it. This is what you see when it was the wrong one:
-
-# %%
-del activations[0]
-try:
-    grad_weights[0], grad_activations[0] = model.backward(0, activations[0], grad_activations[1], weights[0])
-except KeyError as error:  # as in any dictionary
-    print(error)
-
-# %% [markdown]
+# The backward of a layer reads what went in, the gradient of what came out, and the weight. It is the last one to read
+# the first two. So the mountain that forward piles up can be taken down again, layer by layer, if you delete at the
+# right moment.
+#
 # ## The puzzle
 #
 # | ranks | layers | batches |
 # |---|---|---|
 # | 1 | 2 | 4 |
 #
-# **Given:** all weights and optimizer states, and the activation of layer 0 with all four batches.
+# **Given:** all weights and optimizer states, and the input of layer 0 with all four batches.
 #
-# **To do:** forward, loss, backward and update, such that memory is as small as it can be when all four
-# batches travel together.
+# **To do:** forward, loss, backward and update, with as little memory as you can while all four batches travel together.
 #
 # **Rules**
 #
-# - Keep every value in the store of its kind.
-# - A value counts as memory from the moment it is made until it has left the stores and was used for the last
-#   time. The peak is the highest total at the start of any operation. Weights and optimizer states that you load were
-#   there before the step, so they count from the beginning, and what an update gives counts to the end.
-# - One time unit is one batch forward or backward through one layer; an update is 0.5; the loss is free.
+# - Keep values in the stores. A value takes memory from the moment it is made until you delete it.
+# - What counts is the peak, the highest total at any moment.
+# - Forward and backward take 1 for each batch and layer, an update takes 0.5, and the loss takes no time.
 
 # %% [markdown]
-# **Before you write anything, predict.** Everything you need for the time is in the rules above: 2 layers, 4 batches,
-# forward, backward and two updates. For the memory count what is alive at the loss. Put a number in place of each `...`;
-# as a start, the weights and optimizer states alone are 4 · 262 144 elements.
+# ### Predict first
+#
+# Everything you need for the time is in the rules: 2 layers, 4 batches, forward, backward, two updates. For the memory,
+# count what is alive when the loss has just been computed. As a start, the weights and optimizer states alone are
+# 4 · 262,144 elements. An activation takes 131,072 for each batch. Put a number in place of each `...`.
 
 # %%
 guess = predict("basic", end=..., memory=...)
 guess
+
+# %% [markdown]
+# ### The goal
 
 # %%
 goal("basic")
@@ -140,6 +162,16 @@ out = simulate(basic, puzzle="basic")
 # %%
 guess.against(out)
 
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# Time: 4 batches go forward through 2 layers (8), and backward (8). Two updates make 1 more: 17.
+#
+# Memory: weights and optimizer states are 4 · 262,144 = 1,048,576. At the loss two inputs are waiting for backward, and
+# there is the gradient of the output. Each is 4 · 131,072 for its four batches, so 3 · 524,288 = 1,572,864. Together
+# 2,621,440.
+#
+# </details>
 # %%
 draw(out)
 
@@ -150,26 +182,89 @@ Model.check(out, puzzle="basic")
 # <!-- part: review -->
 
 # %% [markdown]
-# ## What you saw
+# ## What you built
 #
-# <details><summary>Open this when you have solved the puzzle</summary>
+# <details><summary>Open this when your solution passes</summary>
 #
-# Memory climbs during forward, is highest at the loss, and falls during backward: activations pile up and are
-# used in reverse. With *L* layers, *B* batches, *W* elements in a weight and *A* in the activation of one
-# batch:
+# This is what `loss.backward()` does for you in PyTorch, with all the bookkeeping that you never see. Memory climbs
+# during forward, is highest around the loss, and falls during backward: what went in last comes out first.
+#
+# With *L* layers and *B* batches (two or more), *W* elements in a weight and *A* in the activation of one batch:
 #
 # ```
 # time = 2·L·B + 0.5·L
 # peak = 2·L·W + (L + 1)·B·A          weights and optimizer states + activations
 # ```
 #
-# An update may follow its backward directly, because the layers below do not need the new weight. So a
-# gradient lives only for a moment.
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
 #
-# **To think about:** twice as many batches double one of the two terms. Which one, and what could you do
-# about it without a second GPU?
+# - **What a parameter costs.** With Adam in mixed precision it takes 16 bytes: 2 for the weight, 2 for the gradient, 12
+#   for the optimizer. To answer, the 2 are enough. A 7B model answers from 14 GB, and learns in 112 GB, which is more
+#   than an H100 has (80 GB).
+# - **What a layer remembers.** A transformer layer keeps `s·b·h·(34 + 5·a·s/h)` bytes, for `b` sequences of `s` tokens,
+#   `h` numbers a token and `a` attention heads [1]. For GPT-3 (h = 12,288, a = 96, 96 layers) this gives the 275 GB
+#   above.
+# - **Forgetting on purpose.** You can throw activations away and compute them again on the way back. This is
+#   **activation checkpointing**. Doing it for everything made a layer of a 22B model 39 % slower. Doing it only for the
+#   part that is large and cheap, inside attention, 7 % [1]. A ResNet with 1,000 layers went from 48 GB to 7 GB, for 30 %
+#   more time [2].
+# - **What goes wrong.** `total += loss` in a training loop. The loss remembers the whole way back, so nothing of it can
+#   be freed, step after step. `total += loss.item()` is what you want.
+#
+# [1] Korthikanti et al., *Reducing Activation Recomputation in Large Transformer Models*, 2022, arXiv 2205.05198.
+# [2] Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016, arXiv 1604.06174.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - A backward takes as long as a forward. Really it takes about twice as long.
+# - Only what flows *between* the layers is kept. A real layer keeps some fifty times that inside, says the formula above.
+# - The optimizer state is as large as the weight, like a momentum. Adam keeps two such moments, and mixed precision adds
+#   a copy of the weight in fp32.
+# - The loss takes no time. With a vocabulary of 128,000 tokens, as in Llama 3, it really is one of the heaviest parts.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** PyTorch first runs all of backward, and then `optimizer.step()`. You could update each layer right after its
+# backward. What does that change?
+#
+# <details><summary>Answer</summary>
+#
+# At this size, nothing: the peak is at the loss, before there is a single gradient. Try it: both ways reach 2,621,440.
+# But with one batch and many layers the weights are the larger part, and keeping all gradients until the end costs *L·W*
+# that you do not need. Doing the update inside backward is an old trick for fine-tuning on a small GPU. Its price: you
+# can no longer clip by the norm of *all* gradients, because you never have them all.
 #
 # </details>
+#
+# **2.** Keep only `activations[0]`, and compute the others again when backward needs them. What do you win, and what do
+# you pay?
+#
+# <details><summary>Answer</summary>
+#
+# With *L* layers you would keep one activation in place of *L*, and go forward through the network again for almost every
+# layer. The usual compromise is to keep every √L-th one. Then each activation is computed at most twice: about a third
+# more compute (three passes become four, as backward counts for two), for a memory that grows with √L only.
+#
+# </details>
+#
+# **3.** Twice as many batches double one of the two terms of the peak. Which one?
+#
+# <details><summary>Answer</summary>
+#
+# The activations, `(L + 1)·B·A`. Weights and optimizer states do not know how much data there is. So a large batch is a
+# problem of activations, and of nothing else. That is good news, and it is the next puzzle.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Your peak grows with the batch, and large models want large batches: 16 million tokens, for Llama 3 405B. What could
+# you do about it without buying a second GPU?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -20,10 +20,17 @@
 # %% [markdown]
 # # $heading
 #
-# **What you learn:** the same training step with less memory, by running one batch at a time.
+# Llama 3 405B learned from **16 million tokens at a time**: two thousand sequences of 8,192 tokens, before a single weight
+# changed. In the last puzzle you saw what a single one costs: for a quarter of that length, GPT-3 keeps 275 GB of
+# activations. No GPU holds two thousand of those. Neither do a thousand GPUs.
 #
-# *Reminder.* A **batch** is one share of the examples of this training step. A **microbatch** is a batch that
-# travels alone. A training **step** updates every weight once, with gradients from all batches.
+# But look at what all those activations are for. Each sequence makes a gradient, and in the end the gradients are simply
+# added up. And a sum is no larger than one of its parts. **Activations grow with the batch. Gradients do not.** So let
+# the batches take turns.
+#
+# *The words, once more.* A **batch** is one share of the examples of this training step. When it travels through the
+# network on its own, it is also called a **microbatch**. A **step** updates every weight once, with the gradients of all
+# batches.
 
 # %%
 from drawing import draw, draw_group
@@ -32,28 +39,25 @@ from lib import Model, PuzzleError, goal, predict, simulate
 # %% [markdown]
 # ## The idea
 #
-# In the last puzzle the activations of all four batches were alive at the same time. But batches do not need
-# each other: their gradients are simply summed in the end. So run batch 0 forward and backward, *then* batch
-# 1, and so on. Only the activations of one batch are ever alive.
-#
-# What has to survive from one batch to the next is the sum of the weight gradients. It does not grow: a
-# gradient has the size of its weight, however many batches are in it.
+# Run batch 0 forward and backward, all the way. *Then* batch 1, and so on. When a batch is done, its activations are
+# gone, and all that is left of it is its gradient. What does the sum of two gradients cost?
 
 # %%
 model = Model(layers=1, batches=4)
-model.grad_weights["batch 0"] = model.fake_grad(0, [0])
-model.grad_weights["batch 1"] = model.fake_grad(0, [1])
-model.grad_weights["sum"] = model.grad_weights["batch 0"] + model.grad_weights["batch 1"]
-for name, value in model.grad_weights.items():
-    print(name, "has", value.memory(), "elements")
-draw_group(model.grad_weights)
+store = model.grad_weights
+store["first"], store["second"] = model.fake_grad(0, [0]), model.fake_grad(0, [1])
+store["both"] = store["first"] + store["second"]
+for name, value in store.items():
+    print(f"{name:<6} has {value.memory():,.0f} elements")
+draw_group(store)
 
 # %% [markdown]
-# Each batch counts once. Adding one that is in the sum already is an error:
+# The sum of two is as large as one. So you could add a million batches, and the memory would not notice. Each batch
+# counts once, by the way. The simulator sees it when you add one twice:
 
 # %%
 try:
-    model.grad_weights["sum"] + model.grad_weights["batch 1"]
+    store["both"] + store["second"]
 except PuzzleError as error:
     print(error)
 
@@ -64,21 +68,24 @@ except PuzzleError as error:
 # |---|---|---|
 # | 1 | 2 | 4 |
 #
-# **Given:** all weights and optimizer states. The data is not given: take it batch by batch with
-# `get_activation([b])`.
+# **Given:** all weights and optimizer states. The data is not given: take it batch by batch, with `get_activation([b])`.
 #
-# **To do:** for each batch forward, loss, backward, and add its weight gradients to what you have. Update
-# when all batches are in.
+# **To do:** the same training step as before, one batch at a time, and an update when all batches are in.
 #
-# **Rules**, as before: values live in the stores; everything alive counts; `+` takes no time.
+# **Rules** as before: keep values in the stores, the peak counts, and `+` takes no time.
 
 # %% [markdown]
-# **Predict.** One batch at a time instead of four: does the step take longer? And how much less is the peak than the
-# 2 621 440 elements of the last puzzle? Put a number in place of each `...`.
+# ### Predict first
+#
+# One batch at a time instead of all four: does the step take longer? And what is the peak now? In the last puzzle it was
+# 2,621,440 elements. Careful: something has to be kept that you could throw away at once before.
 
 # %%
 guess = predict("grad_accum", end=..., memory=...)
 guess
+
+# %% [markdown]
+# ### The goal
 
 # %%
 goal("grad_accum")
@@ -134,6 +141,16 @@ out = simulate(grad_accum, puzzle="grad_accum")
 # %%
 guess.against(out)
 
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# Time: the same work in another order, so 17 again.
+#
+# Memory: weights and optimizer states, 4 · 262,144 = 1,048,576. The sums of the gradients of both layers, which stay
+# until the last batch: 2 · 262,144 = 524,288. And the activations of *one* batch at its loss: 3 · 131,072 = 393,216.
+# Together 1,966,080, a quarter less than before.
+#
+# </details>
 # %%
 draw(out)
 
@@ -144,26 +161,94 @@ Model.check(out, puzzle="grad_accum")
 # <!-- part: review -->
 
 # %% [markdown]
-# ## What you saw
+# ## What you built
 #
-# <details><summary>Open this when you have solved the puzzle</summary>
+# <details><summary>Open this when your solution passes</summary>
 #
-# Four small hills of activations instead of one big one, and below them the sum of the gradients, which
-# stays.
+# This is **gradient accumulation**: `loss.backward()` several times, and `optimizer.step()` once. In PyTorch you get the
+# sum for free, because `backward` adds to `.grad` instead of replacing it. Your picture shows four small hills of
+# activations in place of one mountain, and under them a floor of gradients that stays.
 #
 # ```
-# time = 2·L·B + 0.5·L                     the same
+# time = 2·L·B + 0.5·L                     the same as before
 # peak = 2·L·W + L·W + (L + 1)·A           weights and optimizer states + gradients + activations of one batch
 # ```
 #
-# The price is that all gradients now have to be kept until the last batch. With one large batch a layer could
-# be updated at once. Activations no longer depend on *B*: this is how a large effective batch is trained on a
-# small GPU.
-#
-# **To think about:** for which number of batches does accumulation *not* pay in memory? (Compare the two
-# formulas.)
+# There is no *B* in the second line. On a GPU that can hold one batch you can train with any number of them. You only
+# have to wait for it.
 #
 # </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - **How large batches are.** Llama 3 405B began with 4 million tokens a step, and went on to 8 and then 16 million. The
+#   gradients of the microbatches are added up in fp32, because many small numbers are added to a large one [1].
+# - **Together with many GPUs.** Nobody needs the gradients of other GPUs before the last microbatch. With 8 microbatches a
+#   step, one all-reduce instead of eight is 1/8 of the traffic [2]. In PyTorch that is `no_sync()`.
+# - **What goes wrong.** In October 2024 people noticed that gradient accumulation had been wrong for years, in many
+#   libraries at once. They took the mean loss of each microbatch, and then the mean of these means. With sequences of
+#   different lengths that is not the mean over all tokens: the tokens of a short microbatch counted for more. It was
+#   mended in Hugging Face transformers (pull request 34191), and the same bug was found in torchtune (1878). In 2025 a
+#   loss still came out four times too large with four microbatches (transformers issue 37197).
+#
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [2] Bekman, *Machine Learning Engineering Open Book*, 2026, github.com/stas00/ml-engineering.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - Gradients are added, and there is no question of a mean: all batches have the same size. The bug above cannot happen
+#   to you here.
+# - A small batch runs as efficiently as a large one. A real GPU likes large matrices. With microbatches that are too
+#   small it spends its time on moving weights from memory, instead of computing.
+# - As before: a backward takes as long as a forward (really twice), and the optimizer keeps one moment (Adam: two).
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** For which number of batches is accumulation *not* worth it?
+#
+# <details><summary>Answer</summary>
+#
+# Compare the two peaks. Together: `(L + 1)·B·A` for activations. One by one: `(L + 1)·A`, and `L·W` for the gradients
+# that now have to wait. With *W = 2·A*, as here, taking turns needs less memory when
+#
+# ```
+# (B - 1)·(L + 1) > 2·L
+# ```
+#
+# For two layers that means three batches or more. With two, the mountain was cheaper than the floor. For real models the
+# floor is usually there anyway, because nearly everybody keeps all gradients until `optimizer.step()`.
+#
+# </details>
+#
+# **2.** Instead of taking one batch through all layers, you could take all batches through one layer, one after the
+# other, and then go on to the next layer. Same time, same sum. Why does nobody do it on one GPU?
+#
+# <details><summary>Answer</summary>
+#
+# Because all activations are alive at the loss again. Its peak is 2,752,512 elements, more than that of the last puzzle.
+# It has one advantage: each weight is needed in two stretches only, one forward and one backward, instead of twice for
+# every batch. That is worth nothing as long as the weights lie in your own memory. When they have to be fetched from
+# somewhere else, it suddenly is. Keep it in mind.
+#
+# </details>
+#
+# **3.** The gradients of 1,000 microbatches are added up in bf16, which has 8 bits for the digits of a number. What
+# happens to the last ones?
+#
+# <details><summary>Answer</summary>
+#
+# They disappear. Once the sum is more than 256 times as large as what you add, bf16 rounds the addition away. That is why the sum
+# is kept in fp32, at 4 bytes a parameter in place of 2, and why the large runs report it as a decision of its own.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Memory is fine now. Time is not: you still do all the work alone, one batch after the other. The batches do not need
+# each other until the very end. So why should one GPU do them all?
 
 # %% [markdown]
 # <!-- part: links -->

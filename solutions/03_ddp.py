@@ -31,7 +31,7 @@
 # tells them apart. A **batch** is one share of the examples of this training step.
 
 # %%
-from drawing import draw, draw_collective
+from drawing import draw, draw_collective, draw_ring
 from lib import Model, PuzzleError, goal, predict, simulate
 from lib.schedules.one_collective import one_collective
 
@@ -85,9 +85,16 @@ draw_collective(demo)
 
 # %% [markdown]
 # Nobody collects all the gradients in one place. The ranks form a ring, the gradient is cut into four pieces, and in
-# each round every rank passes one piece to its neighbour. Twice round the ring, and everybody has the sum. The
-# surprising part: a rank sends about **twice the size of the gradient, however many ranks there are**. Four GPUs or
-# four thousand, the bill for each of them stays the same.
+# each round every rank passes one piece to its neighbour. Step through it:
+
+# %%
+draw_ring(demo)
+
+# %% [markdown]
+# Twice round the ring, and everybody has the sum. And now count what one rank has sent: six pieces, each a quarter of the
+# gradient. With more ranks there are more rounds and smaller pieces, and the total hardly changes. A rank sends about
+# **twice the size of the gradient, however many ranks there are**. Four GPUs or four thousand, the bill for each of them
+# stays the same.
 #
 # ## The puzzle
 #

@@ -20,41 +20,34 @@
 # %% [markdown]
 # # $heading
 #
-# **What you learn:** to store a quarter of every weight and to have the whole of it only while it is used.
+# With Adam, Llama 3 70B needs 1,120 GB for weights, gradients and optimizer. That is fourteen H100s for *one* copy. And
+# data parallel training wants a whole copy on every GPU. With 1,024 of them you would pay for 1.1 **million** gigabytes,
+# to store the same 1,120 GB a thousand times.
 #
-# *Reminder.* A **shard** is one of `total` equal pieces of a weight, of its gradient or of its optimizer
-# state. Rank r works on batch r.
+# Look at a single layer, though. A rank uses it for a moment in forward, and for a moment in backward. The rest of the
+# time it just lies there. So do what neighbours do with a ladder: **nobody owns a whole layer. Everybody keeps a piece of
+# it, and borrows the rest for the moment when it is needed.**
+#
+# *The words, once more.* A **shard** is one of `total` equal pieces of a weight, of its gradient or of its optimizer
+# state. As before, rank r works on batch r.
 
 # %%
-from drawing import draw, draw_group
+from drawing import compare, draw, draw_collective
 from lib import Model, PuzzleError, goal, predict, simulate
+from lib.schedules.data_parallel import ddp
+from lib.schedules.one_collective import one_collective
 
 # %% [markdown]
 # ## The idea
 #
-# In data parallel training, all four ranks keep the same weights and the same optimizer states. Now each
-# layer is cut into four shards and **rank r keeps shard r of every layer**:
+# Every layer is cut into four shards, and **rank r keeps shard r of every layer**, with the optimizer state that belongs
+# to it. That alone divides the largest part of the memory by four.
+#
+# But a rank's batch has to go through the *whole* layer. With a shard it gets nowhere:
 
 
 # %%
-async def gather_weight(model: Model) -> None:
-    weights, opt_states = model.weights, model.opt_states
-    weights["shard"], opt_states["shard"] = model.load_weights(0, model.rank, model.RANKS)
-    weights["full"] = await model.allgather(weights["shard"], 0)
-
-
-demo = simulate(gather_weight, layers=1, batches=4, ranks=4)
-for m in demo:
-    print("rank", m.rank, "has", m.weights["shard"], "and gets", m.weights["full"])
-draw_group({"rank 2 before": demo[2].weights["shard"]}) | draw_group({"rank 2 after": demo[2].weights["full"]})
-
-# %% [markdown]
-# This is an **all-gather**: every rank brings its shard, every rank gets the whole weight. It is needed
-# because a rank's batch has to go through the *whole* layer. A shard will not do:
-
-
-# %%
-async def with_a_shard(model: Model) -> None:
+def with_a_shard(model: Model) -> None:
     weights, opt_states, activations = model.weights, model.opt_states, model.activations
     weights[0], opt_states[0] = model.load_weights(0, model.rank, model.RANKS)
     activations[0] = model.get_activation([model.rank])
@@ -64,14 +57,21 @@ async def with_a_shard(model: Model) -> None:
 try:
     simulate(with_a_shard, layers=1, batches=4, ranks=4)
 except PuzzleError as error:
-    print(error)
+    print(error.what)
 
 # %% [markdown]
-# So before each forward and each backward the layer is gathered, and right after it the full weight is
-# deleted. The shard stays where it is.
+# So somebody has to put the layer together. You know the collective for that, the **all-gather**. Every rank brings its
+# shard, and every rank gets the whole weight:
+
+# %%
+draw_collective(simulate(one_collective("allgather"), layers=1, batches=4, ranks=4))
+
+# %% [markdown]
+# Mind the price. After an all-reduce you hold as much as before. After an all-gather you hold four times as much. The
+# whole weight is a guest: it comes, it is used, and it leaves.
 #
-# Updating is different. A shard of a weight *can* be updated on its own, if you have its optimizer state and
-# the gradient. The gradient may be the whole one: `update` uses the part it needs.
+# And the update? That needs no guest at all. A shard can be updated on its own, given its optimizer state and its
+# gradient. The gradient may even be a whole one: `update` takes the part that it needs.
 #
 # ## The puzzle
 #
@@ -79,25 +79,29 @@ except PuzzleError as error:
 # |---|---|---|
 # | 4 | 6 | 4 |
 #
-# **Given:** on rank r shard r of 4 of each weight and of each optimizer state, and the activation of layer 0
-# for batch r.
+# **Given:** on rank r, shard r of each weight and of each optimizer state, and the activation of layer 0 for batch r.
 #
-# **To do:** gather each weight when it is needed. Sum the gradients with an all-reduce and update the rank's
-# own shards.
+# **To do:** one training step. In the end every rank hands in its own shards, updated.
 #
 # **Rules**
 #
-# - Values live in the stores; everything alive counts, so a gathered weight counts until it is deleted. A
-#   convenient key for it is `weights[layer, "full"]`.
+# - Keep values in the stores. Everything alive counts, so a gathered weight counts until you delete it. A handy key for
+#   it is `weights[layer, "full"]`.
+# - Gradients are all-reduced, as in the last puzzle.
 # - `set_final_weight` gets this rank's shard. The check puts the shards of all ranks together.
 
 # %% [markdown]
-# **Predict.** How many collectives does a rank need for 6 layers, if it gathers each layer when it is used and sums
-# each gradient? And how long does the step take then?
+# ### Predict first
+#
+# In how many collectives does a rank take part, for 6 layers? Think of forward *and* of backward. And when is the step
+# over? For comparison: plain data parallel training would end at 16.8 for these six layers.
 
 # %%
 guess = predict("wsdp", collectives=..., end=...)
 guess
+
+# %% [markdown]
+# ### The goal
 
 # %%
 goal("wsdp")
@@ -148,6 +152,15 @@ out = simulate(wsdp, puzzle="wsdp")
 # %%
 guess.against(out)
 
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# Each layer is gathered twice, once for forward and once for backward, because in between the whole weight has left. And
+# its gradient is all-reduced once. So 3 collectives a layer, 18 in all.
+#
+# Time: 6 forward, 6 backward, 18 · 0.3 = 5.4 for the collectives and 6 · 0.5 = 3 for the updates. Together 20.4.
+#
+# </details>
 # %%
 draw(out)
 
@@ -161,25 +174,99 @@ Model.check(out, puzzle="wsdp")
 # <!-- part: replay -->
 
 # %% [markdown]
-# ## What you saw
+# ### Beside plain data parallel training
 #
-# <details><summary>Open this when you have solved the puzzle</summary>
+# The same six layers, with a whole copy on each rank, and with your solution under it. What did you save, and what did
+# you pay for it?
+
+# %%
+compare(ddp=simulate(ddp, layers=6, batches=4, ranks=4), wsdp=out)
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
 #
 # ```
 # time = 2·L·B/R + L·(0.3 + 0.3 + 0.3 + 0.5)         two all-gathers, one all-reduce, one update for each layer
-# peak = 2·L·W/R + W + (L + 1)·A                     shards + one full weight + activations of one batch
+# peak = 2·L·W/R + W + (L + 1)·A                     shards + one whole weight + activations of one batch
 # ```
 #
-# Of the weights and optimizer states, only `1/R` is left on each rank, and one full weight at a time comes
-# for a visit. Plain data parallel would need `2·L·W` for them.
+# For the first time there is an *R* in the memory. 1,966,080 elements in place of 4,194,304, for a step that takes 20.4
+# in place of 16.8: half the memory for a fifth more time. And the more ranks, the better the bargain.
 #
-# One thing was wasteful. The all-reduce gave every rank the full gradient, and each used a quarter of it for
-# its own shard.
-#
-# **To think about:** the last layer's weight was deleted after forward and gathered again right away for
-# backward. What do you gain if you keep it, and does the peak change?
+# This is the heart of what is called **ZeRO** in DeepSpeed and **FSDP** in PyTorch. One thing is still wasteful, and you
+# may have noticed it: the all-reduce gave every rank the whole gradient, and then each of them used a quarter.
 #
 # </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - **What it makes possible.** Llama 3 70B over 64 GPUs is 1,120 / 64 = 17.5 GB on each, where one copy would have needed
+#   fourteen H100s. The idea is called ZeRO [1].
+# - **What borrowing costs.** The weights of Llama 3 405B are 810 GB in bf16. A machine with eight H100s gets 400 GB a
+#   second out of the network, so gathering all of them takes two seconds. Once for forward, and once for backward.
+# - **Inside one machine it is cheap.** Gathering a weight of 512 MiB over eight H100s takes 1.04 ms in theory, and about
+#   1.5 ms when somebody measured it [2].
+# - **Small pieces are expensive.** A collective has a cost of its own, however little it carries. With fewer than 33
+#   million elements in each all-gather, the total time climbs quickly [3]. So several layers are gathered together.
+# - **Sharding has a floor.** 70B at 10 bytes a parameter over 8 GPUs is 87.5 GB on each, and still does not fit into 80 [2].
+#
+# [1] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020, arXiv 1910.02054.
+# [2] Austin et al., *How To Scale Your Model*, 2025, jax-ml.github.io/scaling-book.
+# [3] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023, arXiv 2304.11277.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - A collective takes 0.3, whatever its size and whoever takes part. Really an all-reduce moves twice as much as an
+#   all-gather, and leaving the machine makes it nine times slower (H100: 450 GB/s inside, 50 GB/s outside).
+# - The optimizer state is as large as the weight. Really it is six times as large (12 bytes against 2), so that sharding
+#   it is worth even more.
+# - Activations are only what flows between layers. Those are not sharded at all, and they are the next thing to hurt.
+# - As before: a backward takes as long as a forward (really twice), and gradients are added, not averaged.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** The last layer is deleted after its forward. Right after that, it is gathered again for its backward. What if you
+# keep it?
+#
+# <details><summary>Answer</summary>
+#
+# One all-gather less, so the step ends at 20.1. And the peak does not change, because at both moments this layer would
+# have been whole anyway. A free lunch, if a small one. torchtitan, PyTorch's own training code,
+# takes it: it leaves the last layers whole after forward.
+#
+# </details>
+#
+# **2.** Ten times as many ranks. Which terms of the peak go down, and which do not?
+#
+# <details><summary>Answer</summary>
+#
+# `2·L·W/R` goes down, towards nothing. One whole weight and the activations of one batch stay, however many GPUs you
+# have. When a single layer does not fit, or a single sequence, sharding like this will not help any more. Then a layer
+# has to be *computed* in pieces, too. That is tensor parallelism, and a different story.
+#
+# </details>
+#
+# **3.** Ranks now depend on each other in every layer, not once per step. What happens when one of them takes another
+# path, say because it evaluates while the others train?
+#
+# <details><summary>Answer</summary>
+#
+# It does not come to the next all-gather, and everybody else stands still until a timeout. In data parallel training a
+# rank could do what it liked between two gradients. Now every rank has to go through the same layers, in the same order,
+# equally often. A layer that only some inputs need, or a text that one rank has finished generating before the others,
+# is enough to stop thousands of GPUs.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Count once more what the all-reduce moves for one layer, and how much of the answer each rank uses. Which collective
+# would send just that?
 
 # %% [markdown]
 # <!-- part: links -->

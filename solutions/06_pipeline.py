@@ -20,74 +20,44 @@
 # %% [markdown]
 # # $heading
 #
-# **What you learn:** the other way to share a model. Each rank owns some *layers*, and the data comes to the
-# weights instead of the weights to the data.
+# So far the data stayed where it was, and the weights travelled. The weights of GPT-3 are 350 GB in bf16. If they are
+# sharded, each GPU has to fetch nearly all of them, twice in every step. Over a network of 50 GB a second that is 7
+# seconds, each time.
 #
-# *Reminder.* A **stage** is a run of neighbouring layers that one rank takes care of. A **batch** is one
-# share of the examples of this training step; here all of them travel together.
+# Now look at what goes from one *layer* to the next. For a sequence of 2,048 tokens it is 2,048 · 12,288 numbers: **50
+# MB**. Seven thousand times less. **So leave the weights where they are, and send the data to them.**
+#
+# *A new word.* A **stage** is a run of neighbouring layers that one rank takes care of, alone.
 
 # %%
 from drawing import draw
-from lib import Model, PuzzleError, goal, predict, simulate
+from lib import Model, goal, predict, simulate
+from lib.schedules.pipelines import gpipe
+from lib.schedules.program import program_of
 
 # %% [markdown]
 # ## The idea
 #
-# With 8 layers and 4 ranks each rank is a stage of two layers: rank 0 has layers 0 and 1, rank 1 has 2 and 3,
-# and so on. No weight ever leaves its rank. What travels is the activation between two stages on the way
-# forward, and its gradient on the way back:
+# Cut the model, not the data. With 8 layers and 4 ranks each rank is a stage of two layers. Rank 0 has layers 0 and 1,
+# rank 1 has 2 and 3, and so on. No weight ever leaves its rank. What travels is an activation, at each border between
+# two stages, and later its gradient, on the way back:
 #
 # ```
 # rank 0: layers 0 1  ──activations[2]──>  rank 1: layers 2 3  ──activations[4]──>  rank 2: layers 4 5  ...
 #                     <──grad act[2]─────                      <──grad act[4]─────
 # ```
 #
-# A message goes from one rank to one other: `await model.pass_to(rank, value)` on one side,
-# `value = await model.receive(rank)` on the other. Here an activation goes down a line of three ranks:
-
-
-# %%
-async def down_the_line(model: Model) -> None:
-    weights, opt_states, activations = model.weights, model.opt_states, model.activations
-    layer = model.rank
-    weights[layer], opt_states[layer] = model.load_weights(layer)
-    if model.rank == 0:
-        activations[0] = model.get_activation([0])
-    else:
-        activations[layer] = await model.receive(model.rank - 1)
-    activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
-    if model.rank < model.RANKS - 1:
-        await model.pass_to(model.rank + 1, activations[layer + 1])
-
-
-demo = simulate(down_the_line, layers=3, batches=1, ranks=3)
-draw(demo)
-
-# %% [markdown]
-# A message takes 0.2 on each side, one after the other. It makes a copy: the value stays in the sender's
-# store too, until the sender deletes it.
-#
-# Every `receive` needs a `pass_to` somewhere. The first and the last stage are special, and if the last one
-# forgets that it is the last, everybody waits for ever:
-
+# You have met messages in the introduction: `await model.pass_to(rank, value)` on one side, and
+# `value = await model.receive(rank)` on the other. Here is one batch that goes through a small pipeline of two stages,
+# and comes back:
 
 # %%
-async def never_comes_back(model: Model) -> None:
-    model.activations[0] = model.get_activation([0])
-    if model.rank > 0:
-        model.activations["from below"] = await model.receive(model.rank - 1)
-    if model.rank < model.RANKS - 1:
-        await model.pass_to(model.rank + 1, model.activations[0])
-    model.grad_activations["from above"] = await model.receive((model.rank + 1) % model.RANKS)
-
-
-try:
-    simulate(never_comes_back, layers=1, batches=1, ranks=3)
-except PuzzleError as error:
-    print(error)
+draw(simulate(program_of(gpipe(ranks=2, microbatches=1)), layers=2, batches=1, ranks=2))
 
 # %% [markdown]
-# The last stage has nobody above it to wait for: it gets its gradient from the loss.
+# Each stage lives the life of a whole GPU, from its first layer to its last. Only the two ends are special. The first
+# stage gets its input from the data, and has nobody to send a gradient to. The last one has the loss. Everybody in
+# between receives, passes on, receives, and passes back.
 #
 # ## The puzzle
 #
@@ -95,25 +65,30 @@ except PuzzleError as error:
 # |---|---|---|
 # | 4 | 8 | 4 |
 #
-# **Given:** on each rank its layers `my_layers`, from `first` to `last`, with their weights and optimizer
-# states in full.
+# **Given:** on each rank its layers `my_layers`, from `first` to `last`, with their weights and optimizer states, whole.
 #
-# **To do:** take all batches at once through the stages, forward and back, then update.
+# **To do:** one training step. All four batches travel together through the stages, there and back. Then every rank
+# updates its own layers.
 #
 # **Rules**
 #
-# - Values live in the stores; everything alive counts, also what has been sent, until it is deleted *and* the other
-#   rank has called `receive`.
-# - Messages only. No collective is needed, because no weight is on two ranks.
-# - `set_final_weight` gets the weights of this rank's layers. The check collects the layers from all ranks.
+# - Keep values in the stores. What you have sent counts for you too, until you delete it *and* the other rank has called
+#   `receive`.
+# - A message takes 0.2 for the sender and then 0.2 for the receiver.
+# - No collective is needed, as no weight is on two ranks. `set_final_weight` gets the weights of this rank's layers.
 
 # %% [markdown]
-# **Predict.** All four batches go through all the ranks one after the other, and back. What share of the time (in
-# percent, all ranks together) is not spent computing? And how many messages does a rank in the middle send?
+# ### Predict first
+#
+# All four batches go through all four ranks, one rank after the other, and all the way back. For what share of the
+# time, in percent and over all ranks, is a rank *not* computing? And how many messages does a rank in the middle send?
 
 # %%
 guess = predict("pipeline", idle=..., messages=...)
 guess
+
+# %% [markdown]
+# ### The goal
 
 # %%
 goal("pipeline")
@@ -178,6 +153,16 @@ out = simulate(pipeline, puzzle="pipeline")
 # %%
 guess.against(out)
 
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# While one rank works, the other three wait, so it is about three quarters. Exactly: a rank computes 2 layers · 4 batches
+# forward (8), the same backward (8), and 2 updates (1), which is 17. The run takes 67.4. So 17 / 67.4 = 25.2 % of the time
+# is used, and 74.8 % is not.
+#
+# A rank in the middle sends 2 messages: the activation to the next rank, and its gradient to the one before.
+#
+# </details>
 # %%
 draw(out)
 
@@ -191,26 +176,88 @@ Model.check(out, puzzle="pipeline")
 # <!-- part: replay -->
 
 # %% [markdown]
-# ## What you saw
+# ## What you built
 #
-# <details><summary>Open this when you have solved the puzzle</summary>
+# <details><summary>Open this when your solution passes</summary>
 #
-# A staircase down and a staircase up. At any moment one rank works and three wait. The waiting is called the
-# **bubble**, and here it is three quarters of the picture. (The picture starts at the top with rank 0, so the
-# way *forward* goes down.)
+# This is **model parallelism** in its plainest form. If you have ever put half of a model on `cuda:0` and the other half
+# on `cuda:1`, you have built it before. In the picture a staircase goes down, and then up again. (The way *forward* goes
+# down, because rank 0 is on top.) The time in which a rank waits is called the **bubble**, and here the bubble is
+# three quarters of the picture.
 #
 # ```
-# time = 2·L·B + 2·(R - 1)·0.4 + 0.5·L/R         compute as on one device + messages + updates of one stage
+# time = 2·L·B + 2·(R - 1)·0.4 + 0.5·L/R         compute as on one device + messages + the updates of one stage
 # peak = 2·(L/R)·W + (L/R + 1)·B·A               weights and optimizer states of a stage + its activations
 # ```
 #
-# In exchange there is very little communication: each rank talks to two others, twice, and no weight ever
-# moves.
-#
-# **To think about:** rank 1 waits until rank 0 has done *all* batches. How much would it have to get before
-# it could begin?
+# Look at the first line. The compute is not divided by *R*. Four GPUs are exactly as fast as one. What is divided is the
+# memory, and that alone can be worth it: a model that does not fit on one GPU at all now fits on four.
 #
 # </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - **Borders are cheap.** On GPUs *without* fast links between them, with plain PCIe, a model still became 3.3 times as fast
+#   when it went from two stages to eight [1]. (With the trick of the next puzzle.)
+# - **Who does it.** Llama 3 405B ran in 16 stages, on 16,384 H100s [2]. A model of a trillion parameters ran in 64 stages,
+#   on 3,072 A100s [3]. In both the eight GPUs of a machine share each layer, and the stages are different machines: little
+#   traffic where the wires are slow.
+# - **Equal layers are not equal stages.** The first stage has the word embeddings as well, and the last one the output
+#   layer and the loss. Everybody waits for the slowest. Llama 3 therefore has one layer less in its first and in its last
+#   stage [2].
+# - **What goes wrong.** Clipping gradients needs the norm of *all* of them. In a pipeline each rank sees its own stage
+#   only, and for a while torchtitan clipped every stage by a norm of its own (issue 596, 2024). Nothing crashed.
+#
+# [1] Huang et al., *GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism*, 2019, arXiv 1811.06965.
+# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [3] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
+# 2104.04473.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - A message takes 0.2 on each side, whether there is one batch in it or four. Really four batches take four times as long.
+# - All layers are alike. There are no embeddings, no output layer, and the loss takes no time.
+# - While a rank sends, it does not compute. Real sends run beside the computation.
+# - As before: a backward takes as long as a forward (really twice), and a layer keeps nothing inside.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** What would 16 stages do with this schedule, for 16 times the money?
+#
+# <details><summary>Answer</summary>
+#
+# Fifteen of sixteen GPUs would wait, all the time: 94 % of the machine. With *R* stages the share is (R - 1)/R, and it
+# only gets worse. This is why nobody trains like this, and why you are not done.
+#
+# </details>
+#
+# **2.** Why update at the end, and not each layer right after its backward?
+#
+# <details><summary>Answer</summary>
+#
+# Because somebody is waiting for your message, and nobody for your update. Each update that comes before the message
+# delays all ranks before you, one after the other. Sending first costs nothing. The rule is worth keeping: **do first
+# what others wait for.**
+#
+# </details>
+#
+# **3.** Which needs more from the network, this pipeline or sharded weights?
+#
+# <details><summary>Answer</summary>
+#
+# Count the elements for one step. Here each of the 3 borders is crossed by the activation of 4 batches, and back by its
+# gradient: a rank in the middle sends 2 · 4·A = 8·A. With sharded weights, a rank sends for each of 8 layers 3/4·W in two
+# all-gathers and 6/4·W in the all-reduce: 8 · 3·W = 24·W = 48·A. Six times as much, for this little model. For GPT-3 and
+# a single sequence it was seven thousand times as much. The larger the layers, the better for the pipeline.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Rank 1 waits until rank 0 has done *all* four batches. But what is the least that it has to get before it can begin?
 
 # %% [markdown]
 # <!-- part: links -->

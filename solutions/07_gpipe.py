@@ -20,77 +20,61 @@
 # %% [markdown]
 # # $heading
 #
-# **What you learn:** to shrink the bubble of a pipeline with microbatches.
+# Your last pipeline kept one GPU busy, and three waiting. With 16 stages, as for Llama 3 405B, it would be fifteen waiting:
+# of 16,384 H100s, 15,360 would do nothing, at any moment.
 #
-# *Reminder.* A **microbatch** is a batch that travels alone. A **stage** is the run of layers that one rank
-# owns. The **bubble** is the time in which ranks wait.
+# Think of a car factory that builds a single car. The engine is put in, the doors wait. The doors are put on, the engine
+# people go for coffee. Nobody would call that a production line. **A pipeline is only fast when there is more than one
+# thing in it.** And you have four batches, which do not need each other at all.
+#
+# *The words, once more.* A **stage** is the run of layers that one rank owns. A batch that travels alone is a
+# **microbatch**. The **bubble** is the time in which ranks wait.
 
 # %%
 from drawing import compare as compare
 from drawing import draw
 from lib import Model, PuzzleError, goal, predict, simulate
+from lib.schedules.action import parse
+from lib.schedules.pipelines import gpipe as gpipe_order
+from lib.schedules.program import program_of
 
 # %% [markdown]
 # ## The idea
 #
-# In the last puzzle rank 1 waited until rank 0 had finished all four batches. But batches are independent, so
-# let each travel alone: as soon as rank 0 is done with batch 0 it passes it on and begins with batch 1, while
-# rank 1 works on batch 0.
-#
-# Here are four batches on the way forward, first together, then one by one:
-
+# As soon as rank 0 is done with batch 0, it passes it on and begins with batch 1, while rank 1 works on batch 0. Here are
+# three stages, once with a single batch, and once with three:
 
 # %%
-async def forward_only(model: Model, parts: list[list[int]]) -> None:
-    weights, opt_states, activations = model.weights, model.opt_states, model.activations
-    layer = model.rank
-    weights[layer], opt_states[layer] = model.load_weights(layer)
-    for b, batches in enumerate(parts):
-        if model.rank == 0:
-            activations[layer, b] = model.get_activation(batches)
-        else:
-            activations[layer, b] = await model.receive(model.rank - 1)
-        activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
-        if model.rank < model.RANKS - 1:
-            await model.pass_to(model.rank + 1, activations[layer + 1, b])
-
-
-async def together(model: Model) -> None:
-    await forward_only(model, [[0, 1, 2, 3]])
-
-
-async def one_by_one(model: Model) -> None:
-    await forward_only(model, [[0], [1], [2], [3]])
-
-
 compare(
-    together=simulate(together, layers=4, batches=4, ranks=4),
-    one_by_one=simulate(one_by_one, layers=4, batches=4, ranks=4),
+    one_batch=simulate(program_of(gpipe_order(ranks=3, microbatches=1)), layers=3, batches=1, ranks=3),
+    three_batches=simulate(program_of(gpipe_order(ranks=3, microbatches=3)), layers=3, batches=3, ranks=3),
 )
 
 # %% [markdown]
-# GPipe does this in both directions: all microbatches forward, then all microbatches backward, then one
-# update. It is the pipeline of puzzle $number_pipeline and the gradient accumulation of puzzle $number_grad_accum in one.
+# Three times the work, and it takes 13.7 in place of 8.1. The second and third batch came nearly for free, because they
+# use time in which ranks would have waited anyway.
 #
-# There are now several values of each kind on a rank, so give them a key with two parts,
-# `activations[layer, b]`. Messages between two ranks arrive in the order in which they were sent. If you take
-# them for something else, you hear of it when the batches do not match:
+# All microbatches go forward, then all go backward, then there is one update: this schedule is called **GPipe**. It is the
+# pipeline of puzzle $number_pipeline, with the gradient accumulation of puzzle $number_grad_accum inside.
+#
+# There are several values of each kind on a rank now, so give them keys with two parts, `activations[layer, b]`. Messages
+# between two ranks arrive in the order in which they were sent. If you mix them up, you will hear of it:
 
 
 # %%
-async def wrong_order(model: Model) -> None:
+async def mixed_up(model: Model) -> None:
     weights, opt_states = model.weights, model.opt_states
     activations, grad_activations = model.activations, model.grad_activations
     weights[0], opt_states[0] = model.load_weights(0)
     for b in (0, 1):
-        activations[0, b] = model.get_activation([b])
-        activations[1, b] = model.forward(0, activations[0, b], weights[0])
-        grad_activations[1, b] = model.loss(activations[1, b])
-    model.backward(0, activations[0, 0], grad_activations[1, 1], weights[0])
+        activations["in", b] = model.get_activation([b])
+        activations["out", b] = model.forward(0, activations["in", b], weights[0])
+        grad_activations["out", b] = model.loss(activations["out", b])
+    model.backward(0, activations["in", 0], grad_activations["out", 1], weights[0])
 
 
 try:
-    simulate(wrong_order, layers=1, batches=2, ranks=1)
+    simulate(mixed_up, layers=1, batches=2, ranks=1)
 except PuzzleError as error:
     print(error)
 
@@ -101,26 +85,29 @@ except PuzzleError as error:
 # |---|---|---|
 # | 4 | 8 | 4 |
 #
-# **Given:** on each rank its layers `my_layers`, from `first` to `last`, with their weights and optimizer
-# states in full.
+# **Given:** on each rank its layers `my_layers`, from `first` to `last`, with their weights and optimizer states, whole.
 #
-# **To do:** take each batch on its own through the stages: all of them forward, then all of them backward.
-# Sum the weight gradients and update.
+# **To do:** one training step. Each batch travels on its own: all of them forward, then all of them backward. Add up the
+# gradients, and update once.
 #
 # **Rules**
 #
-# - Values live in the stores; everything alive counts.
-# - Messages only.
-# - There is room for one message on the way to each rank. A second `pass_to` waits until the first has been
-#   received.
+# - Keep values in the stores, and the peak of the rank with the highest one counts.
+# - Messages only, each 0.2 for the sender and 0.2 for the receiver.
+# - There is room for one message on the way to each rank. A second `pass_to` waits until the first has been received.
 
 # %% [markdown]
-# **Predict.** The last puzzle took 67.4 time units. How long will it take when the batches travel one by one? And
-# which rank will hold the most memory at its peak, if every rank deletes what it does not need?
+# ### Predict first
+#
+# The last puzzle took 67.4. How long will it take when the batches travel one by one? And which rank will have the highest
+# peak, if all of them delete what they do not need? (Do all stages really do the same?)
 
 # %%
 guess = predict("gpipe", end=..., rank=...)
 guess
+
+# %% [markdown]
+# ### The goal
 
 # %%
 goal("gpipe")
@@ -190,6 +177,23 @@ out = simulate(gpipe, puzzle="gpipe")
 # %%
 guess.against(out)
 
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# **Time.** A rank in the middle needs 0.2 + 2 + 0.2 = 2.4 for a batch forward: receive, two layers, pass on. The first
+# batch reaches the end of the last stage after 4 · 2 + 3 · 0.4 = 9.2. Then the others follow, one every 2.4, so forward is
+# over at 9.2 + 3 · 2.4 = 16.4. Backward is the same again: 32.8. And 1 for the updates of two layers: 33.8.
+#
+# **Memory.** At the end of forward every rank holds the inputs of 2 layers for 4 batches, eight activations in all. So why
+# is rank 3 special? Look at what else is alive when backward begins. Ranks 0 to 2 get gradients *one at a time*, by
+# message, and use up each of them before the next one comes. But rank 3 has taken the loss of every batch during forward.
+# Its gradients are all there at once, and three of them wait while the first one is used. (If you take the losses later,
+# it is the outputs that wait instead. They are just as large.)
+#
+# You can see it in the review: at the peak, at time 18.4, rank 3 holds what every rank holds, and **three gradients of its
+# output, for batches 1 to 3**. That is 3 · 131,072 elements more than the others: 2,883,584 against 2,490,368.
+#
+# </details>
 # %%
 draw(out)
 
@@ -203,27 +207,112 @@ Model.check(out, puzzle="gpipe")
 # <!-- part: replay -->
 
 # %% [markdown]
-# ## What you saw
+# ### One car at a time
 #
-# <details><summary>Open this when you have solved the puzzle</summary>
+# The same four stages, the same layers, the same four batches. Above, a batch starts when the one before it has come
+# all the way back. Below is your run.
+
+# %%
+one_at_a_time = tuple(parse(" ".join(f"{stage}F{b} {stage}B{b}" for b in range(4))) for stage in range(4))
+compare(one_at_a_time=simulate(program_of(one_at_a_time), layers=8, batches=4, ranks=4), gpipe=out)
+
+# %% [markdown]
+# ## What you built
 #
-# The same staircases with much smaller steps. A rank still has to wait for the ranks before it to fill the
-# pipeline, and for those after it to come back, but only for one microbatch on each of them and no longer for
-# all batches. If messages were free:
+# <details><summary>Open this when your solution passes</summary>
+#
+# You built **GPipe**, the schedule with which Google trained giant models in 2019. It took 33.8 in place of 67.4: twice as
+# fast, with the same GPUs, because they have something to do now. With *L* layers and *B* batches on *R* ranks (three or
+# more):
 #
 # ```
-# time   = 2·(L/R)·(B + R - 1)
-# bubble = (R - 1) / (B + R - 1)          the share of time that a rank waits
+# time = 2·(L/R)·(B + R - 1) + 0.8·(B + R - 2) + 0.5·L/R
+# peak = 3·(L/R)·W + ((L/R + 1)·B - L/R)·A
 # ```
 #
-# So more microbatches mean less waiting. But every microbatch leaves its activations on each rank until its
-# backward, and that is the memory you saw growing in the first half.
+# Without the messages and the updates the first line is (B + R - 1) times the work of one batch on one stage. Only *B* of
+# those are useful, so the rest is the famous bubble:
 #
-# **To think about:** the last stage could begin with the backward of batch 0 as soon as it has its loss. What
-# would that do to the number of batches whose activations are alive? (This schedule is called 1F1B: one
-# forward, one backward.)
+# ```
+# bubble = (R - 1) / (B + R - 1)
+# ```
+#
+# The second line is that of the last rank, at the moment when it passes back its first gradient: weights, optimizer states
+# and gradients of a stage (3·(L/R)·W), the inputs of L/R layers for all batches but the first, the B - 1 gradients that
+# wait, and the one that it is sending. It has a *B* in it. More microbatches make the bubble smaller, and the memory
+# larger. That is the price of this schedule.
 #
 # </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - **It works.** A transformer in 8 stages, measured against 2 stages with a single batch: 1.3 times as fast with one
+#   batch, 4.8 times with 4 microbatches, 6.3 times with 32 [1].
+# - **How many microbatches.** The bubble is small once there are four times as many as stages [1]. With 4 stages it is 75 %
+#   for one batch, and 16 % for 16 microbatches.
+# - **How large it got.** GPipe trained a model of 83.9 billion parameters on 128 TPU cores with 16 GB each [1].
+# - **Equal stages matter.** An image model whose layers could not be shared out evenly came to only 3.48 times with the
+#   same 8 stages [1].
+# - **You cannot have as many as you like.** Llama 3 405B learns from 16 million tokens a step, in sequences of 8,192, over
+#   128 pipelines [2]. That leaves 16 sequences for each pipeline of 16 stages.
+#
+# [1] Huang et al., *GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism*, 2019, arXiv 1811.06965.
+# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - A small batch is as efficient as a large one. On a real GPU, microbatches that are too small waste what the smaller
+#   bubble has won.
+# - Between forward and backward a stage keeps only the inputs of its layers. GPipe keeps even less: only the input of the
+#   whole *stage*, and computes the rest again.
+# - A message takes time on both sides. Real sends run beside the computation.
+# - As before: a backward takes as long as a forward (really twice), and all layers are alike.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Look at the last rank again. It has its first loss early, and then it goes on with forward, although it could begin
+# with a backward. What would change if it did, and if everybody else followed?
+#
+# <details><summary>Answer</summary>
+#
+# Then a rank alternates: one backward, one forward. This is called **1F1B**. When a batch goes out, the next one comes in,
+# so a rank never has more batches open than there are stages from it to the end, *however many microbatches there are*.
+# Here: 2,490,368 elements in place of 2,883,584. With 16 batches the difference would be 2.75 million against 7.6 million.
+# The bubble stays as it is [Narayanan et al. 2021, arXiv 2104.04473]. It takes a different order on each rank. Try it, the
+# check accepts it: it ends at 33.4.
+#
+# </details>
+#
+# **2.** Sixteen stages and sixteen microbatches: how large is Llama 3's bubble by the formula above? And why does Meta not
+# lose half of its cluster?
+#
+# <details><summary>Answer</summary>
+#
+# 15 / (16 + 15) = 48 %. That would be 8,000 GPUs doing nothing. So each rank gets several short stages in place of a long
+# one: layers 0 and 1, and then layers 8 and 9, and so on, so that a batch goes round more than once. This is called an
+# **interleaved** pipeline. Filling it takes a fraction of the time, and it sends so many times more messages.
+#
+# </details>
+#
+# **3.** Is the bubble really lost time?
+#
+# <details><summary>Answer</summary>
+#
+# Not if you find something useful to do in it. The backward of a layer makes two gradients. Other ranks wait for only one
+# of them, that of the input. That of the weights can be computed at any time before the update, for example when you would
+# otherwise wait. In measurements with 28.3 billion parameters on 32 GPUs this *zero bubble* schedule went from 0.76 to 0.87
+# samples a second on each GPU with nearly the same memory, and to 0.99 with a lot more [Qi et al., *Zero Bubble Pipeline Parallelism*,
+# 2023, arXiv 2401.10241].
+#
+# </details>
+#
+# ## Where this leads
+#
+# You can now cut the data (data parallel), cut the weights (sharded) and cut the model (pipeline). Llama 3 did all of it
+# at once, on 16,384 GPUs. How do two of these fit together on one grid of ranks?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -1,0 +1,209 @@
+"""What the puzzle notebooks say: formulas that are true, every part, and no answer before the gap."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from lib import HIDDEN, LENGTH, PUZZLES, Trace, check, simulate
+from lib.course.solutions import answer
+from lib.submissions.gap import parse
+from lib.submissions.load import load_function
+from lib.submissions.locations import home, reference
+
+SCHEDULES = [puzzle for puzzle, record in PUZZLES.items() if not record.is_function]
+FORMULA = re.compile(r"^# (time|peak) += (\S.*?)(?:\s{3,}.*)?$", re.MULTILINE)
+SIZES = {
+    "grad_accum": [(1, 2, 4), (1, 3, 5), (1, 5, 2)],
+    "basic": [(1, 2, 4), (1, 3, 2), (1, 5, 3)],
+    "ddp": [(4, 2, 4), (2, 3, 2), (8, 5, 8)],
+    "wsdp": [(4, 6, 4), (2, 3, 2), (8, 2, 8)],
+    "pipeline": [(4, 8, 4), (2, 4, 3), (3, 3, 2)],
+    "gpipe": [(4, 8, 4), (3, 3, 2), (3, 6, 5), (5, 10, 8)],
+}
+"""Ranks, layers and batches at which the formulas are tried, the puzzle's own first."""
+PARTS = (
+    "## The idea",
+    "## The puzzle",
+    "### Predict first",
+    "### The goal",
+    "## What you built",
+    "## On real GPUs",
+    "## What is simplified here",
+    "## Questions to think about",
+    "## Where this leads",
+)
+
+
+def source(puzzle: str) -> str:
+    return reference(puzzle).read_text("utf-8")
+
+
+# -- formulas -----------------------------------------------------------------------------------------------------
+
+
+def value_of(formula: str, ranks: int, layers: int, batches: int) -> Fraction:
+    """What a formula as the notebooks print it comes to, exactly."""
+    names = {"R": ranks, "L": layers, "B": batches, "W": HIDDEN * HIDDEN, "A": LENGTH * HIDDEN}
+
+    def of(node: ast.expr) -> Fraction:
+        match node:
+            case ast.Name(name):
+                return Fraction(names[name])
+            case ast.Constant(value):
+                return Fraction(str(value))
+            case ast.BinOp(left, operation, right):
+                a, b = of(left), of(right)
+                match operation:
+                    case ast.Add():
+                        return a + b
+                    case ast.Sub():
+                        return a - b
+                    case ast.Mult():
+                        return a * b
+                    case ast.Div():
+                        return a / b
+        raise AssertionError(f"{ast.unparse(node)} is no part of a formula")
+
+    return of(ast.parse(formula.replace("·", "*"), mode="eval").body)
+
+
+@pytest.mark.parametrize("puzzle", SIZES)
+def test_the_formulas_are_those_of_the_reference(puzzle: str) -> None:
+    formulas = dict(FORMULA.findall(source(puzzle)))
+    assert formulas.keys() == {"time", "peak"}
+    function = load_function(reference(puzzle), puzzle)
+    assert PUZZLES[puzzle].size == SIZES[puzzle][0]
+    for ranks, layers, batches in SIZES[puzzle]:
+        run = Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches))
+        verdict = check(run)
+        assert verdict.correct
+        assert float(value_of(formulas["time"], ranks, layers, batches)) == pytest.approx(verdict.time, rel=1e-12)
+        assert value_of(formulas["peak"], ranks, layers, batches) == verdict.memory
+
+
+def test_when_accumulation_is_worth_it() -> None:
+    """The inequality in the answer to a question of that notebook."""
+    together, in_turn = (load_function(reference(puzzle), puzzle) for puzzle in ("basic", "grad_accum"))
+    for layers in (1, 2, 3, 6):
+        for batches in (2, 3, 4, 5):
+            peaks = [
+                check(Trace.of(simulate(function, ranks=1, layers=layers, batches=batches))).memory
+                for function in (together, in_turn)
+            ]
+            assert (peaks[1] < peaks[0]) == ((batches - 1) * (layers + 1) > 2 * layers)
+
+
+# -- the parts of a notebook --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("puzzle", SIZES)
+def test_every_notebook_has_its_parts_in_order(puzzle: str) -> None:
+    lines = source(puzzle).splitlines()
+    places = [lines.index(f"# {part}") for part in PARTS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("puzzle", SIZES)
+def test_every_question_has_an_answer_that_is_folded(puzzle: str) -> None:
+    text = source(puzzle)
+    questions = text[text.index("## Questions to think about") : text.index("## Where this leads")]
+    first, *numbered = re.split(r"^# \*\*(\d)\.\*\*", questions, flags=re.MULTILINE)
+    assert "<details>" not in first
+    assert numbered[::2] == [str(number) for number in range(1, len(numbered) // 2 + 1)]
+    assert len(numbered) >= 4
+    for question in numbered[1::2]:
+        assert question.count("<details><summary>Answer</summary>") == question.count("</details>") == 1
+
+
+@pytest.mark.parametrize("puzzle", SIZES)
+def test_a_prediction_is_explained_and_claims_have_a_reference(puzzle: str) -> None:
+    text = source(puzzle)
+    after = text[text.index("guess.against(out)") :]
+    assert after.index("<details>") < after.index("draw(out)")
+    box = text[text.index("## On real GPUs") : text.index("## What is simplified here")]
+    cited = {int(number) for number in re.findall(r"\[(\d)\]", box)}
+    listed = {int(number) for number in re.findall(r"^# \[(\d)\] ", box, re.MULTILINE)}
+    assert listed
+    assert cited == listed
+
+
+# -- no answer before the gap -------------------------------------------------------------------------------------
+
+Key = tuple[tuple[str, ...], bool, str, tuple[str, ...]]
+"""A call of the Model without its keys: stores on the left, awaited or not, the operation, the stores it is given."""
+
+
+def store(node: ast.expr) -> str:
+    return node.value.id if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) else "_"
+
+
+def key(statement: ast.stmt) -> Key | None:
+    """The Key of a statement; None where it calls no operation."""
+    match statement:
+        case ast.Assign([ast.Tuple(targets)], value):
+            left = tuple(map(store, targets))
+        case ast.Assign(targets, value):
+            left = tuple(map(store, targets))
+        case ast.Expr(value):
+            left = ()
+        case _:
+            return None
+    awaited = isinstance(value, ast.Await)
+    call = value.value if isinstance(value, ast.Await) else value
+    match call:
+        case ast.Call(ast.Attribute(ast.Name("model"), name), given):
+            return left, awaited, name, tuple(map(store, given))
+    return None
+
+
+def keys(code: str) -> set[Key]:
+    nodes = ast.walk(parse(code, "a cell"))
+    return {found for node in nodes if isinstance(node, ast.stmt) and (found := key(node)) is not None}
+
+
+def printed(outputs: list[Any]) -> Iterator[str]:
+    """Whatever in the outputs of a cell may be a line of Python: a message says `fix: x = await ...`."""
+    for output in outputs:
+        whole = output.get("text") or output.get("data", {}).get("text/plain") or ""
+        for line in "".join(whole).splitlines():
+            yield line.strip()
+            yield line.partition(": ")[2].strip()
+
+
+def code_before_the_gap(puzzle: str) -> Iterator[str]:
+    """The cells of a student's notebook up to the function with the gap, and what they put out."""
+    path = home() / "puzzles" / f"{PUZZLES[puzzle].stem}.ipynb"
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            code = "".join(cell["source"])
+            if f'raise NotSolved("{puzzle}")' in code:
+                return
+            yield code
+            yield from printed(cell["outputs"])
+    raise AssertionError("there is a gap in every puzzle")
+
+
+def known_before(puzzle: str) -> set[Key]:
+    """What a student has written already, in the puzzles that come before this one."""
+    known: set[Key] = set()
+    for need in PUZZLES[puzzle].needs:
+        known |= keys(answer(need)) | known_before(need)
+    return known
+
+
+@pytest.mark.parametrize("puzzle", SIZES)
+def test_no_key_line_of_the_answer_stands_before_the_gap(puzzle: str) -> None:
+    new = keys(answer(puzzle)) - known_before(puzzle)
+    assert new or puzzle == "gpipe", "GPipe has the calls of the pipeline, in another order"
+    for code in code_before_the_gap(puzzle):
+        try:
+            assert not keys(code) & new
+        except SyntaxError:
+            continue  # what was printed and is no Python
