@@ -22,7 +22,7 @@ from lib.errors.wording import plural, shown, these, with_article
 from lib.trace.event import STORES, Event, place_of
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, calls, signatures
+from lib.values.operations import COMPUTE, LOCAL, MESSAGES, OPERATIONS, calls, signatures
 from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, WeightGrad, definite, subject
 
 __all__ = ["advise"]
@@ -206,14 +206,17 @@ def _(fact: facts.Unsummed, program: Running) -> Advice:
 
 def _sum_first(program: Running, grad: WeightGrad) -> Advice:
     here = frozenset[int]().union(*(other.batches for _, other in alike(program, grad)))
+    add = (
+        "add each gradient to the sum of those before:\n"
+        "grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - 1]"
+    )
     if len(here) == grad.total_batches:
-        return line(
-            program,
-            "add",
-            f"this rank has had the gradients of {these('batch', here)}, one in the place of the other: keep their sum",
-            "add each gradient to the sum of those before:\n"
-            "grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - 1]",
-        )
+        had = f"this rank has had the gradients of {these('batch', here)}, one in the place of the other"
+        return line(program, "add", f"{had}: keep their sum", add)
+    lost = _own(program, grad) - grad.batches
+    if lost and _own(program, grad) & grad.batches:
+        left_out = f"this rank computed the gradients of {these('batch', lost)} too, and they are not in this sum"
+        return line(program, "add", f"{left_out}: add each new one to those before", f"{left_out}:\n{add}")
     if program.world.ranks == 1:
         return "update once, after the last batch, with the sum of all gradients"
     if (found := not_reached(program, grad) or pipelined(program, grad)) is not None:
@@ -229,6 +232,12 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
         f"sum the gradients of {whose} first:\n"
         f"grad_weights[layer] = await model.{op}(grad_weights[layer], layer{group})",
     )
+
+
+def _own(program: Running, grad: WeightGrad) -> frozenset[int]:
+    """The batches of which this rank has itself computed a gradient of the same weight."""
+    made = [other for _, other in alike(program, grad) if (event := maker(other)) is not None and event.op in COMPUTE]
+    return frozenset[int]().union(*(other.batches for other in made))
 
 
 @likely_cause.register
