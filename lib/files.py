@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["ROOT", "child_environment", "write_whole"]
+__all__ = ["ROOT", "child_environment", "ready", "write_whole"]
 
 ROOT = Path(__file__).parents[1]
 """The folder that holds the packages lib and drawing: the repository's root, or where a wheel was installed."""
+
+
+def ready(path: str | Path) -> Path:
+    """Where somebody wants a file to be: its folder is made, if it is missing. OSError where a file is in the way."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, "a file, and no folder", str(path.parent)) from None
+    return path
 
 
 def write_whole(path: str | Path, text: str, mode: int = 0o666) -> None:

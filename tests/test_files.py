@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import lib
-from lib.files import ROOT, child_environment, write_whole
+from lib.files import ROOT, child_environment, ready, write_whole
 
 
 def test_what_is_written_is_there_and_nothing_else(tmp_path: Path) -> None:
@@ -72,3 +72,10 @@ def test_a_child_imports_this_package_from_anywhere(tmp_path: Path) -> None:
     )
     assert found.stdout == f"{lib.__file__} is passed on\n"
     assert Path(lib.__file__).parents[1] == ROOT
+
+
+def test_a_folder_that_is_missing_is_made(tmp_path: Path) -> None:
+    path = ready(tmp_path / "a" / "b" / "file")
+    path.write_text("new")
+    assert ready(path) == path
+    assert path.read_text() == "new"

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from drawing.canvas.palette import PAGE
 from drawing.canvas.scene import escape
+from lib.files import ready
 
 __all__ = ["Page", "document", "framed", "json_in_html", "save_page", "variables"]
 
@@ -57,7 +58,7 @@ def save_page(path: str | Path, html: str) -> Path:
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"a page is saved as .html; got {path.suffix!r}")
-    path.write_text(html, encoding="utf-8", newline="\n")
+    ready(path).write_text(html, encoding="utf-8", newline="\n")
     return path
 
 

@@ -23,6 +23,7 @@ from chalk.visitor import A, ShapeVisitor
 from drawing.canvas import bitmap
 from drawing.canvas.notebook import image, linked, width_of_a_cell
 from drawing.canvas.scene import Link, Scene
+from lib.files import ready
 
 __all__ = ["UNIT", "Canvas", "Picture", "bundle"]
 
@@ -110,7 +111,7 @@ class Picture(Primitive):
 
     def save(self, path: str | Path, scale: float = 2) -> Path:
         """Writes .svg, or .png or .pdf with the package vl-convert-python. `scale` is for bitmaps: pixels a pixel."""
-        path = Path(path)
+        path = ready(path)
         if path.suffix.lower() == ".svg":
             path.write_text(self.svg(), encoding="utf-8")
         else:

@@ -213,7 +213,7 @@ def bubbles(trace: Trace) -> Bubbles:
 
 
 def traffic(trace: Trace) -> list[tuple[Fraction, int]]:
-    """For each rank the elements it sends and the messages it sends (rings, as in collectives)."""
+    """For each rank the elements it sends, and how often it sends: once a message, and round a ring in a collective."""
     return trace.once(traffic, lambda: _traffic(trace))
 
 

@@ -55,6 +55,8 @@ def check(
     remarks = [*judged.notes, *notes.forgotten(timed, hidden, judged=len(goals) > 1 and not faults)]
     if record is None:
         remarks.extend(judged.stale)
+    elif trace.costs != record.costs:
+        remarks.append(notes.other_costs(figures.end(trace), end))
     if not faults:
         remarks.extend(_over(timed, top, end, goals))
     # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.

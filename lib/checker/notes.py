@@ -20,7 +20,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS
 from lib.values.values import KINDS, Elements, Value
 
-__all__ = ["forgotten", "over_memory", "over_time"]
+__all__ = ["forgotten", "other_costs", "over_memory", "over_sent", "over_time"]
 
 SHOWN = 5
 """Lines of one sort that a remark shows; of more the first ones."""
@@ -92,6 +92,15 @@ def _misplaced(trace: Trace) -> Iterator[tuple[int, int, Value, Event | None]]:
             value = program.values[number]
             if value is not None and STORE[type(value)] != STORES[store]:
                 yield program.rank, store, value, _maker(program, number)
+
+
+def other_costs(mine: float, judged: float) -> str:
+    """That a run was simulated with other costs than those of the puzzle, by which it is judged."""
+    return _remark(
+        f"this run has costs of its own, with which it ends at {mine:.10g}; a goal means the puzzle's costs, "
+        f"with which it ends at {judged:.10g}",
+        fix="to see the puzzle's times in pictures, too, leave out costs= in simulate(...)",
+    )
 
 
 def over_sent(trace: Trace, sent: float, limit: float) -> str:

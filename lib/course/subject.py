@@ -6,7 +6,7 @@ what comes back is judged and recorded here.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Container, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,9 @@ from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError, load_function, puzzle_of
 from lib.submissions.locations import home, reference, shown
 from lib.submissions.workplace import is_edition, located, notebook_of
+from lib.trace.event import Program
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
 
 __all__ = ["STATES", "Attempt", "Outcome", "Run", "attempt", "outcome", "run"]
 
@@ -58,8 +60,13 @@ class Run:
             "memory": f"{verdict.memory:,.0f}",
             "bubble": f"{figures.bubbles(self.trace).makespan:.1%}",
             "sent per rank": f"{max(float(sent) for sent, _ in traffic):,.0f}",
-            "messages": f"{max(messages for _, messages in traffic)}",
+            "collectives per rank": f"{max(_count(program, COLLECTIVES) for program in self.trace.programs)}",
+            "messages per rank": f"{max(_count(program, ('pass_to',)) for program in self.trace.programs)}",
         }
+
+
+def _count(program: Program, ops: Container[str]) -> int:
+    return sum(event.op in ops for event in program.events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place
 from lib.errors.wording import runs
-from lib.files import write_whole
+from lib.files import ready, write_whole
 from lib.trace.event import Program
 from lib.trace.trace import Trace
 from lib.trace.validation import FORMAT, VERSION, decode
@@ -115,7 +115,7 @@ def write(run: Trace, path: str | Path) -> None:
     if any((event.end or 0) > MAX_TICKS for _, event in run.events()):
         raise TraceError(f"a Trace holds times up to {MAX_TICKS // TICKS} time units; this run takes longer")
     text = json.dumps(encode(run), separators=(",", ":"), ensure_ascii=False)
-    write_whole(path, text + "\n")
+    write_whole(ready(path), text + "\n")
 
 
 # -- in ---------------------------------------------------------------------------------------------------------

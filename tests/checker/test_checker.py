@@ -468,6 +468,15 @@ def test_a_puzzle_prices_a_run_by_its_own_costs() -> None:
     assert check(slow).time == 2 * 100 + 2 + 2 * 7 + 1
 
 
+def test_a_run_with_other_costs_is_told_by_which_it_is_judged() -> None:
+    told = (
+        "this run has costs of its own, with which it ends at 7.6; a goal means the puzzle's costs, with which it ends"
+    )
+    slow = simulate(ddp, puzzle="ddp", costs=Costs(collective=1.3))
+    assert check(slow, "ddp").notes[0].startswith(told)
+    assert not any("costs" in note for note in (*check(slow).notes, *check(simulate(ddp, puzzle="ddp"), "ddp").notes))
+
+
 def test_a_record_may_have_costs_and_a_mesh_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     record = dataclasses.replace(
         PUZZLES["ddp"], id="own", ranks=8, batches=8, mesh=Mesh({"replica": 2, "shard": 4}), costs=Links(host_size=4)

@@ -123,7 +123,7 @@ def test_a_saved_trace_is_checked_against_its_puzzle(folder: Path) -> None:
         ("run good.py --puzzle fsdp", "", "good.py defines no function 'fsdp'; its functions: basic"),
         ("run bad.json", "", "bad.json"),
         ("run good.json --ranks 2", "", "good.json is a saved Trace: its size is what it is"),
-        ("draw good.py -o no/such/folder.svg", "", "No such file or directory"),
+        ("draw good.py -o good.py/picture.svg", "", "a file, and no folder"),
     ],
 )
 def test_what_fails_says_why_and_exits_with_1(folder: Path, arguments: str, output: str, error: str) -> None:
@@ -149,6 +149,12 @@ def test_draw(folder: Path) -> None:
     assert result.exit_code == 0
     assert result.output.endswith("Drew good.svg\n")
     assert (folder / "good.svg").read_text("utf-8").startswith("<svg")
+
+
+def test_draw_makes_the_folder_that_the_picture_is_to_be_in(folder: Path) -> None:
+    result = puzzles("draw", "good.py", "-o", "pictures/today/good.svg")
+    assert result.exit_code == 0
+    assert (folder / "pictures" / "today" / "good.svg").is_file()
 
 
 def test_draw_shows_how_far_a_failed_run_came(folder: Path) -> None:

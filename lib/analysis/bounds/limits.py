@@ -269,12 +269,12 @@ def _sent_proof(family: Family) -> str:
     if family.sharded:
         found.append(
             "Every rank needs the shards of all others, and the gradient of each shard has to be summed where the "
-            "shard is: each takes n - 1 messages for an element, spread over n ranks."
+            "shard is: each element is sent n - 1 times, by the n ranks together."
         )
     elif family.replicas > 1:
         found.append(
             "Before one rank has the sum, each other rank has sent its part; after that each other rank still has to "
-            "be told: 2(n - 1) messages for an element, spread over n ranks."
+            "be told: each element is sent 2(n - 1) times, by the n ranks together."
         )
     if family.stages > 1:
         found.append("Each activation and each gradient crosses each border between stages once.")
