@@ -27,6 +27,7 @@ NAMES = (
     "group",
     "verdict",
     "gpipe",
+    "grad_accum",
     "map",
     "review_ddp",
     "review_gpipe",
@@ -37,13 +38,15 @@ NAMES = (
 
 
 def pictures() -> dict[str, Picture]:
-    """The pictures of `runs`, that of the README (the reference solution of gpipe), the map of the puzzles, and reviews
-    of solutions that keep more than they have to."""
-    gpipe = run("gpipe")
-    assert gpipe is not None, "a reference is solved"
+    """The pictures of `runs`, those of the README (the reference solutions of two puzzles), the map of the puzzles, and
+    reviews of solutions that keep more than they have to."""
     found = runs.pictures()
+    for name in ("gpipe", "grad_accum"):
+        solved = run(name)
+        assert solved is not None, "a reference is solved"
+        found[name] = picture_of(solved.trace)
     found |= {name: picture_of(on_line_one(runs.RUNS[name])) for name in ("overlapped", "deadlock")}
-    found |= {"gpipe": picture_of(gpipe.trace), "map": puzzle_map(PUZZLES)}
+    found["map"] = puzzle_map(PUZZLES)
     found["review_ddp"] = picture_of(replace(wasteful("ddp"), bound=bound(), excuse=None))
     found |= {name: draw_collective(EXCHANGES[name]) for name in ("allreduce", "allgather")}
     found["mesh"] = draw_mesh(EXCHANGES["grid"])
