@@ -1,7 +1,7 @@
 """Pictures of values and of schedules. Importing it makes notebooks show them unasked.
 
     from drawing import compare, draw, draw_group, step_through
-    from drawing import draw_collective, draw_mesh, draw_ring
+    from drawing import draw_collective, draw_mesh, draw_ring, draw_step
 
 All but `step_through` and `draw_ring` give a Picture: notebooks show it, `picture.save("name.svg")` writes it (or .png
 or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a value to plain marks
@@ -15,6 +15,7 @@ from drawing.canvas.picture import Picture
 from drawing.communication.collective import draw_collective
 from drawing.communication.mesh import draw_mesh
 from drawing.communication.ring.draw import draw_ring
+from drawing.communication.step import draw_step
 from drawing.comparison import compare
 from drawing.display import register
 from drawing.map import puzzle_map
@@ -31,6 +32,7 @@ __all__ = [
     "draw_group",
     "draw_mesh",
     "draw_ring",
+    "draw_step",
     "picture_of",
     "puzzle_map",
     "step_through",

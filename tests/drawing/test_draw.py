@@ -36,7 +36,7 @@ PRINTED = {
 
 def test_public_names() -> None:
     names = {"Picture", "compare", "draw", "draw_group", "picture_of", "puzzle_map", "step_through"}
-    assert set(drawing.__all__) == names | {"draw_collective", "draw_mesh", "draw_ring"}
+    assert set(drawing.__all__) == names | {"draw_collective", "draw_mesh", "draw_ring", "draw_step"}
 
 
 @pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)

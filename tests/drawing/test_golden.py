@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from drawing import Picture, draw_collective, draw_mesh, puzzle_map
+from drawing import Picture, draw_collective, draw_mesh, draw_ring, draw_step, puzzle_map
 from drawing.registry import picture_of
 from lib import PUZZLES, Trace, review
 from lib.course.review import Review
@@ -34,6 +34,8 @@ NAMES = (
     "allreduce",
     "allgather",
     "mesh",
+    "ring",
+    "step",
 )
 
 
@@ -50,6 +52,9 @@ def pictures() -> dict[str, Picture]:
     found["review_ddp"] = picture_of(replace(wasteful("ddp"), bound=bound(), excuse=None))
     found |= {name: draw_collective(EXCHANGES[name]) for name in ("allreduce", "allgather")}
     found["mesh"] = draw_mesh(EXCHANGES["grid"])
+    ring = draw_ring(EXCHANGES["allreduce"], step=2)
+    assert isinstance(ring, Picture)
+    found |= {"ring": ring, "step": draw_step(runs.RUNS["ddp"], rank=1)}
     found["review_gpipe"] = picture_of(replace(wasteful("gpipe"), bound=None))
     return found
 
