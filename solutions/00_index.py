@@ -17,12 +17,14 @@
 # %% [markdown]
 # # LLM Training Puzzles
 #
-# How is a model trained on 4, 16 or 10 000 GPUs? In each of these puzzles you write what one GPU does in one training
-# step, and a simulator runs it on all of them, checks it, and draws what happened. No GPU is needed.
+# Llama 3 405B was trained on 16,384 GPUs at once. How does that work? What does each of them do, all day long?
 #
-# Begin with the [introduction](00_introduction.ipynb). It shows every word, value and operation that the puzzles use,
-# and takes about half an hour. After it, the arrows say what to solve before what: you need not go in the order of the
-# numbers.
+# Here you find out by doing it. In each puzzle you write what **one GPU does in one training step**. A simulator runs it
+# on all of them, checks that they did one correct step together, and draws what happened. You need no GPU.
+#
+# Begin with the [introduction](00_introduction.ipynb), in three sittings of about fifteen minutes. After the first one
+# you can already solve puzzles $number_basic and $number_grad_accum. The arrows say what to solve before what. The order
+# of the numbers is a good one, and not the only one.
 #
 # Click a card to open its puzzle. Run the cell (Shift-Enter) to see a check mark on those you have solved.
 
@@ -41,12 +43,12 @@ puzzle_map(PUZZLES, solved=solved())
 # %% [markdown]
 # ## How to work
 #
-# - Predict before you run. Where a number can be guessed, a cell asks you for it, and the simulator answers.
-# - When something is wrong, read the message: it says which rank, which line of yours, what was expected, what came,
-#   and the likely fix. A picture shows the run up to there.
-# - When you are stuck, open one hint. Each notebook has three: a question, an idea, and nearly the code.
-# - Passing is the first goal. The others are for those who want more, and under each check you see how far you are
-#   from the best that is possible.
+# - **Predict before you run.** Each puzzle asks you for a number or two. Being wrong is how you remember it.
+# - **Read the message** when something goes wrong. It says which rank it was and which line of yours, what was expected,
+#   what came instead, and what to do. A picture shows what all ranks did up to that moment.
+# - **Take one hint at a time** when you are stuck. There are three: a question, an idea, and nearly the code.
+# - **Go on when you pass.** The other goals are for those who want more. Under each check you see how far you are from
+#   the best that is possible.
 #
 # In a terminal (*File > New > Terminal*), or in a cell with a `!` before it, `puzzles` shows what you have solved and
 # what is next, and `puzzles reveal` the official solution, and others, once you have passed. In a terminal,

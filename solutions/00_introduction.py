@@ -197,8 +197,9 @@ except PuzzleError as error:
     print(error)
 
 # %% [markdown]
-# Every mistake is reported like this: what happened, what was expected, what came instead, and where it is in your
-# code.
+# Every mistake is reported like this: what happened, what was expected, what came instead, where it is in your code, and
+# what to do about it. Where that would be the very line that a puzzle asks you for, the message only names the idea. If
+# you want to see the line all the same, run `fix()`.
 #
 # We would now have to run batches 0 and 1 as well. In the sandbox there is a short cut, `fake_grad`, which makes up a
 # gradient. (In a puzzle the check does not fall for it.) Gradients of different batches are added with `+`.
@@ -625,7 +626,7 @@ draw_ring(simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4))
 # ---
 # # How a puzzle works
 #
-# You know everything you need. Each puzzle is a notebook with one function that has a gap. You read what the problem is,
+# You know all you need. Each puzzle is a notebook with one function that has a gap. You read what the problem is,
 # **predict** what will happen, look at the **goal**, fill the gap, and run. Then the notebook draws your run, checks it,
 # and reviews it.
 #

@@ -27,9 +27,11 @@
 # Why the difference? Because learning goes there **and back**. Forward runs through the layers, the loss looks at the
 # result, and backward returns the same way. And on the way back every layer asks for what went into it on the way there.
 #
-# **A model that answers can forget each layer at once. A model that learns has to remember them all until it comes
-# back.** This puzzle is about that memory. There is one GPU, and all batches travel together. All later puzzles are
-# variations of it.
+# > **To tell a friend:** a model that answers can forget each layer at once. A model that learns has to remember them all
+# > until it comes back.
+#
+# This puzzle is about that memory. There is one GPU, and all batches travel together. All later puzzles are variations
+# of it.
 
 # %%
 from drawing import draw
@@ -92,7 +94,7 @@ draw(simulate(begin_to_learn, layers=6, batches=4, ranks=1))
 # |---|---|---|
 # | 1 | 2 | 4 |
 #
-# **Given:** all weights and optimizer states, and the input of layer 0 with all four batches.
+# **Given:** all weights and optimizer states, and `activations[0]`, the data of all four batches.
 #
 # **To do:** forward, loss, backward and update, with as little memory as you can while all four batches travel together.
 #

@@ -25,8 +25,9 @@
 # activations. No GPU holds two thousand of those. Neither do a thousand GPUs.
 #
 # But look at what all those activations are for. Each sequence makes a gradient, and in the end the gradients are simply
-# added up. And a sum is no larger than one of its parts. **Activations grow with the batch. Gradients do not.** So let
-# the batches take turns.
+# added up. And a sum is no larger than one of its parts.
+#
+# > **To tell a friend:** activations grow with the batch, gradients do not. So let the batches take turns.
 #
 # *The words, once more.* A **batch** is one share of the examples of this training step. When it travels through the
 # network on its own, it is also called a **microbatch**. A **step** updates every weight once, with the gradients of all

@@ -24,8 +24,9 @@
 # be busy with that for **505 years**. If Magellan had switched one on when he sailed, it would be finishing about now.
 #
 # So we use more than one. And the simplest way to use four GPUs is to change almost nothing: give each of them a copy
-# of the whole model, and a quarter of the data. **Copy the model, split the batch, add up the gradients.** That is
-# all of data parallel training, and most training runs in the world contain it somewhere.
+# of the whole model, and a quarter of the data. Most training runs in the world contain this somewhere.
+#
+# > **To tell a friend:** copy the model, split the batch, add up the gradients. That is all of data parallel training.
 #
 # *The words, once more.* A **rank** is one GPU with its own memory. All ranks run the same function, and `model.rank`
 # tells them apart. A **batch** is one share of the examples of this training step.
@@ -69,7 +70,7 @@ def too_early(model: Model) -> None:
 try:
     simulate(too_early, layers=1, batches=4, ranks=4)
 except PuzzleError as error:
-    print(error.what)
+    print(error)
 
 # %% [markdown]
 # The simulator refuses. A real GPU would not: each rank would update with its own gradient, and after one step you
@@ -102,7 +103,7 @@ draw_ring(demo)
 # |---|---|---|
 # | 4 | 2 | 4 |
 #
-# **Given:** on every rank all weights and optimizer states, and the activation of layer 0 for the rank's own batch.
+# **Given:** on every rank all weights and optimizer states, and `activations[0]`, the data of the rank's own batch.
 #
 # **To do:** one training step. In the end every rank holds the same new weights.
 #

@@ -25,8 +25,10 @@
 # to store the same 1,120 GB a thousand times.
 #
 # Look at a single layer, though. A rank uses it for a moment in forward, and for a moment in backward. The rest of the
-# time it just lies there. So do what neighbours do with a ladder: **nobody owns a whole layer. Everybody keeps a piece of
-# it, and borrows the rest for the moment when it is needed.**
+# time it just lies there, like a ladder in a garage. And what do neighbours do with a ladder?
+#
+# > **To tell a friend:** nobody owns a whole layer. Everybody keeps a piece of it, and borrows the rest for the moment when
+# > it is needed.
 #
 # *The words, once more.* A **shard** is one of `total` equal pieces of a weight, of its gradient or of its optimizer
 # state. As before, rank r works on batch r.
@@ -57,7 +59,7 @@ def with_a_shard(model: Model) -> None:
 try:
     simulate(with_a_shard, layers=1, batches=4, ranks=4)
 except PuzzleError as error:
-    print(error.what)
+    print(error)
 
 # %% [markdown]
 # So somebody has to put the layer together. You know the collective for that, the **all-gather**. Every rank brings its
@@ -79,7 +81,7 @@ draw_collective(simulate(one_collective("allgather"), layers=1, batches=4, ranks
 # |---|---|---|
 # | 4 | 6 | 4 |
 #
-# **Given:** on rank r, shard r of each weight and of each optimizer state, and the activation of layer 0 for batch r.
+# **Given:** on rank r, shard r of each weight and of each optimizer state, and `activations[0]`, the data of batch r.
 #
 # **To do:** one training step. In the end every rank hands in its own shards, updated.
 #

@@ -71,15 +71,14 @@ draw_collective(demo)
 
 # %%
 async def mixed_up(model: Model) -> None:
-    weights, opt_states, grad_weights = model.weights, model.opt_states, model.grad_weights
-    weights["shard"], opt_states["shard"] = model.load_weights(0, model.rank, model.RANKS)
-    grad_weights["whole"] = model.fake_grad(0, [model.rank])
+    shard, _ = model.load_weights(0, model.rank, model.RANKS)
+    gradient = model.fake_grad(0, [model.rank])
     if model.rank == 0:
-        grad_weights["shard"] = await model.scatterreduce(grad_weights["whole"], 0)
-        weights["whole"] = await model.allgather(weights["shard"], 0)
+        await model.scatterreduce(gradient, 0)
+        await model.allgather(shard, 0)
     else:
-        weights["whole"] = await model.allgather(weights["shard"], 0)
-        grad_weights["shard"] = await model.scatterreduce(grad_weights["whole"], 0)
+        await model.allgather(shard, 0)
+        await model.scatterreduce(gradient, 0)
 
 
 try:
@@ -108,7 +107,9 @@ except PuzzleError as error:
 # - `set_final_weight` gets this rank's shard.
 
 # %% [markdown]
-# **Predict.** Suppose you gather each layer right before you use it, forward and backward, for each microbatch, and
+# ### Predict first
+#
+# Suppose you gather each layer right before you use it, forward and backward, for each microbatch, and
 # delete everything as early as you can. When is the step over? And what does a rank hold at its worst moment?
 # (A weight has 262,144 elements, an activation of one batch half of that.)
 
@@ -117,7 +118,9 @@ guess = predict("fsdp", end=..., memory=...)
 guess
 
 # %% [markdown]
-# **The goal, as a picture.** The first goal is a correct step. The second can only be reached by adding up shards: with
+# ### The goal
+#
+# The first goal is a correct step. The second can only be reached by adding up shards: with
 # both microbatches at once, or with whole gradients waiting, there is too much alive. For the third, look closely at
 # where the all-gathers are.
 
@@ -218,6 +221,8 @@ Model.check(out, puzzle="fsdp")
 # %% [markdown]
 # ## What you built
 #
+# <details><summary>Open this when your solution passes</summary>
+#
 # This is **fully sharded data parallel**: `fully_shard` in PyTorch, ZeRO stage 3 in DeepSpeed. Nothing is on two ranks
 # for longer than it is used. With *L* layers, *R* ranks, *m* microbatches a rank, *W* elements in a weight and *A* in an
 # activation of one batch:
@@ -234,30 +239,37 @@ Model.check(out, puzzle="fsdp")
 # Look at what *R* divides: everything that stays. Double the number of GPUs, and each needs half as much for the model.
 # That is why one recipe serves 8 GPUs and 512.
 #
-# > **On real GPUs**
-# >
-# > - *What fits.* At 16 bytes a parameter, 7B need 112 GB, 70B 1,120 GB and 405B 6,480 GB: 2, 14 and 81 GPUs of 80 GB,
-# >   before a single activation. With FSDP over 64 GPUs the 70B model takes 17.5 GB on each.
-# > - *How fast.* A 175B model on A100s ran at 173 to 186 TFLOP/s on each, 55 to 60 % of the peak, and from 128 to 512
-# >   GPUs without loss [1]. Llama-2 7B on 128 A100s: 3,700 tokens a second on each, 57 % [2].
-# > - *Prefetching* the next weight during backward was worth 18 % [1]. Too much of it fills the memory: FSDP has a limit
-# >   of two gathers in flight, which on one model (T5) made training up to five times as fast, and on another (DeepViT)
-# >   5 % slower [1].
-# > - *What went wrong.* An evaluation called `generate()` on ranks whose texts ended at different lengths. Some gathered
-# >   one layer more than others, and everybody waited ten minutes for the watchdog [3]. You have seen that error here,
-# >   at once.
-# >
-# > [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023, arXiv 2304.11277.
-# > [2] IBM Research, *Maximizing training throughput using PyTorch FSDP*, 2024, research.ibm.com/blog/pytorch-fsdp.
-# > [3] mosaicml/llm-foundry, issue 423.
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
 #
-# **What is simpler here.** A collective takes 0.3 whatever its size. On a network it takes longer the more it moves:
+# - *What fits.* At 16 bytes a parameter, 7B need 112 GB, 70B 1,120 GB and 405B 6,480 GB: 2, 14 and 81 GPUs of 80 GB,
+#   before a single activation. With FSDP over 64 GPUs the 70B model takes 17.5 GB on each.
+# - *How fast.* A 175B model on A100s ran at 173 to 186 TFLOP/s on each, 55 to 60 % of the peak, and from 128 to 512
+#   GPUs without loss [1]. Llama-2 7B on 128 A100s: 3,700 tokens a second on each, 57 % [2].
+# - *Prefetching* the next weight during backward was worth 18 % [1]. Too much of it fills the memory: FSDP has a limit
+#   of two gathers in flight, which on one model (T5) made training up to five times as fast, and on another (DeepViT)
+#   5 % slower [1].
+# - *What went wrong.* An evaluation called `generate()` on ranks whose texts ended at different lengths. Some gathered
+#   one layer more than others, and everybody waited ten minutes for the watchdog [3]. You have seen that error here,
+#   at once.
+#
+# [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023, arXiv 2304.11277.
+# [2] IBM Research, *Maximizing training throughput using PyTorch FSDP*, 2024, research.ibm.com/blog/pytorch-fsdp.
+# [3] mosaicml/llm-foundry, issue 423.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# A collective takes 0.3 whatever its size. On a network it takes longer the more it moves:
 # in an H100 node gathering 512 MiB takes about 1.5 ms, and small gathers are inefficient, so FSDP groups layers into
 # units. Our backward takes as long as our forward; on a GPU it takes about twice as long, which leaves more room to hide
 # a gather in. And the optimizer state here is as large as the weight, where Adam's is six times as large (12 bytes
 # against 2).
-#
-# ## To think about
+
+# %% [markdown]
+# ## Questions to think about
 #
 # **1.** Puzzle $number_wsdp and this one send the same weights around. Who sends less in all, plain data parallel or FSDP?
 #
@@ -292,7 +304,9 @@ Model.check(out, puzzle="fsdp")
 #
 # </details>
 #
-# **Next:** so far every rank had to see every layer, and the network is busy all the time. What if a rank had only a few
+# ## Where this leads
+#
+# So far every rank had to see every layer, and the network is busy all the time. What if a rank had only a few
 # layers, and never asked for any other?
 
 # %% [markdown]

@@ -25,7 +25,9 @@
 # seconds, each time.
 #
 # Now look at what goes from one *layer* to the next. For a sequence of 2,048 tokens it is 2,048 · 12,288 numbers: **50
-# MB**. Seven thousand times less. **So leave the weights where they are, and send the data to them.**
+# MB**. Seven thousand times less.
+#
+# > **To tell a friend:** do not bring the weights to the data. Bring the data to the weights.
 #
 # *A new word.* A **stage** is a run of neighbouring layers that one rank takes care of, alone.
 

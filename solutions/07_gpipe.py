@@ -24,8 +24,10 @@
 # of 16,384 H100s, 15,360 would do nothing, at any moment.
 #
 # Think of a car factory that builds a single car. The engine is put in, the doors wait. The doors are put on, the engine
-# people go for coffee. Nobody would call that a production line. **A pipeline is only fast when there is more than one
-# thing in it.** And you have four batches, which do not need each other at all.
+# people go for coffee. Nobody would call that a production line. And you have four batches, which do not need each other
+# at all.
+#
+# > **To tell a friend:** a pipeline is only fast when there is more than one thing in it.
 #
 # *The words, once more.* A **stage** is the run of layers that one rank owns. A batch that travels alone is a
 # **microbatch**. The **bubble** is the time in which ranks wait.

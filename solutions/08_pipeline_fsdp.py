@@ -139,7 +139,9 @@ except PuzzleError as error:
 # travel one by one, as in puzzle $number_gpipe.
 
 # %% [markdown]
-# **Predict.** Each rank has one layer and four batches, so it computes for 4 + 4 and updates for 0.5. How long does the
+# ### Predict first
+#
+# Each rank has one layer and four batches, so it computes for 4 + 4 and updates for 0.5. How long does the
 # step take if the batches travel one by one, with all the messages and collectives on the way? And which share of the
 # time (in percent, over all ranks) is then not spent computing?
 
@@ -148,7 +150,9 @@ guess = predict("pipeline_fsdp", end=..., idle=...)
 guess
 
 # %% [markdown]
-# **The goal, as a picture.** Sixteen ranks, but only four kinds of rows: the ranks of a column do the same at the same
+# ### The goal
+#
+# Sixteen ranks, but only four kinds of rows: the ranks of a column do the same at the same
 # time.
 
 # %%
@@ -254,6 +258,8 @@ Model.check(out, puzzle="pipeline_fsdp")
 # %% [markdown]
 # ## What you built
 #
+# <details><summary>Open this when your solution passes</summary>
+#
 # Four equal pipelines side by side, and across them four groups that share a layer each. With *S* stages, *D* ranks
 # along `data`, *m* microbatches in each pipeline and one layer a stage:
 #
@@ -269,24 +275,31 @@ Model.check(out, puzzle="pipeline_fsdp")
 # saves nothing at the peak, because the last stage is at its peak before the first sum exists. With many layers on a stage
 # it is the other way round. This is exactly the point at which real systems differ.
 #
-# > **On real GPUs**
-# >
-# > - *Llama 3 405B:* a grid of tensor 8 × pipeline 16 × data 64 is 8,192 GPUs, and they reach 43 % of their peak; with
-# >   data 128, 16,384 GPUs and 41 % [1]. Tensor parallelism, which cuts the inside of a layer, is the innermost axis: it
-# >   needs the fastest links.
-# > - *Which axis goes where.* An H100 sends 450 GB/s over NVLink to the 7 others in its host, and 50 GB/s over the network
-# >   to everybody else: 9 to 1. Chatty axes stay inside the host. A pipeline sends little and rarely; it may cross hosts.
-# > - *Keep or gather again?* FSDP would gather each weight for every microbatch, so torchtitan switches that off under a
-# >   pipeline (`reshard_after_forward=False`) [2]. Llama 3 keeps its weights from forward to backward as well [1].
-# > - *Things break.* In 54 days of training, 419 unexpected stops, one every three hours; more than 90 % of the time was
-# >   useful work all the same [1].
-# >
-# > [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783. [2] pytorch/torchtitan, pull request 446.
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
 #
-# **What is simpler here.** Every link is equally fast: a message is 0.2 and a collective 0.3 wherever it goes. With
+# - *Llama 3 405B:* a grid of tensor 8 × pipeline 16 × data 64 is 8,192 GPUs, and they reach 43 % of their peak; with
+#   data 128, 16,384 GPUs and 41 % [1]. Tensor parallelism, which cuts the inside of a layer, is the innermost axis: it
+#   needs the fastest links.
+# - *Which axis goes where.* An H100 sends 450 GB/s over NVLink to the 7 others in its host, and 50 GB/s over the network
+#   to everybody else: 9 to 1. Chatty axes stay inside the host. A pipeline sends little and rarely; it may cross hosts.
+# - *Keep or gather again?* FSDP would gather each weight for every microbatch, so torchtitan switches that off under a
+#   pipeline (`reshard_after_forward=False`) [2]. Llama 3 keeps its weights from forward to backward as well [1].
+# - *Things break.* In 54 days of training, 419 unexpected stops, one every three hours; more than 90 % of the time was
+#   useful work all the same [1].
+#
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783. [2] pytorch/torchtitan, pull request 446.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# Every link is equally fast: a message is 0.2 and a collective 0.3 wherever it goes. With
 # `from lib import LINKS`, `simulate(pipeline_fsdp, puzzle="pipeline_fsdp", costs=LINKS)` prices communication by what it
 # moves, and the mesh can say which ranks share a host. Nothing ever fails here, either.
-#
+
+# %% [markdown]
 # ## When is which the right one?
 #
 # | | saves | costs |
@@ -299,7 +312,7 @@ Model.check(out, puzzle="pipeline_fsdp")
 #
 # How fast the network is, how large a layer, how many batches there are: these three decide.
 #
-# ## To think about
+# ## Questions to think about
 #
 # **1.** Turn the mesh round: `Mesh({"stage": 4, "data": 4})`. Your function gives the same figures. Why does it matter on
 # a real cluster?

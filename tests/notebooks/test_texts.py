@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from lib import HIDDEN, LENGTH, PUZZLES, Trace, check, simulate
+from lib import HIDDEN, LENGTH, PUZZLES, Mesh, Trace, check, simulate
 from lib.course.solutions import answer
 from lib.submissions.gap import parse
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
 
 SCHEDULES = [puzzle for puzzle, record in PUZZLES.items() if not record.is_function]
-FORMULA = re.compile(r"^# (time|peak) += (\S.*?)(?:\s{3,}.*)?$", re.MULTILINE)
+FORMULA = re.compile(r"^# (?:[a-z ]+ {3,})?(time|peak) += (\S.*?)(?:\s{3,}.*)?$", re.MULTILINE)
 SIZES = {
     "grad_accum": [(1, 2, 4), (1, 3, 5), (1, 5, 2)],
     "basic": [(1, 2, 4), (1, 3, 2), (1, 5, 3)],
@@ -29,7 +29,6 @@ SIZES = {
 }
 """Ranks, layers and batches at which the formulas are tried, the puzzle's own first."""
 PARTS = (
-    "## The idea",
     "## The puzzle",
     "### Predict first",
     "### The goal",
@@ -37,8 +36,8 @@ PARTS = (
     "## On real GPUs",
     "## What is simplified here",
     "## Questions to think about",
-    "## Where this leads",
 )
+LAST = re.compile(r"^# ## Where (this leads|to go from here)$", re.MULTILINE)
 
 
 def source(puzzle: str) -> str:
@@ -48,9 +47,9 @@ def source(puzzle: str) -> str:
 # -- formulas -----------------------------------------------------------------------------------------------------
 
 
-def value_of(formula: str, ranks: int, layers: int, batches: int) -> Fraction:
+def value_of(formula: str, **sizes: int) -> Fraction:
     """What a formula as the notebooks print it comes to, exactly."""
-    names = {"R": ranks, "L": layers, "B": batches, "W": HIDDEN * HIDDEN, "A": LENGTH * HIDDEN}
+    names = {"W": HIDDEN * HIDDEN, "A": LENGTH * HIDDEN} | sizes
 
     def of(node: ast.expr) -> Fraction:
         match node:
@@ -81,11 +80,40 @@ def test_the_formulas_are_those_of_the_reference(puzzle: str) -> None:
     function = load_function(reference(puzzle), puzzle)
     assert PUZZLES[puzzle].size == SIZES[puzzle][0]
     for ranks, layers, batches in SIZES[puzzle]:
-        run = Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches))
-        verdict = check(run)
+        verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches)))
         assert verdict.correct
-        assert float(value_of(formulas["time"], ranks, layers, batches)) == pytest.approx(verdict.time, rel=1e-12)
-        assert value_of(formulas["peak"], ranks, layers, batches) == verdict.memory
+        names = {"R": ranks, "L": layers, "B": batches}
+        assert float(value_of(formulas["time"], **names)) == pytest.approx(verdict.time, rel=1e-12)
+        assert value_of(formulas["peak"], **names) == verdict.memory
+
+
+def both(puzzle: str, other: str) -> Iterator[tuple[Any, str, str]]:
+    """The two ways of a puzzle whose notebook has formulas for both: an alternative, then the reference."""
+    texts = [formula for _, formula in FORMULA.findall(source(puzzle))]
+    assert [name for name, _ in FORMULA.findall(source(puzzle))] == ["time", "peak"] * 2
+    yield load_function(home() / "solutions" / "alternatives" / f"{other}.py", puzzle), texts[0], texts[1]
+    yield load_function(reference(puzzle), puzzle), texts[2], texts[3]
+
+
+def test_the_formulas_of_fsdp() -> None:
+    for function, time, peak in both("fsdp", "fsdp_gather_on_use"):
+        for ranks, layers, each in ((4, 6, 2), (2, 3, 3), (8, 4, 2)):
+            verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=each * ranks)))
+            assert verdict.correct
+            names = {"R": ranks, "L": layers, "m": each}
+            assert float(value_of(time, **names)) == pytest.approx(verdict.time, rel=1e-12)
+            assert value_of(peak, **names) == verdict.memory
+
+
+def test_the_formulas_of_a_pipeline_with_fsdp() -> None:
+    for function, time, peak in both("pipeline_fsdp", "pipeline_fsdp_together"):
+        for stages, ranks, each in ((4, 4, 4), (3, 2, 3), (5, 4, 6)):
+            mesh = Mesh({"data": ranks, "stage": stages})
+            verdict = check(Trace.of(simulate(function, layers=stages, batches=each * ranks, mesh=mesh)))
+            assert verdict.correct
+            names = {"S": stages, "D": ranks, "m": each}
+            assert float(value_of(time, **names)) == pytest.approx(verdict.time, rel=1e-12)
+            assert value_of(peak, **names) == verdict.memory
 
 
 def test_when_accumulation_is_worth_it() -> None:
@@ -103,18 +131,23 @@ def test_when_accumulation_is_worth_it() -> None:
 # -- the parts of a notebook --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("puzzle", SIZES)
+def questions_of(puzzle: str) -> str:
+    text = source(puzzle)
+    end = LAST.search(text)
+    assert end is not None
+    return text[text.index("## Questions to think about") : end.start()]
+
+
+@pytest.mark.parametrize("puzzle", SCHEDULES)
 def test_every_notebook_has_its_parts_in_order(puzzle: str) -> None:
     lines = source(puzzle).splitlines()
     places = [lines.index(f"# {part}") for part in PARTS]
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize("puzzle", SIZES)
+@pytest.mark.parametrize("puzzle", SCHEDULES)
 def test_every_question_has_an_answer_that_is_folded(puzzle: str) -> None:
-    text = source(puzzle)
-    questions = text[text.index("## Questions to think about") : text.index("## Where this leads")]
-    first, *numbered = re.split(r"^# \*\*(\d)\.\*\*", questions, flags=re.MULTILINE)
+    first, *numbered = re.split(r"^# \*\*(\d)\.\*\*", questions_of(puzzle), flags=re.MULTILINE)
     assert "<details>" not in first
     assert numbered[::2] == [str(number) for number in range(1, len(numbered) // 2 + 1)]
     assert len(numbered) >= 4
@@ -122,16 +155,23 @@ def test_every_question_has_an_answer_that_is_folded(puzzle: str) -> None:
         assert question.count("<details><summary>Answer</summary>") == question.count("</details>") == 1
 
 
-@pytest.mark.parametrize("puzzle", SIZES)
+@pytest.mark.parametrize("puzzle", SCHEDULES)
 def test_a_prediction_is_explained_and_claims_have_a_reference(puzzle: str) -> None:
     text = source(puzzle)
     after = text[text.index("guess.against(out)") :]
     assert after.index("<details>") < after.index("draw(out)")
     box = text[text.index("## On real GPUs") : text.index("## What is simplified here")]
     cited = {int(number) for number in re.findall(r"\[(\d)\]", box)}
-    listed = {int(number) for number in re.findall(r"^# \[(\d)\] ", box, re.MULTILINE)}
+    listed = {int(number) for number in re.findall(r"\[(\d)\] (?=[A-Z]\w+ et al\.|[\w ]+, \*|\w+/\w+)", box)}
     assert listed
     assert cited == listed
+
+
+@pytest.mark.parametrize("puzzle", SCHEDULES)
+def test_there_is_a_sentence_to_tell_a_friend(puzzle: str) -> None:
+    text = source(puzzle)
+    assert text.count("# > **To tell a friend:** ") == 1
+    assert text.index("To tell a friend") < text.index("from drawing import") < text.index("## The ")
 
 
 # -- no answer before the gap -------------------------------------------------------------------------------------
@@ -198,7 +238,7 @@ def known_before(puzzle: str) -> set[Key]:
     return known
 
 
-@pytest.mark.parametrize("puzzle", SIZES)
+@pytest.mark.parametrize("puzzle", SCHEDULES)
 def test_no_key_line_of_the_answer_stands_before_the_gap(puzzle: str) -> None:
     new = keys(answer(puzzle)) - known_before(puzzle)
     assert new or puzzle == "gpipe", "GPipe has the calls of the pipeline, in another order"
