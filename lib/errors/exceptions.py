@@ -85,6 +85,8 @@ class PuzzleError(AssertionError):
             self.what, self.expected, self.got, self.fix = what, expected, got, fix
         self.rank = rank
         self.where = list(where)
+        self.time: int | None = None
+        """When it happened, in ticks, where that is not said by the clock of its rank."""
         self.trace: Any = None
 
     def words(self) -> Words:

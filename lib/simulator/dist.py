@@ -13,6 +13,7 @@ from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import PuzzleError
+from lib.simulator.aftermath import cut
 from lib.simulator.asyncio_support.drivers import Driver, RunningLoop
 from lib.simulator.engine import TURNS, Engine, Signal
 from lib.simulator.matching import Channel, Communicator, Group, Message, PendingCollective, Receive
@@ -103,6 +104,8 @@ class Dist(Given):
         self.failure: PuzzleError | None = None
         self.by_hand = True
         """Whether somebody made this world and its Models themselves, as the original's notebook does."""
+        self.until: tuple[int, int] | None = None
+        """When a rank failed, and which, once one did: what lies behind that is in no Trace."""
         self.puzzle: str | None = None
         """The puzzle that is run here, where simulate was told one."""
         self.asks: frozenset[str] | None = None
@@ -133,7 +136,10 @@ class Dist(Given):
 
     def so_far(self, error: str) -> Trace | None:
         """The Trace of all ranks up to now, for the error of one of them to show."""
-        return Trace.of(list(self.models.values()), error=error) if self.models else None
+        if not self.models:
+            return None
+        trace = Trace.of(list(self.models.values()), error=error)
+        return trace if self.until is None else cut(trace, self.until[0])
 
     # What goes wrong is told by `stuck`, imported when it does: `import lib` should be quick.
     def _on_stuck(self) -> Callable[[], PuzzleError] | None:
@@ -226,6 +232,7 @@ class Dist(Given):
             results = collective(row, members)
         except PuzzleError as error:
             pending.locate(error)
+            error.time = max([event.issued for event in events])
             raise
         whole = row.size([m.value for m in members], members[0].root)
         length = self._prices.communicate(row, whole, group.ranks)

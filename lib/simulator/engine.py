@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Engine", "Failed", "Foreign", "Patience", "Signal", "Spinning", "Waiter"]
+__all__ = ["Engine", "Failed", "Foreign", "Halted", "Patience", "Signal", "Spinning", "Waiter"]
 
 TURNS = 25_000
 """Turns that tasks may take, in all, while nobody moves and nothing is recorded."""
@@ -110,6 +110,10 @@ class Failed(Exception):
         self.name = name
 
 
+class Halted(BaseException):
+    """A coroutine is to go no further: raised inside it, where no `except Exception` takes it for an error."""
+
+
 class Engine:
     """Parks coroutines on signals and wakes them.
 
@@ -136,6 +140,8 @@ class Engine:
         """Whether the coroutines are stepped here."""
         self.moves = 0
         """How often something has happened: while it stands still, so do all who wait."""
+        self.until: int | None = None
+        """The last moment at which a choice is made, where there is one."""
         self._patience = Patience(progress)
         self._own: list[_Task] = []
         self._ready: deque[_Task] = deque()
@@ -192,7 +198,7 @@ class Engine:
 
     def choose(self) -> bool:
         """Makes the earliest choice; whether there was one."""
-        if not self._choices:
+        if not self._choices or (self.until is not None and self._choices[0][0] > self.until):
             return False
         heapq.heappop(self._choices)[3]()
         return True
@@ -225,11 +231,19 @@ class Engine:
             assert make is not None, "under our own driver a coroutine is ready, parked or finished"
             raise make()
 
+    def run_on(self, until: int) -> None:
+        """Goes on after a failure with those who still can, and with choices up to a moment. Raises Failed when another
+        coroutine does, and may be called again."""
+        self.until = until
+        while self._ready or self.choose():
+            if self._ready:
+                self._step(self._ready.popleft())
+
     def _step(self, task: _Task) -> None:
         self._current = task
         try:
             yielded = task.coroutine.send(None)
-        except StopIteration:
+        except (StopIteration, Halted):
             self.over(task.name)
         except Exception as error:
             raise Failed(task.name) from error

@@ -18,9 +18,10 @@ from lib.cluster.mesh import Mesh
 from lib.errors import fixes
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
 from lib.puzzles.records import schedule_record
+from lib.simulator.aftermath import failure_of, go_on, is_final
 from lib.simulator.asyncio_support.drivers import OwnLoop
 from lib.simulator.dist import Dist
-from lib.simulator.engine import TURNS, Failed, Foreign, Spinning
+from lib.simulator.engine import TURNS, Failed, Foreign, Halted, Spinning
 from lib.simulator.model import Model
 from lib.simulator.printing import in_order
 from lib.simulator.recorder import BUDGET
@@ -146,7 +147,7 @@ def _attempt(
         finally:
             for coroutine in coroutines:
                 # A `finally` that communicates cannot be finished now: what went wrong first is what counts.
-                with suppress(Exception):
+                with suppress(Exception, Halted):
                     coroutine.close()
             if failure is NEEDED:
                 dropped.clear()
@@ -162,9 +163,10 @@ def _outcome(
     try:
         drive(dist, coroutines, order)
     except Failed as failed:
-        if drive is _step and _asked(failed.__cause__):
+        first = _first_of_all(dist, failed) if drive is _step else failed
+        if drive is _step and _asked(first.__cause__):
             return NEEDED
-        return _failure(dist, failed.name, failed.__cause__)
+        return _failure(dist, first.name, first.__cause__)
     except Spinning as spinning:
         return diagnosis.asleep(spinning.name, diagnosis.waiting_at(coroutines[spinning.name]), TURNS)
     except Foreign as foreign:
@@ -177,6 +179,25 @@ def _outcome(
     return None
 
 
+def _first_of_all(dist: Dist, failed: Failed) -> Failed:
+    """Runs the other ranks up to the moment at which one failed; should another fail before, up to that. The first."""
+    if is_final(failed) or _asked(failed.__cause__):
+        return failed
+    first = failure_of(failed, dist.models)
+    go_on(first, dist.models)
+    while True:
+        try:
+            dist.engine.run_on(first.time)
+        except Failed as other:
+            if (found := failure_of(other, dist.models))[:2] < first[:2]:
+                first = found
+                go_on(first, dist.models)
+        except (Spinning, Foreign):  # what went wrong before is what counts
+            return first.error
+        else:
+            return first.error
+
+
 def _step(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Order) -> None:
     dist.engine.run(coroutines, order)
 
@@ -186,7 +207,7 @@ def _host(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], order: Ord
 
     driver = dist.driver = OwnLoop(dist.engine)
     try:
-        event_loop.run(driver, coroutines, order)
+        event_loop.run(driver, coroutines, order, dist.models)
     except event_loop.Stopped as stopped:
         cause = event_loop.leaf(stopped.__cause__ or stopped)
         if stopped.rank is None:

@@ -14,22 +14,25 @@ import asyncio
 import asyncio.base_events
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from math import isfinite, ulp
-from typing import Any, NoReturn, cast
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, cast
 
 from lib import diagnosis
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, is_students
+from lib.simulator.aftermath import Failure, failure_of, go_on, is_final
 from lib.simulator.asyncio_support.drivers import OwnLoop, is_ready
-from lib.simulator.engine import TURNS, Patience, Signal
+from lib.simulator.engine import TURNS, Failed, Halted, Patience, Signal
 
 __all__ = ["Stopped", "run"]
 
 RANK: ContextVar[int] = ContextVar("rank")
 """The rank that a task belongs to; a task that it makes inherits it."""
+NOBODY: Final[Mapping[int, Any]] = MappingProxyType({})
 MOST_LEAPS = 20
 """Times that the clock goes on to the next timer for tasks that ask again and again instead of waiting."""
 TIMER = 10
@@ -74,9 +77,10 @@ class _Loop(asyncio.base_events.BaseEventLoop):
     """The loop: BaseEventLoop's queue and timers, on a clock of its own. It selects from itself, as there is nothing
     else to select from."""
 
-    def __init__(self, driver: OwnLoop) -> None:
+    def __init__(self, driver: OwnLoop, models: Mapping[int, Any]) -> None:
         super().__init__()
         self.driver = driver
+        self.models = models
         self.engine = engine = driver.engine
         self.now = 0.0
         self._selector = self
@@ -84,6 +88,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         self.tasks: dict[int, dict[asyncio.Task[Any], None]] = {}
         self.failed: list[tuple[int | None, Any]] = []
         self.stopped: Stopped | None = None
+        self.first: Failure | None = None
         self._patience = Patience(engine.progress)
         self._leaps = 0
 
@@ -109,6 +114,8 @@ class _Loop(asyncio.base_events.BaseEventLoop):
             elif timeout is not None and isfinite(self._next()):
                 self._turn(1, TIMER)
                 self._advance()
+            elif self.stopped is not None:
+                self.stop()
             elif not self.is_over():
                 self._stop(None, self._deadlock())
         except Exception as error:
@@ -174,8 +181,8 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         def ended(task: asyncio.Task[Any]) -> None:
             if task.cancelled():
                 self._stop(rank, asyncio.CancelledError("this rank was cancelled"))
-            elif (error := task.exception()) is not None:
-                self._stop(rank, error)
+            elif (error := task.exception()) is not None and not isinstance(error, Halted):
+                self._fail(rank, error)
 
         task.add_done_callback(ended)
 
@@ -198,6 +205,19 @@ class _Loop(asyncio.base_events.BaseEventLoop):
             self.stopped = Stopped(rank, error)
         self.stop()
 
+    def _fail(self, rank: int, error: BaseException) -> None:
+        """Ends a rank that failed, and lets the others go on to that moment (see `aftermath`)."""
+        failed = Failed(rank)
+        failed.__cause__ = leaf(error)
+        if is_final(failed) or not self.models:
+            self._stop(rank, error)
+            return
+        found = failure_of(failed, self.models)
+        if self.first is None or found[:2] < self.first[:2]:
+            self.first, self.stopped = found, Stopped(rank, error)
+            go_on(found, self.models)
+            self.engine.until = found.time
+
     def _deadlock(self) -> BaseException:
         if (unheard := self.unheard()) is not None:  # it explains why the others wait
             self._stop(unheard.rank, cast(BaseException, unheard.__cause__))
@@ -216,7 +236,7 @@ class _Loop(asyncio.base_events.BaseEventLoop):
         """Ends whatever has not ended, without a word: what went wrong first is what counts."""
         for task in [task for tasks in list(self.tasks.values()) for task in tasks]:
             cast(Any, task)._log_destroy_pending = False
-            with suppress(Exception):
+            with suppress(Exception, Halted):
                 cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
         for _, task in self.failed:
             _close_unstarted(task.exception())  # and now that it was asked for, asyncio does not print it
@@ -309,12 +329,14 @@ def run(
     driver: OwnLoop,
     coroutines: Sequence[Coroutine[Any, Any, Any]],
     order: Callable[[list[int]], Sequence[int]] | None = None,
+    models: Mapping[int, Any] = NOBODY,
 ) -> None:
     """Runs all coroutines to their end, as tasks of a loop of their own. Stopped where one raised, or nobody can move.
 
-    `order` may permute the ranks: it says in which order they begin.
+    `order` may permute the ranks: it says in which order they begin. Where `models` are known, by rank, the others go
+    on to the moment at which one raised.
     """
-    loop, engine = _Loop(driver), driver.engine
+    loop, engine = _Loop(driver, models), driver.engine
     engine.who = lambda: RANK.get(None)
     hooks = sys.get_asyncgen_hooks()
     try:
