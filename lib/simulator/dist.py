@@ -13,9 +13,9 @@ from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import PuzzleError
-from lib.simulator.aftermath import cut
 from lib.simulator.asyncio_support.drivers import Driver, RunningLoop
 from lib.simulator.engine import TURNS, Engine, Signal
+from lib.simulator.failures.cut import cut
 from lib.simulator.matching import Channel, Communicator, Group, Message, PendingCollective, Receive
 from lib.simulator.recorder import BUDGET
 from lib.trace.event import Event

@@ -51,8 +51,10 @@ class Printed:
         """Shows nothing yet: other ranks may print what comes before."""
 
     def release(self) -> None:
-        """Shows what was kept."""
+        """Shows what was kept; where a rank failed, up to that moment, as its picture does."""
         kept, self._kept = self._kept, []
+        if (until := self._dist.until) is not None:
+            kept = [one for one in kept if one[0][0] <= until[0]]
         if kept:
             self._stream.write("".join([text for _, text in sorted(kept, key=itemgetter(0))]))
         self._stream.flush()
@@ -67,7 +69,7 @@ class Printed:
 
 @contextmanager
 def in_order(dist: Dist) -> Generator[Printed]:
-    """Puts what the ranks of a world print in order. Nothing is lost, however the run ends."""
+    """Puts what the ranks of a world print in order, however the run ends."""
     stream, printed = sys.stdout, Printed(sys.stdout, dist)
     sys.stdout = printed  # pyright: ignore[reportAttributeAccessIssue]
     try:

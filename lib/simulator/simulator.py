@@ -18,10 +18,10 @@ from lib.cluster.mesh import Mesh
 from lib.errors import fixes
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
 from lib.puzzles.records import schedule_record
-from lib.simulator.aftermath import failure_of, go_on, is_final
 from lib.simulator.asyncio_support.drivers import OwnLoop
 from lib.simulator.dist import Dist
 from lib.simulator.engine import TURNS, Failed, Foreign, Halted, Spinning
+from lib.simulator.failures.aftermath import failure_of, go_on, is_final
 from lib.simulator.model import Model
 from lib.simulator.printing import in_order
 from lib.simulator.recorder import BUDGET

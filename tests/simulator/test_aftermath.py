@@ -228,3 +228,18 @@ def test_of_many_ranks_that_fail_alike_only_the_first_is_explained() -> None:
     assert error.rank == 0
     assert trace.ranks == 3000
     assert all(len(program.events) == 2 for program in trace.programs)
+
+
+def test_what_ranks_print_ends_there_too(capsys: pytest.CaptureFixture[str]) -> None:
+    async def function(model: Model) -> None:
+        weight, inp = model.load_weights(0)[0], model.get_activation([model.rank])
+        for time in range(9):
+            print(f"rank {model.rank} at {time}")
+            if model.rank == 1 and time == 2:
+                raise RuntimeError("no")
+            model.forward(0, inp, weight)
+
+    lines = [f"rank {rank} at {time}" for time in range(3) for rank in range(3)]
+    for order in (sorted, lambda names: names[::-1]):
+        failed(function, ranks=3, layers=1, batches=3, order=order)
+        assert capsys.readouterr().out.splitlines() == lines

@@ -24,9 +24,9 @@ from typing import Any, Final, NoReturn, cast
 from lib import diagnosis
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, is_students
-from lib.simulator.aftermath import Failure, failure_of, go_on, is_final
 from lib.simulator.asyncio_support.drivers import OwnLoop, is_ready
 from lib.simulator.engine import TURNS, Failed, Halted, Patience, Signal
+from lib.simulator.failures.aftermath import Failure, failure_of, go_on, is_final
 
 __all__ = ["Stopped", "run"]
 
