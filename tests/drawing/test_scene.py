@@ -115,6 +115,17 @@ def test_sixteen_ranks_of_two_hundred_events_stay_small() -> None:
     assert len(picture_of(run).svg().encode()) < 500_000
 
 
+def test_by_day_only_there_is_no_sheet(every: dict[str, Picture]) -> None:
+    picture = every["ddp"]
+    assert "<style>" in picture.svg()
+    assert "<style>" not in picture.svg(night=False)  # bitmaps are made of this one
+
+
+def test_in_a_notebook_a_picture_takes_little_more_than_its_svg(every: dict[str, Picture]) -> None:
+    plain = sum(len(picture.svg(night=False)) for picture in every.values())
+    assert sum(len(picture._repr_mimebundle_()["text/html"]) for picture in every.values()) < 1.2 * plain
+
+
 def test_very_large_runs_are_drawn_without_recursion() -> None:
     from tests.drawing.runs import chatter
 
