@@ -26,7 +26,7 @@
 # you can already solve puzzles $number_basic and $number_grad_accum. The arrows say what to solve before what. The order
 # of the numbers is a good one, and not the only one.
 #
-# Click a card to open its puzzle. Run the cell (Shift-Enter) to see a check mark on those you have solved.
+# Click a card to open its puzzle. To put a check mark on those that you have solved, run the cell (Shift-Enter).
 
 # %% [markdown]
 # <!-- part: top -->
@@ -50,6 +50,6 @@ puzzle_map(PUZZLES, solved=solved())
 # - **Go on when you pass.** The other goals are for those who want more. Under each check you see how far you are from
 #   the best that is possible.
 #
-# In a terminal (*File > New > Terminal*), or in a cell with a `!` before it, `puzzles` shows what you have solved and
-# what is next, and `puzzles reveal` the official solution, and others, once you have passed. In a terminal,
-# `puzzles watch` runs your notebook again whenever you save it.
+# There is also a command, `puzzles`. In a terminal (*File > New > Terminal*), or in a cell as `!puzzles`, it shows what
+# you have solved and what comes next. `puzzles watch`, in a terminal, runs your notebook again whenever you save it.
+# And `puzzles reveal ddp` shows the official solution and others, once you have passed.

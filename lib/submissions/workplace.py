@@ -26,6 +26,8 @@ __all__ = ["FOLDER", "Workplace", "is_edition", "is_worked_on", "located", "mine
 
 FOLDER = "my_puzzles"
 VARIABLE = "PUZZLES_FOLDER"
+FEW = 3
+"""So many notebooks are named one by one."""
 MEMORY = ".given.json"
 """What each copy was made from. Without it a copy that differs from today's puzzle counts as somebody's work."""
 
@@ -56,7 +58,8 @@ class Workplace:
         for old, new in self.renamed:
             yield f"Renamed {old} to {new}: the puzzle has another number now."
         if self.refreshed:
-            yield f"Brought up to date, as you had not changed them: {', '.join(self.refreshed)}."
+            which = ", ".join(self.refreshed) if len(self.refreshed) <= FEW else f"{len(self.refreshed)} notebooks"
+            yield f"Brought up to date, as you had not changed them: {which}."
         for name in self.kept:
             yield (
                 f"{name} has changed since you began it. Yours is left as it is; the new one is "
