@@ -20,7 +20,7 @@ from lib.errors.arguments import is_awaitable
 from lib.errors.wording import counted, numbered, ranges, runs
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
-__all__ = ["Slot", "draw_group", "picture_of_value", "slot"]
+__all__ = ["Slot", "batches_in", "draw_group", "picture_of_value", "slot"]
 
 MARGIN: Final = 14
 ROW: Final = 30.0
@@ -277,7 +277,7 @@ def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     batches = sorted(batch for batch in part.batches if 0 <= batch < part.total_batches)
     shards = sorted(shard for shard in part.shards if 0 <= shard < part.total)
     if part.summed and part.total_batches > 1 and shards:
-        _summed(scene, part, batches, fill, (x, y + shards[0] * high, width, (runs(shards)[0][1] - shards[0]) * high))
+        _summed(scene, part, fill, (x, y + shards[0] * high, width, (runs(shards)[0][1] - shards[0]) * high))
     elif not part.summed and not batches:
         scene.add(Text(x + width / 2, y + height / 2, "no batches", SMALL, SOFT, "middle"))
     elif part.total_batches > 1 and not part.summed and wide >= SMALL - 1:
@@ -288,11 +288,17 @@ def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
             scene.add(Text(x + 8, y + (shard + 0.5) * high, str(shard), SMALL, ink_on(fill), "middle"))
 
 
-def _summed(scene: Scene, part: Slot, batches: list[int], fill: str, box: Box) -> None:
+def batches_in(part: Slot) -> str:
+    """What is written on a gradient: the batches whose sum it is."""
+    batches = [batch for batch in part.batches if 0 <= batch < part.total_batches]
+    return f"Σ {ranges(batches)}" if len(batches) > 1 else numbered("batch", batches) if batches else "no batches"
+
+
+def _summed(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     """Writes on a gradient which batches are in it, with a dot for each that there is: full where it is in."""
     x, y, width, height = box
     ink, middle = ink_on(fill), x + width / 2
-    words = f"Σ {ranges(batches)}" if len(batches) > 1 else numbered("batch", batches) if batches else "no batches"
+    words = batches_in(part)
     dots = part.total_batches * 7 - 3
     room = width - (32 if part.total > 1 else 4)
     if height < SMALL or room < 20:

@@ -15,7 +15,7 @@ from drawing.stepper.theme import kinds, layer_ramp, legend, style
 from drawing.timeline.boxes import Box, Timeline, boxes
 from drawing.timeline.labels import labels, size
 from drawing.timeline.paint import place_rows
-from drawing.values import slot
+from drawing.values import batches_in, slot
 from lib.analysis.difference import difference, figures_of, said
 from lib.analysis.event_words import event_words, ranges, spoken
 from lib.analysis.figures import makespan
@@ -152,6 +152,7 @@ def _value(value: Value, tables: Tables) -> int:
         batches, shards = _ends(part.batches), _ends(part.shards)
         kind = list(KINDS).index(value.kind)
         where = [part.column, part.place, part.row, batches, part.total_batches, shards, part.total]
+        where.append(batches_in(part) if part.summed and part.total_batches > 1 else None)
         return [kind, *where, _size(value.elements()), str(value)]
 
     return tables.values.add((type(value), value), row)

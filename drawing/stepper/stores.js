@@ -162,10 +162,14 @@ function drawNetwork(layers, held, label) {
   return svg;
 }
 
-/** A value in its slot: batches go across and shards go down. Dashed where no store holds it. */
+/**
+ * A value in its slot: shards go down, and batches of activations across. A gradient is as large as its weight however
+ * many batches are summed in it: they are written on it. Dashed where no store holds it.
+ */
 function drawValue(svg, value, outside, x, y, width, height) {
   const { colour, ink, day, night } = KINDS[value.kind];
-  const wide = width / Math.max(1, value.totalBatches);
+  const columns = value.summed === null ? Math.max(1, value.totalBatches) : 1;
+  const wide = width / columns;
   const tall = height / Math.max(1, value.total);
   const ranges = (runs, total) =>
     runs.flatMap((_, i) => (i % 2 ? [] : [[clamp(runs[i], 0, total), clamp(runs[i + 1] + 1, 0, total)]]));
@@ -173,7 +177,7 @@ function drawValue(svg, value, outside, x, y, width, height) {
     class: outside ? "value outside" : tall < 4 ? "value thin" : "value",
     style: `fill:${colour};--day:${day};--night:${night}`,
   };
-  for (const [first, last] of ranges(value.batches, Math.max(1, value.totalBatches))) {
+  for (const [first, last] of value.summed === null ? ranges(value.batches, columns) : [[0, 1]]) {
     for (const [upper, lower] of ranges(value.shards, Math.max(1, value.total))) {
       const box = {
         x: x + first * wide,
@@ -183,7 +187,9 @@ function drawValue(svg, value, outside, x, y, width, height) {
       };
       svg.append(make("rect", { ...box, ...style }));
       const text = { class: "cell", fill: outside ? "" : ink };
-      if (value.totalBatches > 1 && wide >= 7 && box.height >= 7) {
+      if (value.summed !== null && box.height >= 7) {
+        svg.append(make("text", { x: x + width / 2, y: box.y + box.height / 2 + 2.8, ...text }, value.summed));
+      } else if (columns > 1 && wide >= 7 && box.height >= 7) {
         for (let batch = first; batch < last; batch++) {
           svg.append(make("text", { x: x + (batch + 0.5) * wide, y: box.y + box.height / 2 + 2.8, ...text }, batch));
         }

@@ -14,13 +14,17 @@ FIELDS: Final = {
     ],
     "box": ["event", "style", "start", "end", "lane", "label"],
     "span": ["value", "place", "start", "stop", "born"],
-    "value": ["kind", "column", "place", "row", "batches", "totalBatches", "shards", "total", "elements", "words"],
+    "value": [
+        *("kind", "column", "place", "row", "batches", "totalBatches", "shards", "total", "summed"),
+        *("elements", "words"),
+    ],
     "message": ["source", "send", "target", "receive", "words"],
     "style": ["fill", "border", "ink", "stripe", "nightFill", "nightBorder", "nightInk"],
 }
 """The parts of rows, in order. Of an event, `mode` is 0 for what runs on the rank's own clock, 1 for communication that
 it awaits at once and 2 for communication beside computation; `sampled` says that memory is sampled at its start, and
-`about` is the number of the event that a wait waits for. -1 is none in numbers of tables, null elsewhere."""
+`about` is the number of the event that a wait waits for. Of a value, `summed` says what is written on a gradient of
+several batches, which are added up in it and take no room. -1 is none in numbers of tables, null elsewhere."""
 
 
 class Table:
