@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from drawing.canvas.picture import Picture
 from drawing.communication.mesh import draw_mesh
+from drawing.goal import picture_of_task
 from drawing.review.review import picture_of_review
 from drawing.timeline.schedule import picture_of_trace, trace_of
 from drawing.values import draw_group, picture_of_value
@@ -14,6 +15,7 @@ from drawing.verdict import picture_of_verdict
 from lib.checker.verdict import Verdict
 from lib.cluster.mesh import Mesh
 from lib.course.review import Review
+from lib.puzzles.records import Task
 from lib.trace.trace import Trace
 from lib.values.values import Value
 
@@ -33,6 +35,7 @@ PICTURES: Final[Mapping[type, Shown]] = {
     Verdict: Shown(picture_of_verdict),
     Mesh: Shown(draw_mesh, repr),
     Review: Shown(picture_of_review, Review.text),
+    Task: Shown(picture_of_task),
 }
 
 

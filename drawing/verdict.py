@@ -7,42 +7,69 @@ from math import cos, pi, sin
 from typing import Final
 from zlib import crc32
 
-from drawing.canvas.palette import ALARM, ALARM_PALE, EDGE, GOLD, GOOD, INK, KINDS, PAPER, SHINE, SOFT, TRACK, WOOD, mix
+from drawing.canvas.palette import ALARM, GOLD, GOOD, INK, KINDS, PAPER, SHINE, SOFT, WOOD, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fit
+from drawing.figures.goals import LIMITLESS, Figure, goals
 from lib.checker.verdict import Verdict
 from lib.errors.wording import amount, exact
-from lib.puzzles.records import Goal
 
-__all__ = ["goal_name", "picture_of_verdict"]
+__all__ = ["figures_of", "picture_of_verdict"]
 
-WIDTH: Final = 800
-LIMITLESS: Final = 2.0**60
-"""Limits from here on are none: the caller asked for time only, or for memory only."""
+WIDTH: Final = 840
 
 
 def picture_of_verdict(verdict: Verdict) -> Picture:
     """A verdict with its figures; a trophy and confetti where the goal is reached."""
-    scene = Scene(WIDTH, max(96 + 26 * len(verdict.goals), 190 if verdict.passed else 0))
-    left = 24.0
-    if verdict.passed:
-        scene.add(*_confetti(verdict, scene.height))
-        scene.add(*_trophy(100, 34, sum(goal.reached for goal in verdict.goals) or 1))
-        left = 216
-    scene.add(Text(left, 32, fit(_headline(verdict), WIDTH - left - 10, 18), 18, INK, bold=True))
-    y = 58.0
+    scene = Scene(WIDTH, 0)
+    left, y = (216.0 if verdict.passed else 24.0), 58.0
+    marks = [Text(left, 32, fit(_headline(verdict), WIDTH - left - 10, 18), 18, INK, bold=True)]
     if verdict.correct:
-        words = f"Time {exact(verdict.time)}, memory {amount(verdict.memory)} elements (rank {verdict.rank})"
-        scene.add(Text(left, y, words, 12, SOFT))
+        marks.append(Text(left, y, fit(_figures(verdict), WIDTH - left - 10, TEXT), TEXT, SOFT))
         y += 22
     for fault in verdict.faults[:4]:
-        scene.add(Text(left, y, fit(" ".join(fault.split()), WIDTH - left - 16, 12), 12, ALARM))
+        marks.append(Text(left, y, fit(" ".join(fault.split()), WIDTH - left - 16, TEXT), TEXT, ALARM))
         y += 20
-    for goal in verdict.goals:
-        _goal(scene, goal, verdict, left, y + 10)
-        y += 26
+    bars = Scene(WIDTH, 0)
+    if verdict.goals:
+        wanted = [goal._replace(reached=verdict.correct and goal.reached) for goal in verdict.goals]
+        y = goals(bars, wanted, figures_of(verdict), left, WIDTH - 8, y - 2, judged=True) + 6
     scene.height = max(y + 12, 190 if verdict.passed else 0)
-    return Picture(scene, _headline(verdict))
+    if verdict.passed:
+        scene.add(*_confetti(verdict, scene.height))
+        scene.add(*_trophy(100, (scene.height - 156) / 2, sum(goal.reached for goal in verdict.goals) or 1))
+    scene.add(*marks, *bars.marks)
+    return Picture(scene, "\n".join(_words(verdict)))
+
+
+def figures_of(verdict: Verdict) -> list[Figure]:
+    """Time and memory beside the goals; and what is sent, where the puzzle is about that."""
+    mine = verdict.correct
+    found = [
+        Figure("time", [goal.time for goal in verdict.goals], verdict.time if mine else None),
+        Figure("memory, in elements", [goal.memory for goal in verdict.goals], verdict.memory if mine else None),
+    ]
+    if verdict.may_send is not None:
+        limits = [verdict.may_send] * len(verdict.goals)
+        found.append(Figure("sent per rank", limits, verdict.sent if mine else None))
+    return [figure for figure in found if min(figure.limits) < LIMITLESS]
+
+
+def _figures(verdict: Verdict) -> str:
+    words = f"Time {exact(verdict.time)}, memory {amount(verdict.memory)} elements on rank {verdict.rank}"
+    return f"{words}, sent per rank {amount(verdict.sent)} elements" if verdict.sent else words
+
+
+def _words(verdict: Verdict) -> Iterator[str]:
+    """What is read aloud."""
+    yield _headline(verdict)
+    if verdict.correct:
+        yield _figures(verdict)
+    for goal in verdict.goals:
+        reached = verdict.correct and goal.reached
+        limits = [("time", goal.time), ("memory", goal.memory)]
+        said = ", ".join(f"{name} at most {amount(limit)}" for name, limit in limits if limit < LIMITLESS)
+        yield f"{goal.name} ({said}): {'reached' if reached else 'not reached'}"
 
 
 def _headline(verdict: Verdict) -> str:
@@ -52,39 +79,6 @@ def _headline(verdict: Verdict) -> str:
     if not verdict.passed:
         return f"{name}correct, but not within the goal yet"
     return f"{name}correct!" + (f" Reached: {verdict.best}" if verdict.best else "")
-
-
-def goal_name(scene: Scene, name: str, reached: bool, left: float, y: float) -> None:
-    """The name of a goal, bold and with a tick where it is reached, else with a dash."""
-    scene.add(Text(left + 18, y, fit(name, 172, 12), 12, INK if reached else SOFT, bold=reached))
-    if reached:
-        scene.add(Poly(((left, y), (left + 4, y + 5), (left + 12, y - 6)), stroke=GOOD, line=2.2))
-    else:
-        scene.add(Poly(((left + 2, y), (left + 10, y)), stroke=SOFT, line=2))
-
-
-def _goal(scene: Scene, goal: Goal, verdict: Verdict, left: float, y: float) -> None:
-    """One line: the name of the goal, whether it is reached, and a bar each for time and memory."""
-    goal_name(scene, goal.name, verdict.correct and goal.reached, left, y)
-    start, room = left + 196, WIDTH - left - 208
-    for name, share, mine, limit in (
-        ("time", 0.38, verdict.time, goal.time),
-        ("memory", 0.62, verdict.memory, goal.memory),
-    ):
-        if limit < LIMITLESS:
-            _bar(scene, name, mine, float(limit), start, y, share * room - 10)
-        start += share * room
-
-
-def _bar(scene: Scene, name: str, mine: float, limit: float, x: float, y: float, width: float) -> None:
-    """How much of a limit is used: a full bar is exactly at the limit, a red one is over it."""
-    share = mine / limit if limit > 0 else 1.0
-    colour = GOOD if mine <= limit else ALARM
-    scene.add(Rect(x, y - 8, width, 16, TRACK if mine <= limit else ALARM_PALE, EDGE, radius=3))
-    scene.add(Rect(x, y - 8, max(2.0, width * min(1.0, share)), 16, mix(colour, PAPER, 0.55), radius=3))
-    figure = f"{amount(mine)} of {amount(limit)}"
-    words = f"{name} {figure}" if mine <= limit else f"{name} over: {figure}"
-    scene.add(Text(x + 7, y, fit(words, width - 8, TEXT), TEXT, INK))
 
 
 def _star(x: float, y: float, size: float) -> list[tuple[float, float]]:

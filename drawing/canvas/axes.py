@@ -11,7 +11,7 @@ from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, tex
 from lib.cluster.clock import ticks
 from lib.errors.wording import exact
 
-__all__ = ["Axis", "legend", "named_every", "nice", "swatch"]
+__all__ = ["Axis", "compact", "legend", "named_every", "nice", "swatch"]
 
 
 class Axis(NamedTuple):
@@ -64,6 +64,14 @@ def nice(size: float) -> float:
         return 1.0
     power = 10.0 ** floor(log10(size))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= size * (1 - 1e-9))
+
+
+def compact(elements: float) -> str:
+    """A number of elements in few letters: 1.84 M, 262 k."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if elements >= size:
+            return f"{elements / size:.3g} {unit}"
+    return f"{elements:.3g}"
 
 
 Entry = tuple[Sequence[Mark], float, str]

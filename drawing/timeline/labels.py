@@ -10,7 +10,8 @@ from drawing.timeline.boxes import Box
 from drawing.timeline.folding import Fold
 from lib.analysis.event_words import event_words, ranges, spoken
 from lib.cluster.clock import units
-from lib.errors.wording import counted, exact, numbered
+from lib.errors.wording import exact, numbered
+from lib.puzzles.records import Size
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
@@ -23,8 +24,7 @@ NONE: Final[Mapping[int, str]] = MappingProxyType({})
 
 def size(trace: Trace) -> str:
     """The size of a run: "4 ranks, 4 layers, 8 batches"."""
-    counts = (trace.ranks, "rank"), (trace.layers, "layer"), (trace.batches, "batch")
-    return ", ".join(counted(count, noun, ",") for count, noun in counts)
+    return Size.of(trace).words()
 
 
 def labels(box: Box, event: Event, own: Mapping[int, str] = NONE) -> tuple[list[str], str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.axes import Axis, Entry, legend, swatch
+from drawing.canvas.axes import Axis, Entry, compact, legend, swatch
 from drawing.canvas.hatching import hatch
 from drawing.canvas.palette import ALARM, GOOD, GRID, GUEST, INK, KINDS, SOFT, TRACK
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, text_width
@@ -18,7 +18,7 @@ from lib.errors.wording import amount, exact, numbered
 from lib.puzzles.records import PUZZLES
 from lib.trace.trace import Trace
 
-__all__ = ["compact", "goals", "memory"]
+__all__ = ["goals", "kinds_of", "memory", "memory_at_peak"]
 
 HEADROOM: Final = 17
 """Pixels above the row of the peak, for its label."""
@@ -45,6 +45,25 @@ def memory(scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: f
     panel.scale(scene, panel.tops[folds[0].rank], most, limits)
     bottom = panel.tops[folds[-1].rank] + panel.height
     return legend(scene, axis.left, bottom + 10, axis.left + axis.width, _entries(curves, limits))
+
+
+def memory_at_peak(scene: Scene, trace: Trace, axis: Axis, highest: float, top: float, height: float = 58) -> float:
+    """One row, that of the rank with the highest peak, to the scale of what is `highest`; returns where it ends."""
+    most, rank = float(peak(trace).elements), peak(trace).rank
+    curve = levels(trace, rank)
+    panel = _Panel(axis, {rank: top + HEADROOM}, height, (height - 2) / highest if highest else 0.0)
+    panel.row(scene, rank, curve, most, ())
+    middle = top + HEADROOM + height / 2
+    scene.add(Text(axis.left - 10, middle - 8, "memory", TEXT, INK, "end"))
+    scene.add(Text(axis.left - 10, middle + 8, f"of rank {rank}", SMALL, SOFT, "end"))
+    if (full := longest({rank: curve}, most)) is not None:
+        panel.mark(scene, full, most)
+    return top + HEADROOM + height
+
+
+def kinds_of(traces: Iterable[Trace]) -> list[Entry]:
+    """The legend of the rows of the ranks with the highest peaks."""
+    return [*_entries({number: levels(trace, peak(trace).rank) for number, trace in enumerate(traces)}, ())]
 
 
 def goals(trace: Trace) -> list[float]:
@@ -197,11 +216,3 @@ def _entries(curves: Mapping[int, Sequence[Level]], limits: Sequence[float]) -> 
             yield [Rect(0, 0, 16, 12, GUEST, radius=1.5), *hatch(0, 0, 16, 12, KINDS["weight"])], 16, name
     if limits:
         yield [Poly(((0, 6), (16, 6)), stroke=GOOD, line=1.2)], 16, "goal for memory"
-
-
-def compact(elements: float) -> str:
-    """A number of elements for an axis: 1.84 M, 262 k."""
-    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if elements >= size:
-            return f"{elements / size:.3g} {unit}"
-    return f"{elements:.3g}"

@@ -42,12 +42,14 @@ class Panel(NamedTuple):
     shown: Shown
     named: Sequence[Name]
 
-    def heading(self, scene: Scene, name: str, y: float) -> float:
-        """The name of the run and its figures; returns where they end."""
+    def heading(self, scene: Scene, name: str, y: float, words: str | None = None) -> float:
+        """The name of the run and its figures, or other words; returns where they end."""
         short = fit(name, 260, TEXT)
         scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
         after = LEFT + text_width(short, TEXT) * 1.08 + 12
-        scene.add(Text(after, y + 8, fit(figures_of(self.trace), WIDTH - after - 10, TEXT), TEXT, SOFT))
+        said = figures_of(self.trace) if words is None else words
+        if said:
+            scene.add(Text(after, y + 8, fit(said, WIDTH - after - 10, TEXT), TEXT, SOFT))
         return y + HEADING
 
     def rows(self, scene: Scene, y: float) -> Rows:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
 from lib.analysis.event_words import event_words
-from lib.analysis.figures import bubbles, end, peak, traffic
+from lib.analysis.figures import bubbles, end, most_sent, peak
+from lib.analysis.shares import counts
 from lib.cluster.clock import units
-from lib.errors.wording import amount, exact
+from lib.errors.wording import amount, counted, exact
+from lib.puzzles.records import Size
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
 from lib.values.operations import TIMED
 
-__all__ = ["Difference", "difference", "ending", "figures_of", "highest_peak", "said"]
+__all__ = ["Difference", "apart", "difference", "ending", "figures_of", "highest_peak", "lesson", "said", "unequal"]
 
 
 class Difference(NamedTuple):
@@ -59,7 +62,7 @@ def highest_peak(trace: Trace) -> str:
 
 def figures_of(trace: Trace) -> str:
     """The figures by which schedules are compared, in words."""
-    sent = max((float(elements) for elements, _ in traffic(trace)), default=0.0)
+    sent = most_sent(trace)
     idle = f"bubble {bubbles(trace).makespan:.1%}"
     return " · ".join([ending(trace), highest_peak(trace), idle, f"sent per rank {amount(sent)} elements"])
 
@@ -82,6 +85,51 @@ def difference(one: Trace, other: Trace) -> Difference | None:
 def said(gap: Difference | None, first: str, second: str) -> str:
     """Where two schedules of these names first differ, or that they do not."""
     return f"{first} and {second} do the same" if gap is None else gap.words(first, second)
+
+
+def apart(one: float, other: float) -> str:
+    """How much more or less the second is than the first: "the same", "25% less"."""
+    if one == other:
+        return "the same"
+    if not one:
+        return f"{amount(other)} more"
+    percent = 100 * abs(other - one) / one
+    return f"{percent:.{0 if percent >= 10 else 1}f}% {'less' if other < one else 'more'}"
+
+
+def unequal(runs: Sequence[tuple[str, Trace]]) -> str | None:
+    """That runs have different sizes, and which; None where they are equal."""
+    sizes = [Size.of(trace) for _, trace in runs]
+    if len(set(sizes)) < 2:
+        return None
+    said = "; ".join(f"{name} has {size.words()}" for (name, _), size in zip(runs, sizes, strict=True))
+    return f"These runs have different sizes, so their figures are not those of one task: {said}."
+
+
+def lesson(first: str, one: Trace, second: str, other: Trace) -> str:
+    """What two runs have in common and in what they differ, in one or two sentences."""
+    pairs = [(figure(one), figure(other)) for figure in (end, lambda run: float(peak(run).elements), most_sent)]
+    alike = ("take the same time", "have the same peak", "send the same")
+    unlike = ("takes {} time", "holds {} at its peak", "sends {}")
+    same = [words for words, (a, b) in zip(alike, pairs, strict=True) if a == b]
+    told = [words.format(apart(a, b)) for words, (a, b) in zip(unlike, pairs, strict=True) if a != b]
+    parts = [f"{first} and {second} {_and(same)}."] if same else []
+    if told:
+        parts.append(f"{second} {_and(told)}{_instead(one, other)}.")
+    return " ".join(parts)
+
+
+def _instead(one: Trace, other: Trace) -> str:
+    """Which collectives the second has in place of which of the first, where it is as simple as that."""
+    before, after = counts(one).collectives, counts(other).collectives
+    apart = {op: after.get(op, 0) - before.get(op, 0) for op in before | after}
+    more = [counted(count, COLLECTIVES[op].title) for op, count in apart.items() if count > 0]
+    less = [counted(-count, COLLECTIVES[op].title) for op, count in apart.items() if count < 0]
+    return f": {_and(more)} in place of {_and(less)}" if more and less else ""
+
+
+def _and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _timed(program: Program | None) -> Iterator[tuple[int, Event]]:

@@ -28,10 +28,12 @@ __all__ = [
     "bubbles",
     "end",
     "makespan",
+    "most_sent",
     "peak",
     "printed",
     "printed_peak",
     "samples",
+    "sends",
     "traffic",
 ]
 
@@ -214,23 +216,39 @@ def bubbles(trace: Trace) -> Bubbles:
 
 def traffic(trace: Trace) -> list[tuple[Fraction, int]]:
     """For each rank the elements it sends, and how often it sends: once a message, and round a ring in a collective."""
-    return trace.once(traffic, lambda: _traffic(trace))
+    return trace.once(traffic, lambda: [_total(mine) for mine in sends(trace)])
 
 
-def _traffic(trace: Trace) -> list[tuple[Fraction, int]]:
-    sent = [Fraction(0)] * trace.ranks
-    count = [0] * trace.ranks
+def _total(mine: dict[str, tuple[Fraction, int]]) -> tuple[Fraction, int]:
+    return sum((elements for elements, _ in mine.values()), Fraction(0)), sum(count for _, count in mine.values())
+
+
+def most_sent(trace: Trace) -> float:
+    """Elements that the rank sends that sends most."""
+    return max((float(elements) for elements, _ in traffic(trace)), default=0.0)
+
+
+def sends(trace: Trace) -> list[dict[str, tuple[Fraction, int]]]:
+    """The same by operation."""
+    return trace.once(sends, lambda: _sends(trace))
+
+
+def _sends(trace: Trace) -> list[dict[str, tuple[Fraction, int]]]:
+    found: list[dict[str, tuple[Fraction, int]]] = [{} for _ in range(trace.ranks)]
+
+    def add(rank: int, op: str, elements: Elements, count: int) -> None:
+        before, already = found[rank].get(op, (Fraction(0), 0))
+        found[rank][op] = before + elements, already + count
+
     for program in trace.programs:
         for event in program.events:
             if event.op == "pass_to" and event.start is not None:
-                sent[program.rank] += total_elements(program.values_of(event.inputs))
-                count[program.rank] += 1
+                add(program.rank, event.op, total_elements(program.values_of(event.inputs)), 1)
     for members in meetings(trace):
         row, brought, root = brought_to(trace, members)
         for (rank, _), elements in zip(members, row.sent(brought, root), strict=True):
-            sent[rank] += elements
-            count[rank] += row.messages(len(members))
-    return list(zip(sent, count, strict=True))
+            add(rank, row.name, elements, row.messages(len(members)))
+    return found
 
 
 def hidden(program: Program) -> list[Alive]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lib.analysis import figures
+from lib.analysis.figures import most_sent
 from lib.checker import notes
 from lib.checker.final_weights import finals
 from lib.checker.readiness import unready
@@ -61,9 +62,11 @@ def check(
         remarks.extend(_over(timed, top, end, goals))
     # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
     counted = 1 if hidden and record is not None else len(goals)
-    if (sent := _too_much_sent(timed, record)) is not None:
+    may_send = None if record is None else record.sent
+    sent = 0.0 if record is None or (faults and may_send is None) else most_sent(timed)
+    if may_send is not None and sent > may_send:
         counted = 0
-        remarks.extend([] if faults else [sent])
+        remarks.extend([] if faults else [notes.over_sent(timed, sent, may_send)])
     return Verdict(
         correct=not faults,
         time=end,
@@ -76,6 +79,8 @@ def check(
             goal._replace(reached=goal.allows(end, used) and number < counted) for number, goal in enumerate(goals)
         ),
         puzzle=puzzle,
+        sent=sent,
+        may_send=may_send,
     )
 
 
@@ -116,15 +121,6 @@ def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
     if record is not None:
         faults.extend(stale)
     return _Judged(faults, list(_pretended(rebuilt, sandbox)), stale, timed)
-
-
-def _too_much_sent(timed: Trace, record: Puzzle | None) -> str | None:
-    """What to say of a run in which a rank sends more than the puzzle allows."""
-    if record is None or record.sent is None:
-        return None
-
-    sent = max((float(sent) for sent, _ in figures.traffic(timed)), default=0.0)
-    return notes.over_sent(timed, sent, record.sent) if sent > record.sent else None
 
 
 def _own(time: float | None, memory: float | None) -> tuple[Goal, ...]:

@@ -16,7 +16,8 @@ class Verdict:
 
     `time` is the true end, `printed` the time that the original prints, `memory` the peak in elements on
     rank `rank`. `faults` say why the run is not one correct training step (none: it is). `notes` are remarks that
-    fail nothing: hidden locals, messages nobody received, pretended gradients of a sandbox.
+    fail nothing: hidden locals, messages nobody received, pretended gradients of a sandbox. `sent` is what the rank
+    sends that sends most, in elements, and `may_send` what it may send at most, where the puzzle is about that.
     """
 
     correct: bool
@@ -28,6 +29,8 @@ class Verdict:
     notes: tuple[str, ...] = ()
     goals: tuple[Goal, ...] = ()
     puzzle: str | None = None
+    sent: float = 0.0
+    may_send: float | None = None
 
     @property
     def passed(self) -> bool:
@@ -52,7 +55,11 @@ class Verdict:
             if self.correct and not goal.reached and goal.allows(self.time, self.memory):
                 mark = "does not count: see the note above"
             lines.append(f"  {goal.name} - {mark}")
-            for name, mine, limit in (("time", self.time, goal.time), ("memory", self.memory, goal.memory)):
+            limits = [("time", self.time, goal.time), ("memory", self.memory, goal.memory)]
+            for name, mine, limit in [
+                *limits,
+                *([] if self.may_send is None else [("sent", self.sent, self.may_send)]),
+            ]:
                 share = mine / limit if limit else 0.0
                 filled = min(width, round(share * width))
                 over = " over" if mine > limit else ""

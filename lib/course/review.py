@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lib.analysis import figures
 from lib.analysis.critical_path import Path, critical_path
 from lib.analysis.event_words import operation
-from lib.analysis.figures import Peak, traffic
+from lib.analysis.figures import Peak
 from lib.analysis.gaps import Gap, Group, gaps, grouped
 from lib.analysis.peak import Holding, Row, holdings, lean, rows
 from lib.checker.verdict import Verdict
@@ -23,6 +23,7 @@ from lib.values.values import Elements
 
 if TYPE_CHECKING:
     from lib.analysis.bounds.puzzle_bounds import Bound, Limit
+    from lib.course.solutions import Known
 
 # A picture of a review is drawn by whoever imports `drawing`: what makes one is imported when one is made.
 
@@ -56,7 +57,7 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
     return Review(
         verdict=verdict,
         mine=mine,
-        reference=_reference(record) if verdict.correct else None,
+        reference=_reference(record, verdict.passed) if verdict.correct else None,
         bound=bound,
         excuse=None if bound is None else bound.excuse(mine),
         idle=gaps(mine),
@@ -64,6 +65,7 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
         peak=peak,
         alive=holdings(mine, peak, whole=verdict.correct),
         lean=lean(mine),
+        others=_others(puzzle) if verdict.correct else (),
     )
 
 
@@ -84,9 +86,19 @@ def _timed(trace: Trace, record: Puzzle) -> Trace:
         return trace  # the verdict says what is wrong with it
 
 
-def _reference(record: Puzzle) -> Trace | None:
+def _others(puzzle: str) -> tuple[Known, ...]:
+    from lib.course.solutions import known_ways
+
+    return known_ways(puzzle)
+
+
+def _reference(record: Puzzle, passed: bool) -> Trace | None:
+    """The run of the official answer; with its lines of code for those who have passed the puzzle."""
+    from lib.course.solutions import schedule_of
     from lib.course.subject import run
 
+    if not passed:
+        return schedule_of(record.id)
     found = run(record.id)
     return None if found is None else found.trace
 
@@ -98,6 +110,7 @@ class Review:
     `mine` and `reference` are Traces timed with the costs of the puzzle; `reference` is None for a run that is not
     correct. `bound` is None where none is known, and `excuse` says why it does not speak of this run. `idle` are the
     gaps of `mine`, `groups` the same by reason. `lean` is the peak (elements) if everything went after its last use.
+    `others` are other known ways to do the puzzle, in figures.
     """
 
     verdict: Verdict
@@ -110,6 +123,7 @@ class Review:
     peak: Peak
     alive: tuple[Holding, ...]
     lean: Elements
+    others: tuple[Known, ...] = ()
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -131,6 +145,8 @@ class Review:
         if (premise := self.premise()) is not None:
             yield premise
             yield from (f"  {limit}" for limit in self.limits())
+        if (both := self.both()) is not None:
+            yield f"  {both}"
 
     def premise(self) -> str | None:
         """Of which schedules the lower bounds speak, or why not of this one. None where there is nothing to say."""
@@ -148,12 +164,37 @@ class Review:
         yield f"It ends no earlier than at time {_limit(bound.time, verdict.time)}"
         yield f"It needs no less than {_limit(bound.memory, verdict.memory, ' elements')}"
         if bound.sent.value:
-            sent = max((float(elements) for elements, _ in traffic(self.mine)), default=0.0)
+            sent = figures.most_sent(self.mine)
             yield f"Sent per rank is no less than {_limit(bound.sent, sent, ' elements')}"
 
     def _speaking(self) -> Bound | None:
         """The lower bounds, where they speak of this run."""
         return self.bound if self.verdict.correct and self.excuse is None else None
+
+    def both(self) -> str | None:
+        """Whether a schedule can have the least time and the least memory at once; None where no bounds speak."""
+        bound = self._speaking()
+        if bound is None:
+            return None
+        frontier = bound.frontier
+        if len(frontier) > 1:
+            quick, small = frontier[0], frontier[-1]
+            return (
+                f"No schedule has both the least time and the least memory: one that ends at {exact(quick.end)} needs "
+                f"{amount(quick.peak)} elements, and one that needs {amount(small.peak)} ends at {exact(small.end)}."
+            )
+        if bound.together is None or not (bound.time.optimal and bound.memory.optimal):
+            return None
+        time, memory = bound.together
+        if time <= bound.time.value and memory <= bound.memory.value:
+            return "One schedule can have both the least time and the least memory."
+        return "Whether one schedule can have both the least time and the least memory is not known."
+
+    def figures(self) -> Iterator[tuple[str, float, float]]:
+        """Time and memory of yours, and of the reference."""
+        yield "yours", self.verdict.time, self.verdict.memory
+        if self.reference is not None:
+            yield "the reference", figures.end(self.reference), float(figures.peak(self.reference).elements)
 
     def proofs(self) -> Iterator[str]:
         """How the lower bounds are proved. The picture leaves this out."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
+from lib.analysis import figures
+from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
 from lib.checker.checker import check
 from lib.checker.table import ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
@@ -19,9 +24,11 @@ from lib.submissions.function_check import judge_answers
 from lib.submissions.gap import BuildError, find
 from lib.submissions.load import SourceError, load_function
 from lib.submissions.locations import home, reference, shown
+from lib.trace.event import Program
 from lib.trace.trace import Trace
 
-__all__ = ["FOLDER", "Revealed", "Way", "alternatives", "answer", "description", "owner", "refusal", "reveal", "ways"]
+__all__ = ["FOLDER", "Known", "Revealed", "Way", "alternatives", "answer", "description", "known_ways", "owner"]
+__all__ += ["refusal", "reveal", "schedule_of", "ways"]
 
 FOLDER = "alternatives"
 """The folder of the alternatives, in solutions/. Their files are called <puzzle>_<name>.py."""
@@ -69,12 +76,59 @@ def ways(puzzle: str) -> list[Way]:
     return [first, *(_alternative(path, puzzle) for path in alternatives(puzzle))]
 
 
+@cache
+def schedule_of(puzzle: str) -> Trace | None:
+    """The run of the official answer without its lines of code: what it does when is no secret, how it says so is."""
+    models = simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle)
+    return None if isinstance(models, Unsolved) else without_lines(Trace.of(models))
+
+
+def without_lines(trace: Trace) -> Trace:
+    """The same run, of which nobody can see by which lines of code."""
+    bare: list[Program] = []
+    for program in trace.programs:
+        copy = Program(program.rank)
+        copy.values, copy.moves = program.values, program.moves
+        copy.events = [event.copy() for event in program.events]
+        for event in copy.events:
+            event.source = None
+        bare.append(copy)
+    return dataclasses.replace(trace, programs=bare)
+
+
+class Known(NamedTuple):
+    """The figures of another way to do a puzzle. `inside`: the puzzle's lower bounds speak of it."""
+
+    name: str
+    time: float
+    memory: float
+    inside: bool
+
+
+@cache
+def known_ways(puzzle: str) -> tuple[Known, ...]:
+    """The alternatives of a puzzle in figures, run once in a process."""
+    found: list[Known] = []
+    for path in alternatives(puzzle):
+        models = simulate(load_function(path, puzzle), puzzle=puzzle)
+        if isinstance(models, Unsolved):
+            continue
+        trace = Trace.of(models)
+        inside = not has_bound(puzzle) or lower_bound(puzzle).excuse(trace) is None
+        found.append(Known(_name(path, puzzle), figures.end(trace), float(figures.peak(trace).elements), inside))
+    return tuple(found)
+
+
+def _name(path: Path, puzzle: str) -> str:
+    return path.stem.removeprefix(f"{puzzle}_")
+
+
 def _alternative(path: Path, puzzle: str) -> Way:
     text = path.read_text("utf-8")
     about, worth = description(text)
     body = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     code = "\n\n\n".join(ast.get_source_segment(text, node) or "" for node in body)
-    return Way(path.stem.removeprefix(f"{puzzle}_"), path, about, worth, code, verdict_of(path, puzzle))
+    return Way(_name(path, puzzle), path, about, worth, code, verdict_of(path, puzzle))
 
 
 def description(text: str) -> tuple[str, str]:

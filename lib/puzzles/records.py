@@ -24,6 +24,7 @@ __all__ = [
     "Row",
     "Size",
     "Sized",
+    "Task",
     "chapters",
     "goal",
     "puzzle_of_file",
@@ -70,17 +71,24 @@ class Size(NamedTuple):
         """The size of a run, or of what a run is to be."""
         return cls(run.ranks, run.layers, run.batches)
 
+    def words(self) -> str:
+        """The size in words: "4 ranks, 6 layers, 8 batches"."""
+        counts = zip(self, ("rank", "layer", "batch"), strict=True)
+        return ", ".join(counted(count, noun, ",") for count, noun in counts)
+
 
 class Premise(NamedTuple):
     """The family of schedules that a puzzle's lower bound speaks of (see `lib.analysis.bounds.family`).
 
-    `words` say for a student what it asks of a schedule.
+    `words` say for a student what it asks of a schedule. `together` are time and memory of a schedule of the
+    family that is near both limits, and of which we know none that is better in both.
     """
 
     words: str
     stages: int = 1
     sharded: bool = False
     grouping: str = "any"
+    together: tuple[float, float] | None = None
 
 
 class Row(NamedTuple):
@@ -245,6 +253,8 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
         made["costs"] = costs_from(data["costs"])
     if "bound" in data:
         premise = dict(data["bound"])
+        if "together" in premise:
+            premise["together"] = tuple(premise["together"])
         made["bound"] = Premise(premise.pop("premise"), **premise)
     return Puzzle(key, number, chapter, **made)
 
@@ -265,18 +275,36 @@ def _rows(key: str, text: str) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def goal(puzzle: str) -> None:
-    """Prints what a puzzle asks for: its size, and its goals."""
-    record = PUZZLES[puzzle]
-    if record.is_function:
-        print(f"{record.title}: a function that is right on {len(record.table)} given inputs and {record.draws} others")
-        return
-    sizes = f"{counted(record.ranks, 'rank')}, {record.layers} layers, {record.batches} batches"
-    print(f"{record.title}: {sizes}", end="")
-    if record.mesh is not None:
-        print(f"; mesh of {' x '.join(f'{axis} {size}' for axis, size in record.mesh.axes.items())}", end="")
-    print()
-    for goal in record.goals:
-        print(f"  {goal.name + ':':<25} at most time {goal.time:g} and memory {goal.memory:,} elements on any rank")
-    if record.sent is not None:
-        print(f"  {'for each of them:':<25} at most {record.sent:,} elements sent per rank")
+@dataclass(frozen=True, slots=True, repr=False)
+class Task:
+    """What a puzzle asks for. In words here; notebooks show it as a picture, with a schedule that is to be reached."""
+
+    record: Puzzle
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def size(self) -> str:
+        """The size of a run, and its mesh: "16 ranks, 4 layers, 16 batches; mesh of data 4 x stage 4"."""
+        mesh = self.record.mesh
+        axes = "" if mesh is None else " x ".join(f"{axis} {size}" for axis, size in mesh.axes.items())
+        return self.record.size.words() + (f"; mesh of {axes}" if axes else "")
+
+    def text(self) -> str:
+        """Its size, and its goals."""
+        record = self.record
+        if record.is_function:
+            asked = f"{len(record.table)} given inputs and {record.draws} others"
+            return f"{record.title}: a function that is right on {asked}"
+        lines = [f"{record.title}: {self.size()}"]
+        for goal in record.goals:
+            limits = f"at most time {goal.time:g} and memory {goal.memory:,} elements on any rank"
+            lines.append(f"  {goal.name + ':':<25} {limits}")
+        if record.sent is not None:
+            lines.append(f"  {'for each of them:':<25} at most {record.sent:,} elements sent per rank")
+        return "\n".join(lines)
+
+
+def goal(puzzle: str) -> Task:
+    """What a puzzle asks for: its size, and its goals."""
+    return Task(PUZZLES[puzzle])

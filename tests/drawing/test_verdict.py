@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from drawing import picture_of
-from drawing.canvas.palette import GOLD
-from drawing.canvas.scene import Poly, Text
+from drawing.canvas.palette import GOLD, PAPER
+from drawing.canvas.scene import Poly, Rect, Text
 from lib.checker.verdict import Verdict
 from lib.puzzles.records import Goal
 from tests.drawing.runs import VERDICT
@@ -26,16 +28,21 @@ def test_a_star_for_each_goal_and_bars_for_all() -> None:
     assert stars(VERDICT) == 2
     shown = texts(VERDICT)
     assert shown[0] == "ddp: correct! Reached: as good as the classic"
-    assert "time over: 5.6 of 5.5" in shown
-    assert "memory 1,835,008 of 2,000,000" in shown
+    assert "5.5: 0.1 over" in shown
+    assert "1,000,000: 835 k over" in shown
+    assert "2,000,000" in shown
     assert picture_of(VERDICT).scene.height == 190
 
 
 def test_no_party_for_a_run_that_is_wrong_or_misses_the_goal() -> None:
     missed = replace(VERDICT, goals=(Goal("passes", 1.0, 10, False),))
-    assert picture_of(missed).words == "ddp: correct, but not within the goal yet"
+    assert picture_of(missed).words.splitlines() == [
+        "ddp: correct, but not within the goal yet",
+        "Time 5.6, memory 1,835,008 elements on rank 0",
+        "passes (time at most 1, memory at most 10): not reached",
+    ]
     wrong = replace(VERDICT, correct=False, faults=("layer 0 has no final weight",))
-    assert picture_of(wrong).words == "ddp: not one correct training step yet"
+    assert picture_of(wrong).words.splitlines()[0] == "ddp: not one correct training step yet"
     assert "layer 0 has no final weight" in texts(wrong)
     assert stars(missed) == stars(wrong) == 0
 
@@ -44,6 +51,30 @@ def test_a_goal_of_time_alone_has_no_bar_for_memory() -> None:
     mine = replace(VERDICT, goals=(Goal("your goal", 6.0, 2.0**62, True),), puzzle=None)
     assert not any(text.startswith("memory") for text in texts(mine))
     assert stars(replace(mine, goals=())) == 1
+
+
+def bars(verdict: Verdict) -> dict[float, list[Rect]]:
+    """The bars of each column, by its left."""
+    found: dict[float, list[Rect]] = {}
+    for mark in picture_of(verdict).scene.marks:
+        if isinstance(mark, Rect) and mark.height in (15, 14) and mark.fill != PAPER:
+            found.setdefault(round(mark.x - (0.5 if mark.height == 14 else 0), 3), []).append(mark)
+    return found
+
+
+def test_bars_are_to_scale() -> None:
+    limits = {"time": [5.6, 6.0, 5.6, 5.5], "memory": [1_835_008, 2_000_000, 1_835_008, 1_000_000]}
+    for column, wanted in zip(bars(VERDICT).values(), limits.values(), strict=True):
+        scale = column[1].width / wanted[1]
+        assert [bar.width for bar in column] == pytest.approx([scale * limit for limit in wanted], abs=2)
+
+
+def test_what_is_sent_has_bars_where_the_puzzle_is_about_it() -> None:
+    assert len(bars(VERDICT)) == 2
+    sends = replace(VERDICT, sent=3.0, may_send=2.0)
+    assert len(bars(sends)) == 3
+    assert texts(sends).count("2: 1 over") == 3
+    assert "sent per rank 3 elements" in texts(sends)[1]
 
 
 def test_confetti_is_the_same_for_the_same_puzzle() -> None:

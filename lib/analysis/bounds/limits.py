@@ -37,7 +37,7 @@ from lib.cluster.costs import Costs
 from lib.errors.wording import counted
 from lib.values.layers import LINEAR
 
-__all__ = ["Limit", "Part", "alive", "memory", "sent", "time"]
+__all__ = ["Limit", "Part", "alive", "memory", "sent", "solved", "time"]
 
 
 class Part(NamedTuple):
@@ -284,15 +284,15 @@ def _sent_proof(family: Family) -> str:
 # -- what the solver says of it -------------------------------------------------------------------------------------
 
 
-def _solved(family: Family, aim: Aim, overlap: bool = True) -> Optimum | None:
-    """The stored optimum of a family, where it is a pipeline of single batches that was solved."""
+def solved(family: Family, aim: Aim, overlap: bool = True) -> Optimum | None:
+    """The stored optimum of a family, where it is a pipeline of single batches that was solved; else None."""
     if family.grouping != "one" or family.ranks != family.stages:
         return None
     return stored(Size(family.stages, family.layers, family.batches, overlap), aim)
 
 
 def _solved_time(family: Family) -> str:
-    quick, awaited = _solved(family, "fastest"), _solved(family, "fastest", overlap=False)
+    quick, awaited = solved(family, "fastest"), solved(family, "fastest", overlap=False)
     if quick is None or awaited is None:
         return ""
     return (
@@ -302,7 +302,7 @@ def _solved_time(family: Family) -> str:
 
 
 def _solved_memory(family: Family) -> str:
-    lean, quick = _solved(family, "leanest"), _solved(family, "fastest")
+    lean, quick = solved(family, "leanest"), solved(family, "fastest")
     if lean is None or quick is None:
         return ""
     both = "" if quick.peak_bound <= lean.peak else " So no schedule has the least time and the least memory."

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from lib.analysis.bounds.family import Family, excuse
-from lib.analysis.bounds.limits import Limit, Part, memory, sent, time
+from lib.analysis.bounds.limits import Limit, Part, memory, sent, solved, time
+from lib.analysis.bounds.optima import AIMS, Optimum
 from lib.cluster.costs import UNIT, Costs
 from lib.puzzles.records import PUZZLES
 from lib.trace.trace import Trace
@@ -22,7 +23,8 @@ class Bound:
     """The limits of a puzzle: the time of the true end, elements on the rank with the highest peak, elements sent by
     the rank that sends most. They speak of a family of schedules; `premise` says which, in a sentence for a student.
 
-    Each limit holds on its own: the schedules that reach them need not be the same.
+    Each limit holds on its own: the schedules that reach them need not be the same. `together` are time and memory of
+    one that is near both, and of which we know none that is better in both.
     """
 
     puzzle: str
@@ -31,10 +33,16 @@ class Bound:
     memory: Limit
     sent: Limit
     family: Family
+    together: tuple[float, float] | None = None
 
     def excuse(self, trace: Trace) -> str | None:
         """Why this run is not of the family, and so may be below the limits; None where it is."""
         return excuse(trace, self.family)
+
+    @property
+    def frontier(self) -> tuple[Optimum, ...]:
+        """Proved optima from the fastest to the one with the least memory, where the family was solved."""
+        return tuple(optimum for aim in AIMS if (optimum := solved(self.family, aim)) is not None)
 
 
 def has_bound(puzzle: str) -> bool:
@@ -49,9 +57,9 @@ def lower_bound(puzzle: str) -> Bound:
     if record is None or record.bound is None:
         known = ", ".join(name for name in PUZZLES if has_bound(name))
         raise ValueError(f"no lower bound is known for {puzzle!r}; there are those of {known}")
-    premise, stages, sharded, grouping = record.bound
+    premise, stages, sharded, grouping, together = record.bound
     family = Family(*record.size, stages=stages, sharded=sharded, grouping=grouping)
-    return bound_of(family, record.costs, puzzle, premise, reached=True)
+    return replace(bound_of(family, record.costs, puzzle, premise, reached=True), together=together)
 
 
 def bound_of(

@@ -19,7 +19,7 @@ from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
 from tests.replay.schedules import CASES
 from tests.support.schedules import EVERYTHING
-from tests.support.witnesses import TOGETHER, sharded, together, witness
+from tests.support.witnesses import sharded, together, witness
 
 BOUNDED = [name for name in PUZZLES if has_bound(name)]
 FIGURES = ("time", "memory", "sent")
@@ -99,7 +99,7 @@ def test_the_best_that_is_known_of_one_run(puzzle: str) -> None:
     verdict = check(trace, puzzle)
     assert verdict.correct
     assert lower_bound(puzzle).excuse(trace) is None
-    assert (verdict.time, verdict.memory) == TOGETHER[puzzle]
+    assert (verdict.time, verdict.memory) == lower_bound(puzzle).together
 
 
 @pytest.mark.parametrize("collective", ["scatterreduce", "allreduce"])

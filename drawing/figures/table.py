@@ -1,0 +1,114 @@
+"""Runs beside each other in figures: a row for each run, what its figures are made of, and which one is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from drawing.canvas.palette import INK, SOFT
+from drawing.canvas.scene import TEXT, Scene, Text, fit, text_width
+from drawing.figures.bars import HIGH, Bar, Column, Part, columns, row_name
+from drawing.figures.parts import memory_parts, sent_parts, time_parts
+from lib.analysis.difference import apart
+from lib.analysis.figures import bubbles
+from lib.analysis.shares import Share, counts, memory_shares, sent_shares, time_shares
+from lib.errors.wording import amount, counted, exact
+from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+
+__all__ = ["table"]
+
+LINE: Final = 24
+"""Pixels from one run to the next."""
+WIDTHS: Final = (0.22, 0.27, 0.27, 0.07, 0.17)
+"""How the columns share the room: time, peak, sent, idle, and what is counted."""
+
+
+class Measure(NamedTuple):
+    """A column of bars: its name, what the bar of a run is made of, and how its sum is written."""
+
+    name: str
+    shares: Callable[[Trace], Sequence[Share]]
+    parts: Callable[[Sequence[Share]], list[Part]]
+    words: Callable[[float], str]
+
+
+def table(
+    scene: Scene, runs: Sequence[tuple[str, Trace]], left: float, right: float, y: float, judged: bool = True
+) -> float:
+    """Paints the table from `y` on; returns where it ends. Where it is `judged` the better ones are marked, and of two
+    runs the last row says how far they are apart."""
+    names = min(170.0, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
+    two = judged and len(runs) == 2
+    if two:
+        names = max(names, text_width("difference", TEXT) + 18)
+    room = right - left - names
+    first = y + 16 + HIGH / 2
+    for row, (name, _) in enumerate(runs):
+        row_name(scene, name, left, first + LINE * row, names - 8)
+    if two:
+        scene.add(Text(left, first + LINE * 2, "difference", TEXT, SOFT))
+    x, placed = left + names, list[tuple[Column, float, float]]()
+    for measure, part in zip(_measures(runs), WIDTHS, strict=False):
+        column, apart = _column(measure, [trace for _, trace in runs], judged)
+        placed.append((column, x, room * part - 14))
+        if two:
+            same = apart == "the same"
+            scene.add(Text(x, first + LINE * 2, apart, TEXT, SOFT if same else INK, bold=not same))
+        x += room * part
+    bottom = columns(scene, placed, y, LINE)
+    _texts(scene, [trace for _, trace in runs], x, room, y, judged)
+    return bottom + (LINE if two else 0) + 4
+
+
+def _common(runs: Sequence[Trace]) -> list[str]:
+    """What all runs send comes first, so that the rest can be compared."""
+    sent = [{share.what for share in sent_shares(trace)} for trace in runs]
+    return [op for op in (*COLLECTIVES, "pass_to") if all(op in found for found in sent)]
+
+
+def _measures(runs: Sequence[tuple[str, Trace]]) -> Sequence[Measure]:
+    """Time, peak and what is sent."""
+    common = _common([trace for _, trace in runs])
+    return (
+        Measure("time", time_shares, time_parts, exact),
+        Measure("peak, in elements", memory_shares, memory_parts, amount),
+        Measure("sent per rank, in elements", sent_shares, lambda shares: sent_parts(shares, common), amount),
+    )
+
+
+def _column(measure: Measure, runs: Sequence[Trace], judged: bool) -> tuple[Column, str]:
+    """The bars of a measure, the shortest ones marked where not all are equal; and how far two are apart, in words."""
+    every = [measure.shares(trace) for trace in runs]
+    sums = [round(sum(share.amount for share in shares), 9) for shares in every]
+    bars: list[Bar] = []
+    for shares, total in zip(every, sums, strict=True):
+        good = judged and total == min(sums) != max(sums)
+        bars.append(Bar(measure.parts(shares), measure.words(total), bold=good, good=good))
+    return Column(measure.name, bars), apart(*sums) if len(sums) == 2 else ""
+
+
+def _texts(scene: Scene, runs: Sequence[Trace], x: float, room: float, y: float, judged: bool) -> None:
+    """How long the ranks are idle, and how often a rank communicates."""
+    first = y + 16 + HIGH / 2
+    idle = [round(bubbles(trace).makespan, 6) for trace in runs]
+    cells = [
+        ("idle", [f"{share:.1%}" for share in idle], [judged and share == min(idle) != max(idle) for share in idle])
+    ]
+    common = _common(runs)
+    cells.append(("calls per rank", [_counted(trace, common) for trace in runs], [False] * len(runs)))
+    for (name, words, good), part in zip(cells, WIDTHS[3:], strict=True):
+        scene.add(Text(x, y + 5, name, TEXT, SOFT))
+        for row, (said, marked) in enumerate(zip(words, good, strict=True)):
+            scene.add(Text(x, first + LINE * row, fit(said, room * part, TEXT), TEXT, INK, bold=marked))
+        x += room * part
+
+
+def _counted(trace: Trace, first: Sequence[str]) -> str:
+    """Collectives by their short names, and messages: "12 AG, 6 RS"."""
+    found = counts(trace)
+    ops = sorted(found.collectives, key=lambda op: op not in first)
+    said = [f"{found.collectives[op]} {COLLECTIVES[op].word}" for op in ops]
+    if found.messages:
+        said.append(counted(found.messages, "message"))
+    return ", ".join(said) or "none"
