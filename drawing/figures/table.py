@@ -70,10 +70,14 @@ def _common(runs: Sequence[Trace]) -> list[str]:
 def _measures(runs: Sequence[tuple[str, Trace]]) -> Sequence[Measure]:
     """Time, peak and what is sent."""
     common = _common([trace for _, trace in runs])
+
+    def sent(shares: Sequence[Share]) -> list[Part]:
+        return sent_parts(shares, common)
+
     return (
         Measure("time", time_shares, time_parts, exact),
         Measure("peak, in elements", memory_shares, memory_parts, amount),
-        Measure("sent per rank, in elements", sent_shares, lambda shares: sent_parts(shares, common), amount),
+        Measure("sent per rank, in elements", sent_shares, sent, amount),
     )
 
 

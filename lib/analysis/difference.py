@@ -108,7 +108,8 @@ def unequal(runs: Sequence[tuple[str, Trace]]) -> str | None:
 
 def lesson(first: str, one: Trace, second: str, other: Trace) -> str:
     """What two runs have in common and in what they differ, in one or two sentences."""
-    pairs = [(figure(one), figure(other)) for figure in (end, lambda run: float(peak(run).elements), most_sent)]
+    figures = [(end(run), float(peak(run).elements), most_sent(run)) for run in (one, other)]
+    pairs = [*zip(*figures, strict=True)]
     alike = ("take the same time", "have the same peak", "send the same")
     unlike = ("takes {} time", "holds {} at its peak", "sends {}")
     same = [words for words, (a, b) in zip(alike, pairs, strict=True) if a == b]

@@ -52,7 +52,9 @@ def memory_shares(trace: Trace) -> tuple[Share, ...]:
 
 def sent_shares(trace: Trace) -> tuple[Share, ...]:
     """What the rank sends that sends most, by operation: collectives in the order of their table, then messages."""
-    most = max(sends(trace), key=lambda mine: sum(elements for elements, _ in mine.values()), default={})
+    if not trace.programs:
+        return ()
+    most = max(sends(trace), key=lambda mine: sum(elements for elements, _ in mine.values()))
     return tuple(Share(op, float(most[op][0])) for op in (*COLLECTIVES, *MESSAGES) if op in most and most[op][0])
 
 

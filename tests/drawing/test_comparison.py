@@ -10,7 +10,6 @@ from lib import LINKS, simulate
 from lib.analysis.difference import difference
 from tests.drawing.runs import RUNS, ddp, trace
 
-
 FRAME = 2.2
 """How much wider than its box a frame is."""
 
