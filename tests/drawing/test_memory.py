@@ -56,7 +56,7 @@ def test_what_is_at_rest_is_the_same_all_the_time_and_guests_lie_above_it(case: 
 
 
 def test_a_weight_that_is_gathered_is_a_guest_and_one_that_stays_is_none() -> None:
-    run = solved("fsdp")
+    run = solved("wsdp")
     program = run.programs[0]
     visiting = guests(program)
     gathered = {number for event in program.events if event.op == "allgather" for number in event.outputs}
