@@ -511,7 +511,8 @@ draw(out)
 # until it is deleted there. The receiver waits until something comes. The sender can go on, unless its last message to
 # that rank has not been received yet: there is room for **one** message on the way.
 #
-# A picture of a run is good, and walking through it is better. Drag the slider, or use the arrow keys:
+# A picture of a run is good, and walking through it is better. Run the next cell. Then drag the slider, or use the arrow
+# keys.
 
 # %%
 step_through(out)
@@ -617,7 +618,7 @@ draw(out)
 # **That was the third sitting**: four ranks, no boss, and everybody has the sum. NCCL, the library under PyTorch, does an
 # all-reduce in a ring just like this, with one more trick: it cuts the gradient into as many pieces as there are ranks,
 # and lets the pieces travel. Then a rank sends about twice the size of the gradient. With yours it is three times for
-# four ranks, and 999 times for a thousand. Step through the real one:
+# four ranks, and 999 times for a thousand. Run the next cell, and step through the real one.
 
 # %%
 draw_ring(simulate(one_collective("allreduce"), layers=1, batches=4, ranks=4))

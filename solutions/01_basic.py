@@ -34,9 +34,9 @@
 # of it.
 
 # %%
-from drawing import draw
+from drawing import draw, draw_step
 from lib import Model, goal, predict, simulate
-from lib.schedules.steps import forward, load
+from lib.schedules.steps import compute, forward, load, step
 
 # %% [markdown]
 # ## The idea
@@ -72,21 +72,24 @@ def begin_to_learn(model: Model) -> None:
 draw(simulate(begin_to_learn, layers=6, batches=4, ranks=1))
 
 # %% [markdown]
-# Now the way back. Follow the arrows, and ask at each of them what it needs:
-#
-# ```
-# forward    activations[0] ──layer 0──> activations[1] ──layer 1──> activations[2]
-#                  │                           │                          │ loss
-#                  v                           v                          v
-# backward     grad act[0] <──layer 0── grad act[1] <──layer 1── grad act[2]
-#                  │                           │
-#                  v                           v
-#            grad_weights[0]             grad_weights[1]
-# ```
-#
+# Now the whole step, there and back, for a network of two layers. Here `act 1` is `activations[1]`, and `grad 1` is its
+# gradient, `grad_activations[1]`. Follow the numbers, and at each box look at the arrows that lead to it:
+
+
+# %%
+def whole_step(model: Model) -> None:
+    load(model)
+    compute(model, range(model.BATCHES))  # forward, loss and backward
+    for layer in range(model.LAYERS):
+        step(model, layer)  # update, and hand in
+
+
+draw_step(simulate(whole_step, layers=2, batches=4, ranks=1))
+
+# %% [markdown]
 # The backward of a layer reads what went in, the gradient of what came out, and the weight. It is the last one to read
-# the first two. So the mountain that forward piles up can be taken down again, layer by layer, if you delete at the
-# right moment.
+# the first two. So the mountain that forward piles up can be taken down again, layer by layer, if you delete at the right
+# moment.
 #
 # ## The puzzle
 #

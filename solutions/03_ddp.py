@@ -86,7 +86,7 @@ draw_collective(demo)
 
 # %% [markdown]
 # Nobody collects all the gradients in one place. The ranks form a ring, the gradient is cut into four pieces, and in
-# each round every rank passes one piece to its neighbour. Step through it:
+# each round every rank passes one piece to its neighbour. Run the next cell, and step through the rounds.
 
 # %%
 draw_ring(demo)
@@ -179,7 +179,7 @@ guess.against(out)
 # Each rank takes one batch through 2 layers: 2 forward, 2 backward. Then, for each layer, one all-reduce (0.3) and one
 # update (0.5). So 2 + 2 + 2 · 0.3 + 2 · 0.5 = 5.6, with 2 collectives, one a layer.
 #
-# Four GPUs are only three times as fast (17 / 5.6 = 3.04). Forward and backward really did become four times shorter,
+# Four GPUs are only three times as fast (17 / 5.6 = 3.04). Forward and backward did become four times shorter,
 # from 16 to 4. But every rank does the *same* update, so that did not shrink at all, and the all-reduce is new. What
 # does not shrink is what you will be fighting from now on.
 #
@@ -219,8 +219,8 @@ Model.check(out, puzzle="ddp")
 # %% [markdown]
 # ## On real GPUs
 #
-# - **Speed.** PyTorch's DDP came within reach of perfect scaling up to 256 GPUs [1]. That takes large batches: in one
-#   set of measurements each GPU handled 40,150 tokens a second when there were 8 of them, 26,446 among 128, and
+# - **Speed.** PyTorch's DDP scales almost perfectly to 256 GPUs [1], if the network keeps up. It does not always: in
+#   another set of measurements each GPU handled 40,150 tokens a second when there were 8 of them, 26,446 among 128, and
 #   15,700 among 256. Memory was 36.7 GB each time [2].
 # - **The wire.** The gradients of an 8B model in bf16 are 16 GB, so each GPU sends nearly 32 GB. Eight H100s in one
 #   machine (450 GB/s each way) need 0.06 s for their all-reduce. Over the network (50 GB/s for each GPU) it is 0.64 s.

@@ -203,8 +203,8 @@ Model.check(out, puzzle="pipeline")
 # - **Borders are cheap.** On GPUs *without* fast links between them, with plain PCIe, a model still became 3.3 times as fast
 #   when it went from two stages to eight [1]. (With the trick of the next puzzle.)
 # - **Who does it.** Llama 3 405B ran in 16 stages, on 16,384 H100s [2]. A model of a trillion parameters ran in 64 stages,
-#   on 3,072 A100s [3]. In both the eight GPUs of a machine share each layer, and the stages are different machines: little
-#   traffic where the wires are slow.
+#   on 3,072 A100s [3]. In both, the eight GPUs of a machine share each layer, and different stages are on different
+#   machines: little traffic where the wires are slow.
 # - **Equal layers are not equal stages.** The first stage has the word embeddings as well, and the last one the output
 #   layer and the loss. Everybody waits for the slowest. Llama 3 therefore has one layer less in its first and in its last
 #   stage [2].

@@ -33,8 +33,7 @@
 # **microbatch**. The **bubble** is the time in which ranks wait.
 
 # %%
-from drawing import compare as compare
-from drawing import draw
+from drawing import compare, draw
 from lib import Model, PuzzleError, goal, predict, simulate
 from lib.schedules.action import parse
 from lib.schedules.pipelines import gpipe as gpipe_order
@@ -254,8 +253,8 @@ compare(one_at_a_time=simulate(program_of(one_at_a_time), layers=8, batches=4, r
 # - **How many microbatches.** The bubble is small once there are four times as many as stages [1]. With 4 stages it is 75 %
 #   for one batch, and 16 % for 16 microbatches.
 # - **How large it got.** GPipe trained a model of 83.9 billion parameters on 128 TPU cores with 16 GB each [1].
-# - **Equal stages matter.** An image model whose layers could not be shared out evenly came to only 3.48 times with the
-#   same 8 stages [1].
+# - **Equal stages matter.** An image model whose layers could not be shared out evenly became only 3.48 times as fast,
+#   with the same 8 stages [1].
 # - **You cannot have as many as you like.** Llama 3 405B learns from 16 million tokens a step, in sequences of 8,192, over
 #   128 pipelines [2]. That leaves 16 sequences for each pipeline of 16 stages.
 #
