@@ -47,7 +47,7 @@ def draw_collective(run: Any, which: str | None = None, layer: int | None = None
     one = chosen(trace, which, layer, "draw_collective")
     if one is None:
         return note("the ranks of this run never communicate")
-    return _Picture(trace, one).picture()
+    return _Picture(trace, beside(trace, one, layer), one).picture()
 
 
 @dataclass
@@ -61,10 +61,10 @@ class Column:
 class _Picture:
     """The picture of one exchange, with those beside it that do the same in other groups."""
 
-    def __init__(self, trace: Trace, one: Exchange) -> None:
+    def __init__(self, trace: Trace, groups: list[Exchange], one: Exchange) -> None:
         self.trace = trace
         self.one = one
-        self.shown = self._fitting(beside(trace, one))
+        self.shown = self._fitting(groups)
         self.columns = [_columns(len(each.seats)) for each in self.shown]
         count = sum(map(len, self.columns))
         room = WIDTH - 2 * MARGIN - LEFT - BETWEEN * (len(self.shown) - 1)

@@ -193,9 +193,9 @@ def _there_is(found: Iterable[Exchange]) -> str:
     )
 
 
-def beside(run: Trace, one: Exchange) -> list[Exchange]:
+def beside(run: Trace, one: Exchange, layer: int | None = None) -> list[Exchange]:
     """The same collective in all groups that are arranged like its own, in the order of their ranks: of each group the
-    one that is as many calls of that name into the run as this is, whatever its layer."""
+    one that is as many calls of that name into the run as this is; of one layer only where that is given."""
     alike: dict[tuple[int, ...], list[Exchange]] = {}
     for other in exchanges(run):
         if other.op == one.op and len(other.seats) == len(one.seats):
@@ -206,5 +206,5 @@ def beside(run: Trace, one: Exchange) -> list[Exchange]:
     for ranks, calls in alike.items():
         if one.row is not None and number < len(calls) and used.isdisjoint(ranks):
             used.update(ranks)
-            found.append(calls[number])
+            found += [calls[number]] if layer in (None, calls[number].layer) else []
     return sorted(found, key=lambda other: other.ranks)

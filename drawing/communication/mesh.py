@@ -29,6 +29,7 @@ MOST_SLICES: Final = 4
 """Of a large mesh the first ranks are shown along each of its directions, and the last."""
 MOST_ACROSS: Final = 16
 LISTED: Final = 6
+JOINED: Final = ",_"
 
 Place = tuple[int, ...]
 
@@ -196,11 +197,13 @@ class _Panel:
 
     def _lines(self) -> list[str]:
         """The groups in words, of many the first."""
-        shown = ", ".join(listed(group, 8) for group in self._members()) + (", …" if self.groups > LISTED else "")
         others = [name for name in self.names if name != self.axis]
         shared = f" that share {together(others)}" if others else ""
-        count = counted(self.groups, "group", ",")
-        return wrapped(f"{count} of {self.mesh.axes[self.axis]}{shared}: {shown}", self.width, TEXT)
+        words = f"{counted(self.groups, 'group', ',')} of {self.mesh.axes[self.axis]}{shared}:".split()
+        groups = ", ".join(listed(group, 8).replace(", ", JOINED) for group in self._members())
+        more = " …" if self.groups > LISTED else ""
+        # A group stays on one line, where that is long enough.
+        return [line.replace(JOINED, ", ") for line in wrapped(" ".join([*words, groups + more]), self.width, TEXT)]
 
     def _members(self) -> list[Place]:
         """The groups, of many the first."""

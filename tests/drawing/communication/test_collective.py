@@ -6,20 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawing import draw_collective
+from drawing import Picture, draw_collective
 from drawing.canvas.palette import ALARM, origin_colour
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text
 from drawing.communication.exchange import MESSAGE, beside, chosen, exchanges
 from drawing.communication.tiles import Box, Origin, caption, parts, weave
-from lib import Activation, Trace, Weight, WeightGrad
+from lib import Activation, Model, Trace, Weight, WeightGrad
 from lib.analysis.figures import traffic
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import Elements
-from tests.drawing.communication.exchanges import EXCHANGES, grid, small
+from tests.drawing.communication.exchanges import EXCHANGES, MESH, grid, small
+
+
+def text_of(picture: Picture) -> list[str]:
+    return [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
 
 
 def texts(name: str) -> list[str]:
-    return [mark.text for mark in draw_collective(EXCHANGES[name]).scene.marks if isinstance(mark, Text)]
+    return text_of(draw_collective(EXCHANGES[name]))
 
 
 def area(marks: list[Rect | Poly]) -> float:
@@ -96,6 +100,19 @@ def test_groups_of_a_mesh_stand_side_by_side() -> None:
     sums = beside(run, chosen(run, "all-reduce", None, "test") or exchanges(run)[0])
     assert [one.ranks for one in sums] == [(0, 2), (1, 3)]
     assert "Weight gradient" not in " ".join(shown)
+
+
+def test_groups_of_other_layers_stand_beside_it_unless_a_layer_is_named() -> None:
+    async def stages(model: Model) -> None:
+        stage = model.mesh.coordinates(model.rank)["shard"]
+        weight, _ = model.load_weights(stage, model.rank // 2, 2)
+        await model.allgather(weight, stage, group=model.mesh.group(model.rank, "data"))
+
+    run = small(stages, mesh=MESH)
+    assert "ranks 1, 3" in " ".join(text_of(draw_collective(run)))
+    only = " ".join(text_of(draw_collective(run, layer=1)))
+    assert "rank 1" in only
+    assert "rank 0" not in only
 
 
 def test_one_is_chosen_by_name_word_title_and_layer() -> None:
