@@ -24,6 +24,7 @@ FIGURES = {
     "fsdp_gather_on_use": (37.8, 2_359_296),
     "fsdp_one_large_batch": (32.4, 2_883_584),
     "fsdp_reduce_behind": (27.9, 2_818_048),
+    "fsdp_whole_sums": (36.0, 3_538_944),
     "pipeline_halves": (44.2, 2_621_440),
     "gpipe_one_f_one_b": (33.4, 2_490_368),
     "gpipe_interleaved": (29.8, 2_490_368),
