@@ -92,7 +92,9 @@ def what_next(standings: Mapping[str, Standing]) -> str:
     record = next_puzzle(puzzle for puzzle, found in standings.items() if found.passed)
     if record is None:
         return "There is nothing left to solve."
-    return f"Next: {record.id} ({record.title}), {shown(notebook_of(record.id))}"
+    notebook = notebook_of(record.id)
+    how = "" if notebook.is_file() else " (`puzzles lab` makes it, and opens the map)"
+    return f"Next: {record.id} ({record.title}), {shown(notebook)}{how}"
 
 
 def show_hints(hints: Hints, how: str | None = None) -> None:
