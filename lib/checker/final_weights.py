@@ -131,6 +131,9 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
         return _Fault(what, "exactly one update", f"updates in {lines}" if lines else None, fix, rank, place_of(event))
     now = next(number for number, mine in enumerate(program.events) if mine is event or mine == event)
     fix = "update it first: weights[layer], opt_states[layer] = model.update(...)"
+    others = {p.rank for p in trace.programs for e in p.events if e.op in UPDATES and e.layer == weight.layer}
+    if others and not updates:
+        fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"
     if any(number < now for number, _ in updates):
         fix = "update changes nothing in place, it gives the new weight: keep what it returns, and hand that in"
     elif updates:

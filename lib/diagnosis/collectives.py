@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lib.cluster.mesh import Mesh
-from lib.diagnosis.provenance import calls, home, line_of, maker, same_loop
+from lib.diagnosis.provenance import calls, home, in_turn, line_of, maker, same_loop
 from lib.diagnosis.running import Advice, Running, line
 from lib.errors.source_lines import student_frame
 from lib.errors.wording import listed, these
@@ -61,6 +62,12 @@ def pipelined(program: Running, grad: Any) -> str | None:
     takes = _takes(program)
     taken = frozenset[int]().union(*(event.batches for _, event in takes))
     done = [e.batches for e in program.events if e.op == "forward" and e.layer == grad.layer]
+    back = [(program.rank, e) for e in program.events if e.op == "backward" and e.layer == grad.layer]
+    went_back = frozenset[int]().union(*(event.batches for _, event in back))
+    left = frozenset[int]().union(*done) - went_back
+    if left and not _looping(takes + back) and grad.batches == went_back:
+        went = f"{these('batch', left)} went forward on this rank, but not backward"
+        return f"{went}: does the loop over the batches end too early?"
     if frozenset[int]().union(*done) - grad.batches or _looping(takes):
         return "update once, after the last batch; add the gradients of the batches up before"
     if not takes:
@@ -74,6 +81,15 @@ def pipelined(program: Running, grad: Any) -> str | None:
     )
 
 
+def not_taken(program: Running) -> str | None:
+    """Batches that nobody took, where no loop is on its way to them."""
+    takes = _takes(program)
+    taken = frozenset[int]().union(*(event.batches for _, event in takes))
+    if not takes or len(taken) == program.world.models[program.rank].BATCHES or _looping(takes):
+        return None
+    return f"only {these('batch', taken)} {'was' if len(taken) == 1 else 'were'} taken{line_of(takes[0][1])}: take all"
+
+
 def _looping(takes: list[tuple[int, Event]]) -> bool:
     """Whether the line that failed stands in the loop in which batches are taken."""
     frame = student_frame()
@@ -84,10 +100,10 @@ def _looping(takes: list[tuple[int, Event]]) -> bool:
     return any(same_loop(found, frame.f_lineno, line) for line in places)
 
 
-def not_reached(program: Running, grad: Any) -> str | None:
-    """A sum over ranks that stands in the student's function, but that this rank did not come to."""
-    frame, ops = student_frame(), ("allreduce", "scatterreduce")
-    if frame is None or any(event.op in ops and event.layer == grad.layer for event in program.events):
+def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce", "scatterreduce")) -> str | None:
+    """A sum over ranks, or a gather, that stands in the student's function, but that this rank did not come to."""
+    frame = student_frame()
+    if frame is None or any(event.op in ops and event.layer == layer for event in program.events):
         return None
     models = program.world.models
     for call in calls(frame.f_code):
@@ -97,12 +113,13 @@ def not_reached(program: Running, grad: Any) -> str | None:
             rank
             for rank, model in models.items()
             for event in model.program.events
-            if event.op == call.name and event.layer == grad.layer and program.rank in event.group
+            if event.op == call.name and event.layer == layer and program.rank in event.group
         ]
         title = COLLECTIVES[call.name].title
         if call.line > frame.f_lineno:
-            return f"the {title} in line {call.line} comes only after this update: sum first, then update"
-        if others or call.optional:
+            after = "this update: sum first, then update" if "allgather" not in ops else "this line: gather first"
+            return f"the {title} in line {call.line} comes only after {after}"
+        if others or (call.optional and "allgather" not in ops):
             who = f", which {these('rank', set(others))} called" if others else ""
             return (
                 f"rank {program.rank} did not reach the {title} in line {call.line}{who}:\n"
@@ -122,11 +139,30 @@ def twice(field: str, left: Value, right: Value) -> str | None:
     if field == "batches" and home(right) is not mine:
         if all(event is not None and event.op in COLLECTIVES for event in makers):
             return f"both have been summed{line_of(makers[0])} already: sum a gradient over the ranks once"
-        own = 'model.coord["data"]' if mesh is not None and "data" in mesh.axes else "model.rank"
-        return f"each rank works on batches of its own: model.get_activation([{own}])"
+        own, ranks = "model.rank", "model.RANKS"
+        if mesh is not None and "data" in mesh.axes:
+            own, ranks = 'model.coord["data"]', str(mesh.axes["data"])
+        count = mine.world.ranks if mesh is None or "data" not in mesh.axes else mesh.axes["data"]
+        several = f"range({own}, model.BATCHES, {ranks})"
+        batches = several if left.place.total_batches > count else f"[{own}]"
+        return f"each rank works on batches of its own: model.get_activation({batches})"
     if field != "batches":
         return None
-    return _taken_again(mine, left.place.batches & right.place.batches)
+    return _taken_again(mine, left.place.batches & right.place.batches) or _one_key(mine, right)
+
+
+def _one_key(program: Running, grad: Value) -> str | None:
+    """A gradient of a batch that was there already, since all batches had one key for their activations."""
+    made = maker(grad)
+    if made is None or made.op != "backward":
+        return None
+    held = [batch for value in in_turn(program, 2, made.inputs[0]) for batch in sorted(value.place.batches)]
+    if len(set(held)) < 2:
+        return None
+    return (
+        f"one key of activations held batches {', '.join(map(str, held))} one after the other, and only the last was\n"
+        "left for backward: use a key with two parts, activations[layer, b]"
+    )
 
 
 def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
@@ -200,7 +236,18 @@ def meeting(first: Any, other: Any) -> Advice | None:
                 f"rank {member.rank} makes the call of rank {wanted.rank} too, but as its collective #{number + 1}:\n"
                 "every rank must make the same collective calls in the same order"
             )
+    if first.op == other.op and mine.world.mesh is None and _stages(mine, theirs):
+        return (
+            f"ranks {mine.rank} and {theirs.rank} have different layers, so there is nothing to sum or gather between "
+            "them:\neach layer is on one rank, which has all batches of it"
+        )
     return _other_group(mine, first, other) if first.op == other.op else None
+
+
+def _stages(mine: Running, theirs: Running) -> bool:
+    """Whether two ranks pass messages, and have no layer in common."""
+    layers = [{event.layer for event in one.events if event.op == "load_weights"} for one in (mine, theirs)]
+    return not layers[0] & layers[1] and any(event.op in MESSAGES for event in (*mine.events, *theirs.events))
 
 
 def _calls(program: Running, member: Any) -> list[Event]:
@@ -236,12 +283,12 @@ def _other_group(program: Running, first: Any, other: Any) -> Advice | None:
         for axis, ranks in lines.items():
             last = [[e for e in models[r].program.events if e.op in COLLECTIVES][-1:] for r in ranks if r in models]
             if axis != own and len(ranks) > 1 and {e.layer for calls in last for e in calls} == {first.layer}:
-                share = f"rank {first.rank} shares layer {first.layer} with ranks {listed(ranks)[1:-1]}"
+                have = f"layer {first.layer} is on {these('rank', ranks)}"
                 return line(
                     program,
                     "group",
-                    f"{share} only: this collective is for that group",
-                    f'{share}, along the axis {axis!r}: write group="{axis}"',
+                    f"{have}: this collective is for them alone",
+                    f'{have}, which are a group along the axis {axis!r}: write group="{axis}"',
                 )
     where = "\n".join(f"rank {m.rank} is at {mesh.coordinates(m.rank)}" for m in (first, other))
     return f"take the layer from model.coord, not from arithmetic with the rank:\n{where}"

@@ -345,7 +345,12 @@ def _advice(dist: World, waits: _Waits, cycle: list[int]) -> Advice:
     if absent:
         return f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
     return (
-        outside(dist, waits) or _astray(dist, waits) or _elsewhere(waits) or _left_alone(waits) or _ring(waits, cycle)
+        outside(dist, waits)
+        or _astray(dist, waits)
+        or _elsewhere(waits)
+        or _left_alone(waits)
+        or _nobody_begins(dist, waits, cycle)
+        or _ring(waits, cycle)
     )
 
 
@@ -399,6 +404,19 @@ def _left_alone(waits: _Waits) -> str | None:
     return (
         f"rank {subject.source} has finished without model.pass_to({rank}, ...): pass it there,\n"
         f"or do not wait for it on rank {rank}"
+    )
+
+
+def _nobody_begins(dist: World, waits: _Waits, cycle: list[int]) -> str | None:
+    """Ranks that all wait for a message, and none of which has taken data: somebody has to be the first."""
+    if not cycle or {waits[rank].kind for rank in cycle} != {"receive"}:
+        return None
+    ops = {event.op for rank in cycle for event in dist.models[rank].program.events}
+    if "load_weights" not in ops or "get_activation" in ops:
+        return None
+    return (
+        f"nobody begins: the first stage, such as rank {cycle[0]}, has no stage before it,\n"
+        "and takes its batches with get_activation instead"
     )
 
 

@@ -11,18 +11,20 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any, cast
 
-from lib.diagnosis.collectives import meeting, not_reached, pipelined, shard_call, sum_axis, twice
+from lib.diagnosis.collectives import meeting, not_reached, not_taken, pipelined, shard_call, sum_axis, twice
 from lib.diagnosis.provenance import alike, home, in_turn, is_held, line_of, maker, sent_in
 from lib.diagnosis.rule_words import CUT_ALIKE, LOAD_ALIKE
 from lib.diagnosis.running import Advice, Line, Running, line
 from lib.errors.exceptions import PuzzleError
 from lib.errors.facts import Fact
 from lib.errors.forgotten_await import put_await
+from lib.errors.source_lines import student_place
 from lib.errors.wording import plural, shown, these, with_article
 from lib.trace.event import STORES, Event, place_of
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMPUTE, LOCAL, MESSAGES, OPERATIONS, calls, signatures
+from lib.values.laws import reduce
+from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, calls, signatures
 from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, WeightGrad, definite, subject
 
 __all__ = ["advise"]
@@ -75,8 +77,9 @@ def _(fact: facts.NotALayer, _: Running | None) -> str:
 def _(fact: facts.WrongKind, program: Running | None) -> Advice:
     """Something else in the place of a value."""
     wanted, op, value, order = fact.wanted, fact.op, fact.value, _order(fact.op)
-    if hasattr(value, "popitem") and wanted in STORE:  # a dict, or a store
-        return f"take one value out of the store: {STORE[wanted]}[layer]"
+    if hasattr(value, "popitem"):  # a dict, or a store
+        name = STORE[wanted] if wanted in STORE else getattr(value, "name", "grad_weights")
+        return f"take one value out of the store: {name}[layer]"
     source = _came_from(program, wanted, value) or _misplaced(program, value)
     if source is not None:
         return source
@@ -89,7 +92,7 @@ def _(fact: facts.WrongKind, program: Running | None) -> Advice:
             "grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])",
         )
     if (op in OPERATIONS and type(value) in OPERATIONS[op].takes) or op in COLLECTIVES or wanted is Value:
-        return f"the order of the arguments is another one: {order}"
+        return f"the arguments are in a different order: {order}"
     if value is None:
         return "None is what a call gives that has no result: take the value from its store"
     if wanted in STORE and not isinstance(value, Value):
@@ -205,22 +208,24 @@ def _(fact: facts.Unsummed, program: Running) -> Advice:
 
 
 def _sum_first(program: Running, grad: WeightGrad) -> Advice:
-    here = frozenset[int]().union(*(other.batches for _, other in alike(program, grad)))
-    add = (
-        "add each gradient to the sum of those before:\n"
-        "grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - 1]"
-    )
-    if len(here) == grad.total_batches:
-        had = f"this rank has had the gradients of {these('batch', here)}, one in the place of the other"
-        return line(program, "add", f"{had}: keep their sum", add)
-    lost = _own(program, grad) - grad.batches
-    if lost and _own(program, grad) & grad.batches:
-        left_out = f"this rank computed the gradients of {these('batch', lost)} too, and they are not in this sum"
-        return line(program, "add", f"{left_out}: add each new one to those before", f"{left_out}:\n{add}")
+    layer, made = grad.layer, maker(grad)
+    back = [event.batches for event in program.events if (event.op, event.layer) == ("backward", layer)]
+    here = frozenset[int]().union(*back)
+    if made is not None and made.op in COLLECTIVES:
+        row = COLLECTIVES[made.op]
+        if row.law is not reduce:
+            return f"the {row.title}{line_of(made)} sums nothing: it brings what one rank has. Sum with an all-reduce"
+    if len(here) == grad.total_batches or (len(back) > 1 and not grad.batches >= here):
+        return _add_up(program, here, grad)
     if program.world.ranks == 1:
-        return "update once, after the last batch, with the sum of all gradients"
-    if (found := not_reached(program, grad) or pipelined(program, grad)) is not None:
+        return not_taken(program) or "update once, after the last batch, with the sum of all gradients"
+    if (found := not_reached(program, layer) or pipelined(program, grad)) is not None:
         return found
+    if made is not None and made.op in COLLECTIVES and len(grad.batches) > len(here):
+        return (
+            f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take,\n"
+            "and updates once, after the last of them, with the sum of all"
+        )
     axis = sum_axis(program)
     whose, group = ("all ranks", "") if axis is None else (f"the ranks along the axis {axis!r}", f', group="{axis}"')
     op = "scatterreduce" if "scatterreduce" in (program.world.asks or ()) else "allreduce"
@@ -228,16 +233,29 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
     return line(
         program,
         op,
-        f"this rank has only seen {seen}: the gradients of {whose} have to be summed before anyone updates",
+        f"this rank has only seen {seen}:\nthe gradients of {whose} have to be summed before anyone updates",
         f"sum the gradients of {whose} first:\n"
         f"grad_weights[layer] = await model.{op}(grad_weights[layer], layer{group})",
     )
 
 
-def _own(program: Running, grad: WeightGrad) -> frozenset[int]:
-    """The batches of which this rank has itself computed a gradient of the same weight."""
-    made = [other for _, other in alike(program, grad) if (event := maker(other)) is not None and event.op in COMPUTE]
-    return frozenset[int]().union(*(other.batches for other in made))
+def _add_up(program: Running, here: frozenset[int], grad: WeightGrad) -> Advice:
+    """Gradients of several batches on this rank, which nobody has added up."""
+    made, first, second = maker(grad), *sorted(here)[:2]
+    step = second - first
+    before = "model.RANKS" if step > 1 and step == program.world.ranks else str(step)
+    lost = here - grad.batches
+    if made is not None and made.op in COLLECTIVES and lost:
+        idea = f"this rank computed the gradients of {these('batch', lost)} too, and they are not in this sum"
+    else:
+        idea = f"this rank has made the gradients of {these('batch', here)}: keep their sum, and update with that"
+    return line(
+        program,
+        "add",
+        idea,
+        ("add each gradient to the sum of those before:\n" if idea.endswith("that") else f"{idea}:\n")
+        + f"grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - {before}]",
+    )
 
 
 @likely_cause.register
@@ -253,8 +271,10 @@ def _(fact: facts.NoSum, _: Running | None) -> str | None:
 
 
 @likely_cause.register
-def _(_: facts.NoBatch, program: Running) -> str | None:
+def _(fact: facts.NoBatch, program: Running) -> str | None:
     world = program.world
+    if world.ranks <= fact.batches:
+        return None
     mesh = world.mesh
     if mesh is not None and "data" in mesh.axes:
         return 'with more ranks than batches a rank\'s number is not its batch: batch = model.coord["data"]'
@@ -262,13 +282,17 @@ def _(_: facts.NoBatch, program: Running) -> str | None:
 
 
 @likely_cause.register
-def _(fact: facts.WrongLayer, program: Running) -> str | None:
+def _(fact: facts.WrongLayer, program: Running) -> Advice | None:
     """A value of another layer: one that came from another rank tells who disagrees with whom."""
     value, layer = fact.value, fact.layer
     made = maker(value)
     if made is None or made.op != "receive" or made.peer is None:
         if layer == value.layers and program.world.ranks > 1:
             return "only the ranks that have the last layer call loss: the others pass their activation on"
+        if fact.op == "forward" and made is not None and made.op == "get_activation" and program.world.ranks > 1:
+            idea = f"{definite(subject(value.kind, layer))} is made on the rank that has layer {layer - 1}"
+            fix = f"{idea}: await model.receive(...) it from there"
+            return line(program, "receive", f"{idea}, and comes here as a message", fix)
         return None
     wanted = definite(subject(value.kind, layer))
     return (
@@ -288,6 +312,89 @@ def _(fact: facts.Stateless, program: Running | None) -> str | None:
     """A shard of the state that does not fit the weight's."""
     weight = fact.weight
     return None if weight.is_complete() else LOAD_ALIKE + shard_call(program, weight.total)
+
+
+@likely_cause.register
+def _(fact: facts.Missing, program: Running) -> str | None:
+    """A key that never had a value: another one has it, or nobody has made it yet."""
+    key: Any = fact.key
+    parts = _parts(key)
+    name, number = STORES[fact.store], parts[0]
+    here = student_place()
+    if here is not None and re.match(rf"(\w+\.)?{name}\[.*\] \+=", here.text):
+        return "`+=` needs a value to add to: store the first gradient itself, and add the others to it"
+    if any(type(part) is int and part < 0 for part in parts):
+        return f"{name}[{shown(key)}] would be the one before the first: there is none yet to take"
+    if type(number) is not int:
+        return None
+    found = _under_another_key(program, fact, parts)
+    if found is None and fact.store == 0 and _words_in(parts):
+        whole = f"the whole weight of layer {number} is there after an all-gather of its shards, which has not run yet"
+        return not_reached(program, number, ("allgather",)) or whole
+    return found or _not_made(program, fact.store, number, parts[1:])
+
+
+def _parts(key: Any) -> list[Any]:
+    return [*cast("tuple[Any, ...]", key)] if isinstance(key, tuple) and key != () else [key]
+
+
+def _words_in(parts: list[Any]) -> list[str]:
+    return [part for part in parts if isinstance(part, str)]
+
+
+def _batch_in(parts: list[Any]) -> int | None:
+    return next((part for part in parts[1:] if type(part) is int), None)
+
+
+def _number(value: Value) -> int:
+    """The number by which a value is kept: its layer, or that of the activation."""
+    return value.layer + 1 if isinstance(value, ActivationGrad) else value.layer
+
+
+def _under_another_key(program: Running, fact: facts.Missing, parts: list[Any]) -> str | None:
+    """The value that a key is for, where it is in the store under another key, or was."""
+    name, batch = STORES[fact.store], _batch_in(parts)
+    store: Any = program.world.models[program.rank].storage()[fact.store]
+    found: list[tuple[Any, Value | None, Any]] = [(key, value, None) for key, value in store.items()]
+    found += [(key, program.values[number], place) for key, number, place in store.deleted()]
+    for key, value, place in found:
+        theirs = _parts(key)
+        if value is None or _number(value) != parts[0] or theirs == parts or _words_in(parts) != _words_in(theirs):
+            continue
+        if None not in (batch, _batch_in(theirs)):
+            continue
+        what = f"{definite(subject(value.kind, value.layer))} {'is' if place is None else 'was'} stored as "
+        deleted = "" if place is None else f", and deleted in line {place.line}"
+        return f"{what}{name}[{shown(key)}]{deleted}: use one key for both"
+    return None
+
+
+def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str | None:
+    """Which operation gives the value that is missing."""
+    layers, kind = program.world.models[program.rank].LAYERS, list(KINDS.values())[store]
+    last = layers if kind in (Activation, ActivationGrad) else layers - 1
+    if number > last:
+        return f"there is no {subject(kind.kind, number - (kind is ActivationGrad))}: the last number is {last}"
+    what = definite(subject(kind.kind, number - (kind is ActivationGrad)))
+    mine = {event.layer for event in program.events if event.op == "load_weights" and event.layer is not None}
+    if store < 2:
+        some = f": this rank has loaded {these('layer', mine)} only" if mine and program.world.ranks > 1 else ""
+        return f"{what} is there after load_weights({number}, ...){some}"
+    layer = number - 1 if kind is Activation else number
+    op = "forward" if kind is Activation else "backward"
+    if kind is Activation and number == 0:
+        return f"{what} is the data, which get_activation gives"
+    if kind is ActivationGrad and number == layers:
+        where = ", on the rank that has the last layer" if program.world.ranks > 1 else ""
+        return f"{what} is what loss gives{where}"
+    if kind is not WeightGrad and mine and layer not in mine:
+        return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
+    order = "" if op == "forward" else ":\nbackward goes from the last layer to the first"
+    batch = _batch_in([number, *more])
+    done = frozenset[int]().union(*(e.batches for e in program.events if (e.op, e.layer) == (op, layer)))
+    if batch is not None and done:
+        return f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
+    return f"{what} is what {op}({layer}, ...) gives, which has not run yet{order}"
 
 
 @likely_cause.register
@@ -329,6 +436,18 @@ def _(fact: facts.OtherBatches, program: Running | None) -> str | None:
             if found is not None:
                 return found
     return None
+
+
+@likely_cause.register
+def _(fact: facts.Uncovered, _: Running | None) -> str | None:
+    """A shard of the gradient for a weight that was never cut."""
+    made, summed = maker(fact.weight), maker(fact.grad)
+    if made is None or made.op != "load_weights" or summed is None or summed.op != "scatterreduce":
+        return None
+    return (
+        f"this rank loaded the whole weight{line_of(made)}, and updates all of it: it needs the whole sum.\n"
+        "A reduce-scatter leaves each rank one shard of the sum; an all-reduce brings all of it to every rank"
+    )
 
 
 @likely_cause.register

@@ -134,6 +134,8 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         return (
             "sum() begins with the number 0: add the gradients with a loop, total = total + grad, from the first one on"
         )
+    if re.match(r"unsupported operand type\(s\) for [/*]=?: '\w+' and '\w+'", text) and "WeightGrad" in text:
+        return "gradients are only added up here, with `+`: leave the factor out, it takes no time and no memory"
     if text.endswith("object is not callable"):
         return "round brackets call a function; what is in a store is taken out with square ones: weights[layer]"
     if text.endswith("is not subscriptable"):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import AbsentKey, PuzzleError, RuleError
 from lib.errors.forgotten_await import forgotten_await
-from lib.errors.source_lines import resolve
+from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import shown, with_article
 from lib.simulator.recorder import Recorder
 from lib.trace.event import STORES
-from lib.values.facts import Deleted, NotStored
+from lib.values.facts import Deleted, Missing, NotStored
 from lib.values.values import KINDS, Value, describe
 
 __all__ = ["Store"]
@@ -135,6 +135,11 @@ class Store(dict[Any, T]):
         lines = [f"{self.name}[{shown(key)}]: {value}" for key, value in self.items()]
         return "\n".join(lines) if lines else f"{self.name} is empty"
 
+    def deleted(self) -> Iterator[tuple[Any, int, Place | None]]:
+        """Each key that was deleted, with the id of the value that it had, and the line."""
+        for key, (code, instruction, number) in self._gone.items():
+            yield key, number, resolve(code, instruction)
+
     def _absent(self, key: Any, deleting: bool = False) -> AbsentKey:
         name, gone, other = f"{self.name}[{shown(key)}]", self._gone.get(key), _similar(key, self)
         fix = f"store a value under this key first: {name} = ..."
@@ -145,11 +150,14 @@ class Store(dict[Any, T]):
             fix = f"did you mean {self.name}[{shown(other)}]?"
         elif self:
             fix += "\nor use the key under which it was stored"
+        missing = gone is None and other is None
         wanted = f"{with_article(self._kind.kind)} under this key"
         rank = self._program.rank
         error = AbsentKey(f"{name} is empty", expected=wanted, held=list(self), rank=rank, fix=fix)
         if gone is not None and not deleting:
             error.fact = Deleted(self._index, key, gone[2], fix)
+        elif missing:
+            error.fact = Missing(self._index, key)
         return self._program.blame(error)
 
     def _refuse(self, key: Any, value: Any) -> PuzzleError:

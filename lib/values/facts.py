@@ -206,6 +206,13 @@ class Deleted(Fact):
     fix: str
 
 
+class Missing(Fact):
+    """A value is asked for that never was in a store under this key."""
+
+    store: int
+    key: object
+
+
 class NotStored(Fact):
     """What is no value at all was put into a store of values of a kind."""
 

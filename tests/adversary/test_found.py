@@ -57,7 +57,7 @@ def test_a_state_that_is_updated_in_parts_is_all_there() -> None:
     assert ready(judged(trace))
     assert [str(value) for value in trace.programs[0].values if value is not None and value.kind == "optimizer state"][
         1:
-    ] == [f"optimizer state of layer 0, shards {{{i}}} of 2, step 1" for i in range(2)]
+    ] == [f"optimizer state of layer 0, shard {i} of 2, step 1" for i in range(2)]
     pytest.importorskip("torch")
     replayed(trace)
 
