@@ -49,7 +49,7 @@ def laid_out(members: int, pieces: int, top: float) -> Frame:
             x = width / 2 + (place - (count - 1) / 2) * (tile + gap)
             tiles[member] = Box(x - tile / 2, y, tile, height)
             names[member] = (x, y - 12 if number == 0 else y + height + 13)
-    bottom = top + 22 + height + (BETWEEN + height + 24 if rows[1] else 12)
+    bottom = top + 22 + height + (BETWEEN + height + 30 if rows[1] else 16)
     order = range(members)
     inside = (width / 2, top + 22 + height + (BETWEEN / 2 if rows[1] else 0))
     return Frame(tuple(tiles[m] for m in order), tuple(names[m] for m in order), inside, width, bottom)

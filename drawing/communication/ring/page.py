@@ -19,7 +19,7 @@ from drawing.communication.ring.words import phase
 __all__ = ["ring_page"]
 
 TOP: Final = 12
-AROUND: Final = 170
+AROUND: Final = 165
 """Pixels of the page above and below the picture."""
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import Picture, draw_collective
-from drawing.canvas.palette import ALARM, origin_colour
+from drawing.canvas.palette import ALARM, READABLE, contrast, night, origin_colour
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text
 from drawing.communication.exchange import MESSAGE, beside, chosen, exchanges
 from drawing.communication.tiles import Box, Origin, caption, parts, weave
@@ -16,6 +16,7 @@ from lib.analysis.figures import traffic
 from lib.values.collectives import COLLECTIVES
 from lib.values.values import Elements
 from tests.drawing.communication.exchanges import EXCHANGES, MESH, grid, small
+from tests.drawing.test_palette import grounds
 
 
 def text_of(picture: Picture) -> list[str]:
@@ -55,6 +56,13 @@ def test_every_one_says_in_words_what_it_is_who_takes_part_and_what_it_costs(nam
     assert picture.scene.width <= 840
     assert min(mark.size for mark in picture.scene.marks if isinstance(mark, Text)) >= TEXT
     assert picture.svg() == draw_collective(EXCHANGES[name]).svg()
+
+
+@pytest.mark.parametrize("shade", [str, night])
+def test_every_text_can_be_read_by_day_and_by_night(shade: type[str]) -> None:
+    for name, run in EXCHANGES.items():
+        for text, ground in grounds(draw_collective(run).scene):
+            assert contrast(shade(text.fill), shade(ground)) >= READABLE, (name, text, ground)
 
 
 def test_a_sum_is_as_large_as_one_of_its_summands_and_made_of_all_of_them() -> None:
