@@ -104,6 +104,8 @@ guess
 
 # %% [markdown]
 # ### The goal
+#
+# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
 
 # %%
 goal("wsdp")

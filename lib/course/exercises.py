@@ -32,7 +32,7 @@ class _Wanted:
         )
 
     def __str__(self) -> str:
-        parts = ["a whole value" if self.whole else "a value"]
+        parts = ["a whole value" if self.whole else "a value", f"in {self.store}"]
         parts += [] if self.layer is None else [f"of layer {self.layer}"]
         parts += [] if self.batches is None else [f"with {these('batch', self.batches)}"]
         return " ".join(parts)
@@ -61,27 +61,35 @@ def expect(
     faults: list[str] = []
     if store is not None:
         wanted = _Wanted(store, layer, None if batches is None else frozenset(batches), whole)
-        faults += _without(models, wanted)
+        faults += _of_all(list(_without(models, wanted)))
     if memory is not None:
-        faults += _too_full(models, memory)
+        faults += _of_all(list(_too_full(models, memory)))
     last = figures.end(Trace.of([*models]))
     if end is not None and last > end:
         faults.append(f"the run ends at {amount(last)}, and it can end at {amount(end)}")
-    print("\n".join(f"Not yet: {fault}." for fault in faults) or "Right!")
+    print("\n".join(f"Not yet: {fault}" for fault in faults) or "Right!")
 
 
-def _without(models: Iterable[Model], wanted: _Wanted) -> Iterator[str]:
+def _of_all(faults: Sequence[tuple[int, str]]) -> list[str]:
+    """What is wrong on the first of some ranks, and on which others something like it is."""
+    if not faults:
+        return []
+    others = [rank for rank, _ in faults[1:]]
+    return [f"{faults[0][1]}" + (f"\n         (and so it is on {these('rank', others)})" if others else "")]
+
+
+def _without(models: Iterable[Model], wanted: _Wanted) -> Iterator[tuple[int, str]]:
     """The ranks that lack a value, and what they have instead."""
     for model in models:
         held: list[Value] = [*getattr(model, wanted.store).values()]
         if not any(wanted.is_met_by(value) for value in held):
-            there = "; ".join(map(describe, held)) or "nothing"
-            yield f"rank {model.rank} should have {wanted} in {wanted.store}, and it has {there}"
+            there = "\n                 ".join(map(describe, held)) or "nothing"
+            yield model.rank, f"rank {model.rank} should end with {wanted}\n         it has: {there}"
 
 
-def _too_full(models: Iterable[Model], memory: float) -> Iterator[str]:
+def _too_full(models: Iterable[Model], memory: float) -> Iterator[tuple[int, str]]:
     """The ranks that hold more than was asked for, or less."""
     for model in models:
         if model.memory() != memory:
             held = f"rank {model.rank} holds {amount(model.memory())} elements in the end"
-            yield f"{held}, and there should be {amount(memory)}"
+            yield model.rank, f"{held}, and there should be {amount(memory)}"

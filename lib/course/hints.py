@@ -36,7 +36,7 @@ class Hints:
         """The hints that are open, and how to open the next one."""
         if not self.opened:
             count, kinds = len(PUZZLES[self.puzzle].hints), ", ".join(HINTS)
-            return f"{count} hints for this puzzle, folded: {kinds}. Open the first: `{_call(self.puzzle, 1)}`"
+            return f"{count} hints for this puzzle: {kinds}. To open the first: `{_call(self.puzzle, 1)}`"
         if self.kind_of_next is None:
             return f"{self.body}\n\nThese were all the hints."
         return f"{self.body}\n\nThe next hint is {self.kind_of_next}: `{_call(self.puzzle, self.opened + 1)}`"

@@ -30,12 +30,12 @@ def test_right(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "Right!\n"
 
 
-def test_every_rank_that_lacks_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    expect(simulate(alone, layers=1, batches=2, ranks=2), store="grad_weights", batches=range(2))
+def test_what_the_first_rank_lacks_and_which_others_do(capsys: pytest.CaptureFixture[str]) -> None:
+    expect(simulate(alone, layers=1, batches=3, ranks=3), store="grad_weights", batches=range(3))
     assert capsys.readouterr().out.splitlines() == [
-        f"Not yet: rank {rank} should have a value with batches 0 and 1 in grad_weights, "
-        f"and it has weight gradient of layer 0, batch {rank}."
-        for rank in range(2)
+        "Not yet: rank 0 should end with a value in grad_weights with batches 0-2",
+        "         it has: weight gradient of layer 0, batch 0",
+        "         (and so it is on ranks 1 and 2)",
     ]
 
 
@@ -43,10 +43,12 @@ def test_a_shard_is_not_whole(capsys: pytest.CaptureFixture[str]) -> None:
     out = simulate(scattered, layers=1, batches=2, ranks=2)
     expect(out, store="grad_weights", batches=range(2))
     expect(out, store="grad_weights", batches=range(2), whole=True)
-    right, *wrong = capsys.readouterr().out.splitlines()
-    assert right == "Right!"
-    assert len(wrong) == 2
-    assert "rank 0 should have a whole value with batches 0 and 1 in grad_weights, and it has" in wrong[0]
+    assert capsys.readouterr().out.splitlines() == [
+        "Right!",
+        "Not yet: rank 0 should end with a whole value in grad_weights with batches 0 and 1",
+        "         it has: weight gradient of layer 0, batches 0, 1, shard 0 of 2",
+        "         (and so it is on rank 1)",
+    ]
 
 
 def test_too_late_too_full_and_nothing_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,10 +57,11 @@ def test_too_late_too_full_and_nothing_there(capsys: pytest.CaptureFixture[str])
     expect(out, memory=WEIGHT)
     expect(out[:1], store="activations")
     assert capsys.readouterr().out.splitlines() == [
-        "Not yet: the run ends at 0.3, and it can end at 0.2.",
-        "Not yet: rank 0 holds 524,288 elements in the end, and there should be 262,144.",
-        "Not yet: rank 1 holds 524,288 elements in the end, and there should be 262,144.",
-        "Not yet: rank 0 should have a value in activations, and it has nothing.",
+        "Not yet: the run ends at 0.3, and it can end at 0.2",
+        "Not yet: rank 0 holds 524,288 elements in the end, and there should be 262,144",
+        "         (and so it is on rank 1)",
+        "Not yet: rank 0 should end with a value in activations",
+        "         it has: nothing",
     ]
 
 

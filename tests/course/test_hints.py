@@ -15,7 +15,7 @@ from lib.puzzles.records import HINTS
 
 
 def test_closed_it_says_how_to_open_them(file: Path) -> None:
-    text = "3 hints for this puzzle, folded: a question, an idea, nearly the code. Open the first: "
+    text = "3 hints for this puzzle: a question, an idea, nearly the code. To open the first: "
     assert repr(hint("ddp")) == f'{text}hint("ddp", 1)'
     assert hint("ddp")._repr_markdown_() == f'{text}`hint("ddp", 1)`'  # pyright: ignore[reportPrivateUsage]
     assert load() == {}
