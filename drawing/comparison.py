@@ -53,16 +53,8 @@ def _words(runs: Runs, gaps: Gaps) -> Iterator[str]:
     """What is read aloud: figures, what differs, and where first."""
     first = runs[0][0]
     yield from (f"{name}: {figures_of(trace)}" for name, trace in runs)
-    yield from filter(None, (unequal(runs), _lesson(runs)))
+    yield from filter(None, (unequal(runs), lesson(runs)))
     yield from (said(gap, first, name) for (name, _), gap in zip(runs[1:], gaps, strict=True))
-
-
-def _lesson(runs: Runs) -> str | None:
-    """What two runs of one size have in common and in what they differ."""
-    if len(runs) != 2 or unequal(runs) is not None or any(trace.error is not None for _, trace in runs):
-        return None
-    (first, one), (second, other) = runs
-    return lesson(first, one, second, other)
 
 
 def _paint(runs: Runs, gaps: Gaps) -> Scene:
@@ -100,7 +92,7 @@ def _headline(scene: Scene, runs: Runs) -> float:
         y = scene.paragraph(EDGE_ROOM, y, warning, room, 17, ALARM, bold=True)
     else:
         scene.add(Text(WIDTH - EDGE_ROOM, 26, size(runs[0][1]), TEXT, SOFT, "end"))
-    if (words := _lesson(runs)) is not None:
+    if (words := lesson(runs)) is not None:
         y = scene.paragraph(EDGE_ROOM, y, words, room, 17)
     return y + 4
 

@@ -106,8 +106,11 @@ def unequal(runs: Sequence[tuple[str, Trace]]) -> str | None:
     return f"These runs have different sizes, so their figures are not those of one task: {said}."
 
 
-def lesson(first: str, one: Trace, second: str, other: Trace) -> str:
-    """What two runs have in common and in what they differ, in one or two sentences."""
+def lesson(runs: Sequence[tuple[str, Trace]]) -> str | None:
+    """What two whole runs of one size have in common and in what they differ, in a sentence or two; else None."""
+    if len(runs) != 2 or unequal(runs) is not None or any(trace.error is not None for _, trace in runs):
+        return None
+    (first, one), (second, other) = runs
     figures = [(end(run), float(peak(run).elements), most_sent(run)) for run in (one, other)]
     pairs = [*zip(*figures, strict=True)]
     alike = ("take the same time", "have the same peak", "send the same")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ from lib.course.subject import Outcome, Run, attempt, outcome
 from lib.course.subject import run as run_subject
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import PUZZLES, Size
 from lib.replay.options import ReplayOptions
 from lib.submissions.locations import home, is_checkout
 from lib.submissions.workplace import mine, prepared, yours
@@ -217,25 +218,57 @@ def review(what: Subject, output: Output = None, puzzle: PuzzleOption = None) ->
 @app.command()
 def compare(
     whats: Annotated[
-        list[str], typer.Argument(metavar="WHAT...", help=f"Two or more: each {WHAT}.", show_default=False)
+        list[str],
+        typer.Argument(metavar="[NAME=]WHAT...", help=f"Two or more: each {WHAT}; NAME= calls it so."),
     ],
     output: Output = None,
+    ranks: Ranks = None,
+    layers: Layers = None,
+    batches: Batches = None,
 ) -> None:
-    """Put the figures of several runs side by side, and say where they first differ from the first one."""
-    from lib.analysis.difference import difference, said
+    """Put the figures of several runs side by side, and say where they first differ from the first one.
 
-    found = [_run(what) for what in whats]
+    Sizes that you say apply to all of them, so that runs of different puzzles can be compared.
+    """
+    from lib.analysis.difference import difference, lesson, said, unequal
+
+    found = [_named(what, ranks=ranks, layers=layers, batches=batches) for what in whats]
     table = Table("", *found[0].figures())
     for one in found:
         table.add_row(one.name, *one.figures().values())
     console().print(table)
-    for other in found[1:]:
-        say(said(difference(found[0].trace, other.trace), found[0].name, other.name))
+    runs = [(one.name, one.trace) for one in found]
+    if (warning := unequal(runs)) is not None:
+        say(f"{warning}\nTo compare them at one size, say it: {_one_size(found)}")
+    if (words := lesson(runs)) is not None:
+        say(words)
+    for name, trace in runs[1:]:
+        say(said(difference(runs[0][1], trace), runs[0][0], name))
     if output is not None:
         from drawing import compare as paint  # here and not above: figures need no picture
 
-        paint(*[one.trace for one in found], names=[one.name for one in found]).save(output)
+        paint(*[trace for _, trace in runs], names=[name for name, _ in runs]).save(output)
         say(f"Drew {output}")
+
+
+def _named(what: str, **size: int | None) -> Run:
+    """A run under the name that is said before it: NAME=WHAT."""
+    name, equals, rest = what.partition("=")
+    plain = not (equals and name and rest) or Path(what).exists()
+    try:
+        found = _run(what if plain else rest, **size)
+    except PuzzleError:
+        if any(size.values()):
+            said = " ".join(f"--{which} {number}" for which, number in size.items() if number is not None)
+            say(f"{what} does not run with {said}:")
+        raise
+    return found if plain else replace(found, name=name)
+
+
+def _one_size(found: list[Run]) -> str:
+    """Options that give all runs the smallest of their sizes, where they differ."""
+    sizes = {name: {getattr(one.trace, name) for one in found} for name in Size._fields}
+    return " ".join(f"--{name} {min(numbers)}" for name, numbers in sizes.items() if len(numbers) > 1)
 
 
 @app.command()

@@ -286,3 +286,29 @@ def test_a_run_of_nothing() -> None:
 @pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)
 def test_the_same_run_gives_the_same_text(case: Case) -> None:
     assert reviewed(case.name).text() == reviewed(case.name, order=lambda ranks: ranks[::-1]).text()
+
+
+def test_whether_least_time_and_least_memory_go_together() -> None:
+    said = {name: of_reference(name).both() for name in NAMES}
+    assert said["gpipe"] == (
+        "No schedule has both the least time and the least memory: one that ends at 31.4 needs 2,490,368 elements, and "
+        "one that needs 1,966,080 ends at 60.2."
+    )
+    assert said["ddp"] == "One schedule can have both the least time and the least memory."
+    for name, words in said.items():
+        bound = lower_bound(name)
+        assert bound.together is not None
+        reached = bound.together == (bound.time.value, bound.memory.value)
+        assert (words or "").startswith("One schedule") == (reached and not len(bound.frontier) > 1), name
+        assert f"  {words}" in of_reference(name).text().splitlines()
+
+
+def test_the_lines_of_the_reference_are_for_those_who_have_passed() -> None:
+    slow = load_function(alternatives("ddp")[1], "ddp")
+    passed, missed = of_reference("ddp"), review(simulate(slow, puzzle="ddp"), puzzle="ddp")
+    assert missed is not None
+    assert missed.verdict.correct
+    assert not missed.verdict.passed
+    for found, known in ((passed, True), (missed, False)):
+        assert found.reference is not None
+        assert any(found.reference.place(event) is not None for _, event in found.reference.events()) == known

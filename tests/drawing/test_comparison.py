@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from drawing import Picture
 from drawing import compare as compare
-from drawing.canvas.scene import Rect, Text
-from lib import LINKS, simulate
+from drawing.canvas.palette import ALARM, GOOD, INK
+from drawing.canvas.scene import Poly, Rect, Text
+from lib import LINKS, Trace, simulate
 from lib.analysis.difference import difference
-from tests.drawing.runs import RUNS, ddp, trace
+from lib.analysis.figures import most_sent
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+from tests.drawing.runs import RUNS, ddp, overlapped, trace
 
 FRAME = 2.2
 """How much wider than its box a frame is."""
@@ -84,3 +89,52 @@ def test_runs_may_come_with_names_in_many_ways() -> None:
 def test_nothing_to_compare() -> None:
     assert compare().words == "nothing to draw yet"
     assert compare(a=[], b=RUNS["ddp"]).words == "nothing to draw yet: a is not solved"
+
+
+def bars(picture: Picture, title: str) -> list[list[Rect]]:
+    """The parts of the bars whose titles begin so, one list for each run."""
+    rows: dict[float, list[Rect]] = {}
+    for mark in picture.scene.marks:
+        if isinstance(mark, Rect) and any(mark.title.startswith(f"{part}: ") for part in title.split("|")):
+            rows.setdefault(round(mark.y), []).append(mark)
+    return [rows[y] for y in sorted(rows)]
+
+
+def test_what_is_sent_is_to_scale_and_the_better_one_is_marked() -> None:
+    whole, parted = (
+        Trace.of(simulate(load_function(reference(name), name), puzzle="wsdp")) for name in ("wsdp", "fsdp")
+    )
+    picture = compare(wsdp=whole, fsdp=parted)
+    sent = bars(picture, "all-gather|all-reduce|reduce-scatter")
+    widths = [sum(part.width for part in row) for row in sent]
+    figures = [most_sent(trace) for trace in (whole, parted)]
+    assert widths[1] / widths[0] == pytest.approx(figures[1] / figures[0], abs=0.04)
+    bold = [mark.text for mark in picture.scene.marks if isinstance(mark, Text) and mark.bold]
+    assert f"{figures[1]:,.0f}" in bold
+    assert f"{figures[0]:,.0f}" not in bold
+    assert "sends 29% less" in picture.words
+
+
+def test_runs_of_different_sizes_are_not_judged() -> None:
+    picture = compare(short=RUNS["ddp"], long=trace(ddp, ranks=4, layers=3, batches=4))
+    warning = [mark for mark in picture.scene.marks if isinstance(mark, Text) and mark.fill == ALARM and mark.bold]
+    assert " ".join(mark.text for mark in warning).startswith("These runs have different sizes")
+    assert not any(isinstance(mark, Poly) and mark.stroke == GOOD for mark in picture.scene.marks)
+    assert "takes" not in picture.words
+
+
+def test_the_memory_of_both_is_on_one_scale() -> None:
+    picture = compare(ddp=RUNS["ddp"], overlapped=trace(overlapped, ranks=4, layers=2, batches=4))
+    peaks = [mark for mark in picture.scene.marks if isinstance(mark, Text) and mark.text.startswith("peak 2.")]
+    assert len(peaks) == 2
+    assert sum(isinstance(mark, Text) and mark.text == "of rank 0" for mark in picture.scene.marks) == 2
+
+
+def test_marks_lie_behind_boxes() -> None:
+    """The line at the first difference is painted before the boxes of its panel."""
+    marks = compare(RUNS["ddp"], RUNS["late"]).scene.marks
+    dashed = [(place, mark) for place, mark in enumerate(marks) if isinstance(mark, Poly) and mark.dash == "2 2"]
+    lines = [place for place, mark in dashed if mark.stroke == INK]
+    assert len(lines) == 2
+    boxes = [place for place, mark in enumerate(marks) if isinstance(mark, Rect) and "rank 0" in mark.title]
+    assert lines[0] < min(boxes)

@@ -1,0 +1,37 @@
+"""The parts of a figure are the figure."""
+
+from __future__ import annotations
+
+import pytest
+
+from lib import PUZZLES, Trace, simulate
+from lib.analysis import figures
+from lib.analysis.shares import counts, memory_shares, sent_shares, time_shares
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+from tests.drawing.runs import RUNS
+
+
+def solved(puzzle: str) -> Trace:
+    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+
+
+@pytest.mark.parametrize("trace", [*map(solved, PUZZLES), *RUNS.values()], ids=[*PUZZLES, *RUNS])
+def test_the_parts_are_the_whole(trace: Trace) -> None:
+    assert sum(share.amount for share in time_shares(trace)) == pytest.approx(figures.end(trace))
+    assert sum(share.amount for share in memory_shares(trace)) == float(figures.peak(trace).elements)
+    assert sum(share.amount for share in sent_shares(trace)) == figures.most_sent(trace)
+    assert all(share.amount > 0 for share in (*time_shares(trace), *memory_shares(trace), *sent_shares(trace)))
+
+
+def test_what_the_references_are_made_of() -> None:
+    found = solved("wsdp")
+    assert [(share.what, share.amount) for share in time_shares(found)] == [("compute", 15.0), ("collectives", 5.4)]
+    assert {share.what for share in sent_shares(found)} == {"allgather", "allreduce"}
+    assert counts(found) == ({"allreduce": 6, "allgather": 12}, 0)
+    assert counts(solved("gpipe")) == ({}, 8)
+
+
+def test_a_run_of_nothing_has_no_parts() -> None:
+    empty = Trace.of(simulate(lambda model: None, ranks=2, layers=1, batches=1))
+    assert time_shares(empty) == memory_shares(empty) == sent_shares(empty) == ()

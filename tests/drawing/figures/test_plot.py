@@ -1,0 +1,69 @@
+"""Time against memory: points where they belong, no label on another, and the region where nothing can be."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import pytest
+
+from drawing.canvas.palette import MINE, TRACK
+from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
+from drawing.figures.plot import Limits, Plot, Point, plot
+from lib.puzzles.records import Goal
+
+
+def painted(shown: Plot) -> Scene:
+    scene = Scene(400, 260)
+    plot(scene, shown, 10, 370, 0)
+    return scene
+
+
+def some(seed: int) -> Plot:
+    draw = random.Random(seed)
+    points = [Point("yours", draw.uniform(10, 30), draw.uniform(1e6, 3e6), "mine")]
+    points += [Point(f"way {n}", draw.uniform(10, 30), draw.uniform(1e6, 3e6), "other") for n in range(4)]
+    goals = [Goal("passes", 30, 3_000_000, True), Goal("as good as ours", draw.uniform(15, 25), 2_000_000, False)]
+    return Plot(points, goals, Limits(9.0, 900_000.0, draw.choice([(), ((9.0, 2e6), (14.0, 1.5e6), (20.0, 9e5))])))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_label_lies_on_another_or_leaves_the_paper(seed: int) -> None:
+    scene = painted(some(seed))
+    boxes: list[tuple[float, float, float, float]] = []
+    for mark in scene.marks:
+        if isinstance(mark, Text) and not mark.turned:
+            wide = text_width(mark.text, mark.size) * 0.9
+            left = mark.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[mark.anchor] * wide
+            boxes.append((left, mark.y - 4, left + wide, mark.y + 4))
+    assert any(mark.text == "yours" for mark in scene.marks if isinstance(mark, Text))
+    for left, top, right, bottom in boxes:
+        assert left >= 0
+        assert right <= 400
+        assert top >= 0
+        assert bottom <= 260
+    for one, other in combinations(boxes, 2):
+        assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+
+
+def test_less_is_left_and_below() -> None:
+    shown = Plot([Point("yours", 10, 2e6, "mine"), Point("", 20, 1e6, "mine")])
+    one, other = (mark for mark in painted(shown).marks if isinstance(mark, Rect) and mark.fill == MINE)
+    assert one.x < other.x
+    assert one.y < other.y
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_where_nothing_can_be_is_left_of_and_below_the_steps(seed: int) -> None:
+    shown = some(seed)
+    scene = painted(shown)
+    (region,) = (mark for mark in scene.marks if isinstance(mark, Poly) and mark.fill == TRACK)
+    across = [x for x, _ in region.points]
+    assert len(region.points) == 4 + 2 + 2 * max(0, len(shown.limits.steps if shown.limits else ()) - 1)
+    assert min(across) == pytest.approx(64)  # the left edge, with the numbers of the axis before it
+
+
+def test_a_run_of_another_kind_is_hollow() -> None:
+    points = [Point("yours", 10, 2e6, "mine"), Point("other", 5, 1e6, "other", inside=False)]
+    rings = [mark for mark in painted(Plot(points)).marks if isinstance(mark, Rect) and mark.stroke == MINE]
+    assert [mark.fill for mark in rings] == ["none"]

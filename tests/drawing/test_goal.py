@@ -1,0 +1,47 @@
+"""The goal of a puzzle as a picture: bars for its goals, a schedule that reaches one, and no line of its code."""
+
+from __future__ import annotations
+
+import pytest
+
+from drawing import picture_of
+from drawing.canvas.scene import Poly, Rect, Text
+from drawing.display import _bundle  # pyright: ignore[reportPrivateUsage]
+from drawing.registry import PICTURES
+from lib import PUZZLES, check, goal
+from lib.course.solutions import answer, schedule_of
+from lib.puzzles.records import Task
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES)
+def test_it_shows_every_goal_and_a_schedule_that_reaches_one(puzzle: str) -> None:
+    picture, record = picture_of(goal(puzzle)), PUZZLES[puzzle]
+    texts = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
+    assert texts[0] == record.heading
+    for wanted in record.goals:
+        assert wanted.name in texts
+        assert f"{wanted.time:.10g}" in texts
+        assert f"{wanted.memory:,}" in texts
+    run = schedule_of(puzzle)
+    assert run is not None
+    assert f"A schedule that reaches “{check(run, puzzle).best}”" in texts
+    assert ("sent per rank at most" in texts) == (record.sent is not None)
+    assert picture.words == goal(puzzle).text()
+
+
+@pytest.mark.parametrize("puzzle", PUZZLES)
+def test_no_line_of_the_answer_is_in_it(puzzle: str) -> None:
+    picture = picture_of(goal(puzzle))
+    titles = [mark.title for mark in picture.scene.marks if isinstance(mark, Rect | Poly)]
+    assert not any("line" in title or ".py" in title for title in titles)
+    svg = picture.svg()
+    lines = [line.strip() for line in answer(puzzle).splitlines()]
+    assert [line for line in lines if len(line) > 12 and line in svg] == []
+
+
+def test_a_notebook_gets_the_picture_and_a_terminal_the_words() -> None:
+    task = goal("fsdp")
+    assert repr(task) == task.text()
+    bundle = _bundle(task, PICTURES[Task])
+    assert bundle["text/plain"] == task.text()
+    assert any("svg" in kind or "html" in kind for kind in bundle)
