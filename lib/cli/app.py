@@ -22,6 +22,7 @@ from lib.course.subject import run as run_subject
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.puzzles.records import PUZZLES, Size
+from lib.puzzles.records import goal as goal_of
 from lib.replay.options import ReplayOptions
 from lib.submissions.locations import home, is_checkout
 from lib.submissions.workplace import mine, prepared, yours
@@ -105,6 +106,18 @@ def fix(what: Subject, puzzle: PuzzleOption = None) -> None:
     with fixes.shown():
         found = _outcome(what, puzzle=puzzle)
         _verdict(found)
+
+
+@app.command()
+def goal(puzzle: PuzzleArgument, output: Output = None) -> None:
+    """Say what a puzzle asks for; as a picture with a schedule that reaches it, where you name a file."""
+    task = goal_of(puzzle)
+    say(task.text())
+    if output is not None:
+        from drawing import picture_of
+
+        picture_of(task).save(output)
+        say(f"Drew {output}")
 
 
 @app.command()

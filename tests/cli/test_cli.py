@@ -60,6 +60,7 @@ def test_help_names_every_command() -> None:
     for command in (
         "list",
         "run",
+        "goal",
         "hint",
         "reveal",
         "watch",
@@ -83,6 +84,15 @@ def test_list_has_every_puzzle() -> None:
         for goal in record.goals:
             assert f"{goal.memory:,}" in result.output
     assert max(map(len, result.output.splitlines())) <= terminal.WIDTH
+
+
+def test_a_goal_is_text_and_a_picture_where_one_is_asked_for(folder: Path) -> None:
+    result = puzzles("goal", "ddp")
+    assert result.exit_code == 0
+    assert "as good as our reference: at most time 5.6" in " ".join(result.output.split())
+    assert not [*folder.glob("*.svg")]
+    assert puzzles("goal", "ddp", "-o", "goal.svg").exit_code == 0
+    assert "A schedule that reaches" in (folder / "goal.svg").read_text("utf-8")
 
 
 def test_run_prints_the_verdict(folder: Path) -> None:
