@@ -21,6 +21,8 @@ __all__ = ["command", "environment", "trust"]
 CONFIG = Path(__file__).parent / "lab_config"
 """Settings of JupyterLab's that no option has: the question whether it may show news is not asked."""
 FIRST = "00_index.ipynb"
+PLACES = ("PUZZLES_FOLDER", "PUZZLES_PROGRESS")
+"""The variables that name places, which may be said from the folder where we are."""
 
 
 def command(options: Sequence[str]) -> list[str]:
@@ -41,12 +43,14 @@ def command(options: Sequence[str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The variables for JupyterLab, which its terminals and kernels have from it."""
+    """The variables for JupyterLab, which its terminals and kernels have from it: they start in another folder."""
     scripts = sysconfig.get_path("scripts")
     path = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder != scripts]
     config = [str(CONFIG), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
+    told = {name: os.environ.get(name, "") for name in PLACES}
     return {
         **os.environ,
+        **{name: os.path.abspath(place) for name, place in told.items() if place and place.lower() != "off"},
         "PATH": os.pathsep.join([scripts, *path]),
         "JUPYTER_CONFIG_PATH": os.pathsep.join(config),
     }
