@@ -9,8 +9,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from lib.checker.checker import check as judge
-from lib.cli.console import Door, Terminal, console, fail, say, show_hints, show_way, show_ways, status_table
+from lib.cli.console import (
+    Door,
+    Terminal,
+    console,
+    fail,
+    say,
+    show_hints,
+    show_table,
+    show_way,
+    show_ways,
+    status_table,
+)
 from lib.cli.options import takes_fields_of
+from lib.cli.report import as_json, show
 from lib.course.child import LIMIT
 from lib.course.hints import hint as open_hints
 from lib.course.hints import next_hint
@@ -57,6 +69,7 @@ PuzzleOption = Annotated[str | None, typer.Option("--puzzle", help="The puzzle, 
 Ranks = Annotated[int | None, typer.Option(min=1, help="Ranks, instead of the puzzle's.")]
 Layers = Annotated[int | None, typer.Option(min=1, help="Layers, instead of the puzzle's.")]
 Batches = Annotated[int | None, typer.Option(min=1, help="Batches, instead of the puzzle's.")]
+Limit = Annotated[float | None, typer.Option(min=0.1, help="Seconds that a function may run.", show_default=False)]
 PuzzleArgument = Annotated[str, typer.Argument(help="The puzzle's id.", callback=_known_puzzle, show_default=False)]
 Output = Annotated[Path | None, typer.Option("--output", "-o", callback=_picture, help="Picture: .svg, .png, .pdf.")]
 
@@ -71,8 +84,8 @@ def puzzles(context: typer.Context) -> None:
 @app.command("list")
 def list_() -> None:
     """The puzzles: their sizes and their goals."""
-    goals = Column("goals", no_wrap=True)
-    table = Table("", "id", "title", "sizes", goals, "time", "memory", caption="sizes: ranks, layers, batches")
+    title, sizes = Column("title", overflow="fold"), "sizes: ranks, layers, batches"
+    table = Table("", "id", title, "sizes", "goals", "time", "memory", caption=sizes)
     for record in PUZZLES.values():
         if record.is_function:
             table.add_row(str(record.number), record.id, record.title, "a function")
@@ -81,23 +94,42 @@ def list_() -> None:
         columns = ("\n".join(column) for column in zip(*limits, strict=True))
         sizes = f"{record.ranks}, {record.layers}, {record.batches}"
         table.add_row(str(record.number), record.id, record.title, sizes, *columns)
-    console().print(table)
+    show_table(table)
 
 
 @app.command()
 def run(
-    what: Subject,
+    whats: Annotated[list[str], typer.Argument(metavar="WHAT...", help=f"What to run: {WHAT}.", show_default=False)],
     puzzle: PuzzleOption = None,
     ranks: Ranks = None,
     layers: Layers = None,
     batches: Batches = None,
     save: Annotated[Path | None, typer.Option(help="Write the Trace here, as JSON.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    limit: Limit = None,
 ) -> None:
-    """Run one function and say how good it is. At sizes of your own there are no goals."""
-    found = _outcome(what, puzzle=puzzle, ranks=ranks, layers=layers, batches=batches)
-    if save is not None and found.run is not None:
+    """Run a function, or those of several files, and say how good it is.
+
+    Exit status: 0 where each reaches its first goal, 1 where one does not, for whatever reason, and 2 for a command
+    that makes no sense. With --ranks, --layers or --batches there are no goals, and 0 is for what is correct.
+    """
+    options: dict[str, Any] = {"puzzle": puzzle, "limit": limit, "ranks": ranks, "layers": layers, "batches": batches}
+    if save is not None and len(whats) > 1:
+        raise typer.BadParameter("--save takes the Trace of one run")
+    if len(whats) == 1 and not json:
+        found = _outcome(whats[0], **options)
+        if save is not None and found.run is not None:
+            found.run.trace.save(save)
+        _verdict(found)
+        return
+    attempts = [attempt(what, **options) for what in whats]
+    if save is not None and (found := attempts[0].outcome) is not None and found.run is not None:
         found.run.trace.save(save)
-    _verdict(found)
+    if json:
+        print(as_json(whats, attempts))
+    else:
+        show(whats, attempts)
+    raise typer.Exit(0 if all(found.state == "passed" for found in attempts) else 1)
 
 
 @app.command()
@@ -141,9 +173,11 @@ def reveal(
     file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="A notebook or .py in which the puzzle passes.")
     ] = None,
+    limit: Limit = None,
 ) -> None:
     """Show the official answer and others, once the puzzle is passed."""
-    standing = _standing(puzzle) if file is None else Standing.of(_outcome(str(file), puzzle=puzzle).verdict)
+    asked = None if file is None else _outcome(str(file), puzzle=puzzle, limit=limit)
+    standing = _standing(puzzle) if asked is None else Standing.of(asked.verdict)
     missing = refusal(puzzle, standing)
     if missing is not None:
         say(missing)
@@ -172,10 +206,14 @@ def watch(
 def check(
     what: Annotated[str | None, typer.Argument(metavar="[WHAT]", help=f"Check only this: {WHAT}.")] = None,
     puzzle: PuzzleOption = None,
+    limit: Limit = None,
 ) -> None:
-    """Check one run; or, without an argument, that every puzzle, notebook and reference is in order."""
+    """Check one run; or, without an argument, that every puzzle, notebook and reference is in order.
+
+    Exit status: 0 where it reaches its first goal (or all is in order), else 1.
+    """
     if what is not None:
-        return _verdict(_outcome(what, puzzle=puzzle))
+        return _verdict(_outcome(what, puzzle=puzzle, limit=limit))
     from lib.notebooks.verify import CHECKS, verify
 
     with console().status("Running every notebook, solved and unsolved"):
@@ -184,20 +222,20 @@ def check(
     for stem in sorted({finding.stem for finding in findings}):
         cells = {f.check: "FAIL" if f.problem else "ok" for f in findings if f.stem == stem}
         table.add_row(stem, *(Text(cells.get(c, "-"), "red" if cells.get(c) == "FAIL" else "") for c in CHECKS))
-    console().print(table)
+    show_table(table)
     if problems:
         fail("\n".join(f"{finding.stem}, {finding.check}: {finding.problem}" for finding in problems))
     say("All is in order.")
 
 
 @app.command()
-def draw(what: Subject, output: Output = None, puzzle: PuzzleOption = None) -> None:
+def draw(what: Subject, output: Output = None, puzzle: PuzzleOption = None, limit: Limit = None) -> None:
     """Draw a run, even one that fails: up to where it did."""
     from drawing import draw as paint
 
     path = output or Path(f"{Path(what).stem}.svg")
     try:
-        trace = _run(what, puzzle=puzzle).trace
+        trace = _run(what, puzzle=puzzle, limit=limit).trace
     except PuzzleError as error:
         if error.trace is not None:
             paint(error.trace).save(path)
@@ -208,11 +246,11 @@ def draw(what: Subject, output: Output = None, puzzle: PuzzleOption = None) -> N
 
 
 @app.command()
-def review(what: Subject, output: Output = None, puzzle: PuzzleOption = None) -> None:
+def review(what: Subject, output: Output = None, puzzle: PuzzleOption = None, limit: Limit = None) -> None:
     """Say how far a run is from the best, where its ranks wait, and what fills its memory."""
     from lib.course.review import review as look
 
-    found = _run(what, puzzle=puzzle)
+    found = _run(what, puzzle=puzzle, limit=limit)
     if found.puzzle is None:
         fail(f"{found.name} is no run of a puzzle at its own size; name the puzzle with --puzzle")
     try:
@@ -238,6 +276,7 @@ def compare(
     ranks: Ranks = None,
     layers: Layers = None,
     batches: Batches = None,
+    limit: Limit = None,
 ) -> None:
     """Put the figures of several runs side by side, and say where they first differ from the first one.
 
@@ -245,11 +284,11 @@ def compare(
     """
     from lib.analysis.difference import difference, lesson, said, unequal
 
-    found = [_named(what, ranks=ranks, layers=layers, batches=batches) for what in whats]
+    found = [_named(what, ranks=ranks, layers=layers, batches=batches, limit=limit) for what in whats]
     table = Table("", *found[0].figures())
     for one in found:
         table.add_row(one.name, *one.figures().values())
-    console().print(table)
+    show_table(table)
     runs = [(one.name, one.trace) for one in found]
     if (warning := unequal(runs)) is not None:
         say(f"{warning}\nTo compare them at one size, say it: {_one_size(found)}")
@@ -351,6 +390,7 @@ def replay(
     json: Annotated[Path | None, typer.Option(help="Write the figures here.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the measured Trace here.")] = None,
     perfetto: Annotated[Path | None, typer.Option(help="Write both timelines here, for ui.perfetto.dev.")] = None,
+    limit: Limit = None,
     **chosen: Any,
 ) -> None:
     """Run a schedule with real tensors on torch.distributed."""
@@ -364,7 +404,7 @@ def replay(
             say(f"Drew {output}")
 
     outputs = Outputs(calibrate, json, save, perfetto)
-    raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: _run(name).trace, paint))
+    raise typer.Exit(replay_and_tell(what, chosen, outputs, lambda name: _run(name, limit=limit).trace, paint))
 
 
 @app.command()
@@ -386,7 +426,7 @@ def demo(
         correct &= verdict.correct
         figures = (f"{verdict.time:g}", f"{verdict.memory:,.0f}", verdict.best or "no goal")
         table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
-    console().print(table)
+    show_table(table)
     raise typer.Exit(0 if correct else 1)
 
 
@@ -405,8 +445,8 @@ def _outcome(what: str, **options: Any) -> Outcome:
 
 
 def _verdict(found: Outcome) -> None:
-    say(found.verdict.text())
-    if not found.verdict.correct:
+    say(found.text(console().width))
+    if not found.passed:
         raise typer.Exit(1)
 
 

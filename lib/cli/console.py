@@ -32,10 +32,25 @@ except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
     raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
-__all__ = ["WIDTH", "Door", "Terminal", "console", "fail", "say", "show_hints", "show_way", "show_ways", "status_table"]
+__all__ = [
+    "WIDTH",
+    "Door",
+    "Terminal",
+    "console",
+    "fail",
+    "rule",
+    "say",
+    "show_hints",
+    "show_table",
+    "show_way",
+    "show_ways",
+    "status_table",
+]
 
 WIDTH = 100
 """Columns where the output is no terminal."""
+LEAST = 12
+"""Columns that a part of a table has that folds."""
 
 
 class Door(TyperGroup):
@@ -58,8 +73,26 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str) -> None:
-    """Prints text as it is."""
-    console().print(Text(text))
+    """Prints text as it is. Where the output is no terminal, a line stays a line, however long."""
+    found = console()
+    found.print(Text(text), soft_wrap=not found.is_terminal)
+
+
+def show_table(table: Table) -> None:
+    """Prints a table. One that does not fit is rather wider than the terminal than without its figures and names: only
+    columns that fold are made narrower."""
+    found = console()
+    for column in table.columns:
+        column.no_wrap = column.overflow != "fold"
+        lines = [line for cell in (column.header, *column.cells) for line in str(cell).splitlines()]
+        column.min_width = min(max(map(len, lines), default=0), 1000 if column.no_wrap else LEAST)
+    found.width = max(found.width, found.measure(table, options=found.options.update(max_width=10**4)).minimum)
+    found.print(table)
+
+
+def rule(title: str) -> None:
+    """Begins something new."""
+    console().print(Rule(Text(title), align="left", style="dim"))
 
 
 def fail(text: str) -> NoReturn:
@@ -70,7 +103,7 @@ def fail(text: str) -> NoReturn:
 
 def status_table(standings: Mapping[str, Standing]) -> None:
     """What is solved and how well, and what comes next."""
-    counts = (Column("time", justify="right"), Column("memory", justify="right"), Column("hints", justify="right"))
+    counts = [Column(name, justify="right") for name in ("time", "memory", "hints")]
     table = Table("", "puzzle", "", "best goal reached", *counts)
     for record in PUZZLES.values():
         found = standings.get(record.id, Standing())
@@ -79,7 +112,7 @@ def status_table(standings: Mapping[str, Standing]) -> None:
         memory = "" if found.memory is None else amount(found.memory)
         hints = f"{found.hints} of {len(record.hints)}" if found.hints else ""
         table.add_row(str(record.number), record.id, state, found.goal or "", time, memory, hints)
-    console().print(table)
+    show_table(table)
     solved = sum(record in standings and standings[record].passed for record in PUZZLES)
     say(f"{solved} of {len(PUZZLES)} solved. {what_next(standings)}")
     if is_off():
@@ -140,14 +173,14 @@ def show_code(code: str) -> None:
 
 
 def _figures(found: Sequence[Way]) -> None:
-    table = Table("", Column("time", justify="right"), Column("memory", justify="right"), "best goal reached")
+    table = Table("", *(Column(name, justify="right") for name in ("time", "memory")), "best goal reached")
     for way in found:
         if isinstance(way.verdict, FunctionVerdict):
             say(f"{way.name}: {way.verdict.text()}")
         else:
             table.add_row(way.name, *_measured(way.verdict), way.verdict.best or "none")
     if table.row_count:
-        console().print(table)
+        show_table(table)
 
 
 def _measured(verdict: Verdict) -> tuple[str, str]:
@@ -163,7 +196,7 @@ class Terminal:
 
     def title(self, text: str) -> None:
         """Begins something new."""
-        console().print(Rule(Text(text), align="left", style="dim"))
+        rule(text)
 
     def hints(self, hints: Hints) -> None:
         """Shows the hints that are open."""

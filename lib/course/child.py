@@ -11,10 +11,12 @@ Wherever it runs there is a limit on the time by the clock on the wall; on Linux
 
 from __future__ import annotations
 
+import faulthandler
 import io
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import stat
@@ -47,10 +49,16 @@ LIMIT = 10.0
 """Seconds that a function may run."""
 GRACE = 10.0
 """Seconds more, to start Python and to end by itself, before a process is ended from outside."""
+DEAF = 1.0
+"""Seconds more for one long operation of Python's own, which lets no other thread run, before it is ended."""
 MEMORY = 4 * 2**30
 """Bytes of memory that it may have."""
 WRITTEN = 512 * 2**20
 """Bytes that a file which it writes may have; so what it sends back has no more."""
+SENT = 32 * 2**20
+"""Bytes that it may send back at the size of a puzzle, where a run has a budget."""
+PROCESSES = 4096
+"""Processes and threads that its user may have at once, so that one which starts others without end is stopped."""
 MAX_TEXT = 20_000
 MAX_PRINTED = 4000
 """Characters of what a function prints that are kept."""
@@ -81,6 +89,10 @@ class Request:
     inputs: Any = None
     lines: bool = False
     """Whether the message of a mistake shows the line that mends it, where it would name only the idea."""
+
+    def at_own_size(self) -> bool:
+        """Whether a schedule is run at the size of its puzzle, or a plain function asked."""
+        return (self.ranks, self.layers, self.batches) == (None, None, None)
 
 
 def run_of(
@@ -129,7 +141,7 @@ def _ask(request: Request) -> Sent:
                 return _endless(request, None)
             finally:
                 _end(process)
-            return _read(folder / "result.json", request) or _vanished(request.puzzle, status, noise)
+            return _read(folder / "result.json", request) or _vanished(request, status, noise)
 
 
 @contextmanager
@@ -152,7 +164,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _endless(request: Request, place: Place | None) -> Sent:
+def _endless(request: Request, place: Place | str | None) -> Sent:
     where = "" if place is None else f"\n  where:    {place}"
     text = (
         f"{request.puzzle} did not end within {request.seconds:g} seconds, so it was stopped{where}\n"
@@ -161,12 +173,35 @@ def _endless(request: Request, place: Place | None) -> Sent:
     return Sent("failed", text)
 
 
-def _vanished(puzzle: str, status: int, noise: BinaryIO) -> Sent:
+def _vanished(request: Request, status: int, noise: BinaryIO) -> Sent:
     """A process that left no result: it was ended by somebody, or it ended itself."""
     noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
-    said = noise.read(MAX_PRINTED).decode("utf-8", "replace").strip().splitlines()
-    last = f": {said[-1]}" if said else ""
-    return Sent("failed", f"{puzzle} ended Python itself (exit status {status}){last}")
+    said = noise.read(MAX_PRINTED).decode("utf-8", "replace").strip()
+    if "Timeout (" in said and status == 1:
+        return _endless(request, _deaf_at(said, request))
+    if -status in (getattr(signal, name, 0) for name in ("SIGXCPU", "SIGALRM")):
+        return _endless(request, None)
+    if status < 0:
+        how = (
+            f"ended by the system ({_signal(-status)}), as it does with what asks for too much memory or breaks Python"
+        )
+        return Sent("failed", f"{request.puzzle} was {how}")
+    last = f": {said.splitlines()[-1]}" if said else ""
+    return Sent("failed", f"{request.puzzle} ended Python itself (exit status {status}){last}")
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _deaf_at(said: str, request: Request) -> str | None:
+    """The student's line in what faulthandler wrote of a process that was too busy to say it."""
+    name = re.escape(Path(request.file).name)
+    found = re.search(rf'File "[^"\n]*{name}([^"\n]*)", line (\d+) in (\w+)', said.rpartition("Timeout (")[2])
+    return None if found is None else f"{Path(request.file).name}{found[1]}, line {found[2]}, in {found[3]}"
 
 
 # -- what comes back ------------------------------------------------------------------------------------------------
@@ -175,7 +210,7 @@ def _vanished(puzzle: str, status: int, noise: BinaryIO) -> Sent:
 def _read(result: Path, request: Request) -> Sent | None:
     """What the other process wrote, if it is whole. Its code was the student's: it may have written anything."""
     try:
-        data = json.loads(_content(result))
+        data = json.loads(_content(result, SENT if request.at_own_size() else WRITTEN))
         if not isinstance(data, dict) or set(cast("dict[str, Any]", data)) != set(Sent.__slots__):
             return None
         return _sent(cast("dict[str, Any]", data), request)
@@ -183,14 +218,14 @@ def _read(result: Path, request: Request) -> Sent | None:
         return None
 
 
-def _content(result: Path) -> bytes:
+def _content(result: Path, most: int) -> bytes:
     """The bytes of a plain file, if it is one: who reads a pipe may wait for ever, and a link may lead anywhere."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(result, flags), "rb") as file:
         size = os.fstat(file.fileno())
-        if not stat.S_ISREG(size.st_mode) or size.st_size > WRITTEN:
+        if not stat.S_ISREG(size.st_mode) or size.st_size > most:
             raise ValueError("this is no result")
-        return file.read(WRITTEN)
+        return file.read(most)
 
 
 def _sent(data: dict[str, Any], request: Request) -> Sent | None:
@@ -253,7 +288,6 @@ def main(folder: str) -> None:
     result = Path(folder, "result.json")
     request = Request(**json.loads(Path(folder, "request.json").read_text("utf-8")))
     printed, main_thread = _Kept(), threading.get_ident()
-    _limit(request.seconds)
 
     def late() -> None:
         if isinstance(sys.stdout, Printed):
@@ -264,10 +298,13 @@ def main(folder: str) -> None:
     timer = threading.Timer(request.seconds, late)
     timer.daemon = True
     timer.start()
+    faulthandler.dump_traceback_later(request.seconds + DEAF, exit=True)
+    _limit(request.seconds)
     with redirect_stdout(printed), redirect_stderr(printed), fixes.shown() if request.lines else nullcontext():
         sent = _run(request)
     timer.cancel()
     _write(sent, printed, result)
+    os._exit(0)  # nobody waits for threads that the function has started, nor for what it wanted done at the end
 
 
 def _limit(seconds: float) -> None:
@@ -276,9 +313,17 @@ def _limit(seconds: float) -> None:
         import resource
     except ImportError:  # Windows
         return
-    most = {"RLIMIT_CPU": math.ceil(seconds + GRACE), "RLIMIT_AS": MEMORY, "RLIMIT_FSIZE": WRITTEN, "RLIMIT_CORE": 0}
+    most = {
+        "RLIMIT_CPU": math.ceil(seconds + GRACE),
+        "RLIMIT_AS": MEMORY,
+        "RLIMIT_FSIZE": WRITTEN,
+        "RLIMIT_NPROC": PROCESSES,
+        "RLIMIT_CORE": 0,
+    }
     for name, value in most.items():
-        number = getattr(resource, name)
+        number = getattr(resource, name, None)
+        if number is None:
+            continue
         hard = resource.getrlimit(number)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         with suppress(OSError, ValueError):  # macOS knows RLIMIT_AS and does not let it be set
@@ -308,10 +353,10 @@ def _run(request: Request) -> Sent:
         return Sent("failed", str(error), trace=error.trace)
     except TraceError as error:
         return Sent("failed", str(error))
-    except Exception as error:
+    except BaseException as error:
         place = raised_at(error)
-        where_raised = "" if place is None else f"\n  {place}"
-        return Sent("failed", f"{type(error).__name__}: {message_of(error)}{where_raised}")
+        where_raised = "" if place is None else f"\n  where:    {place}"
+        return Sent("failed", f"{type(error).__name__}: {message_of(error)}{where_raised}".replace(": \n", "\n"))
 
 
 def _theirs(thread: int) -> Place | None:

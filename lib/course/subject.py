@@ -1,16 +1,15 @@
 """What the command can be pointed at, be it a puzzle's id, a notebook, a .py or a saved Trace: each gives a run.
 
-Our own solutions run here. A function in somebody's own file runs in a limited process (see `lib.course.child`), and
-what comes back is judged and recorded here.
+A puzzle's id stands for our own solution, which runs here. A function in a file runs in a limited process, whoever has
+written it (see `lib.course.child`), and what comes back is judged and recorded here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Sequence
+from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from lib.analysis import figures
 from lib.checker.checker import check
@@ -19,7 +18,7 @@ from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course import progress
 from lib.course.child import LIMIT, Sent, answers_of, run_of
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
-from lib.puzzles.records import PUZZLES, Size
+from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Unsolved, simulate
 from lib.submissions.function_check import judge_answers
 from lib.submissions.gap import BuildError
@@ -34,15 +33,16 @@ __all__ = ["STATES", "Attempt", "Outcome", "Run", "attempt", "outcome", "run"]
 
 STATES = ("passed", "missed", "unsolved", "failed")
 """Within the easiest goal; correct but not within it; still the stub; anything else."""
-PATIENCE = 60.0
-"""Seconds that a function may run when the command runs it once."""
+PATIENCE = 30.0
+"""Seconds that a function may run when the command runs it once; more, where somebody asks for another size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run under a name. `puzzle` is the one whose goals apply; none do at sizes that are not the puzzle's.
 
-    `own`: of a function in somebody's own file. Our solutions and saved Traces are nobody's progress.
+    `own`: of a function in somebody's own file. Our solutions and saved Traces are nobody's progress. `sized`: somebody
+    asked for a size, whatever the puzzle's is.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Run:
     puzzle: str | None
     own: bool = False
     printed: str = ""
+    sized: bool = False
 
     def figures(self) -> dict[str, str]:
         """What one compares runs by: the verdict, time, memory, the makespan's bubble, and what moves."""
@@ -77,15 +78,35 @@ class Outcome:
     printed: str = ""
     run: Run | None = None
 
+    @property
+    def passed(self) -> bool:
+        """Whether it reaches the first goal. At a size that somebody asked for there is none, and correct is enough."""
+        return self.verdict.passed and not self.aimless
+
+    @property
+    def aimless(self) -> bool:
+        """Whether it is of no puzzle, although nobody has asked for another size: then there is no goal to reach."""
+        return self.run is not None and self.run.puzzle is None and not self.run.sized
+
+    def text(self, width: int = 100) -> str:
+        """The verdict in words, with bars that leave room for their figures on lines of so many characters."""
+        bars = max(4, min(24, width - 42))
+        text = self.verdict.text(bars) if isinstance(self.verdict, Verdict) else self.verdict.text()
+        return (
+            f"{text}\nIt is a run of no puzzle, so there is no goal: name one with --puzzle." if self.aimless else text
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of running a puzzle's function. `text` says why, or the verdict; `printed` is what it printed."""
+    """What came of running something. `text` says why there is no verdict, or is the verdict's; `printed` is what the
+    function printed. `puzzle` is None where it could not be told."""
 
-    puzzle: str
+    puzzle: str | None
     state: str
     text: str = ""
     printed: str = ""
+    outcome: Outcome | None = None
 
 
 class Failed(PuzzleError):
@@ -101,79 +122,64 @@ class Stub(Exception):
     """A function that is not solved yet."""
 
 
-def run(what: str, *, puzzle: str | None = None, limit: float = PATIENCE, **size: int | None) -> Run | None:
+def run(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: int | None) -> Run | None:
     """Simulates the function of a notebook or .py, or a puzzle's reference solution, or loads a Trace.
 
     The function is that of `puzzle`, else of the puzzle that the file is about, and `size` are ranks, layers and
     batches in place of the puzzle's. None where it is not solved yet, which is said. Raises SourceError, PuzzleError,
     or TraceError for a damaged Trace.
     """
-    path, puzzle = _found(what, puzzle)
-    if path.suffix == ".json":
-        if any(number is not None for number in size.values()):
-            raise SourceError(f"{path.name} is a saved Trace: its size is what it is")
-        trace = Trace.load(path)
-        return Run(path.name, trace, puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None))
-    assert puzzle is not None, "only a Trace may be about no puzzle"
-    if PUZZLES[puzzle].is_function:
-        raise SourceError(f"the answer to {puzzle} is a plain function: there is no run of it, only `puzzles run`")
-    if not _is_own(path):
-        models = simulate(load_function(path, puzzle), puzzle=puzzle, **_sizes(size))
-        return None if isinstance(models, Unsolved) else _run(what, Trace.of(models), puzzle, own=False)
-    with _said(puzzle, path):
-        found = _simulated(what, path, puzzle, limit, size)
+    path, name = _found(what, puzzle)
+    with _said(name, path):
+        found = _ran(what, path, name, limit, size)
         print(found.printed, end="")
         return found
     return None
 
 
-def outcome(what: str, *, puzzle: str | None = None, limit: float = PATIENCE, **size: int | None) -> Outcome | None:
+def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: int | None) -> Outcome | None:
     """The verdict on it: see `run`, which says what it may be. What is solved is recorded as progress."""
     path, name = _found(what, puzzle)
-    if name is None or path.suffix == ".json" or not PUZZLES[name].is_function:
-        found = run(what, puzzle=puzzle, limit=limit, **size)
-        return None if found is None else Outcome(judged(found), found.printed, found)
     with _said(name, path):
-        answered = _answered(path, name, limit)
-        print(answered.printed, end="")
-        return answered
+        found = _judged(what, path, name, limit, size)
+        print(found.printed, end="")
+        return found
     return None
 
 
+def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: int | None) -> Attempt:
+    """What comes of it: see `run`, which says what it may be. Recorded as progress, as `outcome` does.
+
+    Prints nothing, and raises nothing for anything that the function does, or for a file that will not do. A file that
+    is not there is not looked for elsewhere.
+    """
+    name = puzzle
+    try:
+        path, name = _found(str(what), puzzle, exact=True)
+        found = _judged(str(what), path, name, limit, size)
+    except Stub:
+        return Attempt(name, "unsolved")
+    except Failed as failed:
+        return Attempt(name, "failed", str(failed), failed.printed)
+    except (PuzzleError, TraceError, SourceError, BuildError, OSError) as error:
+        return Attempt(name, "failed", str(error))
+    state = "passed" if found.passed else "missed" if found.verdict.correct else "failed"
+    return Attempt(name, state, found.text(), found.printed, found)
+
+
 @contextmanager
-def _said(puzzle: str, path: Path) -> Generator[None]:
+def _said(puzzle: str | None, path: Path) -> Generator[None]:
     """Says that a function is not solved yet, as simulate does, and what it printed before it failed."""
     try:
         yield
     except Stub:
+        assert puzzle is not None, "a stub is a puzzle's"
         print(NotSolved(puzzle))
         if is_edition(path):
             print(f"{shown(path)} is the copy that stays as it is; yours is {shown(notebook_of(puzzle))}")
     except Failed as failed:
         print(failed.printed, end="")
         raise
-
-
-def attempt(file: Path, puzzle: str, limit: float = LIMIT) -> Attempt:
-    """What comes of the function `puzzle` of a notebook or .py at the puzzle's size, in at most `limit` seconds.
-
-    It is recorded as progress, as `puzzles run` does. Nothing is raised for anything that the function does.
-    """
-    try:
-        # As a student's in any case: what the function prints, and that it is not solved, is for our caller to say.
-        if PUZZLES[puzzle].is_function:
-            found = _answered(file, puzzle, limit)
-        else:
-            run = _simulated(str(file), file, puzzle, limit, {})
-            found = Outcome(judged(run), run.printed, run)
-    except Stub:
-        return Attempt(puzzle, "unsolved")
-    except Failed as failed:
-        return Attempt(puzzle, "failed", str(failed), failed.printed)
-    except (PuzzleError, TraceError, SourceError, BuildError) as error:
-        return Attempt(puzzle, "failed", str(error))
-    state = "passed" if found.verdict.passed else "missed" if found.verdict.correct else "failed"
-    return Attempt(puzzle, state, found.verdict.text(), found.printed)
 
 
 def judged(found: Run) -> Verdict:
@@ -184,8 +190,9 @@ def judged(found: Run) -> Verdict:
     return verdict
 
 
-def _found(what: str, puzzle: str | None) -> tuple[Path, str | None]:
-    """The file to run, and its puzzle. SourceError where there is none."""
+def _found(what: str, puzzle: str | None, *, exact: bool = False) -> tuple[Path, str | None]:
+    """The file to run, and its puzzle. SourceError where there is none. Unless it is to be `exact`, the name of a
+    notebook that is not here stands for the student's own copy."""
     if puzzle is not None and puzzle not in PUZZLES:
         raise SourceError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
     path = Path(what)
@@ -194,35 +201,54 @@ def _found(what: str, puzzle: str | None) -> tuple[Path, str | None]:
     if what in PUZZLES:
         return reference(what), what
     if path.suffix in (".py", ".ipynb"):
-        path = located(path)
+        path = path if exact else located(path)
         return path, puzzle or puzzle_of(path)
     wanted = "neither a puzzle nor a notebook (.ipynb), Python (.py) or saved Trace (.json)"
     raise SourceError(f"{what!r} is {wanted}; the puzzles are {', '.join(PUZZLES)}")
+
+
+def _ran(what: str, path: Path, puzzle: str | None, limit: float | None, size: Mapping[str, int | None]) -> Run:
+    """The run of what was found. Stub, or Failed, where there is none."""
+    given = {name: number for name, number in size.items() if number is not None}
+    if path.suffix == ".json":
+        if given:
+            raise SourceError(f"{path.name} is a saved Trace: its size is what it is")
+        trace = Trace.load(path)
+        return Run(path.name, trace, puzzle or (trace.puzzle if trace.puzzle in PUZZLES else None))
+    assert puzzle is not None, "only a Trace may be about no puzzle"
+    if PUZZLES[puzzle].is_function:
+        raise SourceError(f"the answer to {puzzle} is a plain function: there is no run of it, only `puzzles run`")
+    if what in PUZZLES and not given:
+        models = simulate(load_function(path, puzzle), puzzle=puzzle)
+        if isinstance(models, Unsolved):
+            raise Stub
+        return _run(Run(what, Trace.of(models), puzzle))
+    sent = _whole(run_of(path, puzzle, **given, limit=limit or (4 * PATIENCE if given else PATIENCE)))
+    assert sent.trace is not None, "what ran has a Trace"
+    return _run(Run(what, sent.trace, puzzle, _is_own(path), sent.printed, sized=bool(given)))
+
+
+def _judged(what: str, path: Path, puzzle: str | None, limit: float | None, size: Mapping[str, int | None]) -> Outcome:
+    if puzzle is not None and path.suffix != ".json" and PUZZLES[puzzle].is_function:
+        return _answered(what, path, puzzle, limit or PATIENCE)
+    found = _ran(what, path, puzzle, limit, size)
+    return Outcome(judged(found), found.printed, found)
 
 
 def _is_own(path: Path) -> bool:
     return (home() / "solutions").resolve() not in path.resolve().parents
 
 
-def _sizes(size: dict[str, int | None]) -> dict[str, Any]:
-    return {name: size.get(name) for name in Size._fields}
+def _run(found: Run) -> Run:
+    """A run that is about its puzzle only if it has the size of it."""
+    assert found.puzzle is not None, "what was simulated is about a puzzle"
+    puzzle = found.puzzle if PUZZLES[found.puzzle].fits(found.trace) else None
+    return replace(found, trace=replace(found.trace, puzzle=puzzle), puzzle=puzzle)
 
 
-def _simulated(name: str, path: Path, puzzle: str, limit: float, size: dict[str, int | None]) -> Run:
-    """A run of anybody's function, in a process of its own."""
-    sent = _whole(run_of(path, puzzle, **_sizes(size), limit=limit))
-    assert sent.trace is not None, "what ran has a Trace"
-    return _run(name, sent.trace, puzzle, own=_is_own(path), printed=sent.printed)
-
-
-def _run(name: str, trace: Trace, puzzle: str, *, own: bool, printed: str = "") -> Run:
-    of = puzzle if PUZZLES[puzzle].fits(trace) else None
-    return Run(name, replace(trace, puzzle=of), of, own, printed)
-
-
-def _answered(path: Path, puzzle: str, limit: float) -> Outcome:
-    """The verdict on the answers of a plain function: somebody's own gives them in a process of its own."""
-    if not _is_own(path):
+def _answered(what: str, path: Path, puzzle: str, limit: float) -> Outcome:
+    """The verdict on the answers of a plain function: that of a file gives them in a process of its own."""
+    if what in PUZZLES:
         return Outcome(judge_answers(puzzle, ask_here(load_function(path, puzzle))))
     printed: list[str] = []
 
@@ -232,7 +258,8 @@ def _answered(path: Path, puzzle: str, limit: float) -> Outcome:
         return sent.answers
 
     verdict = judge_answers(puzzle, ask)
-    progress.checked(verdict, None)
+    if _is_own(path):
+        progress.checked(verdict, None)
     return Outcome(verdict, printed[0])
 
 

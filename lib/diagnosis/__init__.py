@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lib.diagnosis.likely_cause import advise
     from lib.diagnosis.python_errors import (
         asleep,
+        interrupted,
         never_awaited,
         not_callable,
         not_here,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "advise",
     "asleep",
+    "interrupted",
     "never_awaited",
     "no_axis",
     "no_mesh",
@@ -46,7 +48,8 @@ _HOMES = {
     "lib.diagnosis.deadlock": "on_failed on_spinning on_stuck rank_failed",
     "lib.diagnosis.groups": "no_axis no_mesh no_peer not_a_group",
     "lib.diagnosis.likely_cause": "advise",
-    "lib.diagnosis.python_errors": "asleep never_awaited not_callable not_here not_ours not_the_latest waiting_at",
+    "lib.diagnosis.python_errors": "asleep interrupted never_awaited not_callable not_here not_ours not_the_latest "
+    "waiting_at",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -18,7 +18,7 @@ from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import describe
 
-__all__ = ["asleep", "failed", "never_awaited", "not_callable", "not_here", "not_ours", "waiting_at"]
+__all__ = ["asleep", "failed", "interrupted", "never_awaited", "not_callable", "not_here", "not_ours", "waiting_at"]
 
 
 def failed(rank: int | None, error: BaseException) -> RankFailed:
@@ -26,6 +26,8 @@ def failed(rank: int | None, error: BaseException) -> RankFailed:
     text = re.sub(
         r" at 0x[0-9A-Fa-f]+", "", message_of(error).partition("\n")[0]
     )  # no two runs have the same addresses
+    if isinstance(error, SystemExit) and error.code is None:
+        text = ""
     found = innermost(error)
     frame = None if found is None else found[0]
     failure = RankFailed(
@@ -36,6 +38,13 @@ def failed(rank: int | None, error: BaseException) -> RankFailed:
     if found is not None and (where := resolve(found[0].f_code, found[1])) is not None:
         failure.where.append((None, where))
     return failure
+
+
+def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:
+    """The same interrupt, which says what it stopped. Who shows it shows the student's lines, too."""
+    where = "" if rank is None else f", in the code of rank {rank}"
+    stop.add_note(f"You stopped the run{where}. If it ought to be quick, a loop here never ends: look at what ends it.")
+    return stop
 
 
 def _fix(error: BaseException, text: str, frame: FrameType | None) -> str:
@@ -57,7 +66,10 @@ def _fix(error: BaseException, text: str, frame: FrameType | None) -> str:
 
 
 PLAIN = "the line is ordinary Python: look at what each name in it is on this rank, with print"
-SIMPLE = {
+SIMPLE: dict[type[BaseException], str] = {
+    SystemExit: "exit() and sys.exit() end the whole of Python; to end this rank's work here, write `return`",
+    MemoryError: "look for a list that grows in a loop without end, or a number that is far too large",
+    RecursionError: "this function calls itself, directly or through others, and nothing ends that",
     IndexError: "an index goes from 0 to the length - 1: the last stage and the last layer have no next one",
     ZeroDivisionError: "ranks, layers and batches are counted from 0: on this rank the divisor is 0",
     AssertionError: "this `assert` is your own: on this rank what it claims is not so",

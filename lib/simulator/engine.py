@@ -245,7 +245,7 @@ class Engine:
             yielded = task.coroutine.send(None)
         except (StopIteration, Halted):
             self.over(task.name)
-        except Exception as error:
+        except BaseException as error:
             raise Failed(task.name) from error
         else:
             if yielded is None:  # asyncio.sleep(0): a turn for the others

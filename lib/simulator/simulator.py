@@ -24,7 +24,7 @@ from lib.simulator.engine import TURNS, Failed, Foreign, Halted, Spinning
 from lib.simulator.failures.aftermath import failure_of, go_on, is_final
 from lib.simulator.model import Model
 from lib.simulator.printing import in_order
-from lib.simulator.recorder import BUDGET
+from lib.simulator.recorder import BUDGET, PUZZLE_BUDGET
 from lib.values.operations import TIMED
 
 __all__ = ["Unsolved", "simulate"]
@@ -47,14 +47,16 @@ def simulate(
     ranks: int | None = None,
     mesh: Mesh | None = None,
     costs: Costs | None = None,
-    budget: int = BUDGET,
+    budget: int | None = None,
     order: Callable[[list[int]], Sequence[int]] | None = None,
 ) -> list[Model]:
     """Runs `function(model)` (async or plain) on every rank and returns the Models, rank 0 first.
 
     Sizes come from the record of `puzzle`, from the arguments (which win), or are 2 layers, 1 batch and 1 rank, or
     as many ranks as the mesh has. A function that still raises NotSolved prints what to do and gives an empty list.
-    `order` permutes the ranks that can run: it must not change anything, and tests show that it does not.
+    `budget` is how many events a rank may record: far more than any solution needs at the size of a puzzle, and
+    250,000 at others. `order` permutes the ranks that can run: it must not change anything, and tests show that it
+    does not.
 
     Raises PuzzleError for a mistake of the function's, with the Trace up to there in `error.trace`.
     """
@@ -79,6 +81,8 @@ def simulate(
     if costs is None:
         costs = UNIT if record is None else record.costs
     sizes = ranks, layers, batches
+    if budget is None:
+        budget = PUZZLE_BUDGET if record is not None and sizes == record.size else BUDGET
 
     def world() -> tuple[Dist, list[Model]]:
         dist = Dist(sizes[0], mesh=mesh, costs=costs, budget=budget)
@@ -147,7 +151,7 @@ def _attempt(
         finally:
             for coroutine in coroutines:
                 # A `finally` that communicates cannot be finished now: what went wrong first is what counts.
-                with suppress(Exception, Halted):
+                with suppress(Exception, Halted, SystemExit, GeneratorExit):
                     coroutine.close()
             if failure is NEEDED:
                 dropped.clear()
@@ -163,6 +167,8 @@ def _outcome(
     try:
         drive(dist, coroutines, order)
     except Failed as failed:
+        if isinstance(failed.__cause__, KeyboardInterrupt):
+            raise diagnosis.interrupted(failed.name, failed.__cause__) from None
         first = _first_of_all(dist, failed) if drive is _step else failed
         if drive is _step and _asked(first.__cause__):
             return NEEDED
@@ -176,6 +182,10 @@ def _outcome(
         return diagnosis.not_ours(rank, thing, diagnosis.waiting_at(coroutines[rank]))
     except PuzzleError as error:
         return error
+    except KeyboardInterrupt as stop:
+        raise diagnosis.interrupted(None, stop) from None
+    except (SystemExit, GeneratorExit) as error:  # asyncio lets go of everything when a task raises one of them
+        return _failure(dist, None, error)
     return None
 
 
@@ -233,7 +243,7 @@ def _alone(needed: bool) -> Generator[None]:
         yield
 
 
-def _failure(dist: Dist, rank: int, cause: BaseException | None) -> PuzzleError:
+def _failure(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleError:
     """What a rank that raised tells the student."""
     if isinstance(cause, NotSolved) and _has_worked(dist) and not cause.untouched():
         cause.left_over()

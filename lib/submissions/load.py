@@ -147,7 +147,7 @@ def _execute(cell: _Cell, node: ast.stmt, namespace: dict[str, Any]) -> None:
         exec(compile(ast.Module([node], []), cell.name, "exec", flags, dont_inherit=True), namespace)
     except SyntaxError as error:  # such as `await` in a function that is not async
         raise _broken(cell, error) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if not isinstance(node, ASSIGNMENTS):
             where = f"{Path(cell.name).name}, line {node.lineno}"
             raise SourceError(f"{where}: {type(error).__name__}: {error}") from None

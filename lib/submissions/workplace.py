@@ -104,8 +104,9 @@ def notebook_of(puzzle: str) -> Path:
 
 
 def located(path: Path) -> Path:
-    """A notebook as somebody names it: that file, or else the copy of that name among their own."""
-    if path.exists() or path.suffix != ".ipynb" or not any(path.name == edition.name for edition in _editions()):
+    """A notebook as somebody names it: that file; or, of a mere name, the copy of that name among their own."""
+    is_ours = path.parent == Path() and path.suffix == ".ipynb" and path.name in [one.name for one in _editions()]
+    if path.exists() or not is_ours:
         return path
     folder = prepared(Path.cwd()).folder if is_checkout() else yours(Path.cwd())
     return folder / path.name if (folder / path.name).is_file() else path

@@ -125,6 +125,8 @@ def read(path: str | Path) -> Trace:
     """The run in a file. TraceError where it is damaged; NoTraceFile, an OSError too, where it cannot be opened."""
     path = _path(path, "load")
     try:
+        if path.exists() and not path.is_file():  # who opens a pipe may wait for ever
+            raise OSError(0, "it is no plain file")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # a name with a null character is a ValueError

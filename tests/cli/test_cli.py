@@ -97,7 +97,7 @@ def test_a_goal_is_text_and_a_picture_where_one_is_asked_for(folder: Path) -> No
 
 def test_run_prints_the_verdict(folder: Path) -> None:
     result = puzzles("run", "good.py")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert result.output.startswith("Correct, but not within the goal yet.\n")
     assert "time   [########################]          17 of 17\n" in result.output
 

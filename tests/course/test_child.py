@@ -83,7 +83,7 @@ def test_one_long_operation_is_stopped_from_outside(write: Path, monkeypatch: py
         ("undefined", "NameError: name 'undefined' is not defined"),
         ("model.loss(3)", "rank 0:"),
         ("os._exit(4)", "basic ended Python itself (exit status 4)"),
-        ("raise SystemExit(5)", "basic ended Python itself (exit status 5)"),
+        ("raise SystemExit(5)", "rank 0: SystemExit: 5"),
         ("x = = 3", "01_basic.py, line 6: invalid syntax: x = = 3"),
         ("basic(model)", "RecursionError"),
     ],

@@ -144,5 +144,7 @@ def test_an_interrupted_run_shows_where_it_was(outputs: dict[str, list[Any]]) ->
     assert re.sub(r"In\[\d+\]", "In[n]", printed(outputs["interrupted"][0])) == (
         "  Cell In[n], line 5\n    simulate(wait)\n"
         "  Cell In[n], line 2, in wait\n    raise KeyboardInterrupt\n"
-        "KeyboardInterrupt"
+        "KeyboardInterrupt\n"
+        "You stopped the run, in the code of rank 0. "
+        "If it ought to be quick, a loop here never ends: look at what ends it."
     )

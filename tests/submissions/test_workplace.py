@@ -176,6 +176,7 @@ def test_beside_a_wheel_they_lie_where_somebody_works(root: Path, monkeypatch: p
 def test_a_notebook_is_found_by_its_name(root: Path) -> None:
     assert located(Path(DDP)) == root / "my_puzzles" / DDP
     assert located(Path("puzzles", DDP)) == Path("puzzles", DDP)
+    assert located(Path("bob", DDP)) == Path("bob", DDP)  # what somebody has not handed in is not our own
     assert located(Path("nothing.ipynb")) == Path("nothing.ipynb")
     assert located(Path("mine.py")) == Path("mine.py")
 

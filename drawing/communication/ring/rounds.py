@@ -77,7 +77,7 @@ def rounds(one: Exchange) -> Rounds | None:
 
 
 _Step = list[tuple[int, int, int, bool]]
-"""The hops of a step: source, target, piece, and whether it is added."""
+"""The hops of a step: from which rank, to which, which piece, and whether it is added."""
 
 
 def _adding(members: int) -> Iterator[_Step]:

@@ -1,0 +1,326 @@
+"""What `puzzles run` and the others say with their exit status: 0 only for what reaches its first goal, come what may.
+
+Whatever a function does, it ends in words and a failure, and in time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lib import Trace, simulate
+from lib.cli.app import app
+from lib.puzzles.records import PUZZLES
+from lib.submissions.locations import reference
+from tests.support.functions import good
+
+UNSOLVED = 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n'
+LIMIT = 1.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to be in, with nobody else in it."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def puzzles(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def words(result: Result) -> str:
+    """All that was said, without the frames that are drawn around it."""
+    return " ".join(result.output.replace("│", " ").split())
+
+
+# -- every outcome ------------------------------------------------------------------------------------------------
+
+
+def passing(name: str = "basic") -> str:
+    return reference(name).read_text("utf-8")
+
+
+def missing() -> str:
+    """Correct, and over the memory of the first goal: every value is kept to the end."""
+    lines = passing().splitlines()
+    return "\n".join(line for line in lines if not line.strip().startswith("del "))
+
+
+OUTCOMES = {
+    "passed": (passing(), 0, "passes - reached"),
+    "missed": (missing(), 1, "Correct, but not within the goal yet."),
+    "wrong": ("def basic(model):\n    pass\n", 1, "Not one correct training step."),
+    "error": ("def basic(model):\n    1 / 0\n", 1, "ZeroDivisionError: division by zero"),
+    "unsolved": (UNSOLVED, 1, "basic is not solved yet"),
+    "syntax": ("def basic(model):\n    x = = 3\n", 1, "mine.py, line 2: invalid syntax"),
+    "nothing": ("x = 3\n", 1, "mine.py defines no function 'basic'"),
+    "empty": ("", 1, "mine.py defines no function 'basic'"),
+}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_the_status_of_every_outcome(folder: Path, command: str, outcome: str) -> None:
+    source, status, said = OUTCOMES[outcome]
+    (folder / "mine.py").write_text(source, "utf-8")
+    result = puzzles(command, "mine.py", "--puzzle", "basic")
+    assert (result.exit_code, said in words(result)) == (status, True), result.output
+
+
+def test_a_deadlock_is_a_failure(folder: Path) -> None:
+    (folder / "03_ddp.py").write_text("async def ddp(model):\n    await model.receive(1 - model.rank % 2)\n", "utf-8")
+    result = puzzles("run", "03_ddp.py")
+    assert (result.exit_code, "deadlock" in words(result)) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ("run absent.py", 1, "there is no file absent.py"),
+        ("run *.py", 1, "there is no file *.py"),
+        ("run .", 1, "is neither a puzzle nor a notebook"),
+        ("run folder.py", 1, "there is no file folder.py"),
+        ("run nobody", 1, "'nobody' is neither a puzzle nor a notebook"),
+        ("run", 2, "Missing argument"),
+        ("run basic --puzzle nobody", 1, "there is no puzzle 'nobody'"),
+        ("run basic --limit 0", 2, "--limit"),
+        ("run basic ddp --save run.json", 2, "--save takes the Trace of one run"),
+        ("check absent.json", 1, "there is no file absent.json"),
+        ("watch --once .", 1, "holds no notebook of a puzzle"),
+        ("run basic", 0, "passes - reached"),
+    ],
+)
+def test_what_is_no_run(folder: Path, arguments: str, status: int, said: str) -> None:
+    (folder / "folder.py").mkdir()
+    result = puzzles(*arguments.split())
+    assert (result.exit_code, said in words(result)) == (status, True), result.output
+
+
+def test_a_size_of_ones_own_has_no_goal_and_is_asked_to_be_correct(folder: Path) -> None:
+    (folder / "mine.py").write_text(missing(), "utf-8")
+    assert puzzles("run", "mine.py", "--layers", "1", "--puzzle", "basic").exit_code == 0
+    assert puzzles("run", "mine.py", "--layers", "2", "--puzzle", "basic").exit_code == 1  # that is the puzzle's own
+    (folder / "wrong.py").write_text("def basic(model):\n    pass\n", "utf-8")
+    assert puzzles("run", "wrong.py", "--layers", "1").exit_code == 1
+
+
+def test_a_trace_of_no_puzzle_reaches_no_goal(folder: Path) -> None:
+    """Whoever writes the file would else choose what is asked: one rank, one layer, one batch."""
+    Trace.of(simulate(good, layers=1, batches=1)).save("tiny.json")
+    result = puzzles("check", "tiny.json")
+    assert (result.exit_code, "there is no goal: name one with --puzzle" in words(result)) == (1, True)
+    assert puzzles("check", "tiny.json", "--puzzle", "basic").exit_code == 1
+    assert json.loads(puzzles("run", "--json", "tiny.json").stdout)["runs"][0]["passed"] is False
+
+
+def test_what_is_not_handed_in_is_not_the_copy_of_whoever_looks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUZZLES_FOLDER", str(folder / "my_puzzles"))
+    (folder / "my_puzzles").mkdir()
+    cells = [{"cell_type": "code", "source": passing()}]
+    (folder / "my_puzzles" / "01_basic.ipynb").write_text(json.dumps({"cells": cells}), "utf-8")
+    assert puzzles("run", "bob/01_basic.ipynb").exit_code == 1
+    (named,) = json.loads(puzzles("run", "--json", "01_basic.ipynb").stdout)["runs"]
+    assert (named["passed"], named["error"]) == (False, "there is no file 01_basic.ipynb")
+
+
+# -- several files, and JSON --------------------------------------------------------------------------------------
+
+
+def test_several_files_and_one_status(folder: Path) -> None:
+    (folder / "good.py").write_text(passing(), "utf-8")
+    (folder / "also.py").write_text(passing("ddp"), "utf-8")
+    both = puzzles("run", "good.py", "also.py")
+    assert both.exit_code == 0
+    assert "2 of 2 passed." in both.output
+    (folder / "open.py").write_text(UNSOLVED, "utf-8")
+    result = puzzles("run", "good.py", "open.py", "absent.py", "also.py")
+    assert result.exit_code == 1
+    assert "2 of 4 passed." in result.output
+    assert "there is no file absent.py" in result.output
+    assert "│ also.py   │ ddp    │ passed   │ as good as our reference │  5.6 │ 1,572,864 │" in result.output
+
+
+def test_json_is_all_that_is_said(folder: Path) -> None:
+    (folder / "good.py").write_text(
+        "print('loaded')\n" + passing().replace("def basic(model", "def basic(model"), "utf-8"
+    )
+    (folder / "loud.py").write_text("def basic(model):\n    print('hello')\n    1 / 0\n", "utf-8")
+    (folder / "open.py").write_text(UNSOLVED, "utf-8")
+    result = puzzles("run", "--json", "good.py", "loud.py", "open.py", "absent.py", "basic")
+    said = json.loads(result.stdout)
+    assert result.stderr == ""
+    assert (result.exit_code, said["passed"], said["format"], said["version"]) == (
+        1,
+        False,
+        "llm-training-puzzles run",
+        1,
+    )
+    right, loud, still_open, absent, ours = said["runs"]
+    assert right == {**ours, "file": "good.py"}
+    assert (right["state"], right["correct"], right["passed"], right["puzzle"]) == ("passed", True, True, "basic")
+    assert (right["time"], right["memory"], right["rank"], right["sent"]) == (17.0, 2_621_440, 0, 0)
+    assert right["goals"] == [goal._replace(reached=True)._asdict() for goal in PUZZLES["basic"].goals]
+    assert (right["best"], right["error"], right["faults"]) == ("as good as the classic", None, [])
+    assert (loud["state"], loud["printed"], loud["correct"]) == ("failed", "hello\n", None)
+    assert loud["error"].startswith("rank 0: ZeroDivisionError")
+    assert (still_open["state"], still_open["error"].splitlines()[0]) == ("unsolved", "basic is not solved yet")
+    assert (absent["state"], absent["puzzle"], absent["error"]) == ("failed", None, "there is no file absent.py")
+    one = puzzles("run", "--json", "good.py")
+    assert (one.exit_code, json.loads(one.stdout)["runs"]) == (0, [right])
+
+
+def test_no_goal_is_reached_by_what_is_wrong(folder: Path) -> None:
+    """It takes no time and no memory, which is within every limit."""
+    (folder / "mine.py").write_text("def basic(model):\n    pass\n", "utf-8")
+    (wrong,) = json.loads(puzzles("run", "--json", "mine.py").stdout)["runs"]
+    assert [goal["reached"] for goal in wrong["goals"]] == [False, False]
+    assert (wrong["correct"], wrong["passed"], wrong["best"], wrong["time"]) == (False, False, None, None)
+    assert wrong["faults"][0].startswith("no update and no final weight")
+
+
+# -- tricks -------------------------------------------------------------------------------------------------------
+
+ENDLESS = "did not end within 1 seconds"
+BODIES = {
+    "sys.exit(0)": "SystemExit: 0",
+    "exit()": "SystemExit",
+    "os._exit(0)": "ended Python itself (exit status 0)",
+    "raise KeyboardInterrupt": "KeyboardInterrupt",
+    "raise GeneratorExit": "GeneratorExit",
+    "os.kill(os.getpid(), 15)": "ended by the system (SIGTERM)",
+    "os.abort()": "ended by the system (SIGABRT)",
+    "while True: pass": ENDLESS,
+    "while True:\n        try: time.sleep(9)\n        except BaseException: pass": ENDLESS,
+    "while True: await asyncio.sleep(0)": "takes turn after turn",
+    "while True: await asyncio.sleep(1)": "takes turn after turn",
+    "while True: model.get_activation([0])": "more than 10000 events on one rank",
+    "while True: model.activations[0] = model.activations.pop(0, None) or model.get_activation([0])": "more than 40000",
+    "sum(range(10**18))": ENDLESS,
+    "10**10**9": ENDLESS,
+    "re.match(r'(a+)+$', 'a' * 60 + 'b')": ENDLESS,
+    "[bytearray(10**9) for _ in range(64)]": "",
+    "x = [0]\n    while True: x += x": "",
+    "await basic(model)": "RecursionError",
+    "sys.setrecursionlimit(10**9); await basic(model)": "",
+    "while True: print('all work and no play')": ENDLESS,
+    "while True: os.write(1, b'x' * 10**6)": ENDLESS,
+    "while True: os.write(2, b'x' * 10**6)": "",
+    "threading.Thread(target=time.sleep, args=(99,)).start()": "Not one correct training step.",
+    "atexit.register(time.sleep, 99)": "Not one correct training step.",
+    "subprocess.Popen(['sleep', '99'])": "Not one correct training step.",
+    "subprocess.run(['sleep', '99'])": ENDLESS,
+    "input()": "EOFError",
+    "signal.alarm(1); time.sleep(99)": "did not end within",
+    "[one.cancel() for one in threading.enumerate() if hasattr(one, 'cancel')]\n    while True: pass": ENDLESS,
+    "asyncio.get_running_loop().stop()": "",
+    "asyncio.create_task(asyncio.sleep(10**9)); await asyncio.sleep(10**9)": "Not one correct training step.",
+    "import lib.checker.checker as c; c.check = lambda *a, **k: None; sys.exit(0)": "SystemExit: 0",
+    "raise type('Mine', (BaseException,), {'__str__': lambda self: sys.exit(0)})": "Mine",
+}
+"""What a function may do instead of a training step, and what is said of it; "" where that depends on the machine."""
+
+IMPORTS = "import asyncio, atexit, os, re, signal, subprocess, sys, threading, time\n\n\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and limits are those of other systems")
+@pytest.mark.parametrize("body", BODIES)
+def test_whatever_a_function_does_it_fails_in_words_and_in_time(folder: Path, body: str) -> None:
+    (folder / "mine.py").write_text(f"{IMPORTS}async def basic(model):\n    {body}\n", "utf-8")
+    began = time.monotonic()
+    result = puzzles("run", "mine.py", "--limit", str(LIMIT))
+    assert time.monotonic() - began < 15
+    assert result.exit_code == 1, result.output
+    assert BODIES[body] in words(result)
+    assert words(result)
+    assert "Traceback" not in result.output
+    assert len(result.output) < 10_000
+
+
+@pytest.mark.parametrize("line", ["sys.exit(0)", "os._exit(0)", "while True: pass", "sum(range(10**18))"])
+def test_what_stands_beside_the_function_is_not_run(folder: Path, line: str) -> None:
+    """Only imports, definitions and plain assignments are."""
+    (folder / "mine.py").write_text(f"{IMPORTS}{line}\n\n\n{passing()}", "utf-8")
+    assert puzzles("run", "mine.py", "--limit", "9", "--puzzle", "basic").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("sys.exit(0)", "SystemExit: 0"),
+        ("os._exit(0)", "ended Python itself (exit status 0)"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("while True: pass", ENDLESS),
+        ("sum(range(10**18))", ENDLESS),
+    ],
+)
+def test_what_is_imported_may_do_as_little(folder: Path, line: str, said: str) -> None:
+    (folder / "helper.py").write_text(f"import os, sys\n{line}\n", "utf-8")
+    (folder / "mine.py").write_text(f"import helper\n{passing()}", "utf-8")
+    result = puzzles("run", "mine.py", "--limit", str(LIMIT), "--puzzle", "basic")
+    assert (result.exit_code, said in words(result)) == (1, True), result.output
+
+
+COMMANDS = {
+    "run": "run mine.py --limit 1",
+    "run --json": "run --json mine.py --limit 1",
+    "several": "run mine.py mine.py --limit 1",
+    "check": "check mine.py --limit 1",
+    "draw": "draw mine.py --limit 1",
+    "review": "review mine.py --limit 1",
+    "compare": "compare mine.py basic --limit 1",
+    "watch": "watch mine.py --once --limit 1",
+    "reveal": "reveal basic --file mine.py --limit 1",
+    "another size": "run mine.py --layers 1 --limit 1",
+    "replay": "replay mine.py --limit 1",
+}
+
+
+@pytest.mark.parametrize("body", ["while True: pass", "sum(range(10**18))", "os._exit(0)"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_waits_for_ever(folder: Path, command: str, body: str) -> None:
+    (folder / "mine.py").write_text(f"import os\n\n\ndef basic(model):\n    {body}\n", "utf-8")
+    began = time.monotonic()
+    result = puzzles(*COMMANDS[command].split())
+    assert time.monotonic() - began < 15
+    assert result.exit_code == 1
+    said = "ended Python itself" if "exit" in body else ENDLESS
+    assert said in words(result)
+    where = "mine.py, line 5"
+    assert where in words(result) or "exit" in body, result.output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such files there")
+@pytest.mark.parametrize("name", ["mine.py", "mine.ipynb", "mine.json"])
+def test_a_file_that_is_none_keeps_nobody_waiting(folder: Path, name: str) -> None:
+    os.mkfifo(folder / name)
+    assert puzzles("run", name, "--puzzle", "basic").exit_code == 1
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    assert puzzles("run", name, "--puzzle", "basic").exit_code == 1
+
+
+@pytest.mark.parametrize("name", ["mine.ipynb", "mine.json"])
+def test_a_file_of_brackets_is_refused(folder: Path, name: str) -> None:
+    (folder / name).write_text("[" * 200_000, "utf-8")
+    result = puzzles("run", name, "--puzzle", "basic")
+    assert (result.exit_code, "Traceback" in result.output, bool(words(result))) == (1, False, True)
+    assert puzzles("run", name).exit_code == 1
+
+
+def test_a_notebook_ends_like_a_file(folder: Path) -> None:
+    cell: dict[str, Any] = {"cell_type": "code", "source": ["def basic(model):\n", "    while True: pass\n"]}
+    (folder / "01_basic.ipynb").write_text(json.dumps({"cells": [cell]}), "utf-8")
+    result = puzzles("run", "01_basic.ipynb", "--limit", "1")
+    assert (result.exit_code, ENDLESS in words(result)) == (1, True)
+    assert "01_basic.ipynb, code cell 1, line 2, in basic: while True: pass" in words(result)
+    cell["source"] = "def basic(model):\n    sum(range(10**18))\n"
+    (folder / "01_basic.ipynb").write_text(json.dumps({"cells": [cell]}), "utf-8")
+    assert "01_basic.ipynb, code cell 1, line 2, in basic" in words(puzzles("run", "01_basic.ipynb", "--limit", "1"))
