@@ -109,20 +109,22 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
     slots = Counter((slot(value), value.kind) for _, value in items)
     layers = max(1, *(value.layers for _, value in items))
     lines = _lines(items)
+    per_column = -(-len(lines) // (2 if len(lines) > 6 else 1))
+    used = -(-len(lines) // per_column)
+    room = (840 - 2 * MARGIN - (used - 1) * 20) / used - 18  # no wider than other pictures
+    lines = [(fit(text, min(440, room), TEXT), colour) for text, colour in lines]
     columns = _columns(layers, {place for place, _ in slots})
     scene = Scene(0, 0)
     height = _height(slots)
     right = _network(scene, layers, columns, slots, height)
     below = TOP + height + 18
     widest = max(text_width(text, TEXT) for text, _ in lines) + 18
-    per_column = -(-len(lines) // (2 if len(lines) > 6 else 1))
     for number, (text, colour) in enumerate(lines):
         column, row = divmod(number, per_column)
         x, y = MARGIN + column * (widest + 20), below + row * 17
         if colour:
             scene.add(Rect(x, y - 5, 10, 10, colour, radius=1.5))
         scene.add(Text(x + 16, y, text, TEXT, INK if colour else SOFT))
-    used = -(-len(lines) // per_column)
     scene.width = max(right, 2 * MARGIN + used * widest + (used - 1) * 20)
     scene.height = below + per_column * 17
     return Picture(scene, words)
@@ -132,7 +134,7 @@ def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
     """What stands below the network: each value with its key, and the colour of its kind."""
     shown = items if len(items) <= LISTED else items[: LISTED - 1]
     found: list[tuple[str, str]] = []
-    found += [(fit(f"{key}: {value}" if key else str(value), 440, TEXT), KINDS[value.kind]) for key, value in shown]
+    found += [(f"{key}: {value}" if key else str(value), KINDS[value.kind]) for key, value in shown]
     if len(items) > len(shown):
         found.append((f"and {len(items) - len(shown):,} more", ""))
     parts = [slot(value) for _, value in items]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import drawing.canvas.palette as palette
-from drawing import Picture
+from drawing import Picture, draw_step, picture_of
 from drawing.canvas.palette import (
     KINDS,
     LOOKS,
@@ -23,6 +23,8 @@ from drawing.canvas.palette import (
     origin_colour,
 )
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
+from lib import PUZZLES, check
+from lib.course.subject import run
 from tests.drawing.test_golden import pictures
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +33,14 @@ DAY_AND_NIGHT = [str, palette.night]
 
 @pytest.fixture(scope="module")
 def every() -> dict[str, Picture]:
-    return pictures()
+    """The golden pictures, and the run, the verdict and the step of every reference."""
+    found = pictures()
+    for puzzle in PUZZLES:
+        if (reference := run(puzzle)) is not None:
+            found[f"{puzzle}: run"] = picture_of(reference.trace)
+            found[f"{puzzle}: step"] = draw_step(reference.trace)
+            found[f"{puzzle}: verdict"] = picture_of(check(reference.trace, puzzle=puzzle))
+    return found
 
 
 def test_no_colour_is_written_down_outside_the_palette() -> None:
@@ -76,6 +85,7 @@ def test_every_text_is_readable_on_what_it_stands_on(every: dict[str, Picture], 
 
 def test_text_is_large_enough(every: dict[str, Picture]) -> None:
     for name, picture in every.items():
+        assert picture.scene.width <= 840, name  # a wider one would be shown smaller
         for text in texts(picture.scene):
             assert text.size == SMALL or text.size >= TEXT, (name, text)
 
