@@ -151,7 +151,7 @@ def _value(value: Value, tables: Tables) -> int:
         part = slot(value)
         batches, shards = _ends(part.batches), _ends(part.shards)
         kind = list(KINDS).index(value.kind)
-        where = [part.column, part.place, part.row, batches, part.total_batches, shards, part.total]
+        where: list[Any] = [part.column, part.place, part.row, batches, part.total_batches, shards, part.total]
         written = batches_in(part) if part.summed and part.total_batches > 1 else None
         return [kind, *where, written, _size(value.elements()), str(value)]
 
