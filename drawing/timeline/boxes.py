@@ -27,8 +27,8 @@ class Box(NamedTuple):
     """An event, or part of one, in ticks. `number` is its place in the program of its rank.
 
     `look` is the operation, "collective" for all of those, "wait" where a rank does nothing because it awaits
-    something, "pending" where it did so until the run failed, "failed" on the rank whose mistake ended the run (from
-    its last event on, which is `number`), and "other" for what this version does not know.
+    something, "pending" where it did so until the run failed, "failed" on the rank whose mistake ended the run (a
+    moment, after its last event, which is `number`), and "other" for what this version does not know.
     """
 
     rank: int
@@ -63,21 +63,22 @@ class Timeline:
 def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:
     """The timeline of a Trace, of its first so many ranks, or of some ranks.
 
-    A run that failed goes on a little past its last event, for what never happened.
+    A run that failed goes on past its last event, for what never happened: far enough to say what that is.
     """
     drawn = range(trace.ranks)[:ranks] if isinstance(ranks, int | None) else ranks
     end = makespan(trace)
     pending = [event.issued for _, event in trace.events() if event.op in COMMUNICATION and event.start is None]
+    pending += [program.events[-1].issued for program in trace.programs if _without_room(trace, program)]
     culprit = failed_rank(trace)
     if pending or culprit is not None:
         last = max([end, *pending])
-        end = last + max(last // 12, 10**9 // 2)
+        end = last + max(last * 2 // 5 if pending else last // 6, 10**9 // 2)
     found: list[Box] = []
     lanes: list[int] = []
     for program in (trace.programs[rank] for rank in drawn):
-        mine = list(_rank(trace, program, end))
+        mine = list(_rank(trace, program, end, program.rank == culprit))
         if program.rank == culprit and program.events:
-            mine.append(Box(program.rank, len(program.events) - 1, "failed", _clock(program), end))
+            mine.append(Box(program.rank, len(program.events) - 1, "failed", _clock(program), _clock(program)))
         found.extend(mine)
         lanes.append(1 + max((box.lane for box in mine), default=0))
     return Timeline(found, _messages(trace, drawn), lanes, end, drawn)
@@ -85,7 +86,7 @@ def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:
 
 def failed_rank(trace: Trace) -> int | None:
     """The rank whose mistake ended a run: its message begins with it. Where several disagree there is none."""
-    found = re.match(r"rank (\d+): ", trace.error or "")
+    found = re.match(r"rank (\d+)(?: \([^)\n]*\))?: ", trace.error or "")
     return int(found[1]) if found is not None and int(found[1]) < trace.ranks else None
 
 
@@ -95,21 +96,34 @@ def _clock(program: Program) -> int:
     return max((time for time in own if time is not None), default=0)
 
 
-def _rank(trace: Trace, program: Program, edge: int) -> Iterator[Box]:
-    """The boxes of one rank, in program order."""
+def _rank(trace: Trace, program: Program, edge: int, failed: bool) -> Iterator[Box]:
+    """The boxes of one rank, in program order. One that `failed` had gone on after its last call."""
     free: list[int] = []
     for index, event in enumerate(program.events):
         if event.op not in COMMUNICATION:
             if event.start is not None and (event.op in COMPUTE or event.length > 0):
                 yield Box(program.rank, index, _look(event), event.start, event.start + event.length)
             continue
-        lane = 0 if awaited_at_once(trace, program, index) else _lane(free, event, edge)
+        at_once = event.blocking if failed else awaited_at_once(trace, program, index)
+        lane = 0 if at_once else _lane(free, event, edge)
         if event.start is None:
             yield Box(program.rank, index, "pending", event.issued, edge, lane)
             continue
         if lane == 0 and event.issued < event.start:
             yield Box(program.rank, index, "wait", event.issued, event.start)
         yield Box(program.rank, index, _look(event), event.start, event.start + event.length, lane)
+    if _without_room(trace, program):
+        sent = program.events[-1]
+        yield Box(program.rank, len(program.events) - 1, "pending", sent.end or sent.issued, edge)
+
+
+def _without_room(trace: Trace, program: Program) -> bool:
+    """Whether the last thing that a rank did was to send a message without room for it, until the run failed."""
+    if trace.error is None or not program.events or program.events[-1].op != "pass_to":
+        return False
+    last = program.events[-1].peer
+    left = [one.sent for one in messages(trace) if (one.source, one.target, one.received) == (program.rank, last, None)]
+    return len(left) > 1
 
 
 def _look(event: Event) -> str:

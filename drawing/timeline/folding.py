@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from drawing.timeline.boxes import failed_rank
+from drawing.timeline.labels import waiting
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import ranges
 from lib.trace.event import Program
@@ -115,6 +116,9 @@ class _Keys:
             self.peers[target].append(source)
             taken = None if received is None else trace.programs[target].events[received].issued
             self._received[source, sent] = taken
+        for rank, event in trace.events():
+            if event.op == "receive" and event.start is None and event.peer is not None:
+                self.peers[rank].append(event.peer)
         self._axes: dict[int, Hashable] = {}
 
     def program(self, rank: int) -> Hashable:
@@ -135,6 +139,7 @@ class _Keys:
                 event.inputs,
                 event.outputs,
                 self._received.get((rank, number), -1) if event.op == "pass_to" else -1,
+                waiting(self.trace, rank, number) if event.start is None else None,
             )
             for number, event in enumerate(program.events)
         ]

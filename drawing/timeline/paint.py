@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, Entry, swatch
-from drawing.canvas.palette import ALARM, ARROW, LOOKS, SOFT, TRACK, fill_and_border, ink_on, layer_colour
+from drawing.canvas.palette import ALARM, ARROW, LOOKS, PAPER, SOFT, TRACK, fill_and_border, ink_on, layer_colour
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.boxes import Box, Message, Timeline
 from drawing.timeline.folding import Fold, Shown
-from drawing.timeline.labels import labels, title
+from drawing.timeline.labels import labels, title, waiting
 from drawing.timeline.names import Name, groups, write_names
 from lib.errors.wording import counted, numbered
 from lib.trace.event import Event
@@ -40,6 +40,9 @@ TWO_LINES: Final = 26
 """Pixels that a box must be high for a layer below its label, which then stand so far below and above the middle."""
 LAYER_BELOW: Final = 7
 LABEL_ABOVE: Final = 5
+MARK: Final = 15
+"""Pixels of the mark of a failure, and READABLE those that a row must be high for the words beside it."""
+READABLE: Final = 11
 TURNED_WIDTH: Final = 8
 """Pixels that a box must be wide for a label that reads upwards."""
 
@@ -99,6 +102,16 @@ def paint(
         whole = rows.height + (count - 1) * (rows.thin + 1)
         scene.add(Rect(axis.left, top, axis.x(over.get(rank, 0)) - axis.left, whole, TRACK))
     axis.grid(scene, tops[0] - 2, rows.bottom + 2)
+    for box in timeline.boxes:
+        if box.look == "failed":  # nobody went on from there
+            x = axis.x(box.start)
+            scene.add(Poly(((x, tops[0] - 2), (x, rows.bottom)), stroke=ALARM, dash="3 2"))
+    if (trace.error or "").startswith("deadlock") and rows.height >= LABEL_SIZES[0][0]:
+        waits = {box.rank for box in timeline.boxes if box.look == "pending"}
+        for rank, top in zip(rows.ranks, tops, strict=True):  # who does not wait for ever is over
+            if rank not in waits:
+                left = axis.x(over.get(rank, 0)) + 8
+                scene.add(Text(left, top + rows.height / 2, "has finished", TEXT, SOFT))
     write_names(scene, named, tops, rows.height, axis.left)
     shown = timeline.boxes
     if len(shown) > PACKED:
@@ -138,6 +151,7 @@ class _Painter:
         self.rects: list[Rect] = []
         self.details: list[Poly | Rect] = []
         self.texts: list[Text] = []
+        self.waiting: set[tuple[int, int]] = set()
 
     def box(self, box: Box) -> None:
         """One box with its label."""
@@ -150,6 +164,9 @@ class _Painter:
             top, height = top + height + 1 + (box.lane - 1) * (rows.thin + 1), rows.thin
         fill, stroke = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
         words = title(self.trace, box, self.folds[box.rank], self.crowded)
+        if box.look == "failed":
+            self.failure(x, top, height, words)
+            return
         if width < 0.05:
             self.rects.append(Rect(x - 0.6, top, 1.2, height, stroke if stroke != "none" else fill, title=words))
             return
@@ -172,10 +189,32 @@ class _Painter:
             colour = layer_colour(event.layer, self.layers)
             self.details.append(Rect(x, top + height - stripe, width, stripe, colour))
 
+    def failure(self, x: float, top: float, height: float, words: str) -> None:
+        """The mark of the failure: a cross in a box, always of one size, and what it means beside it."""
+        size = min(MARK, height)
+        left, upper = x + 1.5, top + (height - size) / 2
+        self.details.append(Rect(left, upper, size, size, ALARM, radius=2, title=words))
+        near, far = size * 0.28, size * 0.72
+        for start, end in ((near, far), (far, near)):
+            line = ((left + near, upper + start), (left + far, upper + end))
+            self.details.append(Poly(line, stroke=PAPER, line=max(1.0, size / 7)))
+        if height >= READABLE:
+            size = TEXT if height >= LABEL_SIZES[0][0] else SMALL
+            self.texts.append(Text(left + MARK + 5, top + height / 2, "failed here", size, ALARM))
+
     def label(self, box: Box, event: Event, fill: str, x: float, top: float, width: float, height: float) -> None:
         """The label of a box, where there is room for one."""
         colour = ALARM if box.look == "pending" else ink_on(fill)
-        for line in place_label(*labels(box, event, self.folds[box.rank].own), width, height):
+        waits = None
+        if box.look == "pending":  # what shares the last lane of a rank lies on itself
+            if (box.rank, box.lane) in self.waiting:
+                return
+            self.waiting.add((box.rank, box.lane))
+            waits = waiting(self.trace, box.rank, box.number)
+        texts, below = labels(box, event, self.folds[box.rank].own, waits)
+        if waits is not None and waits.who and height < TWO_LINES:
+            texts = [f"{texts[0]}, {waits.who}", *texts]
+        for line in place_label(texts, below, width, height):
             middle = top + height / 2 + line.below
             text = Text(x + width / 2, middle, line.text, line.size, colour, "middle", turned=line.turned)
             self.texts.append(text)
@@ -226,7 +265,7 @@ def operations(layers: int, boxes: Iterable[Box], own: bool = False) -> list[Ent
         ramp.append(Rect(place * 17, 0, 17, 12, fill))
         ramp.append(Text(place * 17 + 8.5, 6, str(layer), SMALL, ink_on(fill), "middle"))
     colour = layer_colour(0, layers)
-    batches = "own: each rank its own batch" if own else "number: batch"
+    batches = "own: each rank its own" if own else "number: batch"
     entries: list[Entry] = [(ramp, 17 * len(shown), "layer"), swatch(colour, text="forward (" + batches + ")")]
     entries.append(swatch(*fill_and_border("backward", colour), "backward"))
     for family, look in LOOKS.items():

@@ -101,6 +101,19 @@ class Mesh(Given):
             place, found[axis] = divmod(place, size)
         return {axis: found[axis] for axis in self.axes}
 
+    def named(self, rank: int) -> str:
+        """A rank with its place, as a sentence has it: "rank 6 (data 1, stage 2)"."""
+        place = self.shared([rank])
+        return f"rank {rank} ({place})" if place else f"rank {rank}"
+
+    def shared(self, ranks: Sequence[int]) -> str:
+        """The coordinates that ranks have in common, in words: "stage 2". Nothing where one is not in the mesh."""
+        if not all(rank in self._place for rank in ranks):
+            return ""
+        places = [self.coordinates(rank) for rank in ranks]
+        alike = [axis for axis in self.axes if len({place[axis] for place in places}) == 1]
+        return ", ".join(f"{axis} {places[0][axis]}" for axis in alike) if places else ""
+
     def rank(self, **coordinates: int) -> int:
         """The rank at the given coordinates, one for each axis."""
         if set(coordinates) != set(self.axes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from itertools import islice
@@ -58,8 +58,10 @@ def on_stuck(dist: World) -> Callable[[], PuzzleError] | None:
 def rank_failed(dist: World, rank: int | None, error: BaseException | None) -> RankFailed:
     """The error of a run in which one rank raised: for itself, and for those who wait for it."""
     if error is None or not isinstance(error, PuzzleError):
-        return failed(rank, error or RuntimeError("a rank stopped"))
-    who = "another rank" if error.rank is None else f"rank {error.rank}"
+        found = failed(rank, error or RuntimeError("a rank stopped"))
+        found.named = None if dist.mesh is None or rank is None else dist.mesh.named(rank)
+        return found
+    who = "another rank" if error.rank is None else error.named or f"rank {error.rank}"
     what = f"{who} failed, and nobody can go on: {error.what}"
     found = RankFailed(what, fix=error.fix, where=error.where, idea=error.idea)
     found.expected, found.got = error.expected, error.got
@@ -198,16 +200,19 @@ class _States:
         ranks = range(self.dist.ranks)
         if len(ranks) <= ONE_BY_ONE:
             self.shown = list(self.waits)
-            return [f"rank {rank} {self.state(rank)}" for rank in ranks]
+            return [f"{self.called([rank])} {self.state(rank)}" for rank in ranks]
         groups = self.groups()
         first = sorted(groups, key=lambda item: (item[1][0] not in self.waits, item[1][0]))[:SHOWN]
         first.sort(key=lambda item: item[1][0])
         self.shown = sorted(rank for _, members in first for rank in members if rank in self.waits)
-        lines = [
-            f"{these('rank', members)} {state if len(members) == 1 else _plural(state)}" for state, members in first
-        ]
+        lines = [f"{self.called(members)} {state if len(members) == 1 else _plural(state)}" for state, members in first]
         left = len(ranks) - sum(len(members) for _, members in first)
         return [*lines, f"and {left} more ranks"] if left else lines
+
+    def called(self, members: Sequence[int]) -> str:
+        """Ranks by their numbers, with the coordinates that they share in a mesh: "ranks 4, 8, 12 (stage 0)"."""
+        place = "" if self.dist.mesh is None else self.dist.mesh.shared(members)
+        return these("rank", members) + (f" ({place})" if place else "")
 
     def groups(self) -> list[tuple[str, list[int]]]:
         """Ranks by their state: those that wait for one and the same, and those that wait for their neighbour."""

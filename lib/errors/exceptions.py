@@ -85,6 +85,8 @@ class PuzzleError(AssertionError):
             self.what, self.expected, self.got, self.fix = what, expected, got, fix
         self.rank = rank
         self.where = list(where)
+        self.named: str | None = None
+        """What to call the rank, where it has a place in a mesh: "rank 6 (data 1, stage 2)"."""
         self.time: int | None = None
         """When it happened, in ticks, where that is not said by the clock of its rank."""
         self.trace: Any = None
@@ -117,7 +119,7 @@ class PuzzleError(AssertionError):
         return f"{type(self).__name__}({self.what!r})"
 
     def __str__(self) -> str:
-        lines = [self.what if self.rank is None else f"rank {self.rank}: {self.what}"]
+        lines = [self.what if self.rank is None else f"{self.named or f'rank {self.rank}'}: {self.what}"]
         lines += _field("expected:", self.expected) + _field("got:", self.got)
         places: dict[Place, list[int | None]] = {}
         for rank, found in self.where:

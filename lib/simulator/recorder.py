@@ -143,6 +143,8 @@ class Recorder(Program):
         # A mismatch is between two ranks, and names both; that this one came last is no fault of its own.
         if not isinstance(error, MismatchError):
             error.at(self.rank)
+            if self.world.mesh is not None:
+                error.named = self.world.mesh.named(self.rank)
             if error.fact is not None:
                 diagnosis.advise(error, self)
         if error.trace is None:

@@ -131,6 +131,8 @@ def _run(function: Callable[[Model], Any], world: World, order: Order) -> list[M
     if not isinstance(failure, NotSolved):
         fixes.keep(failure)
         dist.failure = failure
+        if dist.mesh is not None and failure.rank is not None:
+            failure.named = dist.mesh.named(failure.rank)
         failure.trace = dist.so_far(str(failure))
     raise failure from failure.__cause__
 

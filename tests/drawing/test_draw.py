@@ -127,7 +127,7 @@ def test_what_never_began_is_drawn_too() -> None:
         await model.receive(1 - model.rank)
 
     picture = picture_of(trace(both, ranks=2))
-    assert "waits: receive" in picture.svg()
+    assert "waits for a message from rank 1" in picture.svg()
     assert picture_of(trace(lambda model: None, ranks=2)).scene.height > 0
 
 
