@@ -193,7 +193,7 @@ def test_two_groups_in_two_orders(run: Run) -> None:
         run(orders, ranks=4, mesh=Mesh({"row": 2, "column": 2}))
     assert raised.value.what == "deadlock: these ranks wait for each other: 0 -> 2 -> 3 -> 1 -> 0"
     assert state(raised.value)[0] == (
-        "rank 0 waits in all-reduce #1 of group [0, 2], layer 0: joined by {0}, missing {2}"
+        "rank 0 (row 0, column 0) waits in all-reduce #1 of group [0, 2], layer 0: joined by {0}, missing {2}"
     )
 
 
