@@ -193,7 +193,7 @@ class _Painter:
         """The mark of the failure: a cross in a box, always of one size, and what it means beside it."""
         size = min(MARK, height)
         left, upper = x + 1.5, top + (height - size) / 2
-        self.details.append(Rect(left, upper, size, size, ALARM, radius=2, title=words))
+        self.details.append(Rect(left, upper, size, size, ALARM, title=words))
         near, far = size * 0.28, size * 0.72
         for start, end in ((near, far), (far, near)):
             line = ((left + near, upper + start), (left + far, upper + end))

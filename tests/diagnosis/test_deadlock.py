@@ -740,14 +740,14 @@ def test_ranks_in_the_same_state_have_one_line(run: Run) -> None:
                 "rank 11 waits for room to pass to rank 0, which has not received the message before",
             ],
         ),
-        (stages, {"stage": 12}, ["rank 0 OVER", "ranks 1-11 wait to receive from the stage before"]),
+        (stages, {"stage": 12}, ["rank 0 (stage 0) OVER", "ranks 1-11 wait to receive from the stage before"]),
         (
             chain,
             {"data": 3, "tensor": 4},
             [
-                "rank 0 waits to receive from rank 11",
+                "rank 0 (data 0, tensor 0) waits to receive from rank 11",
                 "ranks 1-3, 5-7, 9-11 wait to receive from the rank before along 'tensor'",
-                "ranks 4 and 8 wait to receive from the rank before",
+                "ranks 4 and 8 (tensor 0) wait to receive from the rank before",
             ],
         ),
     ],
