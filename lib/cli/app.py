@@ -303,12 +303,12 @@ def compare(
         say(f"Drew {output}")
 
 
-def _named(what: str, **size: int | None) -> Run:
+def _named(what: str, limit: float | None, **size: int | None) -> Run:
     """A run under the name that is said before it: NAME=WHAT."""
     name, equals, rest = what.partition("=")
     plain = not (equals and name and rest) or Path(what).exists()
     try:
-        found = _run(what if plain else rest, **size)
+        found = _run(what if plain else rest, limit=limit, **size)
     except PuzzleError:
         if any(size.values()):
             said = " ".join(f"--{which} {number}" for which, number in size.items() if number is not None)

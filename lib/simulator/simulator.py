@@ -116,10 +116,10 @@ def _run(function: Callable[[Model], Any], world: World, order: Order) -> list[M
     """Runs a function on all ranks of a world by our own driver, or by asyncio where that is what it needs."""
     from lib.simulator.asyncio_support.uses import uses_asyncio  # here and not above: only a run needs it
 
-    needed = uses_asyncio(function)
+    needed, names = uses_asyncio(function), getattr(function, "__globals__", {})
     if not inspect.iscoroutinefunction(function):
         function = _asynchronous(function)
-    with _alone(needed):
+    with _alone(needed), _exit_is_an_error(names):
         dist, models = world()
         failure = None if needed else _attempt(function, models, dist, order, _step)
         if needed or failure is NEEDED:
@@ -243,6 +243,19 @@ def _alone(needed: bool) -> Generator[None]:
 
     with alone():
         yield
+
+
+@contextmanager
+def _exit_is_an_error(names: dict[str, Any]) -> Generator[None]:
+    """A notebook has an exit() of its own, which says nothing and ends its kernel: here it is Python's, an error."""
+    own = {
+        name: names[name] for name in ("exit", "quit") if type(names.get(name)).__module__ == "IPython.core.autocall"
+    }
+    names.update(dict.fromkeys(own, sys.exit))
+    try:
+        yield
+    finally:
+        names.update(own)
 
 
 def _failure(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleError:

@@ -45,6 +45,7 @@ CELLS = {
     "after a cell that cannot be read": ('simulate(ddp, puzzle="ddp")', "PuzzleError"),
     "no such puzzle": ('simulate(lambda model: None, puzzle="dpd")', "ValueError"),
     "interrupted": ("def wait(model):\n    raise KeyboardInterrupt\n\n\nsimulate(wait)", "KeyboardInterrupt"),
+    "the notebook's own exit": ("def leave(model):\n    exit()\n\n\nsimulate(leave)", "RankFailed"),
     "nothing of ours": ("1 / 0", "ZeroDivisionError"),
 }
 RAISES = {"tags": ["raises-exception"]}

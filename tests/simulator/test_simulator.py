@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from lib import (
     PUZZLES,
     UNIT,
+    BudgetError,
     DeadlockError,
     Links,
     Mesh,
@@ -440,3 +442,57 @@ def test_a_long_run_is_no_recursion() -> None:
 
     models = simulate(ping_pong, ranks=2)
     assert figures.end(Trace.of(models)) == 1200.0
+
+
+# -- what would end Python ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loop", [False, True], ids=["our driver", "an event loop"])
+@pytest.mark.parametrize("leave", [sys.exit, exit, lambda: exit(3)])
+def test_who_wants_to_end_python_ends_the_run(leave: Any, loop: bool) -> None:
+    async def leaves(model: Model) -> None:
+        if loop:
+            await asyncio.sleep(1)
+        leave()
+
+    with pytest.raises(RankFailed, match="SystemExit") as caught:
+        simulate(leaves, ranks=2)
+    assert "end the whole of Python" in str(caught.value)
+    assert caught.value.trace is not None
+
+
+@pytest.mark.parametrize("loop", [False, True], ids=["our driver", "an event loop"])
+def test_an_interrupt_stays_one_and_says_what_it_stopped(loop: bool) -> None:
+    async def long(model: Model) -> None:
+        if loop:
+            await asyncio.sleep(1)
+        if model.rank == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        simulate(long, ranks=2)
+    (note,) = caught.value.__notes__
+    assert note.startswith("You stopped the run")
+    assert simulate(lambda model: None)  # nothing is left of it
+
+
+def test_an_exit_of_a_notebook_is_pythons_while_ranks_run_and_its_own_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = type("ExitAutocall", (), {"__module__": "IPython.core.autocall", "__call__": lambda self: None})()
+    names: dict[str, Any] = {"exit": own}
+    exec("def leaves(model): exit()", names)
+    with pytest.raises(RankFailed, match="SystemExit"):
+        simulate(names["leaves"])
+    assert names["exit"] is own
+
+
+def test_at_the_size_of_a_puzzle_a_run_is_short() -> None:
+    def endless(model: Model) -> None:
+        while True:
+            model.get_activation([0])
+
+    with pytest.raises(BudgetError, match="more than 10000 events"):
+        simulate(endless, puzzle="ddp")
+    with pytest.raises(BudgetError, match="more than 250000 events"):
+        simulate(endless, puzzle="ddp", layers=1)
+    with pytest.raises(BudgetError, match="more than 7 events"):
+        simulate(endless, puzzle="ddp", budget=7)
