@@ -225,7 +225,7 @@ def _fate(trace: Trace, group: list[Holding]) -> str:
         local = ", outside the stores" if one.hidden else ""
         return f"still needed by {title(one.used.op)}{local}" if one.used is not None else "still needed"
     if one.used is None:
-        return f"nobody ever uses {'it' if len(group) == 1 else 'them'}"
+        return "never used"
     return f"last used by {_call(trace, one.used)}"
 
 

@@ -163,7 +163,7 @@ def _pretended(rebuilt: Rebuilt | None, sandbox: bool) -> Iterator[str]:
     if rebuilt is None or not sandbox:
         return
     if any(flaw is not None and flaw.pretended for _, _, flaw in rebuilt.finals.values()):
-        yield "this Model is a sandbox, so pretended gradients were accepted; with a Dist they are not."
+        yield "this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not."
 
 
 def _over(timed: Trace, top: figures.Peak, end: float, goals: Sequence[Goal]) -> Iterator[str]:

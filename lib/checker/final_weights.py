@@ -117,7 +117,7 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     """What is wrong with one final weight."""
     if flaw is not None:
         on = "" if flaw.rank == rank else f" on rank {flaw.rank}"
-        what = f"the final weight of these layers is not honest: {flaw.what}{on}"
+        what = f"the final weight of these layers does not count: {flaw.what}{on}"
         return _Fault(what, flaw.instead, None, flaw.fix, rank, place_of(flaw.event))
     if weight.step == 1:
         return None
@@ -135,9 +135,9 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     if others and not updates:
         fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"
     if any(number < now for number, _ in updates):
-        fix = "update changes nothing in place, it gives the new weight: keep what it returns, and hand that in"
+        fix = "update changes nothing in place: keep the new weight that it returns, and hand that in"
     elif updates:
-        fix = "hand in the weight after its update: what was handed in does not follow the store"
+        fix = "hand in the weight after its update: one handed in before stays as it was"
     got = f"the weight as it was loaded; update is called in {lines}" if lines else "the weight as it was loaded"
     return _Fault(
         "the final weight of these layers was never updated", "exactly one update", got, fix, rank, place_of(event)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
 from lib.cluster.clock import in_units, units
+from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
 from lib.errors.wording import amount, counted, plural, these, with_article
@@ -51,7 +52,7 @@ def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judg
     """
     if hidden:
         yield _remark(
-            "values kept outside of the five stores count as memory too"
+            "values kept outside the five stores take memory too"
             + (", and only the first goal counts for such a run" if judged else ""),
             got=_counted([alive.value for _, alive in hidden]),
             where=_places([(rank, alive.born) for rank, alive in hidden]),
@@ -70,7 +71,7 @@ def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judg
     if lost:
         rank, event = lost[0]
         yield _remark(
-            f"nobody received what rank {rank} passed to rank {event.peer}" + _more(lost, "message"),
+            f"rank {event.peer} never received what rank {rank} passed to it" + _more(lost, "message"),
             where=_places(lost),
             fix=f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it",
         )
@@ -79,9 +80,9 @@ def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judg
         rank, event = left[0]
         yield _remark(
             f"rank {rank} did not await its {event.op}" + _more(left, "call"),
-            got="a communication that is never over: what it sends stays in memory to the end",
+            got="a communication that never ends: what it sends stays in memory to the end of the run",
             where=_places(left),
-            fix=f"put `await` before it: await model.{event.op}(...)",
+            fix=f"put `await` in front of it: await model.{event.op}(...)",
         )
 
 
@@ -107,14 +108,21 @@ def over_sent(trace: Trace, sent: float, limit: float) -> str:
     """Why no goal counts: how much is sent, and the first all-reduce, else the first communication of all."""
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION]
     rank, event = next((found for found in moving if found[1].op == "allreduce"), moving[0])
-    return _remark(
-        f"no goal counts, because {amount(sent)} elements are sent per rank, and the goals allow {amount(limit)}",
-        where=_places([(rank, event)]),
-        fix="an all-reduce brings every rank the whole sum, and a rank that updates one shard needs that shard of it:\n"
-        "use model.scatterreduce(...)"
-        if event.op == "allreduce"
-        else "gather each weight as seldom as the memory allows, and send nothing twice",
+    what = f"correct, but {amount(sent)} elements are sent per rank, and the goals allow {amount(limit)}"
+    where = _places([(rank, event)])
+    if event.op != "allreduce":
+        return _remark(
+            what, where=where, fix="gather each weight as rarely as the memory allows, and send nothing twice"
+        )
+    whole = "an all-reduce brings every rank the whole sum, and a rank that updates one shard needs only that shard:\n"
+    error = PuzzleError(
+        what,
+        where=where,
+        fix=f"{whole}grad_weights[...] = await model.scatterreduce(grad_weights[...], layer)",
+        idea=f"{whole}which collective sends less?",
     )
+    fixes.keep(error)
+    return str(error)
 
 
 def _more(found: Sequence[object], noun: str) -> str:
@@ -147,7 +155,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
         return _remark(
             what,
             got="\n".join(
-                [f"{when};", f"{amount(size)} elements of it are values that nobody used again:", *lines, *rest]
+                [f"{when};", f"{amount(size)} elements of it are values that are not used again:", *lines, *rest]
             ),
             where=where,
             fix=f"delete each of them right after its last use, as in: del {STORE[type(unused[0].value)]}[...]",
@@ -169,7 +177,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
     count = Counter(alive.value.kind for alive in top.alive)
     lines = [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
-    return _remark(what, got="\n".join([f"{when}; alive are", *lines]), where=where, fix=_fewer(top, most))
+    return _remark(what, got="\n".join([f"{when}; there are", *lines]), where=where, fix=_fewer(top, most))
 
 
 def _fewer(top: figures.Peak, most: list[str]) -> str:
@@ -253,9 +261,7 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     if (bare := _not_hidden(trace)) is not None and bare.ticks > sum(waits[longest].values()):
         return _remark(what, got=bare.words(), where=bare.where, fix=START_EARLIER)
     if not sum(waits[longest].values()):
-        return _remark(
-            what, got="no rank ever waits", fix="shorten what the ranks compute, or share it out more evenly"
-        )
+        return _remark(what, got="no rank ever waits", fix="let the ranks compute less, or share the work more evenly")
     spot, most = max(waits[longest].items(), key=lambda item: item[1])
     total = sum(waits[longest].values())
     return _remark(

@@ -130,7 +130,7 @@ def _text(lack: _Lack, found: list[tuple[int, Held]]) -> str:
     error = PuzzleError(
         f"{who} {'is' if len(ranks) == 1 else 'are'} not ready for the next training step: the {lack.kind} of "
         f"{these('layer', layers)} is not up to date there",
-        expected=f"what a rank has before the step, it has afterwards, one update on: rank {rank} began with the "
+        expected=f"whatever a rank has before the step it has after it, updated once: rank {rank} began with the "
         f"{describe(value)}",
         got=f"rank {rank} ends with {lack.ends}",
         fix=lack.fix,

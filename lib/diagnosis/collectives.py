@@ -212,7 +212,7 @@ def outside(dist: Any, waits: dict[int, Any]) -> Advice | None:
             word, instead = ("before", "it takes data with get_activation") if back else ("after", "it calls loss")
             if back and subject.kind == "pass":
                 instead = "it passes no gradient on"
-            return f"rank {rank} is at {axis} {stage}: it has nobody {word} it; {instead}"
+            return f"rank {rank} is at {axis} {stage}: there is no {axis} {word} it; {instead}"
         group = listed(mesh.group(rank, axis))[1:-1]
         idea = f"rank {rank} waits for rank {peer}, which is not in its pipeline (ranks {group}):\n"
         return line(

@@ -62,7 +62,7 @@ def rank_failed(dist: World, rank: int | None, error: BaseException | None) -> R
         found.named = None if dist.mesh is None or rank is None else dist.mesh.named(rank)
         return found
     who = "another rank" if error.rank is None else error.named or f"rank {error.rank}"
-    what = f"{who} failed, and nobody can go on: {error.what}"
+    what = f"{who} failed, so no rank can go on: {error.what}"
     found = RankFailed(what, fix=error.fix, where=error.where, idea=error.idea)
     found.expected, found.got = error.expected, error.got
     return found
@@ -243,7 +243,7 @@ class _States:
             return said + ("" if found is None else f" (line {found.line})")
         if rank not in self.dist.models:
             return (
-                f"does not exist: nobody made Model(rank={rank}, dist=dist)"
+                f"does not exist: Model(rank={rank}, dist=dist) was never made"
                 if self.dist.ranks <= ONE_BY_ONE
                 else NOBODY
             )
@@ -280,7 +280,7 @@ class _States:
         return None
 
 
-NOBODY = "does not exist: nobody made its Model"
+NOBODY = "does not exist: its Model was never made"
 
 
 def _plural(state: str) -> str:
@@ -289,7 +289,7 @@ def _plural(state: str) -> str:
         ("waits ", "wait "),
         ("has finished", "have finished"),
         ("has not begun, or is over", "have not begun, or are over"),
-        (NOBODY, "do not exist: nobody made their Models"),
+        (NOBODY, "do not exist: their Models were never made"),
     ):
         if state.startswith(one):
             return many + state.removeprefix(one)
@@ -327,7 +327,7 @@ def _deadlock(dist: World, waits: _Waits) -> DeadlockError:
             ring[MOST_IN_RING // 2 : -2] = ["..."]
         what = f"deadlock: these ranks wait for each other: {' -> '.join(ring)}"
     else:
-        what = "deadlock: nobody can go on"
+        what = "deadlock: no rank can go on"
     first = cycle[0] if cycle else next((rank for rank in waits if waits.awaits_over(rank)), next(iter(waits)))
     states = _States(dist, waits)
     advice = _advice(dist, waits, cycle)
@@ -373,7 +373,7 @@ def _astray(dist: World, waits: _Waits) -> str | None:
             found = place_of(event)
             line = "" if found is None else f" in line {found.line}"
             return (
-                f"rank {source} passed a message to rank {target}{line}, where nobody has received it,\n"
+                f"rank {source} passed a message to rank {target}{line}, which has not received it,\n"
                 f"and rank {wanted} waits for one from rank {source}: pass_to and receive must name each other's rank"
             )
     return None
@@ -431,5 +431,5 @@ def _ring(waits: _Waits, cycle: list[int]) -> str:
     if cycle and kinds == {"receive"}:
         return f"each of them receives before it passes: let one of them, such as rank {cycle[0]}, pass first"
     if cycle and kinds == {"pass"}:
-        return "there is room for one message on the way: receive the one before it has to be passed on"
+        return "one message at a time fits between two ranks: receive it before passing the next"
     return "follow the cycle: one of these calls has to come earlier, or is missing on one rank"

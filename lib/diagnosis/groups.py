@@ -43,7 +43,7 @@ def no_axis(axis: str, rank: int, mesh: Mesh) -> RuleError:
         f"there is no group {axis!r}",
         expected=f"an axis of the mesh: {' or '.join(map(repr, mesh.axes))}",
         got=f"group={axis!r}",
-        fix="the group of an axis are the ranks that differ along it only:\n"
+        fix="along an axis, a group is the ranks that differ in that coordinate only:\n"
         + "\n".join(f"group={known!r} is {list(mesh.group(rank, known))} here" for known in mesh.axes),
     )
 
@@ -52,7 +52,7 @@ def no_peer(program: Running, rank: Any, call: str) -> RuleError:
     """A message that names no other rank."""
     mine, ranks = program.rank, program.world.ranks
     itself = isinstance(rank, int | float) and rank == mine
-    fix = "name the other rank of the pair, such as model.rank - 1 or model.rank + 1"
+    fix = "name the rank at the other end, such as model.rank - 1 or model.rank + 1"
     advice = fix if itself or type(rank) is not int else _beyond(program, rank, call)
     error = RuleError(
         f"{call}({written(rank)}{', ...' if call == 'pass_to' else ''}) does not name another rank"

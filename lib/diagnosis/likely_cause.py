@@ -203,7 +203,9 @@ def _(fact: facts.Unsummed, program: Running) -> Advice:
     for index, event in enumerate(program.events):
         if event.op in COLLECTIVES and mine in event.inputs and not event.blocking and (index,) not in waits:
             line = _kept(event, "grad_weights") or f": {put_await(event.op, place_of(event))}"
-            return f"the {COLLECTIVES[event.op].title}{line_of(event)} was started, but nobody awaited its result{line}"
+            return (
+                f"the {COLLECTIVES[event.op].title}{line_of(event)} was started, but its result was never awaited{line}"
+            )
     return _sum_first(program, grad)
 
 

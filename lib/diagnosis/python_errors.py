@@ -72,7 +72,7 @@ SIMPLE: dict[type[BaseException], str] = {
     RecursionError: "this function calls itself, directly or through others, and nothing ends that",
     IndexError: "an index goes from 0 to the length - 1: the last stage and the last layer have no next one",
     ZeroDivisionError: "ranks, layers and batches are counted from 0: on this rank the divisor is 0",
-    AssertionError: "this `assert` is your own: on this rank what it claims is not so",
+    AssertionError: "this `assert` is in your own code: what it claims is not true on this rank",
 }
 
 
@@ -177,7 +177,7 @@ def _runtime(error: Any, text: str, frame: FrameType | None) -> str | None:
     if "cannot be called from a running event loop" in text:
         return "a rank's function runs in a loop already: await the coroutine, without asyncio.run"
     if "is bound to a different event loop" in text:
-        return "it was used in a run before this one: make it anew for each run, right before simulate(...)"
+        return "it belongs to an earlier run: make a new one for each run, right before simulate(...)"
     if "changed size during iteration" in text:
         return "go through a copy of the keys, so that the store may change: for key in list(...):"
     return None
@@ -190,7 +190,7 @@ def never_awaited(name: str, rank: int | None) -> ForgottenAwait:
     where = student_place()
     return ForgottenAwait(
         f"the async function {name} was called, but not awaited",
-        expected=f"`await` before the call of {name}",
+        expected=f"`await` in front of the call of {name}",
         got=f"a call without `await`: nothing of {name} has run",
         fix=put_await(name, where),
         rank=rank,
@@ -215,7 +215,7 @@ def not_here(thing: str, fix: str) -> PuzzleError:
     return PuzzleError(
         f"{thing} cannot be simulated",
         expected="tasks, timers, locks, events and queues of asyncio: whatever runs in this one program",
-        got="something that comes from outside, at a time that nobody can foresee",
+        got="something that comes from outside, at a time that cannot be foreseen",
         fix=fix,
     )
 
@@ -223,8 +223,8 @@ def not_here(thing: str, fix: str) -> PuzzleError:
 def asleep(rank: int, where: Place | None, turns: int) -> BudgetError:
     """A rank that asks again and again, and lets all others run in between, without end."""
     return BudgetError(
-        f"this rank takes turn after turn, more than {turns} times, and nobody moves",
-        expected="a loop that ends: what its condition asks for is done by a rank that can still move",
+        f"this rank has taken more than {turns} turns, and no rank has moved",
+        expected="a loop that ends: some rank can still do what its condition asks for",
         got="a loop around `await asyncio.sleep(...)`, while all others wait or have finished",
         fix="wait for what another rank does with `await`, not with a loop: value = await model.receive(source)",
         rank=rank,
@@ -275,7 +275,7 @@ def not_callable(function: Any) -> PuzzleError:
             function.close()
         return PuzzleError(
             "simulate was not given a function",
-            expected="the function itself, without brackets behind it: simulate(ddp, ...)",
+            expected="the function itself, without brackets after its name: simulate(ddp, ...)",
             got=describe(function),
             fix="leave out the brackets after the function's name: simulate calls it, once for each rank",
         )

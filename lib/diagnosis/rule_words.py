@@ -50,7 +50,7 @@ def _(fact: facts.OtherKind) -> Words:
         f"cannot {fact.verb} two different kinds of value",
         expected=f"another {fact.first.kind}",
         got=describe(fact.other),
-        fix="look at the stores that the two come from: both have to be of one kind",
+        fix="look at the stores that they come from: both values have to be of the same kind",
     )
 
 
@@ -71,7 +71,7 @@ SAME = {
 ALIKE = {
     "layer": "use values of one layer: a layer has its own weight, gradient and optimizer state",
     "batches": "gradients of different batches are summed: with `+`, scatterreduce or allreduce",
-    "shards": "sum the same shard of each gradient: reduce-scatter them, or shard them alike",
+    "shards": "sum the same shard of each gradient: reduce-scatter them, or cut them in the same way",
     "total": "give load_weights or shard the same total everywhere: how many ranks share the weight",
     "step": "gather all shards before the update, or all of them after it",
 }
@@ -98,7 +98,7 @@ def _(fact: facts.Twice) -> Words:
             fix = "gradients are not gathered but summed: use scatterreduce or allreduce"
     else:
         what = f"cannot {verb} these values: {these(noun, fact.items)} would be counted twice"
-        fix = f"each must hold {field} that no other one holds"
+        fix = f"each value must hold {field} that no other value holds"
         if verb == "sum":
             name = these("batch", fact.items)
             fix = (
@@ -216,7 +216,7 @@ def _(fact: facts.WrongKind) -> Words:
         f"the {fact.role} is not {wanted}",
         expected=wanted,
         got=describe(fact.value),
-        fix="check the order of the arguments and the store that you took it from",
+        fix="check the order of the arguments and the store that it comes from",
     )
 
 
@@ -331,7 +331,7 @@ def _(_: facts.NothingToGet) -> Words:
 @words.register
 def _(fact: facts.OtherBatches) -> Words:
     return Words(
-        "input and gradient of backward are of different batches",
+        "the input and the gradient given to backward are of different batches",
         expected=f"the gradient of {these('batch', fact.inp.place.batches)}, as the input",
         got=f"the gradient of {these('batch', fact.grad.place.batches)}",
         fix="take the input of the same batch; messages arrive in the order in which they were passed,\n"
@@ -358,7 +358,7 @@ def _part(value: Weight) -> str:
 
 @words.register
 def _(fact: facts.Uncovered) -> Words:
-    fix = "a rank updates the shard whose gradient it has: load_weights and scatterreduce must cut alike"
+    fix = "a rank updates the shard whose gradient it has: cut both in the same way"
     if fact.weight.is_complete():
         fix = (
             "after scatterreduce a rank has the gradient of one shard: update the shard of the weight that it loaded,\n"
@@ -441,8 +441,8 @@ def _(fact: facts.Disagree) -> Words:
         but, same = "for different layers", "the same layer"
     elif first.group != other.group:
         but, same = "name its group in different orders", "the same order of ranks"
-        fix = "write the group alike on every rank: as an axis of the mesh, or as one list of ranks; its order says\n"
-        fix += "whose shard is which"
+        fix = "write the group in the same way on every rank: as an axis of the mesh, or as one list of ranks;\n"
+        fix += "its order says whose shard is which"
     elif first.root != other.root:
         but, same = "with different roots", "the same root"
         what = (COLLECTIVES[first.op].root or ("",))[0]

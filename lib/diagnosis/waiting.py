@@ -33,7 +33,7 @@ def _joins(pending: Any, rank: int, whom: str | None) -> str:
 
 def _passes(message: Any, rank: int, whom: str | None) -> str:
     whom = f"rank {message.event.peer}" if whom is None else whom
-    return f"waits for room to pass to {whom}, which has not received the message before"
+    return f"waits for room to pass to {whom}, which has not received the last message yet"
 
 
 def _receives(receive: Any, rank: int, whom: str | None) -> str:
@@ -61,7 +61,7 @@ def _a_receiver(message: Any, rank: int) -> str:
 
 
 def _somebody(elsewhere: Any, rank: int) -> str:
-    return f"somebody to end what rank {rank} waits for: {elsewhere.thing}"
+    return f"another task to end what rank {rank} waits for: {elsewhere.thing}"
 
 
 _DESCRIBE: dict[str, Callable[[Any, int, str | None], str]] = {

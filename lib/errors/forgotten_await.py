@@ -23,16 +23,16 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
     code: CodeType | None = getattr(thing, "cr_code", None)
     frame = student_frame()
     here = where = None if frame is None else resolve(frame.f_code, frame.f_lasti)
-    call, got = "", "something that is to be awaited"
+    call, got = "", "something that has to be awaited"
     if code is not None:
         cast(Any, thing).close()
-        call, got = code.co_name, f"what the async function {code.co_name} returns until it is awaited"
+        call, got = code.co_name, f"a call of the async function {code.co_name}, not awaited yet"
     elif (issued := getattr(type(thing), "issued", None)) is not None:
         call, where = issued(thing)
-        got = f"what model.{call} returns until it is awaited"
+        got = f"a call of model.{call}, not awaited yet"
     fix = put_await(call, where)
     if where is not None and here is not None and where.line != here.line:
-        fix += "\nor write `await` where it is used, if other work is to run in the meantime"
+        fix += "\nor put `await` where the result is used, if other work should run in the meantime"
     if frame is not None and frame.f_code.co_name[:1] != "<" and not frame.f_code.co_flags & CO_COROUTINE:
         fix += f"\nand `async` before the function: async def {frame.f_code.co_name}(...)"
     return ForgottenAwait(what, expected=expected, got=got, fix=fix)
@@ -41,6 +41,6 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
 def put_await(call: str, where: Place | None) -> str:
     """Advice that shows the line of a call with `await` before it."""
     if where is None or not call:
-        return "put `await` before the call"
+        return "put `await` in front of the call"
     mended = re.sub(rf"(?<![\w.])(?<!await )((?:\w+\.)*{call}\()", r"await \1", where.text)
-    return f"put `await` before the call in line {where.line}" + (f": {mended}" if mended != where.text else "")
+    return f"put `await` in front of the call in line {where.line}" + (f": {mended}" if mended != where.text else "")

@@ -163,7 +163,9 @@ class Store(dict[Any, T]):
     def _refuse(self, key: Any, value: Any) -> PuzzleError:
         name, wanted = f"{self.name}[{shown(key)}]", with_article(self._kind.kind)
         if is_awaitable(value):
-            return self._program.blame(forgotten_await(f"{name} was given what was not awaited", wanted, value))
+            return self._program.blame(
+                forgotten_await(f"{name} was given the call itself, not its result", wanted, value)
+            )
         error = RuleError(f"{name} was given something that is not a value", expected=wanted, got=describe(value))
         error.fact = NotStored(self._kind, value)
         return self._program.blame(error)

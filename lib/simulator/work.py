@@ -87,9 +87,11 @@ class Work(Generic[T]):
         if where is not None and here is not None and where.line != here.line:
             fix = f"{put_await(call, where)}\nor await it first, where it is used: result = await work"
         error = ForgottenAwait(
-            f"{'a value' if name == 'a value' else f'`.{name}`'} was asked of what was not awaited",
+            "a call that was not awaited was used as a value"
+            if name == "a value"
+            else f"`.{name}` was asked of a call that was not awaited",
             expected=f"the result of model.{call}",
-            got=f"what model.{call} returns until it is awaited",
+            got=f"a call of model.{call}, not awaited yet",
             fix=fix,
         )
         if self._model is not None:

@@ -100,7 +100,7 @@ class _Rebuild:
         """Two loads of one thing are used: the second one, in the order of the program, is too many."""
         (_, first), (_, second) = sorted((one, other), key=_order)
         place = place_of(first)
-        before = "" if place is None else f" (before in line {place.line})"
+        before = "" if place is None else f" (the first time in line {place.line})"
         return Flaw(
             f"{definite(subject(value.kind, value.layer))} was loaded a second time{before}",
             rank,

@@ -117,7 +117,7 @@ def same_kind(verb: str, first: Value, other: object) -> None:
     if type(first) is type(other):
         return
     if is_awaitable(other):
-        raise forgotten_await(f"cannot {verb} what was not awaited", f"another {first.kind}", other)
+        raise forgotten_await(f"cannot {verb} a call that was not awaited", f"another {first.kind}", other)
     raise RuleError(OtherKind(verb, first, other))
 
 

@@ -102,7 +102,7 @@ def test_the_table_says_where_to_delete() -> None:
     assert first.made == f"made by get_activation in line {line - 4}"
     assert first.fate == f"last used by backward in line {line}"
     advice = f"could have been deleted before: del it after test_peak.py, line {line}: grad, "
-    assert second.fate == "nobody ever uses it"
+    assert second.fate == "never used"
     assert first.advice == ""  # one line, said once: at the last of the rows that it is about
     assert second.advice.startswith(advice)
     assert not any(row.idle for row in others)

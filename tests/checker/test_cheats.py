@@ -73,7 +73,7 @@ def test_a_made_up_gradient() -> None:
     verdict = judge(fake)
     line = fake.__code__.co_firstlineno + 2
     assert verdict.faults == (
-        "rank 0: the final weight of layer 0 is not honest: a gradient was made up with fake_grad\n"
+        "rank 0: the final weight of layer 0 does not count: a gradient was made up with fake_grad\n"
         "    expected: gradients that backward gives\n"
         f"    where:    test_cheats.py, line {line}, in fake: "
         "weight, state = model.update(0, model.fake_grad(0, range(model.BATCHES)), weight, state)\n"
@@ -87,9 +87,7 @@ def test_a_sandbox_accepts_it_and_says_so(capsys: pytest.CaptureFixture[str]) ->
     fake(model)
     verdict = Model.check(model)
     assert verdict is not None
-    assert verdict.notes == (
-        "this Model is a sandbox, so pretended gradients were accepted; with a Dist they are not.",
-    )
+    assert verdict.notes == ("this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not.",)
     assert capsys.readouterr().out.splitlines()[:2] == ["Correct!", f"Note: {verdict.notes[0]}"]
 
 
@@ -124,7 +122,7 @@ def test_a_made_up_gradient_that_came_a_long_way(driver: str) -> None:
 
     verdict = check(Trace.of(DRIVERS[driver](launder, ranks=2, layers=1, batches=2)))
     assert [fault.partition("\n")[0] for fault in verdict.faults] == [
-        "rank 0: the final weight of layer 0 is not honest: a gradient was made up with fake_grad"
+        "rank 0: the final weight of layer 0 does not count: a gradient was made up with fake_grad"
     ]
 
 
@@ -146,7 +144,7 @@ def test_a_final_weight_made_by_hand() -> None:
 
     verdict = judge(by_hand)
     assert verdict.faults == (
-        "rank 0: the final weight of layer 0 is not honest: a value was made by hand\n"
+        "rank 0: the final weight of layer 0 does not count: a value was made by hand\n"
         "    expected: values that come from the operations of the model\n"
         f"    where:    test_cheats.py, line {by_hand.__code__.co_firstlineno + 1}, in by_hand: "
         "model.set_final_weight(0, Weight(0, 1, 1))\n"
@@ -194,7 +192,7 @@ def test_a_forged_value_anywhere(what: str) -> None:
         model.set_final_weight(0, FORGED[what](model)[0])
 
     (fault,) = faults(forge)
-    assert fault == "rank 0: the final weight of layer 0 is not honest: a value was made by hand"
+    assert fault == "rank 0: the final weight of layer 0 does not count: a value was made by hand"
 
 
 def test_a_copy_is_the_value_itself() -> None:
@@ -309,8 +307,8 @@ def test_weights_loaded_again() -> None:
 
     first = reload.__code__.co_firstlineno + 2
     assert judge(reload).faults == (
-        "rank 0: the final weight of layer 0 is not honest: the weight of layer 0 was loaded a second time "
-        f"(before in line {first})\n"
+        "rank 0: the final weight of layer 0 does not count: the weight of layer 0 was loaded a second time "
+        f"(the first time in line {first})\n"
         "    expected: one load of each weight, or of each of its shards, on a rank\n"
         f"    where:    test_cheats.py, line {first + 2}, in reload: again, state = model.load_weights(0)\n"
         "    fix:      load once, keep it, and gather shards where the whole weight is needed",
@@ -325,7 +323,7 @@ def test_a_text_has_no_lines_to_name() -> None:
 
     trace = simulate(reload, layers=1, batches=2)[0].trace
     assert check(Trace.parse(trace.text())).faults == (
-        "rank 0: the final weight of layer 0 is not honest: the weight of layer 0 was loaded a second time\n"
+        "rank 0: the final weight of layer 0 does not count: the weight of layer 0 was loaded a second time\n"
         "    expected: one load of each weight, or of each of its shards, on a rank\n"
         "    fix:      load once, keep it, and gather shards where the whole weight is needed",
     )
@@ -341,7 +339,7 @@ def test_shards_loaded_again() -> None:
 
     (fault,) = faults(reload, ranks=2)
     assert fault.startswith(
-        "rank 0: the final weight of layer 0 is not honest: the weight of layer 0 was loaded a second time "
+        "rank 0: the final weight of layer 0 does not count: the weight of layer 0 was loaded a second time "
     )
 
 
@@ -418,7 +416,7 @@ def test_a_weight_that_was_already_updated() -> None:
     line = train.__code__.co_firstlineno + 4
     text = 'output = model.forward(layer, model.activations["in"], weight)'
     assert verdict.faults == (
-        "rank 1: the final weight of layer 0 is not honest: forward of layer 0 used a weight that was updated before\n"
+        "rank 1: the final weight of layer 0 does not count: forward of layer 0 used a weight that was updated before\n"
         "    expected: every forward and backward of this step with the weights as loaded\n"
         f"    where:    test_cheats.py, line {line}, in train: {text}\n"
         "    fix:      update a layer when all its forward and backward passes are done",
@@ -461,7 +459,7 @@ def test_a_layer_below_that_was_updated_before_the_last_microbatch() -> None:
 
     found = faults(early, ranks=2, layers=2)
     assert len(found) == 1
-    assert "the final weight of layer 1 is not honest: " in found[0]
+    assert "the final weight of layer 1 does not count: " in found[0]
     assert "of layer 0 used a weight that was updated before" in found[0]
 
 
@@ -548,7 +546,7 @@ def test_every_fault_is_named() -> None:
     found = faults(many, layers=4)
     assert len(found) == 5
     assert [
-        word in fault for word, fault in zip(["honest", "never", "never", "complete", "no final"], found, strict=True)
+        word in fault for word, fault in zip(["by hand", "never", "never", "complete", "no final"], found, strict=True)
     ] == ([True] * 5)
 
 
@@ -612,7 +610,7 @@ def test_a_value_taken_through_pickle_is_made_by_hand() -> None:
         step(model, 0)
 
     (fault,) = faults(shared_by(take), ranks=2)
-    assert fault.startswith("rank 1: the final weight of layer 0 is not honest: a value was made by hand")
+    assert fault.startswith("rank 1: the final weight of layer 0 does not count: a value was made by hand")
 
 
 def test_a_value_of_another_world() -> None:
@@ -650,7 +648,7 @@ def test_what_is_hidden_in_locals_is_counted_and_named() -> None:
     assert verdict.correct
     assert verdict.memory == 3 * 262144 + 2 * 131072
     assert verdict.notes == (
-        "values kept outside of the five stores count as memory too\n"
+        "values kept outside the five stores take memory too\n"
         "  got:      2 activations, 1 weight gradient\n"
         f"  rank 0:   test_cheats.py, line {first + 2}, in hide: first = model.get_activation([0])\n"
         f"  rank 0:   test_cheats.py, line {first + 3}, in hide: second = model.get_activation([1])\n"
@@ -729,7 +727,7 @@ def test_of_a_broadcast_only_what_its_root_brings_has_to_be_honest(root: int, li
         model.grad_weights[0] = await model.broadcast(model.grad_weights[0], 0, root)
         step(model, 0)
 
-    told = [fault.partition(" is not honest: ")[2] for fault in faults(cast, ranks=3)]
+    told = [fault.partition(" does not count: ")[2] for fault in faults(cast, ranks=3)]
     where = f" on rank {liar}" if liar else ""
     assert told == ([f"a gradient was made up with fake_grad{where}"] if root == liar else [])
 
@@ -754,7 +752,7 @@ def test_a_message_in_the_mail_is_noted() -> None:
     verdict = judge(post, ranks=2)
     assert verdict.correct
     assert verdict.notes == (
-        "nobody received what rank 0 passed to rank 1\n"
+        "rank 1 never received what rank 0 passed to it\n"
         f"  rank 0:   test_cheats.py, line {post.__code__.co_firstlineno + 5}, in post: "
         'await model.pass_to(1, "nobody reads this")\n'
         "  fix:      receive it on rank 1: await model.receive(0), or do not pass it",

@@ -331,7 +331,7 @@ def test_a_rank_may_send_so_much_and_not_an_element_more(
     verdict = check(trace, "own")
     assert verdict.correct
     assert [goal.reached for goal in verdict.goals][:1] == [reached]
-    why = f"no goal counts, because {sent:,.0f} elements are sent per rank, and the goals allow {sent - 1:,.0f}"
+    why = f"correct, but {sent:,.0f} elements are sent per rank, and the goals allow {sent - 1:,.0f}"
     assert [note.partition("\n")[0] for note in verdict.notes if "sent" in note] == ([] if reached else [why])
 
 
@@ -368,7 +368,7 @@ def test_only_the_first_goal_that_a_run_misses_is_spoken_of(monkeypatch: pytest.
     assert [note.splitlines()[0] for note in verdict.notes] == ['for "hard" the run is 1 time unit too long']
 
 
-OUTSIDE = "values kept outside of the five stores count as memory too"
+OUTSIDE = "values kept outside the five stores take memory too"
 
 
 @pytest.mark.parametrize(("count", "reached"), [(1, [True]), (2, [True, False]), (3, [True, False, False])])
@@ -424,7 +424,7 @@ def test_of_a_run_that_failed_nobody_knows_what_would_have_been_received() -> No
             await model.pass_to(1, "nobody reads this")
 
     trace = Trace.of(simulate(posts, ranks=2, layers=1, batches=1))
-    assert [note.splitlines()[0] for note in check(trace).notes] == ["nobody received what rank 0 passed to rank 1"]
+    assert [note.splitlines()[0] for note in check(trace).notes] == ["rank 1 never received what rank 0 passed to it"]
     trace.error = "rank 1: no"
     assert check(trace).notes == ()
 

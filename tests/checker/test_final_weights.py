@@ -84,14 +84,14 @@ FAULTS: dict[Callable[[Model], None], str] = {
         "    expected: exactly one update\n"
         f"    got:      the weight as it was loaded; update is called in line {line(kept_the_old_one, 4)}\n"
         f"    where:    test_final_weights.py, line {line(kept_the_old_one, 5)}, in kept_the_old_one: {HAND_IN}\n"
-        "    fix:      update changes nothing in place, it gives the new weight: keep what it returns, and hand that in"
+        "    fix:      update changes nothing in place: keep the new weight that it returns, and hand that in"
     ),
     too_early: (
         "rank 0: the final weight of layers 0 and 1 was never updated\n"
         "    expected: exactly one update\n"
         f"    got:      the weight as it was loaded; update is called in line {line(update, 4)}\n"
         f"    where:    test_final_weights.py, line {line(too_early, 4)}, in too_early: {HAND_IN}\n"
-        "    fix:      hand in the weight after its update: what was handed in does not follow the store"
+        "    fix:      hand in the weight after its update: one handed in before stays as it was"
     ),
     never: (
         "rank 0: the final weight of layers 0 and 1 was never updated\n"
@@ -179,7 +179,7 @@ def test_the_first_rank_that_is_wrong_is_named() -> None:
 
     (fault,) = check(Trace.of(simulate(handed_on, ranks=4, layers=1, batches=2))).faults
     assert fault.splitlines()[0] == (
-        "rank 0: the final weight of layer 0 is not honest: a gradient was made up with fake_grad on rank 1"
+        "rank 0: the final weight of layer 0 does not count: a gradient was made up with fake_grad on rank 1"
     )
 
 

@@ -53,7 +53,7 @@ def test_a_rank_alone_never_waits() -> None:
     assert late == (
         'for "your goal" the run is 1 time unit too long\n'
         "  got:      no rank ever waits\n"
-        "  fix:      shorten what the ranks compute, or share it out more evenly"
+        "  fix:      let the ranks compute less, or share the work more evenly"
     )
 
 

@@ -65,7 +65,7 @@ def test_ranks_that_are_left_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fault == (
         "ranks 0, 2, 3 are not ready for the next training step: the weight of layers 0 and 1 is not up to date "
         "there\n"
-        "    expected: what a rank has before the step, it has afterwards, one update on: rank 0 began with the weight "
+        "    expected: whatever a rank has before the step it has after it, updated once: rank 0 began with the weight "
         "of layer 0\n"
         "    got:      rank 0 ends with the same as before, not updated\n"
         f"    where:    steps.py, line {line}, in load: model.weights[layer], model.opt_states[layer] = "

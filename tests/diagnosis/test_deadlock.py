@@ -61,7 +61,7 @@ def test_a_skipped_collective(run: Run) -> None:
     at = line(skip, 3)
     here = f"test_deadlock.py, line {at}, in skip: await model.allreduce(grad, 0)"
     assert str(raised.value) == (
-        "deadlock: nobody can go on\n"
+        "deadlock: no rank can go on\n"
         "  expected: rank 2 to call model.allreduce(..., 0) as well\n"
         f"  got:      rank 0 waits in all-reduce #1, layer 0: joined by {{0, 1, 3}}, missing {{2}} (line {at})\n"
         f"            rank 1 waits in all-reduce #1, layer 0: joined by {{0, 1, 3}}, missing {{2}} (line {at})\n"
@@ -102,12 +102,12 @@ def test_crossed_sends_with_full_buffers(run: Run) -> None:
         run(full, ranks=2)
     assert raised.value.what == "deadlock: these ranks wait for each other: 0 -> 1 -> 0"
     assert state(raised.value) == [
-        "rank 0 waits for room to pass to rank 1, which has not received the message before",
-        "rank 1 waits for room to pass to rank 0, which has not received the message before",
+        "rank 0 waits for room to pass to rank 1, which has not received the last message yet",
+        "rank 1 waits for room to pass to rank 0, which has not received the last message yet",
     ]
     assert [place.line for _, place in raised.value.where] == [line(full, 2)] * 2
     assert raised.value.expected == "rank 1 to call model.receive(0)"
-    assert raised.value.fix == "there is room for one message on the way: receive the one before it has to be passed on"
+    assert raised.value.fix == "one message at a time fits between two ranks: receive it before passing the next"
 
 
 def test_a_receive_that_nobody_answers(run: Run) -> None:
@@ -152,7 +152,7 @@ def test_a_message_that_finds_no_room(run: Run) -> None:
     with pytest.raises(DeadlockError) as raised:
         run(send, ranks=2)
     assert state(raised.value) == [
-        "rank 0 waits for room to pass to rank 1, which has not received the message before",
+        "rank 0 waits for room to pass to rank 1, which has not received the last message yet",
         f"rank 1 {over(run)}",
     ]
     assert raised.value.fix == "rank 1 has finished: receive there what rank 0 passes, or do not pass it"
@@ -169,7 +169,7 @@ def test_a_message_that_went_to_another_rank(run: Run) -> None:
         run(astray, ranks=3)
     assert raised.value.expected == "rank 0 to call model.pass_to(1, ...)"
     assert raised.value.fix == (
-        f"rank 0 passed a message to rank 2 in line {line(astray, 2)}, where nobody has received it,\n"
+        f"rank 0 passed a message to rank 2 in line {line(astray, 2)}, which has not received it,\n"
         "and rank 1 waits for one from rank 0: pass_to and receive must name each other's rank"
     )
 
@@ -405,8 +405,8 @@ async def test_ranks_that_nobody_started() -> None:
     assert state(raised.value) == [
         "rank 0 waits in all-reduce #1, layer 0: joined by {0, 1}, missing {2, 3}",
         "rank 1 waits in all-reduce #1, layer 0: joined by {0, 1}, missing {2, 3}",
-        "rank 2 does not exist: nobody made Model(rank=2, dist=dist)",
-        "rank 3 does not exist: nobody made Model(rank=3, dist=dist)",
+        "rank 2 does not exist: Model(rank=2, dist=dist) was never made",
+        "rank 3 does not exist: Model(rank=3, dist=dist) was never made",
     ]
     assert raised.value.fix == "start all 4 ranks: ranks 2 and 3 missing; Dist(4) needs as many Models"
     assert raised.value.trace.ranks == 4
@@ -736,8 +736,8 @@ def test_ranks_in_the_same_state_have_one_line(run: Run) -> None:
             no_room,
             None,
             [
-                "ranks 0-10 wait for room to pass to the rank after, which has not received the message before",
-                "rank 11 waits for room to pass to rank 0, which has not received the message before",
+                "ranks 0-10 wait for room to pass to the rank after, which has not received the last message yet",
+                "rank 11 waits for room to pass to rank 0, which has not received the last message yet",
             ],
         ),
         (stages, {"stage": 12}, ["rank 0 (stage 0) OVER", "ranks 1-11 wait to receive from the stage before"]),
@@ -790,7 +790,7 @@ async def test_of_many_ranks_that_nobody_made() -> None:
     dist = Dist(20)
     with pytest.raises(DeadlockError) as raised:
         await asyncio.gather(*[skipped(Model(rank, dist)) for rank in range(2)])
-    assert state(raised.value)[2] == "ranks 2-19 do not exist: nobody made their Models"
+    assert state(raised.value)[2] == "ranks 2-19 do not exist: their Models were never made"
 
 
 @pytest.mark.parametrize("case", [case for case in CLASSIC if case.ranks == 4], ids=lambda case: case.name)

@@ -435,7 +435,7 @@ def test_a_message_goes_to_another_rank(target: Any) -> None:
         else "ranks are counted from 0; the last one is model.RANKS - 1, here 1",
     )
     if target == 0:
-        got, fix = "this rank itself", "name the other rank of the pair, such as model.rank - 1 or model.rank + 1"
+        got, fix = "this rank itself", "name the rank at the other end, such as model.rank - 1 or model.rank + 1"
     elif type(target) is not int:
         what, fix = "pass_to was given no rank", "the rank comes first: write await model.pass_to(rank, value)"
         got = {"1": "str '1'", 1.0: "the number 1.0", None: "None"}[target]

@@ -393,7 +393,7 @@ def test_a_forgotten_await_is_called_that(place: str) -> None:
         with pytest.raises(ForgottenAwait) as raised:
             PLACES[place](model, coming)
         assert str(raised.value).startswith(f"rank {model.rank}: ")
-        assert "\n  got:      what model.allreduce returns until it is awaited\n" in str(raised.value)
+        assert "\n  got:      a call of model.allreduce, not awaited yet\n" in str(raised.value)
         assert ": coming = await model.allreduce(model.fake_grad(0), 0)" in str(raised.value.fix)
 
     simulate(forget, ranks=2)
@@ -434,12 +434,12 @@ def test_the_whole_message_of_a_store() -> None:
     line = forget.__code__.co_firstlineno + 2
     function = "test_the_whole_message_of_a_store.<locals>.forget".rpartition(".")[2]
     assert str(raised.value) == (
-        "rank 0: weights[0] was given what was not awaited\n"
+        "rank 0: weights[0] was given the call itself, not its result\n"
         "  expected: a weight\n"
-        "  got:      what model.allgather returns until it is awaited\n"
+        "  got:      a call of model.allgather, not awaited yet\n"
         f"  where:    test_overlap.py, line {line}, in {function}: "
         "model.weights[0] = model.allgather(shard, 0)  # type: ignore[assignment]\n"
-        f"  fix:      put `await` before the call in line {line}: "
+        f"  fix:      put `await` in front of the call in line {line}: "
         "model.weights[0] = await model.allgather(shard, 0)  # type: ignore[assignment]"
     )
 
@@ -451,9 +451,9 @@ def test_the_whole_message_of_an_attribute() -> None:
     with pytest.raises(ForgottenAwait) as raised:
         simulate(forget, ranks=2)
     assert str(raised.value) == (
-        "rank 0: `.batches` was asked of what was not awaited\n"
+        "rank 0: `.batches` was asked of a call that was not awaited\n"
         "  expected: the result of model.allreduce\n"
-        "  got:      what model.allreduce returns until it is awaited\n"
+        "  got:      a call of model.allreduce, not awaited yet\n"
         f"  where:    test_overlap.py, line {forget.__code__.co_firstlineno + 1}, in forget: "
         "print(model.allreduce(model.fake_grad(0), 0).batches)  # type: ignore[attr-defined]\n"
         "  fix:      await it first, on a line of its own: result = await model.allreduce(...)"

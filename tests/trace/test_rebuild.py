@@ -137,7 +137,7 @@ def test_the_load_that_is_first_in_the_program_is_the_first_one() -> None:
     trace = Trace.of(simulate(backwards, layers=1, batches=1))
     line = backwards.__code__.co_firstlineno
     assert {(flaw.what, flaw.event.outputs) for flaw in rebuild(trace).flaws.values()} == {
-        (f"the weight of layer 0 was loaded a second time (before in line {line + 1})", (2, 3))
+        (f"the weight of layer 0 was loaded a second time (the first time in line {line + 1})", (2, 3))
     }
 
 

@@ -157,7 +157,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "the schedule breaks a rule: rank 0: the gradient given to update is not a weight gradient\n"
         "  expected: a weight gradient\n"
         "  got:      gradient of activation 1, batch 0\n"
-        "  fix:      check the order of the arguments and the store that you took it from",
+        "  fix:      check the order of the arguments and the store that it comes from",
     ),
     "a value before it exists": (HEAD + "0| F0:0/0,1>2 W0@0.1>0,1", "rank 0 uses value 0 before it exists"),
     "batches that are others": (

@@ -301,9 +301,8 @@ DISAGREE: dict[str, tuple[Member, Member, str]] = {
         "  expected: the same order of ranks from every member of the group\n"
         "  got:      rank 0: allgather(layer=0, group=[0, 1]) with a weight of layer 0, shard 0 of 2\n"
         "            rank 1: allgather(layer=0, group=[1, 0]) with a weight of layer 0, shard 1 of 2\n"
-        "  fix:      write the group alike on every rank: as an axis of the mesh, or as one list of ranks; its order "
-        "says\n"
-        "            whose shard is which",
+        "  fix:      write the group in the same way on every rank: as an axis of the mesh, or as one list of ranks;\n"
+        "            its order says whose shard is which",
     ),
     "kind": (
         Member(0, "allgather", 0, Activation(0, 2, [0], 4), 0),
@@ -377,7 +376,7 @@ def test_shards_that_overlap_name_the_pair_that_does() -> None:
         "  expected: each shard in one of them only\n"
         "  got:      rank 1: weight of layer 0, shard 1 of 4\n"
         "            rank 3: weight of layer 0, shard 1 of 4\n"
-        "  fix:      each must hold shards that no other one holds"
+        "  fix:      each value must hold shards that no other value holds"
     )
 
 

@@ -209,14 +209,14 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "the input of forward is not an activation\n"
         "  expected: an activation\n"
         "  got:      weight of layer 0\n"
-        "  fix:      check the order of the arguments and the store that you took it from",
+        "  fix:      check the order of the arguments and the store that it comes from",
     ),
     "not even a value": (
         lambda: rules.forward(SHAPE, 0, activation(0), "weights"),
         "the weight of forward is not a weight\n"
         "  expected: a weight\n"
         "  got:      str 'weights'\n"
-        "  fix:      check the order of the arguments and the store that you took it from",
+        "  fix:      check the order of the arguments and the store that it comes from",
     ),
     "loss too early": (
         lambda: rules.loss(SHAPE, activation(2)),
@@ -248,7 +248,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "another microbatch": (
         lambda: rules.backward(SHAPE, 1, activation(1, [0, 1]), gradient(1, [1, 2]), weight(1)),
-        "input and gradient of backward are of different batches\n"
+        "the input and the gradient given to backward are of different batches\n"
         "  expected: the gradient of batches 0 and 1, as the input\n"
         "  got:      the gradient of batches 1 and 2\n"
         "  fix:      take the input of the same batch; messages arrive in the order in which they were passed,\n"
@@ -256,7 +256,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "another batch": (
         lambda: rules.backward(SHAPE, 1, activation(1, [0]), gradient(1, [3]), weight(1)),
-        "input and gradient of backward are of different batches\n"
+        "the input and the gradient given to backward are of different batches\n"
         "  expected: the gradient of batch 0, as the input\n"
         "  got:      the gradient of batch 3\n"
         "  fix:      take the input of the same batch; messages arrive in the order in which they were passed,\n"
@@ -274,7 +274,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "the gradient does not cover the weight\n"
         "  expected: a gradient of shard 0 of 2, or of the whole weight\n"
         "  got:      weight gradient of layer 0, batches 0-3, shard 1 of 2\n"
-        "  fix:      a rank updates the shard whose gradient it has: load_weights and scatterreduce must cut alike",
+        "  fix:      a rank updates the shard whose gradient it has: cut both in the same way",
     ),
     "state of another shard": (
         lambda: rules.update(SHAPE, 0, whole, weight(0, 0, [0], 2), OptState(0, 3, 0, [1], 2)),
@@ -303,7 +303,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "the gradient given to update is not a weight gradient\n"
         "  expected: a weight gradient\n"
         "  got:      optimizer state of layer 0\n"
-        "  fix:      check the order of the arguments and the store that you took it from",
+        "  fix:      check the order of the arguments and the store that it comes from",
     ),
     "no number for a layer": (
         lambda: rules.need_layer(SHAPE, "0", "forward"),
@@ -510,7 +510,7 @@ def test_a_thing_in_the_wrong_place_is_named_with_its_place(role: str) -> None:
         use("a string")
     error = raised.value
     assert (error.what, error.expected, error.got) == (f"the {role} is not {wanted}", wanted, "str 'a string'")
-    assert error.fix == "check the order of the arguments and the store that you took it from"
+    assert error.fix == "check the order of the arguments and the store that it comes from"
     assert error.fact == facts.WrongKind(role, kind, "a string", op)
 
     async def fetch() -> None: ...
@@ -518,7 +518,7 @@ def test_a_thing_in_the_wrong_place_is_named_with_its_place(role: str) -> None:
     with pytest.raises(ForgottenAwait) as forgotten:
         use(fetch())
     assert (forgotten.value.what, forgotten.value.expected) == (f"the {role} was not awaited", wanted)
-    assert forgotten.value.got == "what the async function fetch returns until it is awaited"
+    assert forgotten.value.got == "a call of the async function fetch, not awaited yet"
 
 
 def test_a_gradient_of_another_number_of_batches_is_no_gradient_of_this_step() -> None:
@@ -653,4 +653,4 @@ def test_whatever_is_awaitable_reminds_of_await(use: Any) -> None:
     with pytest.raises(ForgottenAwait) as raised:
         use(SHAPE, NotYet())
     assert raised.value.what.endswith(" was not awaited")
-    assert raised.value.fix == "put `await` before the call"
+    assert raised.value.fix == "put `await` in front of the call"

@@ -401,21 +401,21 @@ MISTAKES: list[tuple[Any, str]] = [
         "cannot sum two different kinds of value\n"
         "  expected: another weight gradient\n"
         "  got:      weight of layer 1\n"
-        "  fix:      look at the stores that the two come from: both have to be of one kind",
+        "  fix:      look at the stores that they come from: both values have to be of the same kind",
     ),
     (
         lambda: grad + 1,  # type: ignore[operator]
         "cannot sum two different kinds of value\n"
         "  expected: another weight gradient\n"
         "  got:      the number 1\n"
-        "  fix:      look at the stores that the two come from: both have to be of one kind",
+        "  fix:      look at the stores that they come from: both values have to be of the same kind",
     ),
     (
         lambda: Weight(0, 2, 0, [0], 2).combine(Weight(0, 2, 0, [0], 2)),
         "cannot gather these values: shard 0 would be counted twice\n"
         "  expected: each shard in one of them only\n"
         "  got:      weight of layer 0, shard 0 of 2; weight of layer 0, shard 0 of 2\n"
-        "  fix:      each must hold shards that no other one holds",
+        "  fix:      each value must hold shards that no other value holds",
     ),
     (
         lambda: Weight(0, 2, 0, [0], 2).combine(Weight(0, 2, 1, [1], 2)),
@@ -429,7 +429,7 @@ MISTAKES: list[tuple[Any, str]] = [
         "cannot gather two different kinds of value\n"
         "  expected: another weight\n"
         "  got:      optimizer state of layer 0, shard 1 of 2\n"
-        "  fix:      look at the stores that the two come from: both have to be of one kind",
+        "  fix:      look at the stores that they come from: both values have to be of the same kind",
     ),
     (
         lambda: WeightGrad(0, 2, [0], 4, [0], 2).combine(WeightGrad(0, 2, [1], 4, [1], 2)),
@@ -508,7 +508,7 @@ MISTAKES: list[tuple[Any, str]] = [
         "  expected: values of the same shards\n"
         "  got:      weight gradient of layer 1, batch 0, shard 0 of 2; weight gradient of layer 1, batch "
         "1, shard 1 of 2\n"
-        "  fix:      sum the same shard of each gradient: reduce-scatter them, or shard them alike",
+        "  fix:      sum the same shard of each gradient: reduce-scatter them, or cut them in the same way",
     ),
     (
         lambda: gather(Weight(0, 2, 0), Weight(0, 2, 0)),
@@ -529,7 +529,7 @@ MISTAKES: list[tuple[Any, str]] = [
         "cannot gather these values: batch 2 would be counted twice\n"
         "  expected: each batch in one of them only\n"
         "  got:      activation 0, batches 1, 2; activation 0, batches 2, 3\n"
-        "  fix:      each must hold batches that no other one holds",
+        "  fix:      each value must hold batches that no other value holds",
     ),
     (
         lambda: Weight(0, 2, 0, [0], 2).combine(Weight(1, 2, 0, [1], 2)),
@@ -550,7 +550,7 @@ MISTAKES: list[tuple[Any, str]] = [
         "cannot gather two different kinds of value\n"
         "  expected: another weight\n"
         "  got:      optimizer state of layer 0, shard 1 of 2\n"
-        "  fix:      look at the stores that the two come from: both have to be of one kind",
+        "  fix:      look at the stores that they come from: both values have to be of the same kind",
     ),
     (
         lambda: cut(Weight(0, 2, 0), 1, 1),
@@ -672,8 +672,8 @@ def test_what_was_not_awaited_is_no_partner(law: Any, verb: str) -> None:
     with pytest.raises(ForgottenAwait) as raised:
         law(grad, thing)
     error = raised.value
-    assert (error.what, error.expected) == (f"cannot {verb} what was not awaited", "another weight gradient")
-    assert error.got == "what the async function deliver returns until it is awaited"
+    assert (error.what, error.expected) == (f"cannot {verb} a call that was not awaited", "another weight gradient")
+    assert error.got == "a call of the async function deliver, not awaited yet"
 
 
 def test_what_is_there_twice_is_a_fact() -> None:

@@ -278,7 +278,7 @@ def _sent_proof(family: Family) -> str:
         )
     if family.stages > 1:
         found.append("Each activation and each gradient crosses each border between stages once.")
-    return " ".join(found) or "There is nobody to send anything to."
+    return " ".join(found) or "There is no other rank to send anything to."
 
 
 # -- what the solver says of it -------------------------------------------------------------------------------------
