@@ -63,7 +63,7 @@ class Workplace:
         for name in self.kept:
             yield (
                 f"{name} has changed since you began it. Yours is left as it is; the new one is "
-                f"{shown(home() / 'puzzles' / name)}. To begin anew, rename yours and start again."
+                f"{shown(home() / 'puzzles' / name)}. To begin anew, rename yours: the next start makes a new copy."
             )
 
 
