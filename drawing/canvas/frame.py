@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
-from drawing.canvas.palette import PAGE
+from drawing.canvas.palette import PAGE, Colour
 from drawing.canvas.scene import escape
 from lib.files import ready
 
@@ -79,10 +81,11 @@ def document(template: str, style: str, script: str, data: Any, **parts: str) ->
     return re.sub(r"\{\{(\w+)\}\}", lambda found: every[found[1]], template)
 
 
-def variables() -> str:
-    """The colours of a page by day and by night, by the names that styles use."""
-    day = "".join(f"--{name}:{colour};" for name, colour in PAGE.items())
-    night = "".join(f"--{name}:{colour.night};" for name, colour in PAGE.items())
+def variables(more: Mapping[str, Colour] = MappingProxyType({})) -> str:
+    """The colours of a page, and `more` of its own, by day and by night, by the names that styles use."""
+    colours = {**PAGE, **more}
+    day = "".join(f"--{name}:{colour};" for name, colour in colours.items())
+    night = "".join(f"--{name}:{colour.night};" for name, colour in colours.items())
     return f":root{{color-scheme:light dark;{day}}}\n@media (prefers-color-scheme:dark){{:root{{{night}}}}}\n"
 
 

@@ -101,6 +101,14 @@ class _Labels:
             self.taken.append(box)
             scene.add(Text(box[0] + 1, (box[1] + box[3]) / 2, words, size, colour, bold=bold))
 
+    def below(self, scene: Scene, right: float, y: float) -> None:
+        """What the region is where nothing can be; lines stop beside the words."""
+        words = "no schedule of this kind"
+        box = (right - text_width(words, SMALL) - 3, y - 7, right + 3, y + 7)
+        self.taken.append(box)
+        scene.add(Rect(box[0], box[1], box[2] - box[0], box[3] - box[1], TRACK))
+        scene.add(Text(right, y, words, SMALL, SOFT, "end"))
+
     def _is_inside(self, box: Box) -> bool:
         frame = self.frame
         return frame.left + 2 < box[0] and box[2] < frame.right - 2 and frame.top < box[1] and box[3] < frame.bottom
@@ -127,6 +135,8 @@ def plot(scene: Scene, shown: Plot, left: float, width: float, y: float) -> floa
     _axes(scene, frame)
     for goal in shown.goals:
         labels.line(_corner(scene, frame, goal))
+    if shown.limits is not None:
+        labels.below(scene, frame.right - 8, (frame.y(shown.limits.memory) + frame.bottom) / 2)
     points = sorted(shown.points, key=lambda point: point.look == "mine")
     for point in points:
         x, y_ = frame.x(point.time), frame.y(point.memory)
@@ -189,10 +199,6 @@ def _impossible(scene: Scene, frame: _Frame, limits: Limits, labels: _Labels) ->
     corner = [(frame.right, frame.bottom), (frame.left, frame.bottom), (frame.left, frame.top)]
     scene.add(Poly([*labels.edge, *corner], fill=TRACK), Poly(labels.edge, stroke=BOUND, line=1.4))
     labels.line(labels.edge)
-    words = "no schedule of this kind"
-    x, y = frame.right - 8, (frame.y(limits.memory) + frame.bottom) / 2
-    scene.add(Text(x, y, words, SMALL, SOFT, "end"))
-    labels.taken.append((x - text_width(words, SMALL), y - 7, x, y + 7))
     diamond(scene, frame.x(limits.time), frame.top, 5, 6, f"lower bound of the time: {exact(limits.time)}")
     diamond(scene, frame.right, frame.y(limits.memory), 5, 6, f"lower bound of the memory: {compact(limits.memory)}")
 

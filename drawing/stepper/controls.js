@@ -175,14 +175,14 @@ function writeHead() {
     });
   };
   const ramp = make("span", { class: "ramp" });
-  for (const [layer, fill, ink] of DATA.layers)
-    ramp.append(make("span", { style: `background:${fill};color:${ink}` }, String(layer)));
+  for (const [layer, fill, ink, dark, pale] of DATA.layers)
+    ramp.append(make("span", { style: `--fill:${fill};--on:${ink};--night-fill:${dark};--night-on:${pale}` }, String(layer)));
   byId("legend").append(make("li", {}, ramp, "layer"));
   byId("legend").append(
     ...DATA.legend.map(([fill, border, dark, edge, words]) => make("li", {}, swatch(fill, border, dark, edge), words)),
   );
   byId("kinds").append(
-    ...KINDS.map(({ name, colour, day, night }) => make("li", {}, swatch(colour, day, colour, night), name)),
+    ...KINDS.map(({ name, colour, edge }) => make("li", {}, swatch(colour, edge, colour, edge), name)),
   );
   byId("kinds").append(make("li", {}, make("span", { class: "swatch dashed" }), "outside the stores"));
 }

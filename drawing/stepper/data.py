@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from drawing.canvas.palette import KINDS
 from drawing.stepper.tables import FIELDS, Tables
-from drawing.stepper.theme import kinds, layer_ramp, legend, style
+from drawing.stepper.theme import layer_ramp, legend, style
 from drawing.timeline.boxes import Box, Timeline, boxes
 from drawing.timeline.labels import labels, size
 from drawing.timeline.paint import place_rows
@@ -46,7 +46,7 @@ def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dic
     found = {(box.look, box.lane > 0) for line in timelines for box in line.boxes}
     return {
         "fields": FIELDS,
-        "kinds": kinds(),
+        "kinds": list(KINDS),
         "stores": list(STORES),
         "whereabouts": list(PLACES),
         "layers": layer_ramp(layers),

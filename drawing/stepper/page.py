@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from drawing.canvas.frame import document, json_in_html, variables
+from drawing.stepper.theme import kinds
 
 __all__ = ["json_in_html", "page"]
 
@@ -15,7 +16,7 @@ SCRIPTS: Final = ("run.js", "timeline.js", "overlay.js", "stores.js", "details.j
 
 def page(data: dict[str, Any]) -> str:
     """A whole HTML document about the data."""
-    return document(_read("template.html"), variables() + _read("stepper.css"), _script(), data)
+    return document(_read("template.html"), variables(kinds()) + _read("stepper.css"), _script(), data)
 
 
 @cache

@@ -2,7 +2,12 @@
 // What the page knows: the runs as plain data, and questions about them. Nothing is drawn here.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const KINDS = DATA.kinds.map(([name, colour, ink, day, night]) => ({ name, colour, ink, day, night }));
+const KINDS = DATA.kinds.map((name, number) => ({
+  name,
+  colour: `var(--kind-${number})`,
+  ink: `var(--kind-${number}-ink)`,
+  edge: `var(--kind-${number}-edge)`,
+}));
 const VALUES = objects("value", DATA.values);
 const STYLES = objects("style", DATA.styles).map((style) => ({
   stripe: style.stripe,

@@ -100,7 +100,7 @@ class Card {
       for (const { time, sums } of this.rank.curve) {
         path += `H${Math.round((time / (EDGE || 1)) * 3000) / 10}V${Math.round(400 - (sums[kind] / MOST) * 390) / 10}`;
       }
-      svg.append(make("path", { d: `${path}V40Z`, fill: KINDS[kind].colour }));
+      svg.append(make("path", { d: `${path}V40Z`, style: `fill:${KINDS[kind].colour}` }));
     }
     svg.append(this.cursor);
     return svg;
@@ -167,7 +167,7 @@ function drawNetwork(layers, held, label) {
  * many batches are summed in it: they are written on it. Dashed where no store holds it.
  */
 function drawValue(svg, value, outside, x, y, width, height) {
-  const { colour, ink, day, night } = KINDS[value.kind];
+  const { colour, ink, edge } = KINDS[value.kind];
   const columns = value.summed === null ? Math.max(1, value.totalBatches) : 1;
   const wide = width / columns;
   const tall = height / Math.max(1, value.total);
@@ -175,7 +175,7 @@ function drawValue(svg, value, outside, x, y, width, height) {
     runs.flatMap((_, i) => (i % 2 ? [] : [[clamp(runs[i], 0, total), clamp(runs[i + 1] + 1, 0, total)]]));
   const style = {
     class: outside ? "value outside" : tall < 4 ? "value thin" : "value",
-    style: `fill:${colour};--day:${day};--night:${night}`,
+    style: `fill:${colour};stroke:${edge}`,
   };
   for (const [first, last] of value.summed === null ? ranges(value.batches, columns) : [[0, 1]]) {
     for (const [upper, lower] of ranges(value.shards, Math.max(1, value.total))) {
@@ -186,7 +186,7 @@ function drawValue(svg, value, outside, x, y, width, height) {
         height: (lower - upper) * tall,
       };
       svg.append(make("rect", { ...box, ...style }));
-      const text = { class: "cell", fill: outside ? "" : ink };
+      const text = { class: "cell", style: `fill:${outside ? "var(--ink)" : ink}` };
       if (value.summed !== null && box.height >= 7) {
         svg.append(make("text", { x: x + width / 2, y: box.y + box.height / 2 + 2.8, ...text }, value.summed));
       } else if (columns > 1 && wide >= 7 && box.height >= 7) {
@@ -201,5 +201,5 @@ function drawValue(svg, value, outside, x, y, width, height) {
     }
   }
   if (!value.batches.length)
-    svg.append(make("rect", { x, y, width, height, fill: "none", stroke: colour, "stroke-dasharray": "1 3" }));
+    svg.append(make("rect", { x, y, width, height, fill: "none", style: `stroke:${colour}`, "stroke-dasharray": "1 3" }));
 }

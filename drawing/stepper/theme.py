@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from drawing.canvas.palette import INK, KINDS, LOOKS, fill_and_border, ink_on, layer_colour, mix
+from drawing.canvas.palette import INK, KINDS, LOOKS, Colour, fill_and_border, ink_on, layer_colour, mix
 from drawing.timeline.boxes import Box
 from lib.trace.trace import Event
 
@@ -33,15 +33,20 @@ def legend(layers: int, found: set[tuple[str, bool]]) -> list[list[str]]:
     return [[fill, border, fill.night, border.night, words] for fill, border, words in shown]
 
 
-def layer_ramp(layers: int) -> list[tuple[int, str, str]]:
-    """Layers with their colour and the ink on it; of many layers some."""
-    shown = range(0, layers, max(1, -(-layers // RAMP)))
-    return [(layer, layer_colour(layer, layers), ink_on(layer_colour(layer, layers))) for layer in shown]
+def layer_ramp(layers: int) -> list[tuple[int, str, str, str, str]]:
+    """Layers with their colour and the ink on it, by day and by night; of many layers some."""
+    found: list[tuple[int, str, str, str, str]] = []
+    for layer in range(0, layers, max(1, -(-layers // RAMP))):
+        fill = layer_colour(layer, layers)
+        ink = ink_on(fill)
+        found.append((layer, fill, ink, fill.night, ink.night))
+    return found
 
 
-def kinds() -> list[tuple[str, str, str, str, str]]:
-    """The kinds of value: name, colour, the ink on it, and the border by day and by night."""
-    return [
-        (name, colour, ink_on(colour), mix(colour, INK, 0.3), mix(colour, INK, 0.3).night)
-        for name, colour in KINDS.items()
-    ]
+def kinds() -> dict[str, Colour]:
+    """The colours of the kinds of value, with the ink on each and its border, by the names that styles use."""
+    found: dict[str, Colour] = {}
+    for number, colour in enumerate(KINDS.values()):
+        found |= {f"kind-{number}": colour, f"kind-{number}-ink": ink_on(colour)}
+        found[f"kind-{number}-edge"] = mix(colour, INK, 0.3)
+    return found

@@ -43,6 +43,7 @@ class Timeline {
     const style = getComputedStyle(document.documentElement);
     const names = ["paper", "panel", "edge", "ink", "soft", "grid", "track", "alarm", "accent", "accent-ink", "arrow"];
     this.colour = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+    this.kinds = KINDS.map((_, number) => style.getPropertyValue(`--kind-${number}`).trim());
     this.theme = NIGHT.matches ? "night" : "day";
     this.paint();
   }
@@ -218,7 +219,7 @@ class Timeline {
   memory(ctx, curve) {
     const floor = this.bottom + 8 + STRIP;
     for (let kind = KINDS.length - 1; kind >= 0; kind--) {
-      ctx.fillStyle = KINDS[kind].colour;
+      ctx.fillStyle = this.kinds[kind];
       ctx.beginPath();
       ctx.moveTo(this.x(0), floor);
       let y = floor;

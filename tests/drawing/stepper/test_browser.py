@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from drawing.canvas.palette import KINDS
 from drawing.stepper import View, step_through
 from lib import Trace
 from lib.analysis import figures
@@ -421,6 +422,16 @@ def test_day_and_night(show: Opener) -> None:
         show(TRACES["ddp"], dark=dark).run("getComputedStyle(document.body).backgroundColor") for dark in (False, True)
     ]
     assert colours == ["rgb(255, 255, 255)", "rgb(22, 24, 28)"]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_kinds_have_one_colour_in_the_legend_the_card_and_the_memory(show: Opener, dark: bool) -> None:
+    page = show(TRACES["ddp"], dark=dark)
+    wanted = KINDS["weight"].night if dark else str(KINDS["weight"])
+    assert page.run("app.timelines[0].kinds[0]") == wanted
+    shown = page.run("getComputedStyle(document.querySelector('#kinds .swatch')).backgroundColor")
+    assert shown == page.run("getComputedStyle(document.querySelector('#chosen .value')).fill")
+    assert shown == "rgb({}, {}, {})".format(*(int(wanted[at : at + 2], 16) for at in (1, 3, 5)))
 
 
 def test_a_screen_reader_finds_names_for_everything(show: Opener) -> None:
