@@ -24,6 +24,9 @@ BANNED = {
     r"\bin steps\b": "in time units",
     r"\bfullest\b": "the rank with the highest peak",
     r"\bsends? up to\b|\bsent a rank\b|\belements a rank\b": "sent per rank",
+    r"\btreat both ends apart\b": "the first and the last stage have only one neighbour",
+    r"\bwhat was not awaited\b": "the call itself, which was not awaited",
+    r"\bfolded hints?\b": "hints (click to open)",
 }
 """What is not said any more, and what is said in its place."""
 

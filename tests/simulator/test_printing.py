@@ -86,18 +86,21 @@ def test_what_was_printed_before_a_mistake_is_shown(capsys: pytest.CaptureFixtur
         assert capsys.readouterr().out.startswith("rank 0\n")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize(
+    ("error", "raised", "printed"),
+    [(KeyboardInterrupt, KeyboardInterrupt, "rank 0\nrank 1\n"), (SystemExit, RankFailed, "rank 0\nrank 1\nrank 2\n")],
+)
 def test_what_was_printed_before_an_interrupt_is_shown(
-    error: type[BaseException], capsys: pytest.CaptureFixture[str]
+    error: type[BaseException], raised: type[BaseException], printed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def stops(model: Model) -> None:
         print("rank", model.rank, flush=True)
         if model.rank == 1:
             raise error
 
-    with pytest.raises(error):
+    with pytest.raises(raised):
         simulate(stops, ranks=3)
-    assert capsys.readouterr().out == "rank 0\nrank 1\n"
+    assert capsys.readouterr().out == printed
 
 
 def test_a_stub_prints_its_notice_last(capsys: pytest.CaptureFixture[str]) -> None:
