@@ -284,7 +284,7 @@ def compare(
     """
     from lib.analysis.difference import difference, lesson, said, unequal
 
-    found = [_named(what, ranks=ranks, layers=layers, batches=batches, limit=limit) for what in whats]
+    found = [_named(what, limit, ranks=ranks, layers=layers, batches=batches) for what in whats]
     table = Table("", *found[0].figures())
     for one in found:
         table.add_row(one.name, *one.figures().values())
