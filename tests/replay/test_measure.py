@@ -154,5 +154,5 @@ def test_the_command_writes_everything(tmp_path: Path, capfd: pytest.CaptureFixt
     assert main([*arguments, "--calibrate", str(tmp_path / "gpipe.json")]) == 0
     said = capfd.readouterr().out
     assert "Correct: the same as ordinary training in one process." in said
-    assert "Fitted costs, in steps of" in said
+    assert "Fitted costs, in time units of" in said
     assert all(json.loads(path.read_text()) for path in outputs.values())
