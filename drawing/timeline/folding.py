@@ -16,9 +16,10 @@ from drawing.timeline.boxes import failed_rank
 from drawing.timeline.labels import waiting
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import ranges
-from lib.trace.event import Program
+from lib.trace.event import Event, Program
 from lib.trace.order import messages
 from lib.trace.trace import Trace
+from lib.values.operations import OPERATIONS
 
 __all__ = ["Fold", "Shown", "fold", "shown_rows"]
 
@@ -186,11 +187,11 @@ def _axes(mesh: Mesh | None, group: Sequence[int]) -> tuple[str, ...]:
 
 
 def _by_batches(trace: Trace, ranks: list[int]) -> Iterator[list[int]]:
-    """Parts of a class whose ranks have the same batches in each event, or none that another one has."""
+    """Parts of a class whose ranks work on the same batches in each event, or on none that another one has."""
     if len(ranks) < 2:
         yield ranks
         return
-    found = [[event.batches for event in trace.programs[rank].events] for rank in ranks]
+    found = [[event.batches for event in trace.programs[rank].events if _names_batches(event)] for rank in ranks]
     if all(_same(sets) or _disjoint(sets) for sets in dict.fromkeys(zip(*found, strict=True))):
         yield ranks
         return
@@ -199,6 +200,11 @@ def _by_batches(trace: Trace, ranks: list[int]) -> Iterator[list[int]]:
     if all(_same(sets) or _disjoint(sets) for sets in zip(*[found[place] for place in apart], strict=True)):
         same = [part for part in same if len(part) > 1] + ([apart] if apart else [])
     yield from ([ranks[place] for place in part] for part in same)
+
+
+def _names_batches(event: Event) -> bool:
+    """Whether the batches of an event are said of it: how many are in a sum that ranks meet for is no difference."""
+    return event.op in OPERATIONS and OPERATIONS[event.op].has_batches
 
 
 def _same(sets: Sequence[frozenset[int]]) -> bool:
@@ -214,7 +220,8 @@ def _own(trace: Trace, ranks: tuple[int, ...]) -> dict[int, str]:
     if len(ranks) < 2:
         return {}
     one, other = (trace.programs[rank].events for rank in ranks[:2])
-    mine = {number: a.batches for number, (a, b) in enumerate(zip(one, other, strict=True)) if a.batches != b.batches}
+    pairs = enumerate(zip(one, other, strict=True))
+    mine = {number: a.batches for number, (a, b) in pairs if a.batches != b.batches and _names_batches(a)}
     number = {batch: place for place, batch in enumerate(sorted(frozenset[int]().union(*mine.values())))}
     if len(set(mine.values())) == 1:
         return dict.fromkeys(mine, "own")

@@ -18,6 +18,7 @@ from drawing.timeline.levels import levels
 from drawing.timeline.names import groups, names
 from lib import Mesh, Model, Trace, simulate
 from lib.trace.event import Program
+from lib.values.operations import OPERATIONS
 from tests.drawing.runs import RUNS, ddp, quietly, trace
 from tests.support.schedules import CLASSIC, OTHERS, Case
 
@@ -51,6 +52,9 @@ def test_a_label_says_own_exactly_where_ranks_of_a_row_have_other_batches(case: 
     for row in fold(run):
         for number, event in enumerate(run.programs[row.rank].events):
             batches = [run.programs[rank].events[number].batches for rank in row.ranks]
+            if event.op not in OPERATIONS or not OPERATIONS[event.op].has_batches:
+                assert number not in row.own
+                continue
             assert (number in row.own) == (len(set(batches)) > 1)
             if number in row.own:
                 assert sum(map(len, batches)) == len(frozenset[int]().union(*batches))
@@ -64,6 +68,11 @@ def test_the_classic_schedules_fold_along_their_data() -> None:
     assert found["ddp"] == found["wsdp"] == found["fsdp"] == [(0, 1, 2, 3)]
     assert found["pipeline"] == found["gpipe"] == [(0,), (1,), (2,), (3,)]
     assert found["pipeline_fsdp"] == [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
+
+
+def test_ranks_fold_along_both_axes_where_they_shard_and_replicate() -> None:
+    case = next(case for case in OTHERS if case.name == "hsdp")
+    assert ranks(Trace.of(case.run(simulate))) == [(0, 1, 2, 3, 4, 5, 6, 7)]
 
 
 def compute(batch: Callable[[Model], int], more: Callable[[Model], int] | None = None) -> Trace:
