@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lib import PUZZLES, Model, PuzzleError, fix, simulate
+from lib import PUZZLES, Model, PuzzleError, check, fix, simulate
 from lib.errors import fixes
-from tests.diagnosis.corpus import cases, function
+from tests.diagnosis.corpus import cases, code_of, function
 
 ALLREDUCE = "grad_weights[layer] = await model.allreduce(grad_weights[layer], layer)"
 (CASE,) = (case for case in cases() if case.name == "035_update_without_allreduce")
@@ -65,6 +66,16 @@ def test_the_last_mistake_counts(capsys: pytest.CaptureFixture[str]) -> None:
     failure(lambda: Model().get_activation([7]))
     fix()
     assert "batches are counted from 0" in capsys.readouterr().out
+
+
+def test_what_is_sent_too_much_is_asked_as_a_question(capsys: pytest.CaptureFixture[str]) -> None:
+    code = code_of("fsdp", "fsdp_gather_on_use").replace("scatterreduce", "allreduce")
+    with function(replace(CASE, name="sent", fields={"puzzle": "fsdp"}, change=None, code=code)) as student:
+        text = check(simulate(student, puzzle="fsdp"), "fsdp").text()
+    assert "which collective sends less?" in text
+    assert "scatterreduce" not in text
+    fix()
+    assert "await model.scatterreduce(" in capsys.readouterr().out
 
 
 def test_every_record_says_what_it_asks_for_in_words_that_are_used() -> None:
