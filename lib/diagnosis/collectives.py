@@ -145,6 +145,8 @@ def twice(field: str, left: Value, right: Value) -> str | None:
         count = mine.world.ranks if mesh is None or "data" not in mesh.axes else mesh.axes["data"]
         several = f"range({own}, model.BATCHES, {ranks})"
         batches = several if left.place.total_batches > count else f"[{own}]"
+        if len(left.place.batches) == 1 and batches == several:
+            return f"each rank works on batches of its own, one after the other: for b in {several}"
         return f"each rank works on batches of its own: model.get_activation({batches})"
     if field != "batches":
         return None
@@ -175,7 +177,7 @@ def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
     if len(again) > 1:
         rank, event = again[-1]
         return (
-            f"rank {rank} took batch {batch} {len(again)} times{line_of(event)}: "
+            f"rank {rank} took {these('batch', event.batches)}{line_of(event)}, {len(again)} times: "
             "take another batch each time, model.get_activation([b])"
         )
     passed = program.world.unread()

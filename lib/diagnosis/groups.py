@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib.cluster.mesh import Mesh
+from lib.diagnosis.collectives import ALONG_LAYERS
 from lib.diagnosis.running import Advice, Line, Running, line
 from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
+from lib.errors.wording import listed
 from lib.values.facts import NotALayer
 from lib.values.values import describe
 
@@ -67,10 +69,28 @@ def no_peer(program: Running, rank: Any, call: str) -> RuleError:
     return error
 
 
+def _neighbours(program: Running) -> Advice | None:
+    """In a mesh with stages, who the neighbours of a rank are is for the mesh to say."""
+    mesh = program.world.mesh
+    axis = None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
+    if mesh is None or axis is None:
+        return None
+    group = listed(mesh.group(program.rank, axis))[1:-1]
+    idea = f"rank {program.rank} is in the pipeline of ranks {group}:\n"
+    return line(
+        program,
+        "group",
+        idea + f"name the {axis} before or after it by its rank in that group",
+        idea + f'write model.group("{axis}")[{axis} - 1] or model.group("{axis}")[{axis} + 1]',
+    )
+
+
 def _beyond(program: Running, rank: int, call: str) -> Advice:
     """A rank before the first one or after the last: an end of the pipeline, or the wrong direction?"""
     mine, ops = program.rank, {event.op for event in program.events}
     if abs(rank - mine) > 1:
+        if (found := _neighbours(program)) is not None:
+            return found
         return f"ranks are counted from 0; the last one is model.RANKS - 1, here {program.world.ranks - 1}"
     before = rank < 0
     # Whether it is the turn of gradients, which go the other way.

@@ -363,9 +363,11 @@ def _under_another_key(program: Running, fact: facts.Missing, parts: list[Any]) 
         theirs = _parts(key)
         if value is None or _number(value) != parts[0] or theirs == parts or _words_in(parts) != _words_in(theirs):
             continue
-        if None not in (batch, _batch_in(theirs)):
+        numbered = None not in (batch, _batch_in(theirs))
+        if numbered and batch not in value.place.batches:
             continue
-        what = f"{definite(subject(value.kind, value.layer))} {'is' if place is None else 'was'} stored as "
+        of = f" of {these('batch', value.place.batches)}" if numbered else ""
+        what = f"{definite(subject(value.kind, value.layer))}{of} {'is' if place is None else 'was'} stored as "
         deleted = "" if place is None else f", and deleted in line {place.line}"
         return f"{what}{name}[{shown(key)}]{deleted}: use one key for both"
     return None
@@ -394,6 +396,8 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     order = "" if op == "forward" else ":\nbackward goes from the last layer to the first"
     batch = _batch_in([number, *more])
     done = frozenset[int]().union(*(e.batches for e in program.events if (e.op, e.layer) == (op, layer)))
+    if batch is not None and batch in done:
+        return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
         return f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
     return f"{what} is what {op}({layer}, ...) gives, which has not run yet{order}"
@@ -407,6 +411,8 @@ def _(fact: facts.Deleted, program: Running) -> Advice | None:
     if shared is not None:
         return shared
     value = program.values[number]
+    if (inner := _inside_my_stage(program, value)) is not None:
+        return inner
     made = maker(value)
     if made is None or made.op != "allgather" or not isinstance(value, Weight):
         return None
@@ -416,6 +422,21 @@ def _(fact: facts.Deleted, program: Running) -> Advice | None:
     if re.match(r"\w+\[.*\] = await model\.allgather\(", text):
         return f"{again}: {text}"
     return line(program, "allgather", again, f"{again}: {GATHER}")
+
+
+def _inside_my_stage(program: Running, value: Value | None) -> str | None:
+    """A gradient that this rank made and used up itself, and is now to be passed on in the place of another."""
+    here = student_place()
+    mine = {event.layer for event in program.events if event.op == "load_weights" and event.layer is not None}
+    if here is None or "pass_to(" not in here.text or not isinstance(value, ActivationGrad) or not mine:
+        return None
+    number = value.layer + 1
+    if number <= min(mine):
+        return None
+    return (
+        f"{definite(subject(value.kind, value.layer))} is used up on this rank, by backward({value.layer}, ...):\n"
+        f"what the stage before waits for is the gradient of this stage's input, activation {min(mine)}"
+    )
 
 
 def _shared(program: Running, store: int, key: object, number: int) -> str | None:
