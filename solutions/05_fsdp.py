@@ -29,7 +29,7 @@
 # waiting sum takes 140 GB on every GPU. Nearly two H100s, filled with gradients, each of them holding the same numbers.
 #
 # This puzzle cuts the third one as well. Its name in PyTorch is **FSDP**, for *fully sharded data parallel*; the paper
-# that described it first calls it ZeRO stage 3. When you are done, you will have written what many large models are
+# that first described it calls it ZeRO stage 3. When you are done, you will have written what many large models are
 # trained with.
 #
 # > **To tell a friend:** in FSDP a GPU owns a slice of everything, and anything whole is a guest.
@@ -122,7 +122,7 @@ guess
 #
 # The first goal is a correct step. The second can only be reached by adding up shards: with
 # both microbatches at once, or with whole gradients waiting, there is too much alive. For the third, look closely at
-# where the all-gathers are.
+# where the all-gathers are. (The figures come close to what you predict, so guess first.)
 
 # %%
 goal("fsdp")
@@ -247,7 +247,7 @@ Model.check(out, puzzle="fsdp")
 # - *What fits.* At 16 bytes a parameter, 7B need 112 GB, 70B 1,120 GB and 405B 6,480 GB: 2, 14 and 81 GPUs of 80 GB,
 #   before a single activation. With FSDP over 64 GPUs the 70B model takes 17.5 GB on each.
 # - *How fast.* A 175B model on A100s ran at 173 to 186 TFLOP/s on each, 55 to 60 % of the peak, and from 128 to 512
-#   GPUs without loss [1]. Llama-2 7B on 128 A100s: 3,700 tokens a second on each, 57 % [2].
+#   GPUs without loss [1]. Llama-2 7B on 128 A100s: 3,700 tokens a second on each, 57 % of the peak [2].
 # - *Prefetching* the next weight during backward was worth 18 % [1]. Too much of it fills the memory: FSDP has a limit
 #   of two gathers in flight, which on one model (T5) made training up to five times as fast, and on another (DeepViT)
 #   5 % slower [1].
@@ -271,7 +271,7 @@ Model.check(out, puzzle="fsdp")
 # %% [markdown]
 # ## Questions to think about
 #
-# **1.** Puzzle $number_wsdp and this one send the same weights around. Who sends less in all, plain data parallel or FSDP?
+# **1.** Who sends less in all, plain data parallel (puzzle $number_ddp) or FSDP?
 #
 # <details><summary>Answer</summary>
 #
@@ -306,8 +306,8 @@ Model.check(out, puzzle="fsdp")
 #
 # ## Where this leads
 #
-# So far every rank had to see every layer, and the network is busy all the time. What if a rank had only a few
-# layers, and never asked for any other?
+# So far every rank computes every layer, and so the weights of all layers travel to all ranks. What if a rank had only
+# a few layers, and never asked for any other?
 
 # %% [markdown]
 # <!-- part: links -->

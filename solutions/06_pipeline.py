@@ -253,9 +253,9 @@ Model.check(out, puzzle="pipeline")
 # <details><summary>Answer</summary>
 #
 # Count the elements for one step. Here each of the 3 borders is crossed by the activation of 4 batches, and back by its
-# gradient: a rank in the middle sends 2 · 4·A = 8·A. With sharded weights, a rank sends for each of 8 layers 3/4·W in two
-# all-gathers and 6/4·W in the all-reduce: 8 · 3·W = 24·W = 48·A. Six times as much, for this little model. For GPT-3 and
-# a single sequence it was seven thousand times as much. The larger the layers, the better for the pipeline.
+# gradient: a rank in the middle sends 2 · 4·A = 8·A. With sharded weights, a rank sends for each of 8 layers 3/4·W in each of
+# two all-gathers and 6/4·W in the all-reduce: 8 · 3·W = 24·W = 48·A. Six times as much, for this little model. For GPT-3
+# and a single sequence it was seven thousand times as much. The larger the layers, the better for the pipeline.
 #
 # </details>
 #

@@ -52,8 +52,8 @@ compare(
 )
 
 # %% [markdown]
-# Three times the work, and it takes 13.7 in place of 8.1. The second and third batch came nearly for free, because they
-# use time in which ranks would have waited anyway.
+# Three times the work, and it takes 13.7 in place of 8.1. One after the other, the three would take 23.3. The second
+# and the third use time in which ranks would have waited anyway.
 #
 # All microbatches go forward, then all go backward, then there is one update: this schedule is called **GPipe**. It is the
 # pipeline of puzzle $number_pipeline, with the gradient accumulation of puzzle $number_grad_accum inside.
@@ -296,7 +296,8 @@ compare(one_at_a_time=simulate(program_of(one_at_a_time), layers=8, batches=4, r
 #
 # 15 / (16 + 15) = 48 %. That would be 8,000 GPUs doing nothing. So each rank gets several short stages in place of a long
 # one: layers 0 and 1, and then layers 8 and 9, and so on, so that a batch goes round more than once. This is called an
-# **interleaved** pipeline. Filling it takes a fraction of the time, and it sends so many times more messages.
+# **interleaved** pipeline. With two of them on each rank, filling the pipeline takes half of
+# the time, and there are twice as many messages.
 #
 # </details>
 #

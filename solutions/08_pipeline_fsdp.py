@@ -153,7 +153,7 @@ guess
 # ### The goal
 #
 # Sixteen ranks, but only four kinds of rows: the ranks of a column do the same at the same
-# time.
+# time. The picture answers your prediction as well, so guess first.
 
 # %%
 goal("pipeline_fsdp")

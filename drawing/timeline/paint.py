@@ -265,7 +265,7 @@ def operations(layers: int, boxes: Iterable[Box], own: bool = False) -> list[Ent
         ramp.append(Rect(place * 17, 0, 17, 12, fill))
         ramp.append(Text(place * 17 + 8.5, 6, str(layer), SMALL, ink_on(fill), "middle"))
     colour = layer_colour(0, layers)
-    batches = "own: each rank its own" if own else "number: batch"
+    batches = "own: each rank's own batches" if own else "number: batch"
     entries: list[Entry] = [(ramp, 17 * len(shown), "layer"), swatch(colour, text="forward (" + batches + ")")]
     entries.append(swatch(*fill_and_border("backward", colour), "backward"))
     for family, look in LOOKS.items():

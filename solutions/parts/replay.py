@@ -9,7 +9,7 @@
 REPLAY = False
 both = None
 if REPLAY:
-    from drawing import compare as compare
+    from drawing import compare
     from lib.replay import replay
 
     result = replay(out, dtype="float32", warmup=1, steps=3)

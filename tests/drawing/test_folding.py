@@ -14,6 +14,7 @@ from drawing import draw
 from drawing.canvas.scene import Text
 from drawing.timeline.boxes import boxes
 from drawing.timeline.folding import Fold, fold, shown_rows
+from drawing.timeline.labels import labels
 from drawing.timeline.levels import levels
 from drawing.timeline.names import groups, names
 from lib import Mesh, Model, Trace, simulate
@@ -98,6 +99,15 @@ def test_several_batches_of_a_rank_are_counted() -> None:
     assert set(fold(other)[0].own.values()) == {"own"}
     mixed = compute(lambda model: model.rank, lambda model: model.rank + 4 if model.rank else 0)
     assert ranks(mixed) == [(0,), (1, 2, 3)]
+
+
+def test_a_batch_of_its_own_is_called_by_no_number_however_little_room_there_is() -> None:
+    run = compute(lambda model: model.rank + 1, lambda model: model.rank + 4)
+    (row,) = fold(run)
+    events = run.programs[0].events
+    texts = {box.number: labels(box, events[box.number], row.own)[0] for box in boxes(run).boxes if box.rank == 0}
+    assert ["own 0", "own"] in texts.values()
+    assert not [text for number in row.own for text in texts.get(number, []) if text.isdigit()]
 
 
 def test_who_holds_more_or_takes_longer_has_a_row_of_its_own() -> None:
