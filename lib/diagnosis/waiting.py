@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lib.errors.wording import listed, numbers, these
+from lib.errors.wording import listed, these
 from lib.values.collectives import COLLECTIVES
 
 __all__ = ["describe", "wants"]
@@ -27,7 +27,7 @@ def _joins(pending: Any, rank: int, whom: str | None) -> str:
     whose = f" of group {listed(group.ranks)}" if group.partial else ""
     return (
         f"waits in {COLLECTIVES[call.op].title} #{pending.number + 1}{whose}, layer {call.layer}: "
-        f"joined by {numbers(joined)}, missing {numbers(pending.awaits(rank))}"
+        f"{these('rank', joined)} came, {these('rank', pending.awaits(rank))} did not"
     )
 
 

@@ -125,8 +125,8 @@ def bound() -> Bound:
     """Limits of our own, so that these tests say how limits are told, and not what they are."""
     parts = (Part(4.0, "2 layers forward and backward"), Part(0.8, "updates"))
     time = Limit(4.8, parts, "critical path", True, "Because.")
-    memory = Limit(1_048_576, (Part(1_048_576, "weights and optimizer states"),), "memory that must live", False, "")
-    sent = Limit(786_432, (Part(786_432, "all-reduce of the gradients"),), "bytes that must move", True, "")
+    memory = Limit(1_048_576, (Part(1_048_576, "weights and optimizer states"),), "what has to be in memory", False, "")
+    sent = Limit(786_432, (Part(786_432, "all-reduce of the gradients"),), "what has to be sent", True, "")
     premise = "Every rank takes its own batch."
     return replace(lower_bound("ddp"), premise=premise, time=time, memory=memory, sent=sent)
 
@@ -140,9 +140,9 @@ def test_the_lower_bounds_what_they_are_made_of_and_how_far_they_are() -> None:
         "Lower bounds, for every schedule like this: Every rank takes its own batch.",
         "  It ends no earlier than at time 4.8: 4 for 2 layers forward and backward + 0.8 for updates (critical "
         "path). You are 0.8 above it. It can be reached.",
-        "  It needs no less than 1,048,576 elements: weights and optimizer states (memory that must live). You are "
+        "  It needs no less than 1,048,576 elements: weights and optimizer states (what has to be in memory). You are "
         "786,432 above it.",
-        "  Sent per rank is no less than 786,432 elements: all-reduce of the gradients (bytes that must move). "
+        "  Sent per rank is no less than 786,432 elements: all-reduce of the gradients (what has to be sent). "
         "You have reached it: this is optimal.",
     ]
 
@@ -155,7 +155,7 @@ def test_a_bound_that_is_reached() -> None:
 
 
 def test_where_nothing_has_to_be_sent_nothing_is_said_of_it() -> None:
-    limits = replace(bound(), sent=Limit(0, (), "bytes that must move", True, ""))
+    limits = replace(bound(), sent=Limit(0, (), "what has to be sent", True, ""))
     assert len(told(reviewed("ddp"), limits)) == 3
 
 

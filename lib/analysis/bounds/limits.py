@@ -51,7 +51,7 @@ class Part(NamedTuple):
 class Limit:
     """No schedule of the family is below `value`. `parts` sum to it, in the order of the argument.
 
-    `kind` says which argument binds: "critical path", "work", "memory that must live", "bytes that must move".
+    `kind` says which argument binds: "critical path", "work", "what has to be in memory", "what has to be sent".
     `optimal`: a schedule reaches it. `proof` says how it is proved, in a sentence or two.
     """
 
@@ -126,7 +126,7 @@ def memory(family: Family, reached: bool) -> Limit:
     """What must be alive at one moment or another, on any rank: see `alive`."""
     moment = alive(family)
     proof = _memory_proof(family, moment.when) + _solved_memory(family)
-    return Limit(moment.total, moment.parts, "memory that must live", reached, proof)
+    return Limit(moment.total, moment.parts, "what has to be in memory", reached, proof)
 
 
 class Moment(NamedTuple):
@@ -261,7 +261,7 @@ def sent(family: Family, reached: bool) -> Limit:
         mine = counted(family.mine, "batch")
         amount = family.mine * LINEAR.batch
         parts += [Part(amount, f"{what}: {mine}") for what in one[:ways]]
-    return Limit(_total(parts), tuple(parts), "bytes that must move", reached, _sent_proof(family))
+    return Limit(_total(parts), tuple(parts), "what has to be sent", reached, _sent_proof(family))
 
 
 def _sent_proof(family: Family) -> str:

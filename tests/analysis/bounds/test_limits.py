@@ -115,7 +115,7 @@ def test_the_parts_are_the_whole(puzzle: str) -> None:
     for limit in (bound.time, bound.memory, bound.sent):
         assert sum(part.amount for part in limit.parts) == pytest.approx(limit.value, abs=DUST)
         assert all(part.amount > 0 and part.what for part in limit.parts)
-        assert limit.kind in ("critical path", "work", "memory that must live", "bytes that must move")
+        assert limit.kind in ("critical path", "work", "what has to be in memory", "what has to be sent")
         assert limit.proof.endswith(".")
     assert bound.premise.endswith(".")
     assert bound.puzzle == puzzle
