@@ -401,7 +401,7 @@ async def hide_it(model: Model) -> None:
 
 
 out = simulate(hide_it, layers=1, batches=4, ranks=4)
-expect(out, store="grad_weights", batches=range(4), end=4.0)
+expect(out, store="grad_weights", batches=range(4), end=4.0, calls=["allreduce", "forward"])
 
 # %%
 draw(out)
@@ -472,7 +472,7 @@ async def in_two_halves(model: Model) -> None:
 
 
 out = simulate(in_two_halves, layers=1, batches=4, ranks=4)
-expect(out, store="grad_weights", batches=range(4), whole=True, end=0.6)
+expect(out, store="grad_weights", batches=range(4), whole=True, end=0.6, calls=["scatterreduce", "allgather"])
 
 # %% [markdown]
 # An all-reduce **is** a reduce-scatter followed by an all-gather. Remember this one. It is the key to half of the
@@ -609,7 +609,7 @@ async def my_allreduce(model: Model) -> None:
 
 
 out = simulate(my_allreduce, layers=1, batches=4, ranks=4)
-expect(out, store="grad_weights", batches=range(4), end=1.2)
+expect(out, store="grad_weights", batches=range(4), end=1.2, calls=["pass_to", "receive"])
 
 # %%
 draw(out)

@@ -42,8 +42,8 @@ from lib.schedules.steps import compute, forward, load, step
 # ## The idea
 #
 # Here is a network of six layers that only answers. As soon as a layer has been computed, its input is deleted. Look at
-# the yellow band in the memory: it stays thin, whatever the depth of the network. (`load` and `forward` take one step
-# each, so that you can look at the picture instead of at the code.)
+# the yellow band in the memory: it stays thin, whatever the depth of the network. (`load` and `forward` are
+# helpers, so that you can look at the picture instead of at the code.)
 
 
 # %%

@@ -35,6 +35,11 @@ LESS = {
     "activation gradient": "delete the gradient of an activation as soon as the backward that takes it is done",
 }
 """How to hold fewer values of a kind at once."""
+LOAD_LESS = (
+    "the weights and optimizer states that are loaded are too much already: let each rank load only a part of them,\n"
+    "a shard of each, or some of the layers"
+)
+"""Where nothing else that a rank may do is enough."""
 START_EARLIER = (
     "call a collective before work that can do without its result, and await it after that work:\n"
     "what lies between the call and the await runs at the same time"
@@ -177,7 +182,9 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
     count = Counter(alive.value.kind for alive in top.alive)
     lines = [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
-    return _remark(what, got="\n".join([f"{when}; there are", *lines]), where=where, fix=_fewer(top, most))
+    loaded = sum(alive.value.elements() for alive in top.alive if _loaded(alive.born))
+    fix = LOAD_LESS if loaded > limit and len(trace.programs) > 1 else _fewer(top, most)
+    return _remark(what, got="\n".join([f"{when}; there are", *lines]), where=where, fix=fix)
 
 
 def _fewer(top: figures.Peak, most: list[str]) -> str:
@@ -194,6 +201,10 @@ def _fewer(top: figures.Peak, most: list[str]) -> str:
     if gathered < 2:
         sizes.pop("weight", None)
     return LESS[min(sizes, key=lambda kind: (-sizes[kind], kind)) if sizes else most[0]]
+
+
+def _loaded(event: Event | None) -> bool:
+    return event is not None and event.op == "load_weights"
 
 
 def _gathered(event: Event | None) -> bool:

@@ -10,6 +10,7 @@ from lib.errors.wording import amount, these
 from lib.simulator.model import Model
 from lib.trace.event import STORES
 from lib.trace.trace import Trace, absent
+from lib.values.operations import COMMUNICATION
 from lib.values.values import Value, describe
 
 __all__ = ["expect"]
@@ -47,11 +48,13 @@ def expect(
     whole: bool = False,
     memory: float | None = None,
     end: float | None = None,
+    calls: Iterable[str] = (),
 ) -> None:
     """Prints whether every rank ends with what was asked for.
 
     That is a value in `store`, of that layer, with exactly these batches, and `whole`, which is no shard; so many
-    elements of `memory` in its stores when it is done; and an `end` of the whole run no later than that.
+    elements of `memory` in its stores when it is done; an `end` of the whole run no later than that; and every rank
+    `calls` these operations, with no communication beside them.
     """
     if store is not None and store not in STORES:
         raise ValueError(f"there is no store {store!r}; there are {', '.join(STORES)}")
@@ -64,6 +67,8 @@ def expect(
         faults += _of_all(list(_without(models, wanted)))
     if memory is not None:
         faults += _of_all(list(_too_full(models, memory)))
+    if asked := [*calls]:
+        faults += _of_all(list(_otherwise(models, asked)))
     last = figures.end(Trace.of([*models]))
     if end is not None and last > end:
         faults.append(f"the run ends at {amount(last)}, and it can end at {amount(end)}")
@@ -92,4 +97,22 @@ def _too_full(models: Iterable[Model], memory: float) -> Iterator[tuple[int, str
     for model in models:
         if model.memory() != memory:
             held = f"rank {model.rank} holds {amount(model.memory())} elements in the end"
-            yield model.rank, f"{held}, and there should be {amount(memory)}"
+            there = "\n                 ".join(map(describe, _held(model))) or "nothing"
+            yield model.rank, f"{held}, and there should be {amount(memory)}\n         it has: {there}"
+
+
+def _held(model: Model) -> list[Value]:
+    return [value for store in model.storage() for value in store.values()]
+
+
+def _otherwise(models: Iterable[Model], asked: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The ranks that do not call what they are to call, or communicate in another way."""
+    wanted = [op for op in asked if op in COMMUNICATION]
+    for model in models:
+        done = [event.op for event in model.program.events]
+        missing = [op for op in asked if op not in done]
+        other = next((op for op in done if op in COMMUNICATION and op not in asked), None)
+        if other is not None:
+            yield model.rank, f"rank {model.rank} calls {other}, and it is to be done with {' and '.join(wanted)} alone"
+        elif missing:
+            yield model.rank, f"rank {model.rank} never calls {' or '.join(missing)}"

@@ -13,7 +13,7 @@ from lib.errors.wording import listed, these
 from lib.trace.event import Event, Program, place_of
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES
-from lib.values.values import Value
+from lib.values.values import Value, Weight
 
 __all__ = ["meeting", "not_reached", "outside", "pipelined", "shard_call", "sum_axis", "twice"]
 
@@ -136,6 +136,11 @@ def twice(field: str, left: Value, right: Value) -> str | None:
     mesh = mine.world.mesh
     if field == "shards" and not left.is_complete():
         return f"each rank loads a shard of its own: {shard_call(mine, left.place.total)}"
+    if field == "shards" and isinstance(left, Weight) and makers[0] is not None and makers[0].op == "allgather":
+        return (
+            f"this weight was gathered{line_of(makers[0])} already, and has taken the place of this rank's shard.\n"
+            'Keep the shard, and gather into a key of its own, such as weights[layer, "full"]'
+        )
     if field == "batches" and home(right) is not mine:
         if all(event is not None and event.op in COLLECTIVES for event in makers):
             return f"both have been summed{line_of(makers[0])} already: sum a gradient over the ranks once"

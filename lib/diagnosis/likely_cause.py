@@ -139,9 +139,14 @@ def _(fact: facts.NotStored, program: Running) -> str:
     if isinstance(value, tuple):
         return _tuple([type(item) for item in cast("tuple[Any, ...]", value)], program.events[-1:])
     if value is None:
+        here = student_place()
+        if here is not None and (key := re.match(r"([^=]+\])\s*=\s*None$", here.text)):
+            return f"None takes nothing out of a store: del {key[1]}"
         return "a call that gives nothing back stands on a line of its own, without a store before it"
     if callable(value) and (name := getattr(value, "__name__", None)) is not None:
         return f"call it: {calls().get(name, f'{name}(...)')}"
+    if fact.kind is WeightGrad and isinstance(value, int | float) and not value:
+        return "a sum of gradients begins with no 0: store the first gradient itself, and add the others to it"
     return f"a store holds one value under each key, here {with_article(fact.kind.kind)}"
 
 
@@ -231,7 +236,7 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
     axis = sum_axis(program)
     whose, group = ("all ranks", "") if axis is None else (f"the ranks along the axis {axis!r}", f', group="{axis}"')
     op = "scatterreduce" if "scatterreduce" in (program.world.asks or ()) else "allreduce"
-    seen = these("batch", here) if here else "no batch at all"
+    seen = these("batch", here or grad.batches)  # a gradient that was made up comes from no backward
     return line(
         program,
         op,
@@ -400,7 +405,22 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
         return f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
+    if batch in (None, *done) and (made := [e for e in program.events if (e.op, e.layer) == (op, layer)]):
+        keys = _elsewhere(program, store, number, batch)
+        if keys:
+            return f"{what} is there as {', '.join(keys)}: use the key under which it was stored"
+        return f"{what} is what {op} gave{line_of(made[-1])}: keep it under this key"
     return f"{what} is what {op}({layer}, ...) gives, which has not run yet{order}"
+
+
+def _elsewhere(program: Running, store: int, number: int, batch: int | None) -> list[str]:
+    """The keys of a store that hold what another key was asked for."""
+    held: Any = program.world.models[program.rank].storage()[store]
+    return [
+        f"{STORES[store]}[{shown(key)}]"
+        for key, value in held.items()
+        if _number(value) == number and (batch is None or batch in value.place.batches)
+    ]
 
 
 @likely_cause.register
@@ -416,7 +436,9 @@ def _(fact: facts.Deleted, program: Running) -> Advice | None:
     made = maker(value)
     if made is None or made.op != "allgather" or not isinstance(value, Weight):
         return None
-    found = place_of(made)
+    found, here = place_of(made), student_place()
+    if here is not None and "set_final_weight" in here.text and value.updates == 0:
+        return "a gathered weight is only borrowed, for forward and backward: hand in the shard that this rank updated"
     text = "" if found is None else found.text
     again = f"{fix},\nor gather it again before backward"
     if re.match(r"\w+\[.*\] = await model\.allgather\(", text):

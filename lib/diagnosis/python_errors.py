@@ -59,7 +59,9 @@ def _fix(error: BaseException, text: str, frame: FrameType | None) -> str:
     ):
         if isinstance(error, kind):
             found = explain(error, text, frame)
-            return found if found is not None else PLAIN
+            if found is not None:
+                return found
+            break
     if text.startswith("range object index"):
         return "this range is empty, or shorter than you think: look at where it begins and ends, with print"
     return next((fix for kind, fix in SIMPLE.items() if isinstance(error, kind)), PLAIN)
@@ -94,6 +96,10 @@ def _name(error: Any, text: str, frame: FrameType | None) -> str | None:
     name = str(getattr(error, "name", None) or "")
     if name in calls():
         return f"it belongs to the model: {calls()[name]}"
+    if name in ("dist", "torch"):
+        return "values are labels here, not tensors, and every operation is one of the model:\n" + (
+            textwrap.fill(", ".join(calls()), width=100)
+        )
     if name in getattr(sys.modules.get("lib"), "__all__", ()):
         return f"import it first: from lib import {name}"
     if name in sys.stdlib_module_names:
@@ -148,6 +154,10 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         )
     if re.match(r"unsupported operand type\(s\) for [/*]=?: '\w+' and '\w+'", text) and "WeightGrad" in text:
         return "gradients are only added up here, with `+`: leave the factor out, it takes no time and no memory"
+    if re.match(
+        r"unsupported operand type\(s\) for (@|\*).*'Weight'|'(Weight|Activation)' object is not callable", text
+    ):
+        return f"values are labels here, without numbers in them: a layer is computed by {signatures()['forward']}"
     if text.endswith("object is not callable"):
         return "round brackets call a function; what is in a store is taken out with square ones: weights[layer]"
     if text.endswith("is not subscriptable"):

@@ -59,9 +59,25 @@ def test_too_late_too_full_and_nothing_there(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.splitlines() == [
         "Not yet: the run ends at 0.3, and it can end at 0.2",
         "Not yet: rank 0 holds 524,288 elements in the end, and there should be 262,144",
+        "         it has: weight gradient of layer 0, batch 0",
+        "                 weight gradient of layer 0, batches 0, 1",
         "         (and so it is on rank 1)",
         "Not yet: rank 0 should end with a value in activations",
         "         it has: nothing",
+    ]
+
+
+def test_another_way_than_the_one_to_practise(capsys: pytest.CaptureFixture[str]) -> None:
+    out = simulate(summed, layers=1, batches=2, ranks=2)
+    expect(out, calls=["allreduce"])
+    expect(out, calls=["scatterreduce", "allgather"])
+    expect(out, calls=["allreduce", "forward"])
+    assert capsys.readouterr().out.splitlines() == [
+        "Right!",
+        "Not yet: rank 0 calls allreduce, and it is to be done with scatterreduce and allgather alone",
+        "         (and so it is on rank 1)",
+        "Not yet: rank 0 never calls forward",
+        "         (and so it is on rank 1)",
     ]
 
 

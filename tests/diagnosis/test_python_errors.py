@@ -28,6 +28,14 @@ SLIPS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda m: m.rank.qqqq,
         "the line is ordinary Python: look at what each name in it is on this",
     ),
+    "itself, for ever": (
+        lambda m: SLIPS["itself, for ever"][0](m),
+        "this function calls itself, directly or through others, and nothing ends that",
+    ),
+    "a layer as a module": (
+        lambda m: m.get_activation([0])(1),
+        "values are labels here, without numbers in them: a layer is computed by model.forward(",
+    ),
     "square brackets": (
         lambda m: m.loss[0],
         "square brackets take something out of a store, list or tuple; this is neither",
