@@ -69,7 +69,7 @@ def labels(
     if row is None or row.labels or not row.per_batch:
         return [*row.labels] if row is not None and row.labels else [event.op], layer
     if box.number in own:
-        return [own[box.number], "own"], layer  # a number alone would name a batch
+        return [own[box.number], own[box.number].replace("own ", "#")], layer  # a number alone would name a batch
     shortened = ranges(event.batches)
     every = " ".join(map(str, sorted(event.batches))) if len(event.batches) <= 32 else shortened
     return [every, shortened.replace(", ", ","), shortened.split(",")[0] + "…"], layer

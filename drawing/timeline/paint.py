@@ -3,7 +3,7 @@ compute lane, and a legend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, Entry, swatch
@@ -255,8 +255,8 @@ def _arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
     return [Poly((start, (end[0], end[1] - tip)), stroke=ARROW, line=1.2), Poly(head, fill=ARROW)]
 
 
-def operations(layers: int, boxes: Iterable[Box], own: bool = False) -> list[Entry]:
-    """The legend of timelines: the layers, and those operations that occur. `own`: batches are called so somewhere."""
+def operations(layers: int, boxes: Iterable[Box], own: Collection[str] = ()) -> list[Entry]:
+    """The legend of timelines: the layers, and those operations that occur. `own`: names of batches."""
     families = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []
@@ -265,7 +265,8 @@ def operations(layers: int, boxes: Iterable[Box], own: bool = False) -> list[Ent
         ramp.append(Rect(place * 17, 0, 17, 12, fill))
         ramp.append(Text(place * 17 + 8.5, 6, str(layer), SMALL, ink_on(fill), "middle"))
     colour = layer_colour(0, layers)
-    batches = "own: each rank's own batches" if own else "number: batch"
+    counted = any(name != "own" for name in own)
+    batches = "own 0, #0: first of each rank's own" if counted else "own: each rank's own" if own else "number: batch"
     entries: list[Entry] = [(ramp, 17 * len(shown), "layer"), swatch(colour, text="forward (" + batches + ")")]
     entries.append(swatch(*fill_and_border("backward", colour), "backward"))
     for family, look in LOOKS.items():

@@ -4,6 +4,9 @@
 # Your schedule also runs for real, on torch.distributed: $ranks processes on this machine, one for each rank. Gradients
 # and weights are compared with ordinary training in one process, and every operation is timed. It takes a few seconds
 # and needs torch: `pip install torch`. When your solution is correct, set `REPLAY = True`.
+#
+# What should agree with the simulation are memory and what is sent. Time will not: on one machine the processes share its
+# cores, and a collective can take much longer than 0.3.
 
 # %%
 REPLAY = False

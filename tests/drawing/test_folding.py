@@ -106,7 +106,7 @@ def test_a_batch_of_its_own_is_called_by_no_number_however_little_room_there_is(
     (row,) = fold(run)
     events = run.programs[0].events
     texts = {box.number: labels(box, events[box.number], row.own)[0] for box in boxes(run).boxes if box.rank == 0}
-    assert ["own 0", "own"] in texts.values()
+    assert ["own 0", "#0"] in texts.values()
     assert not [text for number in row.own for text in texts.get(number, []) if text.isdigit()]
 
 
