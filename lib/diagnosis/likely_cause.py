@@ -431,8 +431,8 @@ def _(fact: facts.Deleted, program: Running) -> Advice | None:
     if shared is not None:
         return shared
     value = program.values[number]
-    if (inner := _inside_my_stage(program, value)) is not None:
-        return inner
+    if (elsewhere := _inside_my_stage(program, value) or _in_a_sum(program, fact.store, value)) is not None:
+        return elsewhere
     made = maker(value)
     if made is None or made.op != "allgather" or not isinstance(value, Weight):
         return None
@@ -459,6 +459,18 @@ def _inside_my_stage(program: Running, value: Value | None) -> str | None:
         f"{definite(subject(value.kind, value.layer))} is used up on this rank, by backward({value.layer}, ...):\n"
         f"what the stage before waits for is the gradient of this stage's input, activation {min(mine)}"
     )
+
+
+def _in_a_sum(program: Running, store: int, value: Value | None) -> str | None:
+    """A gradient that has gone into a sum, which is kept under another key."""
+    if not isinstance(value, WeightGrad):
+        return None
+    held: Any = program.world.models[program.rank].storage()[store]
+    for key, other in held.items():
+        if isinstance(other, WeightGrad) and other.layer == value.layer and other.batches > value.batches:
+            name = f"{STORES[store]}[{shown(key)}]"
+            return f"it has gone into the sum of {these('batch', other.batches)}, which is {name}: use that"
+    return None
 
 
 def _shared(program: Running, store: int, key: object, number: int) -> str | None:
