@@ -38,7 +38,7 @@ def draw_ring(run: Any, which: str | None = None, layer: int | None = None, step
         return ring_page(ring)
     if not 0 <= step <= len(found.steps):
         raise ValueError(
-            f"draw_ring: this {one.title} takes {counted(len(found.steps), 'step')}, so step= is a number from 0 "
+            f"draw_ring: this {one.title} takes {counted(len(found.steps), 'round')}, so step= is a number from 0 "
             f"(before the first) to {len(found.steps)} (after the last); got {step}"
         )
     return ring.picture(step)
@@ -59,6 +59,6 @@ def _chosen(trace: Trace, which: str | None, layer: int | None) -> Exchange | No
     if len(one.seats) > MOST:
         raise ValueError(
             f"draw_ring: a ring of {len(one.seats)} ranks is too large to draw; up to {MOST} are. "
-            "A smaller one takes the same steps: simulate(..., ranks=4)"
+            "A smaller one goes round in the same way: simulate(..., ranks=4)"
         )
     return one

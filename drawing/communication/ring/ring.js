@@ -127,8 +127,8 @@ function write() {
   byId("words").textContent = words;
   byId("holdings").textContent = holdings;
   byId("slider").value = String(current);
-  byId("slider").setAttribute("aria-valuetext", `step ${current} of ${LAST}`);
-  byId("count").textContent = `step ${current} of ${LAST}`;
+  byId("slider").setAttribute("aria-valuetext", `round ${current} of ${LAST}`);
+  byId("count").textContent = `round ${current} of ${LAST}`;
   byId("previous").disabled = current === 0;
   byId("next").disabled = current === LAST;
   byId("play").textContent = playing ? "pause" : "play";

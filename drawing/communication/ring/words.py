@@ -22,17 +22,17 @@ def title(one: Exchange, steps: Rounds) -> str:
 def phase(steps: Rounds, step: int) -> list[str]:
     """What stands in the middle of the ring: the number of the step, and what happens in it."""
     if not step:
-        return ["before", f"{counted(len(steps.steps), 'step')} to go"]
+        return ["before", f"{counted(len(steps.steps), 'round')} to go"]
     adds = steps.steps[step - 1][0].adds
-    return [f"step {step} of {len(steps.steps)}", "adding up" if adds else "passing on"]
+    return [f"round {step} of {len(steps.steps)}", "adding up" if adds else "passing on"]
 
 
 def step_words(one: Exchange, steps: Rounds, step: int) -> str:
     """What a step did, and what has been sent so far."""
     count = len(steps.steps)
     if not step:
-        return f"Before the first of {counted(count, 'step')}: {_start(one, steps)}."
-    did = f"Step {step} of {count}: {_did(one, steps, step)}"
+        return f"Before the first of {counted(count, 'round')}: {_start(one, steps)}."
+    did = f"Round {step} of {count}: {_did(one, steps, step)}"
     return " ".join([did, *_reached(steps, step), _sent(one, steps, step)])
 
 

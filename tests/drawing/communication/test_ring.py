@@ -91,7 +91,7 @@ def test_a_step_is_a_picture() -> None:
         assert isinstance(picture, Picture)
         assert picture.scene.width <= 840
         assert all(mark.size in (SMALL, TEXT) for mark in picture.scene.marks if isinstance(mark, Text))
-        assert f"step {step} of 6" in picture.words.lower() or not step
+        assert f"round {step} of 6" in picture.words.lower() or not step
     assert "Rank 2 has piece 2 (the whole sum)." in draw_ring(run, step=3).words
     assert "that was a reduce-scatter. An all-gather follows." in draw_ring(run, step=3).words
     assert "Sent so far by each rank: 393,216 of 393,216 elements." in draw_ring(run, step=6).words
@@ -115,7 +115,7 @@ def test_what_goes_round_no_ring_is_said() -> None:
         draw_ring(EXCHANGES["message"], "pass_to")
     with pytest.raises(ValueError, match="this all-reduce never happened"):
         draw_ring(EXCHANGES["missing"], "allreduce")
-    with pytest.raises(ValueError, match=r"takes 3 steps, so step= is a number from 0 .* to 3 .*; got 4"):
+    with pytest.raises(ValueError, match=r"takes 3 rounds, so step= is a number from 0 .* to 3 .*; got 4"):
         draw_ring(EXCHANGES["allgather"], step=4)
     with pytest.raises(ValueError, match="a ring of 17 ranks is too large to draw; up to 16 are"):
         draw_ring(small(allgather, ranks=17, batches=17))
@@ -165,9 +165,9 @@ def test_keys_buttons_and_slider_step_through_it(tmp_path: Path) -> None:
         shown = browser.page(calm=True).open(path)
         step = "document.getElementById('count').textContent"
         shown.press("ArrowRight", 2)
-        assert shown.run(step) == "step 2 of 6"
+        assert shown.run(step) == "round 2 of 6"
         shown.press("ArrowLeft")
-        assert shown.run(step) == "step 1 of 6"
+        assert shown.run(step) == "round 1 of 6"
         shown.press("End")
         assert shown.run("document.getElementById('next').disabled")
         bands = "document.querySelectorAll('.band').length - document.querySelectorAll('.new').length"
