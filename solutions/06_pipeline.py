@@ -45,8 +45,8 @@ from lib.schedules.program import program_of
 # two stages, and later its gradient, on the way back:
 #
 # ```
-# rank 0: layers 0 1  ──activations[2]──>  rank 1: layers 2 3  ──activations[4]──>  rank 2: layers 4 5  ...
-#                     <──grad act[2]─────                      <──grad act[4]─────
+# rank 0: layers 0 1  ──activations[2]──>  rank 1: layers 2 3  ──activations[4]──>
+#                     <──grad act[2]─────                      <──grad act[4]─────   ...
 # ```
 #
 # You have met messages in the introduction: `await model.pass_to(rank, value)` on one side, and
