@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
+from lib.analysis.memory import guests
 from lib.cluster.clock import in_units, units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
@@ -18,7 +19,7 @@ from lib.trace.lifetimes import held_at, never_awaited
 from lib.trace.order import unreceived
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS
+from lib.values.operations import COMMUNICATION, COMPUTE, LOADS, OPERATIONS
 from lib.values.values import KINDS, Elements, Value
 
 __all__ = ["forgotten", "other_costs", "over_memory", "over_sent", "over_time"]
@@ -183,32 +184,27 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     count = Counter(alive.value.kind for alive in top.alive)
     lines = [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
     loaded = sum(alive.value.elements() for alive in top.alive if _loaded(alive.born))
-    fix = LOAD_LESS if loaded > limit and len(trace.programs) > 1 else _fewer(top, most)
+    fix = LOAD_LESS if loaded > limit and len(trace.programs) > 1 else _fewer(program, top, most)
     return _remark(what, got="\n".join([f"{when}; there are", *lines]), where=where, fix=fix)
 
 
-def _fewer(top: figures.Peak, most: list[str]) -> str:
+def _fewer(program: Program, top: figures.Peak, most: list[str]) -> str:
     """What to hold fewer of: the kind of which there is most that does not stay from beginning to end.
 
-    Of weights only gathered ones come and go, and one of them has to be there.
+    Of weights only guests come and go, and one of them has to be there.
     """
     sizes: dict[str, Elements] = defaultdict(int)
-    gathered = 0
+    visiting = {id(program.values[number]) for number in guests(program)}
     for alive in top.alive:
-        if alive.value.kind not in ("weight", "optimizer state") or _gathered(alive.born):
+        if alive.value.kind not in ("weight", "optimizer state") or id(alive.value) in visiting:
             sizes[alive.value.kind] += alive.value.elements()
-        gathered += _gathered(alive.born)
-    if gathered < 2:
+    if sum(id(alive.value) in visiting for alive in top.alive) < 2:
         sizes.pop("weight", None)
     return LESS[min(sizes, key=lambda kind: (-sizes[kind], kind)) if sizes else most[0]]
 
 
 def _loaded(event: Event | None) -> bool:
-    return event is not None and event.op == "load_weights"
-
-
-def _gathered(event: Event | None) -> bool:
-    return event is not None and event.op == "allgather"
+    return event is not None and event.op in LOADS
 
 
 def _unused(trace: Trace, top: figures.Peak) -> list[_Unused]:
