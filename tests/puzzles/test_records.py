@@ -50,7 +50,7 @@ def book(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
 
 
 def test_every_record_has_a_chapter_and_a_number_in_order() -> None:
-    assert {record.chapter for record in PUZZLES.values()} == set(chapters())
+    assert {record.chapter for record in PUZZLES.values()} <= set(chapters())
     order = list(chapters())
     assert [order.index(record.chapter) for record in PUZZLES.values()] == sorted(
         order.index(record.chapter) for record in PUZZLES.values()
