@@ -26,11 +26,17 @@ __all__ = ["LINKS", "UNIT", "Costs", "Links", "costs_from"]
 
 MOST_TIME = 10**9
 """What no cost comes up to: the times of a Trace are whole billionths of a time unit, below 2^60."""
+LATER = ("read", "to_device")
+"""Costs that are left out where they are 0, so that an older version reads the file too."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """The classic costs, in time units: compute a batch and layer, an update, any collective, each side of a pass."""
+    """The classic costs, in time units: compute a batch and layer, an update, any collective, each side of a pass.
+
+    Input data is free in them. `read` is what the reader of a process takes for a batch, `to_device` the copy of a
+    batch from its memory to a device.
+    """
 
     forward: float = 1.0
     backward: float = 1.0
@@ -38,6 +44,8 @@ class Costs:
     loss: float = 0.0
     collective: float = 0.3
     p2p: float = 0.2
+    read: float = 0.0
+    to_device: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -91,7 +99,8 @@ class Costs:
 
     def to_json(self) -> dict[str, Any]:
         """The fields, with the name of the model: what `costs_from` reads."""
-        return {"model": "links" if isinstance(self, Links) else "unit", **asdict(self)}
+        given = {name: value for name, value in asdict(self).items() if value or name not in LATER}
+        return {"model": "links" if isinstance(self, Links) else "unit", **given}
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ class Model(Given):
         return self._compute("load_weights", layer, said=(shard, total))
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
-        """The input data of the batches: the activation of layer 0. Takes no time."""
+        """The input data of the batches: the activation of layer 0. Takes the copy to the device (`to_device`, 0)."""
         return self._compute("get_activation", None, said=(batches,))
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:

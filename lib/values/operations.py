@@ -146,6 +146,8 @@ OPERATIONS: Final = Table(
             gives=(Activation,),
             says="batches",
             about="output",
+            cost="to_device",
+            per_batch=True,
             loads=True,
         ),
         Operation(
@@ -266,14 +268,15 @@ LOADS: Final = OPERATIONS.names(lambda row: row.loads and not {Weight, OptState}
 UPDATES: Final = OPERATIONS.names(lambda row: OptState in row.takes and OptState in row.gives)
 """The operations that bring an optimizer state one step on."""
 HANDS_IN: Final = OPERATIONS.names(lambda row: row.hands_in)
-COMPUTE: Final = OPERATIONS.names(lambda row: row.cost is not None)
+COMPUTE: Final = OPERATIONS.names(lambda row: row.cost is not None and not row.loads)
 LOCAL: Final = OPERATIONS.names(lambda row: row.kind == "local")
 MESSAGES: Final = OPERATIONS.names(lambda row: row.kind == "message")
 COMMUNICATION: Final = COLLECTIVES.names(lambda _: True, OPERATIONS.names(lambda row: row.kind == "message"))
 TIMED: Final = COLLECTIVES.names(
-    lambda _: True, OPERATIONS.names(lambda row: row.cost is not None or row.kind == "message")
+    lambda _: True,
+    OPERATIONS.names(lambda row: (row.cost is not None and not row.loads) or row.kind == "message"),
 )
-"""The operations at whose start memory is sampled, as the original does."""
+"""The operations at whose start memory is sampled, as the original does. What loads is none of them."""
 
 
 def calls() -> dict[str, str]:

@@ -42,6 +42,26 @@ def test_the_classic_constants() -> None:
     assert units(UNIT.message(10**9, 0, 7)) == 0.2
 
 
+def test_the_copy_of_a_batch_to_the_device_is_on_the_clock_of_its_rank() -> None:
+    async def step(model: Model) -> Model:
+        model.get_activation([0, 2])
+        model.get_activation([1])
+        return model
+
+    (free,) = simulate(step, layers=1, batches=3)
+    assert (free.time, free.log) == (0, [])
+    (model,) = simulate(step, layers=1, batches=3, costs=Costs(to_device=0.25))
+    assert (model.time, model.log) == (0.75, [])  # the log, the samples and what draw prints are the original's
+    trace = model.trace
+    assert [units(event.length) for event in trace.programs[0].events] == [0.5, 0.25]
+    assert figures.bubbles(trace).makespan == 1.0  # a copy is no computation
+    assert Trace.parse(trace.text()).text() == trace.text()
+    assert figures.end(retime(trace, UNIT)) == 0
+    assert "to_device" in Costs(to_device=0.25).to_json()
+    assert "to_device" not in UNIT.to_json()
+    assert costs_from(UNIT.to_json()) == UNIT
+
+
 # -- links --------------------------------------------------------------------------------------------------------
 
 
@@ -164,8 +184,8 @@ def test_links_survive_json(links: Links) -> None:
         ({"forward": float("inf")}, "cost forward must be a number from 0 up; got inf"),
         (
             {"ratio": 1},
-            "the unit costs have the fields ['backward', 'collective', 'forward', 'loss', 'p2p', 'update']; got "
-            "['backward', 'collective', 'forward', 'loss', 'p2p', 'ratio', 'update']",
+            "the unit costs have the fields ['backward', 'collective', 'forward', 'loss', 'p2p', 'read', 'to_device', "
+            "'update']; got ['backward', 'collective', 'forward', 'loss', 'p2p', 'ratio', 'update']",
         ),
     ],
 )
