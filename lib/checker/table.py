@@ -99,11 +99,15 @@ class Judge:
 
     def failure(self, given: Given, got: Answer, row: Row | None = None) -> Failure | None:
         """What is wrong with an answer; None where it is right."""
-        expected = ask_here(self.answer)([given])[0] if row is None else Answer(decode(encode(row.answer)))
+        expected = ask_here(self.answer)([given])[0] if row is None else _answer_of(row)
         right = got.raised == expected.raised and same(got.value, expected.value)
         if not right and self.accepts is not None and not got.raised:
             right = self.accepts(got.value, *deepcopy(given))
         return None if right else Failure(given, expected, got)
+
+
+def _answer_of(row: Row) -> Answer:
+    return Answer(raised=row.raises, message=row.why) if row.raises else Answer(decode(encode(row.answer)))
 
 
 def first_failure(table: Sequence[Row], draws: int, judge: Judge, ask: Ask) -> tuple[int, Failure | None]:

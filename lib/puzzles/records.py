@@ -92,12 +92,18 @@ class Premise(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of a table: what a function is given, and what it has to answer."""
+    """One line of a table: what a function is given, and what it has to answer; or which error it has to raise, and
+    why."""
 
     given: tuple[Any, ...]
-    answer: Any
+    answer: Any = None
+    raises: str = ""
+    why: str = ""
 
 
+RAISES = "raises "
+ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")
+"""What a row of a table may ask for in place of an answer: `raises ValueError`."""
 HINTS = ("a question", "an idea", "nearly the code")
 """What the hints of a puzzle are, in order."""
 KINDS = ("schedule", "function")
@@ -260,7 +266,8 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
 
 
 def _rows(key: str, text: str) -> tuple[Row, ...]:
-    """A table from its text: on each line what is given and what is to come out, `[2, 1], [2, 4] -> 9`, in Python."""
+    """A table from its text: on each line what is given and what is to come out, `[2, 1], [2, 4] -> 9`, in Python; or
+    which error is to be raised, and why: `[2], [0] -> raises ValueError: an axis has a size of 1 or more`."""
     from ast import literal_eval  # here and not above: only few puzzles have tables
 
     rows: list[Row] = []
@@ -269,7 +276,14 @@ def _rows(key: str, text: str) -> tuple[Row, ...]:
         try:
             if not arrow:
                 raise ValueError("no ->")
-            rows.append(Row(literal_eval(f"({given},)"), literal_eval(answer.strip())))
+            arguments, asked = literal_eval(f"({given},)"), answer.strip()
+            if not asked.startswith(RAISES):
+                rows.append(Row(arguments, literal_eval(asked)))
+                continue
+            name, _, why = asked.removeprefix(RAISES).partition(":")
+            if name not in ERRORS:
+                raise ValueError(f"it raises one of {', '.join(ERRORS)}")
+            rows.append(Row(arguments, raises=name, why=why.strip()))
         except (SyntaxError, ValueError) as error:
             raise ValueError(f"{key}: this is no row of a table ({error}): {line}") from None
     return tuple(rows)

@@ -46,6 +46,8 @@ def _fix(failure: Failure) -> str:
     expected, got = failure.expected, failure.got
     if "coroutine" in got.message and got.raised == "TypeError":
         return "write `def` in place of `async def`: nobody awaits a plain function"
+    if got.raised and expected.raised:
+        return f"such an input is a mistake of the caller's: raise {expected.raised}, before anything else goes wrong"
     if got.raised:
         return ""
     if expected.raised:

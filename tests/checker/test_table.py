@@ -274,6 +274,29 @@ def test_an_input_may_have_to_be_refused() -> None:
     )
 
 
+def test_a_row_may_ask_for_an_error() -> None:
+    def half(number: int) -> int:
+        if number % 2:
+            raise ValueError("whatever it says")
+        return number // 2
+
+    def careless(number: int) -> int:
+        assert number % 2 == 0, "odd"
+        return number // 2
+
+    table = [Row((4,), 2), Row((3,), raises="ValueError", why="3 is odd")]
+    assert first_failure(table, 0, Judge(half), ask_here(half)) == (2, None)
+    for wrong, got, fix in (
+        (lambda number: number // 2, "got:      1", "raise ValueError"),
+        (careless, "got:      AssertionError: odd", "raise ValueError, before anything else goes wrong"),
+    ):
+        _, failure = first_failure(table, 0, Judge(half), ask_here(wrong))
+        text = str(failure and wrong_answer("half", failure))
+        assert "  expected: ValueError: 3 is odd\n" in text
+        assert got in text
+        assert text.endswith(f"a mistake of the caller's: {fix}")
+
+
 @pytest.mark.parametrize(
     ("expected", "got", "fix"),
     [

@@ -76,7 +76,17 @@ def test_a_table_is_python_on_each_line(book: dict[str, dict[str, Any]]) -> None
     assert PUZZLES["two"].size == (0, 0, 0)
 
 
-@pytest.mark.parametrize("row", ["1 2", "1 -> open('x')", "1 -> ", "f() -> 1", "1 -> 2 -> 3"])
+def test_a_row_may_ask_for_an_error(book: dict[str, dict[str, Any]]) -> None:
+    book["first"]["two"]["table"] = (
+        "0 -> raises ValueError: there is none: not one\n1 -> raises KeyError\n2 -> 'raises '"
+    )
+    none = Row((0,), raises="ValueError", why="there is none: not one")
+    assert PUZZLES["two"].table == (none, Row((1,), raises="KeyError"), Row((2,), "raises "))
+
+
+@pytest.mark.parametrize(
+    "row", ["1 -> raises", "1 -> raises NoError", "1 2", "1 -> open('x')", "1 -> ", "f() -> 1", "1 -> 2 -> 3"]
+)
 def test_a_row_that_is_none_is_named(book: dict[str, dict[str, Any]], row: str) -> None:
     book["first"]["two"]["table"] = row
     with pytest.raises(ValueError, match="two: this is no row of a table"):
