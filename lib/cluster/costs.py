@@ -108,7 +108,7 @@ class Links(Costs):
     """Communication priced by bandwidth: `p2p` time units for one batch of activations over a link inside a host.
 
     `host_size` ranks share a host (None: all do); a ring that leaves a host runs at `ratio` times the price. Where a
-    mesh says how large its hosts are, its devices in their order are on them (see `Mesh.host`), whatever stands here.
+    mesh says how large its hosts are, that counts (see `Mesh.host`), whatever stands here.
     """
 
     _mesh: ClassVar[Mesh | None] = None

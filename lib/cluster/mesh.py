@@ -3,85 +3,105 @@
 Mesh({"replica": 2, "shard": 4}) puts ranks 0-3 on replica 0 and 4-7 on replica 1; `group(5, "shard")` is (4, 5, 6, 7)
 and `group(5, "replica")` is (1, 5). `ranks=` gives another order of the devices. A group is ordered by coordinate and
 never sorted: member i of a group is the one at coordinate i, as torch's new_group(sort_ranks=False) has it.
+
+A rank is a device. Where it is built in, its host and its process, follows from its number and moves with no mesh: of
+`host_size` 4 devices 0-3 are on host 0, wherever they stand on the axes.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from math import prod
 from types import MappingProxyType
+from typing import Any, cast
 
 from lib.errors.arguments import Given, name_of, plain
+from lib.errors.wording import counted, listed, these
 
-__all__ = ["Mesh"]
+__all__ = ["Mesh", "mesh_from"]
 
 MOST_RANKS = 10**7
 ANOTHER = "make another mesh: simulate(..., mesh=Mesh(...))"
+Processes = int | Sequence[Sequence[int]]
 
 
 class Mesh(Given):
-    """Named axes (the last varies fastest) over `ranks` in any order. `host_size` of them, in that order, share a host.
+    """Named axes (the last varies fastest) over `ranks` in any order.
 
-    Raises ValueError where the axes do not multiply to the number of ranks, or a rank is missing or repeated.
+    Of the devices in the order of their numbers `host_size` share a host (the last host may have fewer), and
+    `processes` is how many of them a process owns, or lists the devices of each; without it each is its own process.
+
+    Raises ValueError where the axes do not multiply to the number of ranks, a rank is missing or repeated, or the
+    processes do not own each device once, on one host.
     """
 
     given = {  # noqa: RUF012
         "axes": ("the shape of the world", ANOTHER),
         "ranks": ("where each rank stands", ANOTHER),
         "host_size": ("how the machines are built", ANOTHER),
+        "processes": ("which devices each process owns", ANOTHER),
     }
-    __slots__ = ("__dict__", "axes", "host_size", "ranks")
+    __slots__ = ("__dict__", "_several", "axes", "host_size", "ranks")
     axes: Mapping[str, int]
     ranks: tuple[int, ...]
     host_size: int | None
+    _several: tuple[tuple[int, ...], ...] | None
 
     def __init__(
-        self, axes: Mapping[str, int], *, ranks: Sequence[int] | None = None, host_size: int | None = None
+        self,
+        axes: Mapping[str, int] | Iterable[tuple[str, int]],
+        *,
+        ranks: Sequence[int] | None = None,
+        host_size: int | None = None,
+        processes: Processes | None = None,
     ) -> None:
-        if not isinstance(axes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f'a mesh has named axes, such as Mesh({{"data": 2, "stage": 4}}); got {axes!r}')
-        if not all(isinstance(name, str) for name in axes):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f'the axes of a mesh have names, such as "data"; got {list(axes)}')
-        plainly = {name_of(name): size if isinstance(size, bool) else plain(size) for name, size in axes.items()}
-        if not plainly or any(type(n) is not int or n < 1 for n in plainly.values()):
-            raise ValueError(f"a mesh needs at least one axis, each of size 1 or more; got {plainly}")
-        size = prod(plainly.values())
-        if size > MOST_RANKS:
-            raise ValueError(f"a mesh has at most {MOST_RANKS} ranks; the axes {plainly} make {size}")
-        if ranks is not None and (not isinstance(ranks, Iterable) or isinstance(ranks, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"ranks= lists the rank at each place of the mesh; got {ranks!r}")
-        order = tuple(range(size)) if ranks is None else tuple(map(plain, islice(ranks, size + 1)))
-        if any(type(rank) is not int for rank in order) or sorted(order) != list(range(size)):
-            raise ValueError(f"axes {plainly} need each rank from 0 to {size - 1} once; got {list(order)}")
-        host_size = plain(host_size)
+        sizes = _axes(axes)
+        order = _order(sizes, ranks)
+        host_size = host_size if isinstance(host_size, bool) else plain(host_size)
         if host_size is not None and (type(host_size) is not int or host_size < 1):
             raise ValueError(f"a host has at least one rank; got host_size={host_size!r}")
-        self._give(axes=MappingProxyType(plainly), ranks=order, host_size=host_size)
+        self._give(axes=MappingProxyType(sizes), ranks=order, host_size=host_size)
+        self._several = None if processes is None else _owned(processes, len(order), host_size)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _mesh, (dict(self.axes), self.ranks, self.host_size)
+        return mesh_from, (self.to_json(),)
 
     def __len__(self) -> int:
         return len(self.ranks)
 
+    def _key(self) -> tuple[object, ...]:
+        return tuple(self.axes.items()), self.ranks, self.host_size, self._several
+
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Mesh):
-            return NotImplemented
-        return (list(self.axes.items()), self.ranks, self.host_size) == (
-            list(other.axes.items()),
-            other.ranks,
-            other.host_size,
-        )
+        return self._key() == other._key() if isinstance(other, Mesh) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash((tuple(self.axes.items()), self.ranks, self.host_size))
+        return hash(self._key())
 
     def __repr__(self) -> str:
         order = "" if self.ranks == tuple(range(len(self))) else f", ranks={list(self.ranks)}"
         hosts = "" if self.host_size is None else f", host_size={self.host_size}"
-        return f"Mesh({dict(self.axes)}{order}{hosts})"
+        owned = self._owned_as_written()
+        return f"Mesh({dict(self.axes)}{order}{hosts}{'' if owned is None else f', processes={owned}'})"
+
+    def to_json(self) -> dict[str, Any]:
+        """What `mesh_from` reads. Processes are left out where each device has its own, so that an older version
+        reads the file too."""
+        data: dict[str, Any] = {"axes": [[*axis] for axis in self.axes.items()], "ranks": [*self.ranks]}
+        data["host_size"] = self.host_size
+        owned = self._owned_as_written()
+        return data if owned is None else data | {"processes": owned}
+
+    def _owned_as_written(self) -> int | list[list[int]] | None:
+        """The processes in the shortest way to write them."""
+        if self._several is None:
+            return None
+        size = len(self._several[0])
+        even = all(owned == tuple(range(i * size, (i + 1) * size)) for i, owned in enumerate(self._several))
+        return size if even else [list(owned) for owned in self._several]
 
     @cached_property
     def _place(self) -> dict[int, int]:
@@ -89,7 +109,29 @@ class Mesh(Given):
 
     def host(self, rank: int) -> int:
         """The number of the host that a rank is on. Without a `host_size` all are on one."""
-        return 0 if self.host_size is None else self._place[rank] // self.host_size
+        return 0 if self.host_size is None else rank // self.host_size
+
+    @property
+    def processes(self) -> tuple[tuple[int, ...], ...]:
+        """The devices that each process owns, in the order of their numbers."""
+        return tuple((rank,) for rank in range(len(self))) if self._several is None else self._several
+
+    @cached_property
+    def _process_of(self) -> dict[int, int]:
+        return {rank: process for process, owned in enumerate(self.processes) for rank in owned}
+
+    def process(self, rank: int) -> int:
+        """The number of the process that owns a rank's device."""
+        if rank not in self._place:
+            raise ValueError(f"rank {rank} is not in {self}")
+        return self._process_of[rank]
+
+    def devices(self, process: int) -> tuple[int, ...]:
+        """The devices that a process owns, in the order of their numbers."""
+        processes, process = self.processes, plain(process)
+        if process not in range(len(processes)):
+            raise ValueError(f"{self} has processes 0 to {len(processes) - 1}; got {process!r}")
+        return processes[process]
 
     def coordinates(self, rank: int) -> dict[str, int]:
         """Where a rank stands on each axis: {"replica": 1, "shard": 2}."""
@@ -127,16 +169,154 @@ class Mesh(Given):
 
     def group(self, rank: int, *axes: str) -> tuple[int, ...]:
         """The ranks that differ from `rank` along `axes` only, ordered by coordinate."""
-        unknown = [axis for axis in axes if axis not in self.axes]
-        if unknown or not axes:
+        if not axes:
             raise ValueError(f"the mesh has the axes {list(self.axes)}; got {list(axes)}")
+        self._along(axes)
         mine = self.coordinates(rank)
         found: list[dict[str, int]] = [mine]
         for axis in axes:
             found = [{**c, axis: i} for c in found for i in range(self.axes[axis])]
         return tuple(self.rank(**c) for c in found)
 
+    def row(self, rank: int, *axes: str) -> int:
+        """The number of the row of data that a rank works on, where the data is split along `axes`, the last of which
+        varies fastest. Ranks that differ along other axes only work on the same row."""
+        self._along(axes)
+        mine, number = self.coordinates(rank), 0
+        for axis in axes:
+            number = number * self.axes[axis] + mine[axis]
+        return number
 
-def _mesh(axes: dict[str, int], ranks: tuple[int, ...], host_size: int | None) -> Mesh:
-    """The mesh that was pickled."""
-    return Mesh(axes, ranks=ranks, host_size=host_size)
+    def rows(self, *axes: str) -> tuple[tuple[int, ...], ...]:
+        """The ranks that work on each row of data, in the order of the mesh. Split along no axis, data is one row."""
+        self._along(axes)
+        found: list[list[int]] = [[] for _ in range(prod(self.axes[axis] for axis in axes))]
+        for rank in self.ranks:
+            found[self.row(rank, *axes)].append(rank)
+        return tuple(map(tuple, found))
+
+    def _along(self, axes: Sequence[str]) -> None:
+        """ValueError where these are not axes of the mesh, each once."""
+        if any(axis not in self.axes for axis in axes):
+            raise ValueError(f"the mesh has the axes {list(self.axes)}; got {list(axes)}")
+        if (twice := named_twice(axes)) is not None:
+            raise ValueError(f"axis {twice!r} is named twice: name each axis once; got {list(axes)}")
+
+    def instead(self, ranks: int) -> str:
+        """What would be right, where a world has another number of ranks than the mesh."""
+        fits = [
+            f"{axis!r} of {ranks * size // len(self)}"
+            for axis, size in self.axes.items()
+            if ranks * size % len(self) == 0
+        ]
+        what = f"with {' or '.join(fits)}" if fits else "with axes that multiply to that"
+        return f"{what} it would have {ranks}; without ranks= the world is as large as the mesh"
+
+
+def mesh_from(data: Mapping[str, Any]) -> Mesh:
+    """The mesh that `to_json` wrote, or that a record has in its long form. ValueError where a field is unknown."""
+    fields = {"axes", "ranks", "host_size", "processes"}
+    if "axes" not in data or not fields.issuperset(data):
+        raise ValueError(f"a mesh has axes and may have ranks, host_size and processes; got {', '.join(data)}")
+    return Mesh(**data)
+
+
+def named_twice(names: Iterable[str]) -> str | None:
+    """The first name that comes again, if one does."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
+
+
+def _axes(given: Any) -> dict[str, int]:
+    """The size of each axis."""
+    wrong = f'a mesh has named axes, such as Mesh({{"data": 2, "stage": 4}}); got {given!r}'
+    try:
+        items: Iterable[Any] = cast("Mapping[Any, Any]", given).items() if isinstance(given, Mapping) else given
+        pairs: list[tuple[Any, Any]] = [(name, size) for name, size in items]
+    except (TypeError, ValueError):
+        raise ValueError(wrong) from None
+    if not pairs and not isinstance(given, Mapping):
+        raise ValueError(wrong)
+    if not all(isinstance(name, str) for name, _ in pairs):
+        raise ValueError(f'the axes of a mesh have names, such as "data"; got {[name for name, _ in pairs]}')
+    named: list[tuple[str, Any]] = [
+        (name_of(name), size if isinstance(size, bool) else plain(size)) for name, size in pairs
+    ]
+    if (twice := named_twice(name for name, _ in named)) is not None:
+        sizes = [size for name, size in named if name == twice]
+        raise ValueError(f"axis {twice!r} is named twice, of sizes {sizes}: give each axis a name of its own")
+    sizes = dict(named)
+    if not sizes or any(type(n) is not int or n < 1 for n in sizes.values()):
+        raise ValueError(f"a mesh needs at least one axis, each of size 1 or more; got {sizes}")
+    if prod(sizes.values()) > MOST_RANKS:
+        raise ValueError(f"a mesh has at most {MOST_RANKS} ranks; the axes {sizes} make {prod(sizes.values())}")
+    return sizes
+
+
+def _order(axes: dict[str, int], ranks: Any) -> tuple[int, ...]:
+    """The rank at each place of the mesh."""
+    size = prod(axes.values())
+    if ranks is None:
+        return tuple(range(size))
+    if not isinstance(ranks, Iterable) or isinstance(ranks, str):
+        raise ValueError(f"ranks= lists the rank at each place of the mesh; got {ranks!r}")
+    order = tuple(map(plain, islice(cast("Iterable[Any]", ranks), size + 1)))
+    if any(type(rank) is not int for rank in order) or sorted(order) != list(range(size)):
+        raise ValueError(f"axes {axes} need each rank from 0 to {size - 1} once; got {list(order)}")
+    return order
+
+
+def _owned(given: Any, ranks: int, host_size: int | None) -> tuple[tuple[int, ...], ...] | None:
+    """The devices of each process; None where each device has its own."""
+    size = given if isinstance(given, bool) else plain(given)
+    if type(size) is int:
+        if size < 1:
+            raise ValueError(f"a process owns at least one device; got processes={size}")
+        if ranks % size:
+            fits = [number for number in range(1, ranks + 1) if ranks % number == 0]
+            raise ValueError(
+                f"{counted(ranks, 'device')} do not make processes of {size}: take one of {listed(fits)}, "
+                "or list the devices of each process, as in processes=[[0, 1], [2, 3, 4]]"
+            )
+        owned = [tuple(range(first, first + size)) for first in range(0, ranks, size)]
+    else:
+        owned = _listed(given, ranks)
+    for process, devices in enumerate(owned):
+        hosts = sorted({0 if host_size is None else device // host_size for device in devices})
+        if len(hosts) > 1:
+            raise ValueError(
+                f"process {process} owns {these('device', devices)}, which are on {these('host', hosts)} "
+                f"(host_size={host_size}): a process is on one host"
+            )
+    return None if owned == [(rank,) for rank in range(ranks)] else tuple(owned)
+
+
+def _listed(given: Any, ranks: int) -> list[tuple[int, ...]]:
+    """The devices of each process from a list of them."""
+    wrong = "processes= is how many devices a process owns, or a list with the devices of each, such as "
+    wrong += f"[[0, 1], [2, 3]]; got {given!r}"
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(wrong)
+    owned: list[tuple[int, ...]] = []
+    for devices in islice(cast("Iterable[Any]", given), ranks + 1):
+        if isinstance(devices, str) or not isinstance(devices, Iterable):
+            raise ValueError(wrong)
+        mine = [plain(device) for device in islice(cast("Iterable[Any]", devices), ranks + 1)]
+        if not all(type(device) is int for device in mine):
+            raise ValueError(wrong)
+        owned.append(tuple(sorted(mine)))
+    seen: dict[int, int] = {}
+    for process, devices in enumerate(owned):
+        if not devices:
+            raise ValueError(f"process {process} owns no device: give it one, or leave the process out")
+        for device in devices:
+            if not 0 <= device < ranks:
+                raise ValueError(f"process {process} owns device {device}: the mesh has devices 0 to {ranks - 1}")
+            if device in seen:
+                who = "twice" if seen[device] == process else f"by process {seen[device]} too"
+                raise ValueError(f"device {device} is owned by process {process}, and {who}: name each device once")
+            seen[device] = process
+    if missing := sorted(set(range(ranks)) - set(seen)):
+        raise ValueError(
+            f"{these('device', missing)} {'has' if len(missing) == 1 else 'have'} no process: each belongs to one"
+        )
+    return owned

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lib.diagnosis.deadlock import on_failed, on_spinning, on_stuck, rank_failed
-    from lib.diagnosis.groups import no_axis, no_mesh, no_peer, not_a_group
+    from lib.diagnosis.groups import axis_twice, no_axis, no_mesh, no_peer, not_a_group
     from lib.diagnosis.likely_cause import advise
     from lib.diagnosis.python_errors import (
         asleep,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "advise",
     "asleep",
+    "axis_twice",
     "interrupted",
     "never_awaited",
     "no_axis",
@@ -46,7 +47,7 @@ __all__ = [
 
 _HOMES = {
     "lib.diagnosis.deadlock": "on_failed on_spinning on_stuck rank_failed",
-    "lib.diagnosis.groups": "no_axis no_mesh no_peer not_a_group",
+    "lib.diagnosis.groups": "axis_twice no_axis no_mesh no_peer not_a_group",
     "lib.diagnosis.likely_cause": "advise",
     "lib.diagnosis.python_errors": "asleep interrupted never_awaited not_callable not_here not_ours not_the_latest "
     "waiting_at",

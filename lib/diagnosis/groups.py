@@ -14,7 +14,7 @@ from lib.errors.wording import listed
 from lib.values.facts import NotALayer
 from lib.values.values import describe
 
-__all__ = ["no_axis", "no_mesh", "no_peer", "not_a_group"]
+__all__ = ["axis_twice", "no_axis", "no_mesh", "no_peer", "not_a_group"]
 
 
 def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) -> RuleError:
@@ -47,6 +47,17 @@ def no_axis(axis: str, rank: int, mesh: Mesh) -> RuleError:
         got=f"group={axis!r}",
         fix="along an axis, a group is the ranks that differ in that coordinate only:\n"
         + "\n".join(f"group={known!r} is {list(mesh.group(rank, known))} here" for known in mesh.axes),
+    )
+
+
+def axis_twice(axis: str, axes: Sequence[str]) -> RuleError:
+    """A group along an axis that is named twice."""
+    once = list(dict.fromkeys(axes))
+    return RuleError(
+        f"the group names the axis {axis!r} twice",
+        expected="each axis of the group once",
+        got=f"group={list(axes)}",
+        fix=f"name it once: group={once if len(once) > 1 else once[0]!r}",
     )
 
 

@@ -12,13 +12,14 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from lib.cluster.costs import UNIT, Costs, costs_from
-from lib.cluster.mesh import Mesh
+from lib.cluster.mesh import Mesh, mesh_from
 from lib.errors.wording import counted
 
 __all__ = [
     "HINTS",
     "PUZZLES",
     "Goal",
+    "Hidden",
     "Premise",
     "Puzzle",
     "Row",
@@ -75,6 +76,15 @@ class Size(NamedTuple):
         """The size in words: "4 ranks, 6 layers, 8 batches"."""
         counts = zip(self, ("rank", "layer", "batch"), strict=True)
         return ", ".join(counted(count, noun, ",") for count, noun in counts)
+
+
+class Hidden(NamedTuple):
+    """Another size at which a solution must be correct, and the mesh there, where there is one."""
+
+    ranks: int
+    layers: int
+    batches: int
+    mesh: Mesh | None = None
 
 
 class Premise(NamedTuple):
@@ -139,7 +149,7 @@ class Puzzle:
     layers: int = 0
     batches: int = 0
     goals: tuple[Goal, ...] = ()
-    hidden: tuple[Size, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
     mesh: Mesh | None = None
     costs: Costs = UNIT
     sent: float | None = None
@@ -251,10 +261,12 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
     made |= {"kind": kind, "needs": tuple(data["needs"]), "asks": tuple(data.get("asks", ()))}
     made["hints"] = tuple(hint.strip() for hint in data["hints"])
     made["goals"] = tuple(Goal(**goal) for goal in data.get("goals", ()))
-    made["hidden"] = tuple(Size(**size) for size in data.get("hidden", ()))
     made["table"] = _rows(key, data.get("table", ""))
     if "mesh" in data:
-        made["mesh"] = Mesh(data["mesh"])
+        made["mesh"] = _mesh(data["mesh"])
+        if len(made["mesh"]) != made["ranks"]:
+            raise ValueError(f"{key}: it has {made['ranks']} ranks, and {made['mesh']} has {len(made['mesh'])}")
+    made["hidden"] = tuple(_hidden(size, made) for size in data.get("hidden", ()))
     if "costs" in data:
         made["costs"] = costs_from(data["costs"])
     if "bound" in data:
@@ -263,6 +275,21 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
             premise["together"] = tuple(premise["together"])
         made["bound"] = Premise(premise.pop("premise"), **premise)
     return Puzzle(key, number, chapter, **made)
+
+
+def _mesh(data: dict[str, Any]) -> Mesh:
+    """A mesh from its axes alone, `{ replica = 2, shard = 4 }`, or with more: `{ axes = { ... }, host_size = 4 }`."""
+    return mesh_from(data if isinstance(data.get("axes"), dict) else {"axes": data})
+
+
+def _hidden(size: dict[str, Any], record: dict[str, Any]) -> Hidden:
+    """A hidden size. Of as many ranks as the puzzle it has the puzzle's mesh, if none of its own."""
+    if "mesh" in size:
+        mesh = _mesh(size["mesh"])
+        ranks = size.get("ranks", len(mesh))
+        return Hidden(ranks, size["layers"], size["batches"], mesh)
+    same = size.get("ranks") == record["ranks"]
+    return Hidden(**size, mesh=record.get("mesh") if same else None)
 
 
 def _rows(key: str, text: str) -> tuple[Row, ...]:

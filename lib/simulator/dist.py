@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lib import diagnosis
 from lib.cluster.clock import Streams
 from lib.cluster.costs import UNIT, Costs
-from lib.cluster.mesh import Mesh
+from lib.cluster.mesh import Mesh, named_twice
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import PuzzleError
 from lib.simulator.asyncio_support.drivers import Driver, RunningLoop
@@ -90,7 +90,7 @@ class Dist(Given):
         if not isinstance(costs, Costs):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"costs= takes costs, such as Costs(p2p=0.1) or LINKS; got {costs!r}")
         if mesh is not None and len(mesh) != total:
-            raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}")
+            raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}: {mesh.instead(total)}")
         self._give(
             ranks=total,
             mesh=mesh,
@@ -189,6 +189,8 @@ class Dist(Given):
         unknown = next((axis for axis in axes if axis not in self.mesh.axes), None)
         if unknown is not None:
             raise diagnosis.no_axis(unknown, rank, self.mesh)
+        if (twice := named_twice(axes)) is not None:
+            raise diagnosis.axis_twice(twice, axes)
         return self.mesh.group(rank, *axes)
 
     def _intern(self, ranks: tuple[int, ...]) -> Group:

@@ -71,11 +71,12 @@ _GIVEN = {
     "time": ("this rank's clock", "operations move it on"),
     "mesh": ("how the ranks are arranged", "make another world: simulate(..., mesh=...)"),
     "coord": ("the place of this rank in the mesh", "make another world: simulate(..., mesh=...)"),
+    "process": ("the process that owns this rank's device", "make another world: simulate(..., mesh=...)"),
     "log": ("what this rank did", "call operations: they are recorded"),
     "trace": ("what all ranks did", "call operations: they are recorded"),
 }
 """What a Model knows of the world, in words, and what to do instead of setting it."""
-_SLOTS = tuple(name for name in _GIVEN if name not in ("time", "mesh", "coord", "log", "trace"))
+_SLOTS = tuple(name for name in _GIVEN if name not in ("time", "mesh", "coord", "process", "log", "trace"))
 
 
 class Model(Given):
@@ -149,6 +150,11 @@ class Model(Given):
     def coord(self) -> dict[str, int]:
         """This rank's place on each axis of the mesh."""
         return self.mesh.coordinates(self.rank)
+
+    @property
+    def process(self) -> int:
+        """The number of the process that owns this rank's device. ValueError where the world has no mesh."""
+        return self.mesh.process(self.rank)
 
     def group(self, name: str | Sequence[str] | Sequence[int] | None = None) -> tuple[int, ...]:
         """The ranks of this rank's group along a mesh axis (None: all), in the order of the group."""

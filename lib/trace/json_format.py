@@ -4,7 +4,8 @@ A file comes from outside: it may be damaged, truncated, huge, or made to do har
 field by field, and either gives a whole run or a TraceError that says where it is wrong. Version 1:
 
     {"format": "llm-training-puzzles trace", "version": 1, "layers", "batches", "sandbox", "puzzle", "error",
-     "costs": {...}, "mesh": {"axes": [[name, size]...], "ranks": [...], "host_size"} or null,
+     "costs": {...}, "mesh": {"axes": [[name, size]...], "ranks": [...], "host_size"} or null
+     (with "processes", a number or [[rank...]...], where a process owns several devices),
      "places": [[file, line, function, text]...], "groups": [[rank...]...],
      "layer_descriptions": [{"kind", "inputs", "outputs", "rows"}], for layers that are not the usual ones,
      "programs": [{"values": [[kind, field...] or null...], "events": [[...]...],
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib.cluster.clock import MAX_TICKS, TICKS
-from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import NoTraceFile, TraceError
 from lib.errors.source_lines import Place
 from lib.errors.wording import runs
@@ -61,7 +61,7 @@ def encode(run: Trace) -> dict[str, Any]:
         "puzzle": run.puzzle,
         "error": run.error,
         "costs": run.costs.to_json(),
-        "mesh": None if run.mesh is None else _encode_mesh(run.mesh),
+        "mesh": None if run.mesh is None else run.mesh.to_json(),
         "places": [list(place) for place in places],
         "groups": [list(group) for group in groups],
         "programs": programs,
@@ -69,10 +69,6 @@ def encode(run: Trace) -> dict[str, Any]:
     if run.descriptions != (LINEAR,):  # else left out, so that an older version reads the file too
         encoded["layer_descriptions"] = [layer.to_json() for layer in run.descriptions]
     return encoded
-
-
-def _encode_mesh(mesh: Mesh) -> dict[str, Any]:
-    return {"axes": [[*axis] for axis in mesh.axes.items()], "ranks": [*mesh.ranks], "host_size": mesh.host_size}
 
 
 def _encode_program(

@@ -195,9 +195,9 @@ class _Reader:
         )
 
     def mesh(self, item: Any) -> Mesh:
-        if not isinstance(item, dict) or set(cast("dict[str, Any]", item)) != {"axes", "ranks", "host_size"}:
-            raise TraceError("mesh: expected axes, ranks and host_size")
-        data = cast("dict[str, Any]", item)
+        data = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
+        if set(data) - {"processes"} != {"axes", "ranks", "host_size"}:
+            raise TraceError("mesh: expected axes, ranks and host_size, and perhaps processes")
         ranks = self.numbers("mesh ranks", data["ranks"], 0, self.ranks - 1)
         axes: dict[str, int] = {}
         for i, pair in enumerate(self.list("mesh axes", data["axes"])):
@@ -208,7 +208,7 @@ class _Reader:
         host_size = self.maybe(self.number, "mesh host_size", data["host_size"], 1)
         if len(ranks) != self.ranks:
             raise TraceError(f"mesh: it has {len(ranks)} ranks, the Trace has {self.ranks}")
-        return Mesh(axes, ranks=ranks, host_size=host_size)
+        return Mesh(axes, ranks=ranks, host_size=host_size, processes=data.get("processes"))
 
     def program(self, rank: int, item: Any) -> Program:
         where = f"programs[{rank}]"

@@ -417,7 +417,7 @@ class _World:
     def beta(self, ranks: Iterable[int]) -> Fraction:
         mesh, size = self.data["mesh"], self.costs["host_size"]
         if mesh is not None and mesh["host_size"] is not None:
-            ranks, size = [mesh["ranks"].index(r) for r in ranks], mesh["host_size"]
+            size = mesh["host_size"]
         hosts = 1 if size is None else len({r // size for r in ranks})
         return _exact(self.costs["p2p"]) / BATCH * (_exact(self.costs["ratio"]) if hosts > 1 else 1)
 

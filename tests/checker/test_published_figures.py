@@ -71,7 +71,7 @@ def test_the_records_have_the_classic_sizes_and_figures(case: Case) -> None:
 @pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)
 def test_the_classic_eight_are_correct_at_the_hidden_sizes(case: Case) -> None:
     for size in PUZZLES[case.name].hidden:
-        run = simulate(case.function, ranks=size.ranks, layers=size.layers, batches=size.batches)
+        run = simulate(case.function, **size._asdict())
         assert check(Trace.of(run)).faults == ()
 
 

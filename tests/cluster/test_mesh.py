@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Dist, Mesh, Model, RuleError, simulate
+from lib.cluster.mesh import mesh_from
 
 NAMES = ["pp", "dp", "cp", "tp"]
 
@@ -18,8 +20,15 @@ NAMES = ["pp", "dp", "cp", "tp"]
 def meshes(draw: st.DrawFn) -> Mesh:
     names = draw(st.permutations(NAMES))[: draw(st.integers(1, 4))]
     axes = {name: draw(st.integers(1, 3)) for name in names}
-    ranks = draw(st.permutations(range(prod(axes.values()))))
-    return Mesh(axes, ranks=draw(st.sampled_from([None, ranks])), host_size=draw(st.none() | st.integers(1, 8)))
+    count = prod(axes.values())
+    ranks = draw(st.permutations(range(count)))
+    size = draw(st.sampled_from([number for number in range(1, count + 1) if count % number == 0]))
+    host_size = draw(st.none() | st.integers(1, 8).map(lambda number: number * size))
+    devices = draw(st.permutations(range(count)))
+    cuts = sorted(draw(st.sets(st.integers(1, count - 1)))) if count > 1 else []
+    lists = [devices[begin:end] for begin, end in pairwise([0, *cuts, count])]
+    processes = draw(st.sampled_from([None, size, lists] if host_size is None else [None, size]))
+    return Mesh(axes, ranks=draw(st.sampled_from([None, ranks])), host_size=host_size, processes=processes)
 
 
 @given(meshes())
@@ -70,6 +79,58 @@ def test_meshes_are_equal_where_they_are_the_same(one: Mesh, other: Mesh) -> Non
     assert (one == other) == (repr(one) == repr(other))
 
 
+@given(meshes())
+def test_every_device_has_one_process_on_one_host(mesh: Mesh) -> None:
+    assert sorted(rank for owned in mesh.processes for rank in owned) == list(range(len(mesh)))
+    for process, owned in enumerate(mesh.processes):
+        assert mesh.devices(process) == owned == tuple(sorted(owned))
+        assert {mesh.process(rank) for rank in owned} == {process}
+        assert len({mesh.host(rank) for rank in owned}) == 1
+
+
+@given(meshes(), st.data())
+def test_rows_are_the_ranks_of_each_coordinate(mesh: Mesh, data: st.DataObject) -> None:
+    axes = data.draw(st.lists(st.sampled_from(list(mesh.axes)), unique=True))
+    rows = mesh.rows(*axes)
+    assert sorted(rank for row in rows for rank in row) == list(range(len(mesh)))
+    places = [{axis: mesh.coordinates(row[0])[axis] for axis in axes} for row in rows]
+    assert [tuple(place.values()) for place in places] == sorted(tuple(place.values()) for place in places)
+    for number, row in enumerate(rows):
+        assert {mesh.row(rank, *axes) for rank in row} == {number}
+        assert [rank for rank in mesh.ranks if rank in row] == list(row)
+        for rank in row:
+            assert {axis: mesh.coordinates(rank)[axis] for axis in axes} == places[number]
+
+
+@given(meshes(), st.data())
+def test_another_order_of_the_devices_renames_ranks_and_moves_no_machine(mesh: Mesh, data: st.DataObject) -> None:
+    """Groups, coordinates and rows are those of the mesh in order, by other names. Hosts and processes stay."""
+    names = mesh.ranks
+    plain = Mesh(mesh.axes, host_size=mesh.host_size, processes=mesh.processes)
+    axes = data.draw(st.lists(st.sampled_from(list(mesh.axes)), min_size=1, unique=True))
+    for place, rank in enumerate(names):
+        assert mesh.coordinates(rank) == plain.coordinates(place)
+        assert mesh.group(rank, *axes) == tuple(names[member] for member in plain.group(place, *axes))
+        assert mesh.row(rank, *axes) == plain.row(place, *axes)
+        assert (mesh.host(rank), mesh.process(rank)) == (plain.host(rank), plain.process(rank))
+
+
+def test_processes_own_devices_and_rows_of_data_lie_across_them() -> None:
+    """The mesh of the mapping oracles: 16 devices out of order, four processes of four."""
+    order = [0, 1, 4, 5, 8, 9, 12, 13, 10, 11, 14, 15, 2, 3, 6, 7]
+    mesh = Mesh({"data": 4, "model": 4}, ranks=order, processes=4)
+    assert mesh.rows("data") == ((0, 1, 4, 5), (8, 9, 12, 13), (10, 11, 14, 15), (2, 3, 6, 7))
+    local = [sorted({mesh.row(rank, "data") for rank in mesh.devices(process)}) for process in range(4)]
+    assert local == [[0, 3], [0, 3], [1, 2], [1, 2]]
+    assert mesh.rows() == (tuple(order),)
+    assert Mesh({"data": 4}, processes=1) == Mesh({"data": 4}, processes=[[0], [1], [2], [3]]) == Mesh({"data": 4})
+    assert Mesh({"data": 4}, processes=[[2, 3], [0, 1]]) != Mesh({"data": 4}, processes=2)
+
+
+def test_axes_may_be_pairs() -> None:
+    assert Mesh([("data", 2), ("stage", 3)]) == Mesh({"data": 2, "stage": 3})
+
+
 def test_the_last_axis_varies_fastest() -> None:
     mesh = Mesh({"replica": 2, "shard": 4})
     assert mesh.group(5, "shard") == (4, 5, 6, 7)
@@ -110,6 +171,56 @@ def test_five_dimensions_of_parallelism() -> None:
         (lambda: Mesh({"a": 2}).rank(), "give one coordinate for each of ['a']; got []"),
         (lambda: Mesh({"a": 2}).group(0, "b"), "the mesh has the axes ['a']; got ['b']"),
         (lambda: Mesh({"a": 2}).group(0), "the mesh has the axes ['a']; got []"),
+        (lambda: Mesh({"a": 2}).rows("b"), "the mesh has the axes ['a']; got ['b']"),
+        (lambda: Mesh({"a": 2}).row(2, "a"), "rank 2 is not in Mesh({'a': 2})"),
+        (lambda: Mesh({"a": 2}).process(2), "rank 2 is not in Mesh({'a': 2})"),
+        (lambda: Mesh({"a": 2}).devices(2), "Mesh({'a': 2}) has processes 0 to 1; got 2"),
+        (
+            lambda: Mesh([("a", 2), ("a", 4)]),
+            "axis 'a' is named twice, of sizes [2, 4]: give each axis a name of its own",
+        ),
+        (
+            lambda: Mesh({"a": 2}).group(0, "a", "a"),
+            "axis 'a' is named twice: name each axis once; got ['a', 'a']",
+        ),
+        (
+            lambda: Mesh({"a": 8}, processes=3),
+            "8 devices do not make processes of 3: take one of [1, 2, 4, 8], "
+            "or list the devices of each process, as in processes=[[0, 1], [2, 3, 4]]",
+        ),
+        (lambda: Mesh({"a": 2}, processes=-1), "a process owns at least one device; got processes=-1"),
+        (
+            lambda: Mesh({"a": 4}, processes=[[0, 1], [1, 2]]),
+            "device 1 is owned by process 1, and by process 0 too: name each device once",
+        ),
+        (
+            lambda: Mesh({"a": 4}, processes=[[0, 0], [1, 2, 3]]),
+            "device 0 is owned by process 0, and twice: name each device once",
+        ),
+        (lambda: Mesh({"a": 4}, processes=[[0, 3], [2]]), "device 1 has no process: each belongs to one"),
+        (
+            lambda: Mesh({"a": 4}, processes=[[0, 1, 2, 3], []]),
+            "process 1 owns no device: give it one, or leave the process out",
+        ),
+        (lambda: Mesh({"a": 4}, processes=[[0, 4]]), "process 0 owns device 4: the mesh has devices 0 to 3"),
+        (
+            lambda: Mesh({"a": 4}, processes=[0, 1]),  # type: ignore[arg-type]
+            "processes= is how many devices a process owns, or a list with the devices of each, such as "
+            "[[0, 1], [2, 3]]; got [0, 1]",
+        ),
+        (
+            lambda: Mesh({"a": 6}, processes=3, host_size=2),
+            "process 0 owns devices 0-2, which are on hosts 0 and 1 (host_size=2): a process is on one host",
+        ),
+        (
+            lambda: simulate(lambda model: None, ranks=16, mesh=Mesh({"a": 2, "b": 4})),
+            "Mesh({'a': 2, 'b': 4}) has 8 ranks, the world has 16: with 'a' of 4 or 'b' of 8 it would have 16; "
+            "without ranks= the world is as large as the mesh",
+        ),
+        (
+            lambda: mesh_from({"axes": {"a": 2}, "hosts": 2}),
+            "a mesh has axes and may have ranks, host_size and processes; got axes, hosts",
+        ),
     ],
 )
 def test_misuse_is_a_value_error_that_says_what_is_wrong(make: Any, message: str) -> None:
@@ -128,6 +239,7 @@ def test_every_rank_knows_its_place_and_its_groups() -> None:
     for model in models:
         assert model.mesh == mesh
         assert model.coord == mesh.coordinates(model.rank)
+        assert model.process == model.rank
         for axis in mesh.axes:
             assert model.group(axis) == mesh.group(model.rank, axis)
             assert model.group(axis).index(model.rank) == model.coord[axis]
@@ -155,6 +267,15 @@ def test_an_axis_that_the_mesh_does_not_have_names_those_it_has() -> None:
         assert raised.value.what == "there is no group 'data'"
         assert raised.value.expected == "an axis of the mesh: 'replica' or 'shard'"
         assert str(raised.value.fix).endswith("group='replica' is [1, 3] here\ngroup='shard' is [0, 1] here")
+
+
+def test_an_axis_of_a_group_is_named_once() -> None:
+    model = Model(dist=Dist(4, mesh=Mesh({"replica": 2, "shard": 2}, processes=2)), rank=3)
+    assert model.process == 1
+    with pytest.raises(RuleError) as raised:
+        model.allreduce(model.fake_grad(0), 0, ("shard", "shard"))
+    assert raised.value.what == "the group names the axis 'shard' twice"
+    assert raised.value.fix == "name it once: group='shard'"
 
 
 @pytest.mark.parametrize("group", [(1, 2), (0, 0), (0, 4), (0, -1), ()])

@@ -281,7 +281,7 @@ def test_the_words_for_it() -> None:
 
 
 def test_the_rest_of_the_world() -> None:
-    mesh = Mesh({"a": 2}, host_size=1)
+    mesh = Mesh({"a": 2}, host_size=1, processes=[[1], [0]])
     dist = Dist(2, mesh=mesh)
     Model(0, dist)
     for thing, names in ((dist, Dist.given), (mesh, Mesh.given)):

@@ -14,7 +14,7 @@ from lib import PUZZLES
 from lib.notebooks import build as notebooks
 from lib.notebooks import verify
 from lib.notebooks.build import Source, read_sources
-from lib.puzzles.records import Goal, Size
+from lib.puzzles.records import Goal, Hidden
 from lib.submissions.gap import BuildError
 from lib.submissions.load import Notebook
 
@@ -49,7 +49,7 @@ def basic(model: Model) -> None:
 simulate(basic)
 """
 EASY = Goal("passes", 17.0, 10**8)
-RECORD = replace(PUZZLES["basic"], goals=(EASY,), hidden=(Size(1, 3, 1),))
+RECORD = replace(PUZZLES["basic"], goals=(EASY,), hidden=(Hidden(1, 3, 1),))
 
 Change = Callable[[str], str]
 

@@ -108,6 +108,34 @@ def test_what_a_record_may_not_have(book: dict[str, dict[str, Any]], name: str, 
         list(PUZZLES)
 
 
+def test_a_mesh_may_be_its_axes_or_all_that_there_is_to_say(book: dict[str, dict[str, Any]]) -> None:
+    order = {"ranks": [1, 0], "host_size": 2, "processes": 2}
+    book["first"]["one"]["mesh"] = {"a": 2}
+    book["second"]["three"]["mesh"] = {"axes": {"a": 2}} | order
+    book["first"]["one"]["hidden"] = [
+        {"ranks": 2, "layers": 1, "batches": 1},
+        {"ranks": 4, "layers": 1, "batches": 1},
+        {"layers": 1, "batches": 1, "mesh": {"axes": {"a": 3}, "host_size": 1}},
+    ]
+    mesh = Mesh({"a": 2})
+    assert PUZZLES["one"].mesh == mesh
+    assert PUZZLES["three"].mesh == Mesh({"a": 2}, ranks=[1, 0], host_size=2, processes=2)
+    assert PUZZLES["one"].hidden == ((2, 1, 1, mesh), (4, 1, 1, None), (3, 1, 1, Mesh({"a": 3}, host_size=1)))
+
+
+@pytest.mark.parametrize(
+    ("mesh", "says"),
+    [
+        ({"a": 3}, r"one: it has 2 ranks, and Mesh\({'a': 3}\) has 3"),
+        ({"axes": {"a": 2}, "size": 2}, "a mesh has axes and may have ranks, host_size and processes; got axes, size"),
+    ],
+)
+def test_a_mesh_that_does_not_fit_its_puzzle(book: dict[str, dict[str, Any]], mesh: Any, says: str) -> None:
+    book["first"]["one"]["mesh"] = mesh
+    with pytest.raises(ValueError, match=says):
+        list(PUZZLES)
+
+
 @pytest.mark.parametrize(("name", "field"), [("one", "ranks"), ("one", "hints"), ("two", "table"), ("two", "title")])
 def test_what_a_record_must_have(book: dict[str, dict[str, Any]], name: str, field: str) -> None:
     del book["first"][name][field]

@@ -120,6 +120,16 @@ def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:
     assert os.getcwd() not in text
 
 
+@pytest.mark.parametrize("processes", [2, [[0, 3], [1, 2]]])
+def test_processes_come_back(tmp_path: Path, processes: Any) -> None:
+    mesh = Mesh({"data": 4}, ranks=[3, 1, 0, 2], processes=processes)
+    trace = Trace.of(simulate(lambda model: None, mesh=mesh))
+    trace.save(tmp_path / "trace.json")
+    assert json.loads((tmp_path / "trace.json").read_text("utf-8"))["mesh"]["processes"] == processes
+    assert Trace.load(tmp_path / "trace.json").mesh == mesh
+    assert Trace.parse(trace.text()).mesh == mesh
+
+
 def test_a_source_line_is_found_again(tmp_path: Path) -> None:
     def step(model: Model) -> None:
         model.load_weights(0)
@@ -390,6 +400,14 @@ DAMAGE: dict[str, tuple[Any, str]] = {
     "an axis that is there twice": (
         changed("hsdp", "mesh", "axes", to=[["replica", 2], ["replica", 4]]),
         "trace.json: mesh axes[1]: a second axis 'replica'",
+    ),
+    "a mesh with a field that nobody knows": (
+        changed("hsdp", "mesh", "racks", to=2),
+        "trace.json: mesh: expected axes, ranks and host_size, and perhaps processes",
+    ),
+    "a device of two processes": (
+        changed("hsdp", "mesh", "processes", to=[[0, 1], [1, 2, 3]]),
+        "trace.json: costs or mesh: device 1 is owned by process 1, and by process 0 too: name each device once",
     ),
     "a mesh of another size": (
         changed("hsdp", "mesh", "ranks", to=[0, 1]),
