@@ -44,7 +44,8 @@ class RankFigures:
 class LibraryResult:
     """A library's own training step in the same launch: its numbers, its time, and how often it communicated.
 
-    `counts` and `replay_counts` are operations of all ranks together, of the library and of the replay.
+    `counts` and `replay_counts` are operations of all ranks together, of the library and of the replay; `rank_counts`
+    are the library's, rank by rank.
     """
 
     name: str
@@ -52,6 +53,7 @@ class LibraryResult:
     seconds: tuple[float, ...]
     counts: dict[str, int]
     replay_counts: dict[str, int]
+    rank_counts: tuple[dict[str, int], ...] = ()
 
     @property
     def median(self) -> float:

@@ -126,12 +126,19 @@ def _assembled(job: Job, reports: Sequence[Report], begun: int, comparison: Comp
 def _library(plan: Plan, name: str, reports: Sequence[Report], errors: Sequence[Deviation]) -> LibraryResult:
     mine: Counter[str] = Counter()
     theirs: Counter[str] = Counter()
-    for rank_plan, report in zip(plan.rank_plans, reports, strict=True):
+    counts: list[dict[str, int]] = [report["libraries"][name]["counts"] for report in reports]
+    for rank_plan, counted in zip(plan.rank_plans, counts, strict=True):
         mine.update(event.op for event in rank_plan.program.events if event.op in COMMUNICATION)
-        theirs.update(report["libraries"][name]["counts"])
+        theirs.update(counted)
     steps = [[report["libraries"][name]["steps"][i] for report in reports] for i in range(len(reports[0]["steps"]))]
-    seconds = tuple(whole_step(spans, reports) / 1e9 for spans in steps)
-    return LibraryResult(name, tuple(errors), seconds, dict(sorted(theirs.items())), dict(sorted(mine.items())))
+    return LibraryResult(
+        name,
+        tuple(errors),
+        seconds=tuple(whole_step(spans, reports) / 1e9 for spans in steps),
+        counts=dict(sorted(theirs.items())),
+        replay_counts=dict(sorted(mine.items())),
+        rank_counts=tuple(dict(sorted(counted.items())) for counted in counts),
+    )
 
 
 def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:

@@ -1,4 +1,4 @@
-"""torch's own DDP, FSDP2, HSDP and pipelines beside the replay, in one launch: equal results, equal counts."""
+"""torch's own DDP, ZeRO, FSDP2, HSDP and pipelines beside the replay, in one launch: equal results, equal counts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lib import Mesh, Trace, simulate
+from lib import Mesh, Model, Trace, WeightGrad, simulate
 from lib.replay import ReplayResult, replay
-from lib.schedules.data_parallel import fully_sharded
+from lib.schedules.data_parallel import fully_sharded, zero1
 from lib.schedules.pipelines import one_f_one_b
 from lib.schedules.program import program_of
-from tests.replay.schedules import trace
+from tests.replay.schedules import compute, trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
@@ -60,11 +60,59 @@ def test_fully_sharded_with_one_batch_a_rank() -> None:
     assert fsdp.counts == fsdp.replay_counts == {"allgather": 4 * 2 * 3, "scatterreduce": 4 * 3}
 
 
-def test_hybrid() -> None:
-    models = simulate(fully_sharded("shard", "replica"), layers=3, batches=4, mesh=Mesh({"replica": 2, "shard": 2}))
+HYBRID = {
+    "2 x 4": (Mesh({"replica": 2, "shard": 4}), 8),
+    "4 x 2, its axes the other way round, two batches a rank": (Mesh({"shard": 2, "replica": 4}), 16),
+    "2 x 3, the devices in no order": (Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 2, 1, 5, 4]), 6),
+    "2 x 2, axes by other names": (Mesh({"data": 2, "fsdp": 2}, ranks=[0, 2, 3, 1]), 4),
+}
+
+
+@pytest.mark.parametrize("where", HYBRID)
+def test_hybrid(where: str) -> None:
+    mesh, batches = HYBRID[where]
+    axes = ("fsdp", "data") if "fsdp" in mesh.axes else ("shard", "replica")
+    models = simulate(fully_sharded(*axes), layers=3, batches=batches, mesh=mesh)
     (hsdp,) = against(Trace.of(models), "hsdp").libraries
     assert hsdp.counts == hsdp.replay_counts
-    assert hsdp.counts == {"allgather": 4 * 2 * 3, "allreduce": 4 * 3, "scatterreduce": 4 * 3}
+    assert hsdp.rank_counts == ({"allgather": 2 * 3, "allreduce": 3, "scatterreduce": 3},) * len(mesh)
+
+
+def test_hybrid_with_two_microbatches_a_rank() -> None:
+    """The library gathers, reduces and all-reduces for each of them; what torch calls gradient accumulation adds up
+    shards."""
+
+    async def twice(model: Model) -> None:
+        place = model.group("shard").index(model.rank)
+        held = [model.load_weights(layer, place, 2) for layer in range(model.LAYERS)]
+        sums: dict[int, WeightGrad] = {}
+        for batch in (model.rank, model.rank + model.RANKS):
+            whole = {layer: await model.allgather(weight, layer, "shard") for layer, (weight, _) in enumerate(held)}
+            for layer, grad in compute(model, [batch], whole).items():
+                part = await model.scatterreduce(grad, layer, "shard")
+                sums[layer] = sums[layer] + part if layer in sums else part
+            del whole
+        for layer in range(model.LAYERS):
+            total = await model.allreduce(sums.pop(layer), layer, "replica")
+            model.set_final_weight(layer, model.update(layer, total, *held[layer])[0])
+
+    mesh = Mesh({"replica": 2, "shard": 2}, ranks=[2, 1, 0, 3])
+    (hsdp,) = against(Trace.of(simulate(twice, layers=2, batches=8, mesh=mesh)), "hsdp").libraries
+    assert hsdp.rank_counts == ({"allgather": 2 * 2 * 2, "allreduce": 2 * 2, "scatterreduce": 2 * 2},) * 4
+
+
+def test_a_mesh_that_has_no_replicas_is_cut_into_halves() -> None:
+    (hsdp,) = against(Trace.of(simulate(fully_sharded(), ranks=4, layers=2, batches=4)), "hsdp").libraries
+    assert hsdp.counts == {"allgather": 4 * 2 * 2, "allreduce": 4 * 2, "scatterreduce": 4 * 2}
+
+
+def test_stages_of_zero() -> None:
+    schedule = Trace.of(simulate(zero1, ranks=4, layers=6, batches=4))
+    first, second = against(schedule, "zero1", "zero2", optimizer="adam").libraries
+    # Torch gives the optimizer of a whole weight to one rank, which broadcasts it: ours have a shard of each.
+    assert first.rank_counts == ({"allreduce": 6, "broadcast": 6},) * 4
+    assert first.replay_counts == {"allgather": 4 * 6, "allreduce": 4 * 6}
+    assert second.rank_counts == ({"allgather": 6, "scatterreduce": 6},) * 4
 
 
 def test_pipelines() -> None:

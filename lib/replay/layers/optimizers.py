@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-__all__ = ["AGE", "reference", "state_of", "step", "torch_step"]
+__all__ = ["AGE", "go_on", "made_of", "reference", "state_of", "step", "torch_step"]
 
 RATE = 0.05
 MOMENTUM = 0.9
@@ -83,6 +84,13 @@ def _like(parameter: torch.nn.Parameter, flat: Tensor) -> Tensor:
     return flat.clone().view_as(parameter)
 
 
+def made_of(name: str) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
+    """Torch's own optimizer, and what it is told."""
+    if name == "sgd":
+        return torch.optim.SGD, {"lr": RATE, "momentum": MOMENTUM}
+    return torch.optim.Adam, {"lr": RATE, "betas": BETAS, "eps": EPS}
+
+
 def reference(
     name: str,
     parameters: Sequence[torch.nn.Parameter],
@@ -90,21 +98,30 @@ def reference(
     like: Callable[[torch.nn.Parameter, Tensor], Tensor] = _like,
 ) -> torch.optim.Optimizer:
     """Torch's own optimizer, with these states (flat, as `step` has them; `like` puts one into a parameter's form)."""
-    if name == "sgd":
-        made: torch.optim.Optimizer = torch.optim.SGD(parameters, lr=RATE, momentum=MOMENTUM)
-    else:
-        made = torch.optim.Adam(parameters, lr=RATE, betas=BETAS, eps=EPS)
+    kind, told = made_of(name)
+    made = kind(parameters, **told)
+    go_on(name, made, parameters, states, like)
+    return made
+
+
+def go_on(
+    name: str,
+    optimizer: torch.optim.Optimizer,
+    parameters: Sequence[torch.nn.Parameter],
+    states: Sequence[Tensor],
+    like: Callable[[torch.nn.Parameter, Tensor], Tensor] = _like,
+) -> None:
+    """Puts an optimizer into the middle of training."""
     for parameter, state in zip(parameters, states, strict=True):
         if name == "sgd":
-            made.state[parameter] = {"momentum_buffer": like(parameter, state)}
+            optimizer.state[parameter] = {"momentum_buffer": like(parameter, state)}
         else:
             first, second = state.view(-1, 2).unbind(1)
-            made.state[parameter] = {
+            optimizer.state[parameter] = {
                 "step": torch.tensor(float(AGE)),
                 "exp_avg": like(parameter, first),
                 "exp_avg_sq": like(parameter, second),
             }
-    return made
 
 
 def state_of(

@@ -1,4 +1,4 @@
-"""Which ranks keep the results of which library, and whether a library can train this model on these ranks at all."""
+"""What each rank trains with a library and keeps of it; and whether the library can train this model on these ranks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from lib.replay.errors import ReplayError
 from lib.replay.plan.plan import Plan
 
-__all__ = ["PIPELINES", "LibraryResults", "batches_of", "layers_of", "library_results"]
+__all__ = ["PIPELINES", "LibraryResults", "layers_of", "library_results", "lines_of", "microbatches_of"]
 
 PIPELINES = ("gpipe", "1f1b")
+HYBRID = ("replica", "shard")
+"""The axes of hybrid sharding, wherever they stand in the mesh. Other two axes are taken in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,33 @@ def layers_of(plan: Plan, name: str, rank: int) -> tuple[int, ...]:
     return tuple(range(rank * each, (rank + 1) * each))
 
 
-def batches_of(plan: Plan, rank: int) -> range:
-    """The batches of a rank where each takes every n-th."""
-    return range(rank, plan.trace.batches, plan.ranks)
+def microbatches_of(plan: Plan, rank: int) -> tuple[tuple[int, ...], ...]:
+    """The batches of a rank, in the parts in which it takes them one after the other: as the schedule does it, where
+    all ranks take batches of their own in as many parts; else every n-th batch, in one."""
+    taken = [_taken(plan, other) for other in range(plan.ranks)]
+    every = [batch for parts in taken for part in parts for batch in part]
+    if sorted(every) == list(range(plan.trace.batches)) and len(set(map(len, taken))) == 1:
+        return taken[rank]
+    return (tuple(range(rank, plan.trace.batches, plan.ranks)),)
+
+
+def _taken(plan: Plan, rank: int) -> tuple[tuple[int, ...], ...]:
+    """The batches of each forward of layer 0."""
+    program = plan.trace.programs[rank]
+    events = (event for event in program.events if event.op == "forward" and event.layer == 0)
+    values = (plan.rank_plans[rank].value(event.inputs[0]) for event in events)
+    return tuple(tuple(sorted(value.place.batches)) for value in values)
+
+
+def lines_of(plan: Plan) -> tuple[tuple[int, ...], ...]:
+    """The ranks that hybrid sharding shards over, one line for each replica, by coordinate: those of the Trace's mesh,
+    or two halves where it has no axes for that."""
+    mesh = plan.trace.mesh
+    if mesh is not None and len(mesh.axes) == 2:
+        replica, shard = HYBRID if set(mesh.axes) == set(HYBRID) else tuple(mesh.axes)
+        return tuple(mesh.group(first, shard) for first in mesh.group(mesh.ranks[0], replica))
+    half = plan.ranks // 2
+    return tuple(range(half)), tuple(range(half, plan.ranks))
 
 
 def _refuse(plan: Plan, name: str) -> None:
@@ -57,7 +83,7 @@ def _refuse(plan: Plan, name: str) -> None:
         wrong = f"as many layers on each rank: {layers} do not divide by {ranks}"
     elif name not in PIPELINES and batches < ranks:
         wrong = f"a batch for every rank: there are {batches} for {ranks}"
-    elif name == "hsdp" and ranks % 2:
-        wrong = f"an even number of ranks, for a mesh of 2 x n; there are {ranks}"
+    elif name == "hsdp" and len(set(map(len, lines_of(plan)))) > 1:
+        wrong = f"a mesh of replicas and shards, or an even number of ranks; there are {ranks}"
     if wrong is not None:
         raise ReplayError(f"{name} cannot train beside this Trace: it needs {wrong}")

@@ -1,15 +1,18 @@
 """The libraries' own training steps, on the same layers, weights and data, in the same processes as the replay.
 
-torch's DistributedDataParallel (as it comes, and with a bucket for each layer, as the schedules have it), fully_shard
-on a line and on a 2 x n mesh (HSDP), and torch.distributed.pipelining with its GPipe and 1F1B. Data parallel libraries
-average gradients over ranks; as the loss is a sum over batches here, it is scaled up before.
+torch's DistributedDataParallel (as it comes; with a bucket for each layer, as the schedules have it; and with the
+ZeroRedundancyOptimizer), fully_shard on a line and on a mesh of replicas and shards (HSDP), and
+torch.distributed.pipelining with its GPipe and 1F1B. Data parallel libraries average gradients over ranks; as the loss
+is a sum over batches here, it is scaled up before.
 """
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lib.replay.layers import layers, optimizers
-from lib.replay.plan.library_plan import PIPELINES, batches_of, layers_of
+from lib.replay.plan.library_plan import HYBRID, PIPELINES, layers_of, lines_of, microbatches_of
 from lib.replay.rank.context import RankContext
 from lib.values.collectives import COLLECTIVES
 
@@ -31,8 +34,12 @@ def preload(names: tuple[str, ...]) -> None:
     """Imports what the libraries need, once, before ranks are forked."""
     import torch._dynamo  # torch.optim imports it when it is first used
 
-    if set(names) & {"fsdp", "hsdp"}:
+    if set(names) & {"fsdp", "hsdp", "zero2"}:
         import torch.distributed.fsdp
+    if "zero1" in names:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # it compiles functions in a way that torch gives up
+            import torch.distributed.optim
     if set(names) & set(PIPELINES):
         import torch.distributed.pipelining  # noqa: F401
 
@@ -67,12 +74,21 @@ class LibraryStep:
         plan, initial, device = context.plan, context.initial, context.device
         self.layers = layers_of(plan, name, context.rank)
         self.modules = layers.model(initial.matrix(i).clone().to(device) for i in self.layers)
-        batches = range(plan.trace.batches) if name in PIPELINES else batches_of(plan, context.rank)
+        self.parts = [range(plan.trace.batches)] if name in PIPELINES else microbatches_of(plan, context.rank)
+        batches = [batch for part in self.parts for batch in part]
         self.x = initial.rows("data", batches).to(device)
         self.target = initial.rows("target", batches).to(device)
         self.build()
         states = [initial("state", i).to(device) for i in self.layers]
-        self.optimizer = optimizers.reference(context.options.optimizer, self.parameters(), states, self.like)
+        self.optimizer = self.make_optimizer(states)
+
+    def make_optimizer(self, states: list[Tensor]) -> torch.optim.Optimizer:
+        """Torch's own optimizer, in the state from which training goes on."""
+        return optimizers.reference(self.context.options.optimizer, self.parameters(), states, self.like)
+
+    def state(self, parameter: nn.Parameter) -> Tensor:
+        """What the optimizer keeps for a weight, whole."""
+        return optimizers.state_of(self.context.options.optimizer, self.optimizer, parameter, self.whole)
 
     def build(self) -> None:
         """Wraps the modules."""
@@ -126,8 +142,7 @@ class LibraryStep:
         at = kept.offset
         for layer, parameter in zip(self.layers, self.parameters(), strict=True):
             assert parameter.grad is not None, "every weight takes part in the loss"
-            state = optimizers.state_of(self.context.options.optimizer, self.optimizer, parameter, self.whole)
-            for tensor in (self.whole(parameter.grad), self.whole(parameter), state):
+            for tensor in (self.whole(parameter.grad), self.whole(parameter), self.state(parameter)):
                 if layer in kept.layers:
                     self.context.results[at : at + tensor.numel()].copy_(tensor.reshape(-1))
                     at += tensor.numel()
@@ -137,8 +152,8 @@ class DataParallel(LibraryStep):
     """DDP. Its buckets hold several layers unless told otherwise."""
 
     def build(self) -> None:
-        """`ddp_by_layer` is the schedule of the puzzle: one all-reduce a layer, behind the backward of the next."""
-        size: dict[str, Any] = {"bucket_cap_mb": 1e-6} if self.name == "ddp_by_layer" else {}
+        """With a bucket for each layer, each has its all-reduce, behind the backward of the next: so has the puzzle."""
+        size: dict[str, Any] = {} if self.name == "ddp" else {"bucket_cap_mb": 1e-6}
         self.model: Any = nn.parallel.DistributedDataParallel(self.modules, **size)
 
     def compute(self) -> None:
@@ -146,8 +161,38 @@ class DataParallel(LibraryStep):
         (layers.loss(self.model(self.x), self.target, self.context.rows) * dist.get_world_size()).backward()
 
 
+class ShardedOptimizer(DataParallel):
+    """DDP with a bucket for each layer, and ZeRO's first stage as torch has it: the optimizer of each weight is on one
+    rank, which broadcasts the weight when it has updated it."""
+
+    def make_optimizer(self, states: list[Tensor]) -> torch.optim.Optimizer:
+        """States only on the rank that has the optimizer of their weight."""
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        parameters, name = self.parameters(), self.context.options.optimizer
+        kind, told = optimizers.made_of(name)
+        made: Any = ZeroRedundancyOptimizer(parameters, kind, **told)
+        parts = enumerate(made._partition_parameters())  # torch gives it no public name
+        self.owners = {id(one): rank for rank, groups in parts for group in groups for one in group["params"]}
+        mine = [i for i, one in enumerate(parameters) if self.owners[id(one)] == self.context.rank]
+        optimizers.go_on(name, made.optim, [parameters[i] for i in mine], [states[i] for i in mine], self.like)
+        self.local = made.optim
+        return made
+
+    def state(self, parameter: nn.Parameter) -> Tensor:
+        """From the rank that has it."""
+        options, owner = self.context.options, self.owners[id(parameter)]
+        if owner == self.context.rank:
+            kept = optimizers.state_of(options.optimizer, self.local, parameter)
+        else:
+            kept = parameter.new_empty(parameter.numel() * options.moments)
+        dist.broadcast(kept, owner)
+        return kept
+
+
 class FullySharded(DataParallel):
-    """FSDP2, a unit for each layer; HSDP has two replicas of it.
+    """FSDP2, a unit for each layer, over all ranks or (HSDP) over those of a replica. `zero2` keeps the weights that
+    forward has gathered for backward.
 
     A rank takes its batches in as many parts as the schedule does: it gathers weights and reduces gradients for each.
     """
@@ -157,17 +202,16 @@ class FullySharded(DataParallel):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        ranks = dist.get_world_size()
-        shape, names = ((2, ranks // 2), ("replica", "shard")) if self.name == "hsdp" else ((ranks,), ("shard",))
-        mesh = init_device_mesh(self.context.device.type, shape, mesh_dim_names=names)
+        kind, ranks = self.context.device.type, dist.get_world_size()
+        hybrid = self.name == "hsdp"
+        mesh = _mesh(kind, lines_of(self.context.plan)) if hybrid else init_device_mesh(kind, (ranks,))
         for module in self.modules:
-            fully_shard(module, mesh=mesh)
+            fully_shard(module, mesh=mesh, reshard_after_forward=self.name != "zero2")
         self.model = fully_shard(self.modules, mesh=mesh)
 
     def compute(self) -> None:
         """Forward and backward of this rank's batches, microbatch by microbatch; gradients add up in their shards."""
-        events = self.context.plan.trace.programs[self.context.rank].events
-        sizes = [self.context.plan.sizes.length * len(e.batches) for e in events if e.op == "forward" and e.layer == 0]
+        sizes = [self.context.plan.sizes.length * len(part) for part in self.parts]
         for x, target in zip(self.x.split(sizes), self.target.split(sizes), strict=True):
             (layers.loss(self.model(x), target, self.context.rows) * dist.get_world_size()).backward()
 
@@ -181,6 +225,18 @@ class FullySharded(DataParallel):
     def whole(self, tensor: Any) -> Tensor:
         """Gathered."""
         return tensor.full_tensor().detach()
+
+
+def _mesh(kind: str, lines: Sequence[Sequence[int]]) -> Any:
+    """Torch's mesh of these lines, whatever the order of their ranks. Left to itself it sorts the ranks of each group,
+    and says nothing where a rank is then in another place of its line: so it is given groups that are as the lines."""
+    from torch.distributed.device_mesh import DeviceMesh
+
+    groups: list[Any] = []
+    for along in (tuple(zip(*lines, strict=True)), lines):
+        made = {tuple(line): dist.new_group(list(line), sort_ranks=False) for line in along}
+        groups.append(next(group for line, group in made.items() if dist.get_rank() in line))
+    return DeviceMesh.from_group(groups, kind, mesh=torch.tensor(lines), mesh_dim_names=HYBRID)
 
 
 class Pipelined(LibraryStep):
@@ -212,7 +268,17 @@ class Pipelined(LibraryStep):
         self.schedule.step(*inputs, target=self.target if self.last else None)
 
 
+KINDS: dict[str, type[LibraryStep]] = {
+    "ddp": DataParallel,
+    "ddp_by_layer": DataParallel,
+    "zero1": ShardedOptimizer,
+    "zero2": FullySharded,
+    "fsdp": FullySharded,
+    "hsdp": FullySharded,
+}
+"""By name; the others are pipelines."""
+
+
 def library_step(name: str, context: RankContext) -> LibraryStep:
     """A library by name."""
-    kinds = {"ddp": DataParallel, "ddp_by_layer": DataParallel, "fsdp": FullySharded, "hsdp": FullySharded}
-    return kinds.get(name, Pipelined)(name, context)
+    return KINDS.get(name, Pipelined)(name, context)
