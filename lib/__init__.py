@@ -19,7 +19,7 @@ from lib.errors.facts import word_facts_with as _word_facts_with
 if TYPE_CHECKING:
     from lib.checker.checker import check
     from lib.checker.verdict import FunctionVerdict, Verdict
-    from lib.cluster.costs import LINKS, UNIT, Costs, Links
+    from lib.cluster.costs import LINKS, UNIT, Costs, Links, Uneven
     from lib.cluster.mesh import Mesh
     from lib.course.exercises import expect
     from lib.course.hints import hint
@@ -79,6 +79,7 @@ __all__ = [
     "RuleError",
     "Trace",
     "TraceError",
+    "Uneven",
     "Unsolved",
     "Verdict",
     "Weight",
@@ -101,7 +102,7 @@ __all__ = [
 _HOMES = {
     "lib.checker.checker": "check",
     "lib.checker.verdict": "FunctionVerdict Verdict",
-    "lib.cluster.costs": "LINKS UNIT Costs Links",
+    "lib.cluster.costs": "LINKS UNIT Costs Links Uneven",
     "lib.cluster.mesh": "Mesh",
     "lib.course.exercises": "expect",
     "lib.course.hints": "hint",

@@ -4,6 +4,7 @@ UNIT has the constants of the classic puzzles. `Links` prices communication by t
 host moves one batch of activations (131 072 elements) in 0.2, so that the ring all-gather of one weight over 4 ranks
 takes 3/4 x 262 144 x 0.2 / 131 072 = 0.3: the classic constants are this bandwidth. Between hosts a link is `ratio`
 times slower. `latency` is the alpha of the alpha-beta model (Thakur, Rabenseifner, Gropp 2005), once a message.
+`Uneven` has layers that are not equally heavy.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from lib.values.layers import LINEAR
 from lib.values.operations import Operation
 from lib.values.values import Elements
 
-__all__ = ["LINKS", "UNIT", "Costs", "Links", "costs_from"]
+__all__ = ["LINKS", "UNIT", "Costs", "Links", "Uneven", "costs_from"]
 
 MOST_TIME = 10**9
 """What no cost comes up to: the times of a Trace are whole billionths of a time unit, below 2^60."""
@@ -50,7 +51,7 @@ class Costs:
     def __post_init__(self) -> None:
         for field in fields(self):
             name, value = field.name, getattr(self, field.name)
-            if name == "host_size" and value is None:
+            if (name == "host_size" and value is None) or name == "layers":
                 continue
             kinds = int if name == "host_size" else int | float
             if not isinstance(value, kinds) or isinstance(value, bool):
@@ -76,6 +77,10 @@ class Costs:
             cost = self._price(op)
         return cost * batches if op.per_batch else cost
 
+    def factor(self, layer: int) -> Fraction:
+        """How long a layer computes, compared with what an operation costs. Here all layers are alike."""
+        return Fraction(1)
+
     def _price(self, op: Operation) -> int:
         assert op.cost is not None, f"{op.name} takes no time"
         cost = self._known[op.cost] = ticks(getattr(self, op.cost) if isinstance(op.cost, str) else op.cost)
@@ -100,7 +105,7 @@ class Costs:
     def to_json(self) -> dict[str, Any]:
         """The fields, with the name of the model: what `costs_from` reads."""
         given = {name: value for name, value in asdict(self).items() if value or name not in LATER}
-        return {"model": "links" if isinstance(self, Links) else "unit", **given}
+        return {"model": next(name for name, cls in MODELS.items() if cls is type(self)), **given}
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,40 @@ class Links(Costs):
         return _exact(self.p2p) / LINEAR.batch * (1 if one_host else _exact(self.ratio))
 
 
+@dataclass(frozen=True)
+class Uneven(Costs):
+    """Layers that are not alike: `layers` says how heavy each is, beginning again after the last.
+
+    With Uneven(layers=(2, 0.5)) the layers 0, 2, 4 take twice as long forward and backward as the costs say, and the
+    others half as long. Weights are as large as ever, so all collectives and updates take the same.
+    """
+
+    layers: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.layers
+        if not isinstance(given, list | tuple) or not given or not all(_is_number(one) and one > 0 for one in given):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"layers= says how heavy each layer is, such as (2, 0.5, 0.5); got {given!r}")
+        object.__setattr__(self, "layers", tuple(given))
+
+    @cached_property
+    def _factors(self) -> list[Fraction]:
+        return [*map(_exact, self.layers)]
+
+    def factor(self, layer: int) -> Fraction:
+        return self._factors[layer % len(self._factors)]
+
+    def compute(self, op: Operation, rank: int, layer: int | None, batches: int) -> int:
+        cost = super().compute(op, rank, layer, batches)
+        return round(cost * self.factor(layer)) if op.per_batch and layer is not None else cost
+
+
+def _is_number(value: object) -> bool:
+    """Whether a cost can be that."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_TIME
+
+
 def _exact(number: float) -> Fraction:
     """The decimal that was written, not the binary float nearest to it."""
     return Fraction(str(number))
@@ -150,6 +189,8 @@ def _exact(number: float) -> Fraction:
 
 UNIT = Costs()
 LINKS = Links(host_size=4)
+MODELS = {"unit": Costs, "links": Links, "uneven": Uneven}
+"""The cost models by the name that a file has for them."""
 
 
 def costs_from(data: dict[str, Any]) -> Costs:
@@ -159,14 +200,13 @@ def costs_from(data: dict[str, Any]) -> Costs:
     """
     fields_ = dict(data)
     model = fields_.pop("model", None)
-    cls = {"unit": Costs, "links": Links}.get(model) if isinstance(model, str) else None
+    cls = MODELS.get(model) if isinstance(model, str) else None
     if cls is None:
         raise ValueError(f"unknown cost model {model!r}")
     names = {field.name for field in fields(cls)}
     if not names >= set(fields_):
         raise ValueError(f"the {model} costs have the fields {sorted(names)}; got {sorted(fields_)}")
     for name, value in fields_.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_TIME
-        if not number and not (name == "host_size" and value is None):
+        if name != "layers" and not _is_number(value) and not (name == "host_size" and value is None):
             raise ValueError(f"cost {name} must be a number from 0 up; got {value!r}")
     return cls(**fields_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
@@ -10,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links, Mesh, Model, Trace, simulate
+from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links, Mesh, Model, Trace, Uneven, simulate
 from lib.analysis import figures
 from lib.cluster.clock import TICKS, Streams, in_units, ticks, units
 from lib.cluster.costs import costs_from
+from lib.trace.json_format import encode
 from lib.trace.retiming import retime
+from lib.trace.validation import decode
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS, Operation
 
@@ -168,6 +171,44 @@ def test_links_survive_json(links: Links) -> None:
     again = costs_from(links.to_json())
     assert again == links
     assert type(again) is Links
+
+
+# -- layers that are not alike ------------------------------------------------------------------------------------
+
+
+async def forward_and_back(model: Model) -> None:
+    weights = [model.load_weights(layer) for layer in range(model.LAYERS)]
+    activations = [model.get_activation(range(model.BATCHES))]
+    for layer in range(model.LAYERS):
+        activations.append(model.forward(layer, activations[layer], weights[layer][0]))
+    grad = model.loss(activations[-1])
+    for layer in reversed(range(model.LAYERS)):
+        made, grad = model.backward(layer, activations[layer], grad, weights[layer][0])
+        model.update(layer, made, *weights[layer])
+
+
+def test_uneven_layers_differ_in_what_they_compute_and_in_nothing_else() -> None:
+    costs = Uneven(layers=(2, 0.5, 0.1), backward=2)
+    trace = Trace.of(simulate(forward_and_back, layers=4, batches=3, costs=costs))
+    lengths: dict[str, list[int]] = {}
+    for _, event in trace.events():
+        lengths.setdefault(event.op, []).append(event.length)
+    factors = [2_000_000_000, 500_000_000, 100_000_000, 2_000_000_000]
+    assert lengths["forward"] == [3 * factor for factor in factors]
+    assert lengths["backward"] == [6 * factor for factor in reversed(factors)]
+    assert lengths["update"] == [500_000_000] * 4
+    assert lengths["get_activation"] == [0]
+    again = decode(json.loads(json.dumps(encode(trace))))
+    assert again.costs == costs
+    assert encode(again) == encode(trace)
+
+
+@pytest.mark.parametrize("layers", [(), [], (2, 0), (2, -1), (2, True), ("2",), "22", 3, (float("inf"),), None])
+def test_layers_that_are_no_numbers_are_refused(layers: Any) -> None:
+    with pytest.raises(ValueError, match=r"layers= says how heavy each layer is, such as \(2, 0\.5, 0\.5\); got "):
+        Uneven(layers=layers)
+    with pytest.raises(ValueError, match="layers= says how heavy each layer is"):
+        costs_from({"model": "uneven", "layers": layers})
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,14 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
     each, others = family.each, family.stages - 1
     group = family.mine if family.grouping == "all" else 1
     collective = min(costs.collective, 2 * costs.p2p)
+    last = float(sum(map(costs.factor, range(each * others, family.layers))))
     layers, updates = counted(each, "layer"), each * costs.update
     told = collective + costs.update if family.replicas > 1 else 0.0
     parts: list[Part] = []
     if family.sharded:
         parts.append(Part(collective, "all-gather of the first layer"))
     parts += _way(family, "forward", costs.forward * group, costs)
-    work = (costs.forward + costs.backward) * each * family.mine
+    work = round((costs.forward + costs.backward) * last * family.mine, 9)
     where = " on the last rank" if others else ""
     parts.append(Part(work, f"{layers} x {counted(family.mine, 'batch')} forward and backward{where}"))
     parts += _way(family, "back", costs.backward * group, costs)
@@ -97,8 +98,9 @@ def _way(family: Family, direction: str, layer: float, costs: Costs) -> list[Par
         return []
     group = counted(family.mine if family.grouping == "all" else 1, "batch")
     message = 2 * costs.p2p
+    before = float(sum(map(costs.factor, range(others * family.each))))
     through = f"{counted(others, 'stage')}: {counted(family.each, 'layer')} on {group}"
-    amount = round(others * (family.each * layer + message), 9)
+    amount = round(before * layer + others * message, 9)
     return [Part(amount, f"{direction} through {through} and a message of {message:g}")]
 
 
