@@ -1,31 +1,41 @@
 """The map of the puzzles: a card for each, what it teaches, and arrows from what it needs. Easy ones are at the top.
 
-The cards lie in rows: a puzzle is one row below the lowest of those that it needs. An arrow that has to pass other
-rows goes between their cards (the layers, dummy nodes and barycentres of Sugiyama, Tagawa and Toda 1981).
+Each chapter has a panel, with how far one is in it. Its cards lie in rows: a puzzle is below all that it needs of its
+chapter. An arrow that has to pass other rows goes between their cards (the layers, dummy nodes and barycentres of
+Sugiyama, Tagawa and Toda 1981). What a puzzle needs of another chapter stands on its card as a number: arrows from
+there would run through all that lies between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Protocol
 
-from drawing.canvas.palette import EDGE, GOLD, PAPER, SOFT, ink_on, layer_colour
+from drawing.canvas.palette import EDGE, GOLD, PANEL, PAPER, SOFT, TRACK, ink_on, layer_colour
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Link, Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import TEXT, Link, Poly, Rect, Scene, Text, fit, text_width, wrapped
+from lib.puzzles.records import Chapter, chapters
 
 __all__ = ["Stop", "puzzle_map"]
 
-WIDTH: Final = 236
+WIDTH: Final = 240
 """Pixels of a card, as all that follow; LANE is for an arrow that passes a row, BETWEEN lies between two rows."""
-HEIGHT: Final = 82
-GAP: Final = 26
-LANE: Final = 14
-BETWEEN: Final = 44
-MARGIN: Final = 22
+HEIGHT: Final = 80
+GAP: Final = 14
+LANE: Final = 12
+BETWEEN: Final = 42
+MARGIN: Final = 10
+INSIDE: Final = 12
+ROOM: Final = 840 - 2 * MARGIN - 2 * INSIDE
+"""What the rows of a panel may take, so that nothing is made smaller where it is shown."""
+LINE: Final = 16
 BADGE: Final = 10
+BAR: Final = 110
 SIZE: Final = TEXT
+ACROSS: Final = 3
+"""Cards beside each other, at most."""
 SWEEPS: Final = 4
 
 
@@ -34,6 +44,8 @@ class Stop(Protocol):
 
     @property
     def number(self) -> int: ...  # counted from 1, as in the titles of the notebooks
+    @property
+    def chapter(self) -> str: ...  # its name in chapters.toml
     @property
     def stem(self) -> str: ...  # the name of its notebook, without the ending
     @property
@@ -60,31 +72,31 @@ class Place:
         return LANE if self.name is None else WIDTH
 
 
+Rows = list[list[Place]]
+
+
 def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> Picture:
     """The picture of a curriculum. `solved` are the ids of the puzzles that get a mark. In a notebook each card is a
     link to the puzzle's own notebook, in the same folder.
 
     Raises ValueError where a puzzle needs one that there is not, or itself by a detour.
     """
-    rows = _layout(puzzles)
-    left = min(place.x - place.width / 2 for row in rows for place in row)
-    right = max(place.x + place.width / 2 for row in rows for place in row)
-    height = len(rows) * (HEIGHT + BETWEEN) - BETWEEN + 2 * MARGIN
-    scene = Scene(right - left + 2 * MARGIN, height)
-    for row in rows:
-        for place in row:
-            place.x += MARGIN - left
-    for row in rows:
-        for place in row:
-            if place.name is not None:
-                _arrows(scene, place)
-    found = [(place, place.name) for row in rows for place in row if place.name is not None]
-    links = [_card(scene, place, puzzles[name], (place.row + 1) / len(rows), name in solved) for place, name in found]
-    return Picture(scene, f"Map of {len(puzzles)} puzzles", links)
+    depth, known = depths(puzzles), chapters()
+    names = dict.fromkeys(stop.chapter for stop in puzzles.values())
+    panels = [_Panel(known.get(name, Chapter(name, "")), name, puzzles, depth, solved) for name in names]
+    width = max([ROOM, *(panel.width for panel in panels)]) + 2 * INSIDE
+    scene, links, y = Scene(width + 2 * MARGIN, 0), list[Link](), float(MARGIN)
+    for panel in panels:
+        links += panel.paint(scene, y, width)
+        y += panel.height + MARGIN
+    scene.height = y
+    return Picture(
+        scene, f"Map of {len(puzzles)} puzzles. {' '.join(panel.words() for panel in panels)}".strip(), links
+    )
 
 
 def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
-    """The row of each puzzle: 0 where it needs none, else one more than the lowest that it needs."""
+    """How deep each puzzle lies: 0 where it needs none, else one more than the deepest that it needs."""
     found: dict[str, int] = {}
 
     def depth(name: str, under: tuple[str, ...]) -> int:
@@ -101,15 +113,40 @@ def depths(puzzles: Mapping[str, Stop]) -> dict[str, int]:
     return found
 
 
-def _layout(puzzles: Mapping[str, Stop]) -> list[list[Place]]:
-    """The rows, each from left to right."""
-    at = depths(puzzles)
-    rows: list[list[Place]] = [[] for _ in range(max(at.values(), default=-1) + 1)]
-    cards = {name: Place(name, at[name]) for name in puzzles}
-    for name, card in cards.items():
-        rows[card.row].append(card)
+# -- where the cards of a chapter lie -------------------------------------------------------------------------------
+
+
+def _layout(puzzles: Mapping[str, Stop]) -> Rows:
+    """The rows of a chapter, each from left to right. None comes before what it needs, and there are fewer cards beside
+    each other where arrows take the room."""
+    for across in range(ACROSS, 1, -1):
+        left, right = _extent(rows := _arranged(puzzles, across))
+        if right - left <= ROOM:
+            return rows
+    return _arranged(puzzles, 1)
+
+
+def _extent(rows: Rows) -> tuple[float, float]:
+    """Where the rows begin and end."""
+    places = [place for row in rows for place in row]
+    return min(place.x - place.width / 2 for place in places), max(place.x + place.width / 2 for place in places)
+
+
+def _arranged(puzzles: Mapping[str, Stop], across: int) -> Rows:
+    """The rows, with at most so many cards in each: one for which there is no room goes to the next."""
+    cards: dict[str, Place] = {}
+    for name in puzzles:
+        above = [cards[need].row for need in puzzles[name].needs if need in puzzles]
+        row = max(above, default=-1) + 1
+        while sum(card.row == row for card in cards.values()) == across:
+            row += 1
+        cards[name] = Place(name, row)
+    rows: Rows = [[] for _ in range(max(card.row for card in cards.values()) + 1)]
+    for name in puzzles:
+        rows[cards[name].row].append(cards[name])
         for need in puzzles[name].needs:
-            _join(rows, cards[need], card)
+            if need in cards:
+                _join(rows, cards[need], cards[name])
     for row in rows:
         _settle(row, {place: index * (WIDTH + GAP) for index, place in enumerate(row)})
     for sweep in range(SWEEPS):
@@ -121,7 +158,7 @@ def _layout(puzzles: Mapping[str, Stop]) -> list[list[Place]]:
     return rows
 
 
-def _join(rows: list[list[Place]], first: Place, last: Place) -> None:
+def _join(rows: Rows, first: Place, last: Place) -> None:
     """An arrow, with a place of its own in each row that it passes."""
     chain = [first, *(Place(None, row) for row in range(first.row + 1, last.row)), last]
     for place in chain[1:-1]:
@@ -146,40 +183,119 @@ def _settle(row: list[Place], wish: Mapping[Place, float]) -> None:
         place.x -= shift
 
 
-def _top(row: int) -> float:
-    return MARGIN + row * (HEIGHT + BETWEEN)
+# -- a chapter ------------------------------------------------------------------------------------------------------
 
 
-def _arrows(scene: Scene, place: Place) -> None:
-    """The arrows that leave a card, each to the top of another."""
-    for index, lower in enumerate(sorted(place.below, key=lambda other: other.x)):
-        start = place.x + _spread(index, len(place.below))
-        points = [(start, _top(place.row) + HEIGHT)]
-        upper = place
-        while lower.name is None:
-            points += [(lower.x, _top(lower.row)), (lower.x, _top(lower.row) + HEIGHT)]
-            upper, (lower,) = lower, lower.below
-        order = sorted(lower.above, key=lambda other: other.x)
-        end = lower.x + _spread(order.index(upper), len(order)), _top(lower.row) - 2
-        scene.add(Poly((*points, end), stroke=SOFT, line=1.4))
-        scene.add(Poly(((end[0] - 4, end[1] - 7), (end[0] + 4, end[1] - 7), (end[0], end[1] + 1)), SOFT))
+class _Panel:
+    """A chapter: its title, how far one is, what it is about, and the cards of its puzzles."""
+
+    def __init__(
+        self,
+        chapter: Chapter,
+        name: str,
+        puzzles: Mapping[str, Stop],
+        depth: Mapping[str, int],
+        solved: Collection[str],
+    ) -> None:
+        self.chapter = chapter
+        self.puzzles = puzzles
+        mine = [key for key, stop in puzzles.items() if stop.chapter == name]
+        self.mine = {key: puzzles[key] for key in sorted(mine, key=depth.__getitem__)}
+        self.solved = [key for key in self.mine if key in solved]
+        self.rows = _layout(self.mine)
+        self.left, right = _extent(self.rows)
+        self.width = right - self.left
+        self.lines = wrapped(chapter.about, ROOM, TEXT)
+        self.head = INSIDE + 38 + LINE * len(self.lines)
+        self.height = self.head + len(self.rows) * (HEIGHT + BETWEEN) - BETWEEN + INSIDE
+
+    def words(self) -> str:
+        """How far one is."""
+        return f"{self.chapter.title}: {self._progress()}."
+
+    def _progress(self) -> str:
+        return f"{len(self.solved)} of {len(self.mine)} solved"
+
+    def paint(self, scene: Scene, top: float, width: float) -> list[Link]:
+        """Paints it, in all its width, and gives the links of its cards."""
+        scene.add(Rect(MARGIN, top, width, self.height, PANEL, EDGE, radius=6))
+        self._heading(scene, MARGIN + INSIDE, MARGIN + width - INSIDE, top + INSIDE)
+        places = [place for row in self.rows for place in row]
+        shift = MARGIN + (width - self.width) / 2 - self.left
+        for place in places:
+            place.x += shift
+        self.top = top + self.head
+        cards = [(place, place.name) for place in places if place.name is not None]
+        for place, _ in cards:
+            self._arrows(scene, place)
+        return [self._card(scene, place, name) for place, name in cards]
+
+    def _heading(self, scene: Scene, left: float, right: float, y: float) -> None:
+        done = len(self.solved) / len(self.mine)
+        words = self._progress()
+        wide = text_width(words, TEXT) + 10
+        scene.add(Text(left, y + 8, fit(self.chapter.title, right - left - BAR - wide - 12, 15), 15, bold=True))
+        scene.add(Text(right, y + 8, words, TEXT, SOFT, "end"))
+        scene.add(Rect(right - wide - BAR, y + 3, BAR, 10, TRACK, EDGE, radius=5))
+        if done:
+            scene.add(Rect(right - wide - BAR, y + 3, max(10.0, BAR * done), 10, GOLD, radius=5))
+        for number, line in enumerate(self.lines):
+            scene.add(Text(left, y + 30 + number * LINE, line, TEXT, SOFT))
+
+    def _y(self, row: int) -> float:
+        return self.top + row * (HEIGHT + BETWEEN)
+
+    def _arrows(self, scene: Scene, place: Place) -> None:
+        """The arrows that leave a card, each to the top of another."""
+        for index, lower in enumerate(sorted(place.below, key=lambda other: other.x)):
+            start = place.x + _spread(index, len(place.below))
+            points = [(start, self._y(place.row) + HEIGHT)]
+            upper = place
+            while lower.name is None:
+                points += [(lower.x, self._y(lower.row)), (lower.x, self._y(lower.row) + HEIGHT)]
+                upper, (lower,) = lower, lower.below
+            order = sorted(lower.above, key=lambda other: other.x)
+            spread = [lower.x + _spread(number, len(order)) for number in range(len(order))]
+            aside = max(0.0, lower.x - WIDTH / 2 + self._tag(lower.name)[1] + 12 - spread[0])
+            end = spread[order.index(upper)] + aside, self._y(lower.row) - 2
+            scene.add(Poly((*points, end), stroke=SOFT, line=1.4))
+            scene.add(Poly(((end[0] - 4, end[1] - 7), (end[0] + 4, end[1] - 7), (end[0], end[1] + 1)), SOFT))
+
+    def _elsewhere(self, name: str) -> Sequence[Stop]:
+        """What a puzzle needs of other chapters."""
+        needs = (self.puzzles[need] for need in self.mine[name].needs if need not in self.mine)
+        return sorted(needs, key=lambda stop: stop.number)
+
+    def _tag(self, name: str) -> tuple[str, float]:
+        """What stands on the edge of its card, and where on it that ends."""
+        needs = self._elsewhere(name)
+        words = f"after {', '.join(str(stop.number) for stop in needs)}"
+        return (words, 8 + text_width(words, SIZE) + 14) if needs else ("", 0.0)
+
+    def _card(self, scene: Scene, place: Place, name: str) -> Link:
+        stop, solved = self.mine[name], name in self.solved
+        x, y = place.x - WIDTH / 2, self._y(place.row)
+        title = f"{stop.number}. {stop.title}"
+        colour = GOLD if solved else layer_colour(round((place.row + 1) / len(self.rows) * 10), 10)
+        scene.add(Rect(x, y, WIDTH, HEIGHT, PAPER, GOLD if solved else EDGE, 2 if solved else 1, radius=5))
+        scene.add(Rect(x, y + 5, 5, HEIGHT - 10, colour))
+        names = _lines(title, WIDTH - 22, SIZE * 1.04, 2)
+        for number, line in enumerate(names):
+            scene.add(Text(x + 14, y + 18 + number * 15, line, SIZE, bold=True))
+        for number, line in enumerate(_lines(stop.teaches, WIDTH - 22, SIZE, 4 - len(names)), len(names)):
+            scene.add(Text(x + 14, y + 21 + number * 15, line, SIZE, SOFT))
+        words, end = self._tag(name)
+        if words:
+            needs = "\n".join(f"{need.number}. {need.title}" for need in self._elsewhere(name))
+            scene.add(Rect(x + 8, y - 9, end - 8, 18, PAPER, SOFT, radius=9, title=f"solve first:\n{needs}"))
+            scene.add(Text(x + 8 + (end - 8) / 2, y, words, SIZE, SOFT, "middle"))
+        if solved:
+            _check_mark(scene, x + WIDTH - 3, y + 3)
+        return Link(x, y, WIDTH, HEIGHT, f"{stop.stem}.ipynb", f"{title} (solved)" if solved else title)
 
 
 def _spread(index: int, count: int) -> float:
-    return (index - (count - 1) / 2) * 44
-
-
-def _card(scene: Scene, place: Place, stop: Stop, depth: float, solved: bool) -> Link:
-    x, y = place.x - WIDTH / 2, _top(place.row)
-    title = f"{stop.number}. {stop.title}"
-    scene.add(Rect(x, y, WIDTH, HEIGHT, PAPER, GOLD if solved else EDGE, 2 if solved else 1, radius=5))
-    scene.add(Rect(x, y + 5, 5, HEIGHT - 10, GOLD if solved else layer_colour(round(depth * 10), 10)))
-    scene.add(Text(x + 16, y + 17, fit(title, WIDTH - 26, SIZE), SIZE, bold=True))
-    for number, line in enumerate(_lines(stop.teaches, WIDTH - 28, SIZE)):
-        scene.add(Text(x + 16, y + 37 + number * 15, line, SIZE, SOFT))
-    if solved:
-        _check_mark(scene, x + WIDTH - 3, y + 3)
-    return Link(x, y, WIDTH, HEIGHT, f"{stop.stem}.ipynb", f"{title} (solved)" if solved else title)
+    return (index - (count - 1) / 2) * 40
 
 
 def _check_mark(scene: Scene, x: float, y: float) -> None:
@@ -188,16 +304,7 @@ def _check_mark(scene: Scene, x: float, y: float) -> None:
     scene.add(Poly(((x - 4.5, y), (x - 1.3, y + 3.5), (x + 4.7, y - 3.8)), stroke=ink_on(GOLD), line=2))
 
 
-def _lines(text: str, room: float, size: float) -> Iterator[str]:
-    """The text in three lines at most."""
-    line, lines = "", list[str]()
-    for word in text.split():
-        longer = f"{line} {word}".strip()
-        if text_width(longer, size) > room and line:
-            lines.append(line)
-            longer = word
-        line = longer
-    lines.append(line)
-    yield from lines[:2]
-    if len(lines) > 2:
-        yield fit(" ".join(lines[2:]), room, size)
+def _lines(text: str, room: float, size: float, most: int) -> list[str]:
+    """The text in so many lines at most."""
+    lines = wrapped(text, room, size)
+    return lines if len(lines) <= most else [*lines[: most - 1], fit(" ".join(lines[most - 1 :]), room, size)]

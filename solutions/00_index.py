@@ -23,10 +23,12 @@
 # on all of them, checks that they did one correct step together, and draws what happened. You need no GPU.
 #
 # Begin with the [introduction](00_introduction.ipynb), in three sittings of about fifteen minutes. After the first one
-# you can already solve puzzles $number_basic and $number_grad_accum. The arrows say what to solve before what. The order
-# of the numbers is a good one, and not the only one.
+# you can already solve puzzles $number_basic and $number_grad_accum. The puzzles come in chapters. The arrows say what to
+# solve before what, and where a card says *after 5*, that is a puzzle of an earlier chapter. The order of the numbers is
+# a good one, and not the only one.
 #
-# Click a card to open its puzzle. To put a check mark on those that you have solved, run the cell (Shift-Enter).
+# Click a card to open its puzzle. To put a check mark on those that you have solved, and to see how far you are in each
+# chapter, run the cell (Shift-Enter).
 
 # %% [markdown]
 # <!-- part: top -->
@@ -49,6 +51,8 @@ puzzle_map(PUZZLES, solved=solved())
 # - **Take one hint at a time** when you are stuck. There are three: a question, an idea, and nearly the code.
 # - **Go on when you pass.** The other goals are for those who want more. Under each check you see how far you are from
 #   the best that is possible.
+# - **Some answers are plain functions.** Most puzzles ask for what each rank does. In some you write a function that
+#   answers a question about a mesh, and it is tried on many. A wrong answer shows the smallest one on which it fails.
 #
 # There is also a command, `puzzles`. In a terminal (*File > New > Terminal*), or in a cell as `!puzzles`, it shows what
 # you have solved and what comes next. `puzzles watch`, in a terminal, runs your notebook again whenever you save it.

@@ -12,6 +12,7 @@ from lib.checker.checker import check as judge
 from lib.cli.console import (
     Door,
     Terminal,
+    chapter_row,
     console,
     fail,
     say,
@@ -33,7 +34,7 @@ from lib.course.subject import Outcome, Run, attempt, outcome
 from lib.course.subject import run as run_subject
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
-from lib.puzzles.records import PUZZLES, Size
+from lib.puzzles.records import PUZZLES, Size, by_chapter
 from lib.puzzles.records import goal as goal_of
 from lib.replay.options import ReplayOptions
 from lib.submissions.locations import home, is_checkout
@@ -83,17 +84,20 @@ def puzzles(context: typer.Context) -> None:
 
 @app.command("list")
 def list_() -> None:
-    """The puzzles: their sizes and their goals."""
+    """The puzzles by chapter, and how far you are: their sizes and their goals."""
     title, sizes = Column("title", overflow="fold"), "sizes: ranks, layers, batches"
-    table = Table("", "id", title, "sizes", "goals", "time", "memory", caption=sizes)
-    for record in PUZZLES.values():
-        if record.is_function:
-            table.add_row(str(record.number), record.id, record.title, "a function")
-            continue
-        limits = [(goal.name, f"{goal.time:g}", f"{goal.memory:,}") for goal in record.goals]
-        columns = ("\n".join(column) for column in zip(*limits, strict=True))
-        sizes = f"{record.ranks}, {record.layers}, {record.batches}"
-        table.add_row(str(record.number), record.id, record.title, sizes, *columns)
+    table, standings = Table("", "id", title, "sizes", "goals", "time", "memory", caption=sizes), known()
+    for chapter, records in by_chapter():
+        table.add_section()
+        table.add_row("", "", *chapter_row(chapter, records, standings))
+        for record in records:
+            if record.is_function:
+                table.add_row(str(record.number), record.id, record.title, "a function")
+                continue
+            limits = [(goal.name, f"{goal.time:g}", f"{goal.memory:,}") for goal in record.goals]
+            columns = ("\n".join(column) for column in zip(*limits, strict=True))
+            sizes = f"{record.ranks}, {record.layers}, {record.batches}"
+            table.add_row(str(record.number), record.id, record.title, sizes, *columns)
     show_table(table)
 
 

@@ -12,7 +12,7 @@ from lib.course.progress_file import ProgressError, Standing
 from lib.course.solutions import Way, ways
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import amount
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import PUZZLES, Chapter, Puzzle, by_chapter
 from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError
 from lib.submissions.locations import shown
@@ -36,6 +36,7 @@ __all__ = [
     "WIDTH",
     "Door",
     "Terminal",
+    "chapter_row",
     "console",
     "fail",
     "rule",
@@ -105,19 +106,28 @@ def status_table(standings: Mapping[str, Standing]) -> None:
     """What is solved and how well, and what comes next."""
     counts = [Column(name, justify="right") for name in ("time", "memory", "hints")]
     table = Table("", "puzzle", "", "best goal reached", *counts)
-    for record in PUZZLES.values():
-        found = standings.get(record.id, Standing())
-        state = Text("solved", "green") if found.passed else Text("tried" if found.runs else "", "yellow")
-        time = "" if found.time is None else f"{found.time:g}"
-        memory = "" if found.memory is None else amount(found.memory)
-        hints = f"{found.hints} of {len(record.hints)}" if found.hints else ""
-        table.add_row(str(record.number), record.id, state, found.goal or "", time, memory, hints)
+    for chapter, records in by_chapter():
+        table.add_section()
+        table.add_row("", *chapter_row(chapter, records, standings))
+        for record in records:
+            found = standings.get(record.id, Standing())
+            state = Text("solved", "green") if found.passed else Text("tried" if found.runs else "", "yellow")
+            time = "" if found.time is None else f"{found.time:g}"
+            memory = "" if found.memory is None else amount(found.memory)
+            hints = f"{found.hints} of {len(record.hints)}" if found.hints else ""
+            table.add_row(str(record.number), record.id, state, found.goal or "", time, memory, hints)
     show_table(table)
     solved = sum(record in standings and standings[record].passed for record in PUZZLES)
     say(f"{solved} of {len(PUZZLES)} solved. {what_next(standings)}")
     if is_off():
         say("Progress is not recorded: PUZZLES_PROGRESS is off.")
     say("puzzles --help lists the commands.")
+
+
+def chapter_row(chapter: Chapter, records: Sequence[Puzzle], standings: Mapping[str, Standing]) -> tuple[Text, Text]:
+    """The title of a chapter, and how much of it is solved."""
+    solved = sum(record.id in standings and standings[record.id].passed for record in records)
+    return Text(chapter.title, "bold"), Text(f"{solved} of {len(records)} solved", "bold")
 
 
 def what_next(standings: Mapping[str, Standing]) -> str:

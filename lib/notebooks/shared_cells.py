@@ -11,13 +11,14 @@ of this module are filled in for that notebook. A source itself has the line `# 
 from __future__ import annotations
 
 import re
+import textwrap
 import tomllib
 from dataclasses import dataclass
 from importlib.metadata import requires, version
 from pathlib import Path
 from string import Template
 
-from lib.puzzles.records import PUZZLES, Puzzle, puzzle_of_file
+from lib.puzzles.records import PUZZLES, Puzzle, by_chapter, puzzle_of_file
 from lib.submissions.gap import BuildError
 
 __all__ = ["FRONT", "Address", "expand", "links_to", "readme"]
@@ -30,7 +31,8 @@ WORDS = ("id", "title", "heading", "ranks", "navigation", "top", "requirements",
 """The words of parts."""
 HEADING = re.compile(r"^# # \$heading$", re.MULTILINE)
 NUMBER = re.compile(r"\$number_(\w+)")
-README_ROWS = re.compile(r"(?:^\| (?!00)\d+ \|.*\n)+", re.MULTILINE)
+README_ROWS = re.compile(r"(?:^\|(?: (?!00)\d+ \|| \| \*\*).*\n)+", re.MULTILINE)
+"""The rows of puzzles, and above those of each chapter its title."""
 NEARLY = re.compile(r"<!--\s*part\b.*", re.IGNORECASE)
 PACKAGE = "llm-training-puzzles"
 EVERYWHERE = frozenset({"pillow", "importlib-metadata", "toolz", "typing-extensions", "zipp"})
@@ -170,9 +172,12 @@ class _Words:
         return str(self.puzzle.ranks)
 
     def navigation(self) -> str:
-        """Links to the notebooks before and after this one, and to the map."""
+        """Links to the notebooks before and after this one, and to the map. One of another chapter says so."""
         names = {f"00_{name}": label for name, label in FRONT.items()}
-        names |= {puzzle.stem: puzzle.heading for puzzle in PUZZLES.values()}
+        mine = puzzle_of_file(self.stem)
+        for chapter, puzzles in by_chapter():
+            other = mine is not None and mine not in puzzles
+            names |= {one.stem: f"{chapter.title}: {one.heading}" if other else one.heading for one in puzzles}
         stems = list(names)
         here = stems.index(self.stem)
         links = [f"← {links_to(stems[here - 1], names[stems[here - 1]])}"] if here > 1 else []
@@ -189,20 +194,27 @@ class _Words:
         return " ".join([Address.read(self.root).requirement() or "", *pinned(self.root)])
 
     def table(self) -> str:
-        """Every puzzle as a row of a Markdown table: a link, what it teaches, and what to solve before."""
-        rows = ["| puzzle | what it is about | solve first |", "|---|---|---|"]
-        for puzzle in PUZZLES.values():
-            needs = [PUZZLES[need] for need in puzzle.needs]
-            before = ", ".join(links_to(need.stem, str(need.number)) for need in needs)
-            first = before or links_to("00_introduction", FRONT["introduction"])
-            rows.append(f"| {links_to(puzzle.stem, puzzle.heading)} | {puzzle.teaches} | {first} |")
-        return "\n# ".join(rows)
+        """The chapters, each with what it is about and a Markdown table of its puzzles: a link, what each teaches, and
+        what to solve before."""
+        lines: list[str] = []
+        for chapter, puzzles in by_chapter():
+            lines += [f"### {chapter.title}", "", *textwrap.wrap(chapter.about, 118), ""]
+            lines += ["| puzzle | what it is about | solve first |", "|---|---|---|"]
+            for puzzle in puzzles:
+                needs = [PUZZLES[need] for need in puzzle.needs]
+                before = ", ".join(links_to(need.stem, str(need.number)) for need in needs)
+                first = before or links_to("00_introduction", FRONT["introduction"])
+                lines.append(f"| {links_to(puzzle.stem, puzzle.heading)} | {puzzle.teaches} | {first} |")
+            lines.append("")
+        return "\n".join(f"# {line}".rstrip() for line in lines[:-1]).removeprefix("# ")
 
 
 def readme(text: str) -> str:
-    """README.md with the rows of its table of puzzles as the records have them."""
+    """README.md with the rows of its table of puzzles as the records have them, by chapter."""
     rows: list[str] = []
-    for puzzle in PUZZLES.values():
-        size = "a function" if puzzle.is_function else ", ".join(map(str, puzzle.size))
-        rows.append(f"| {puzzle.number:02d} | {puzzle.id} | {size} | {puzzle.teaches} |\n")
+    for chapter, puzzles in by_chapter():
+        rows.append(f"| | **{chapter.title}** | | |\n")
+        for puzzle in puzzles:
+            size = "a function" if puzzle.is_function else ", ".join(map(str, puzzle.size))
+            rows.append(f"| {puzzle.number:02d} | {puzzle.id} | {size} | {puzzle.teaches} |\n")
     return README_ROWS.sub("".join(rows), text, count=1)

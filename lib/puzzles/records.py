@@ -18,6 +18,7 @@ from lib.errors.wording import counted
 __all__ = [
     "HINTS",
     "PUZZLES",
+    "Chapter",
     "Goal",
     "Hidden",
     "Premise",
@@ -26,6 +27,7 @@ __all__ = [
     "Size",
     "Sized",
     "Task",
+    "by_chapter",
     "chapters",
     "goal",
     "puzzle_of_file",
@@ -99,6 +101,13 @@ class Premise(NamedTuple):
     sharded: bool = False
     grouping: str = "any"
     together: tuple[float, float] | None = None
+
+
+class Chapter(NamedTuple):
+    """A chapter: its title, and in a sentence or two what it is about."""
+
+    title: str
+    about: str
 
 
 class Row(NamedTuple):
@@ -221,9 +230,22 @@ def schedule_record(puzzle: str) -> Puzzle:
     return record
 
 
-def chapters() -> dict[str, str]:
-    """The titles of the chapters, in order."""
-    return {name: chapter["title"] for name, chapter in _read("chapters").items()}
+def chapters() -> dict[str, Chapter]:
+    """The chapters by name, in order, also those that have no puzzles yet."""
+    found: dict[str, Chapter] = {}
+    for name, data in _read("chapters").items():
+        if data.keys() != set(Chapter._fields):
+            raise ValueError(f"chapters.toml: {name} has {' and '.join(Chapter._fields)}; got {', '.join(data)}")
+        found[name] = Chapter(data["title"], data["about"].strip())
+    return found
+
+
+def by_chapter() -> list[tuple[Chapter, list[Puzzle]]]:
+    """The chapters that have puzzles, each with its puzzles, in order."""
+    found = [
+        (chapter, [one for one in PUZZLES.values() if one.chapter == name]) for name, chapter in chapters().items()
+    ]
+    return [(chapter, puzzles) for chapter, puzzles in found if puzzles]
 
 
 def _read(name: str) -> dict[str, dict[str, Any]]:

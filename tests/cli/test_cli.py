@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from lib import PUZZLES, Trace
 from lib.cli import app as cli
 from lib.cli import console as terminal
+from lib.puzzles.records import by_chapter
 from lib.submissions import locations
 
 GOOD = """\
@@ -79,8 +80,11 @@ def test_help_names_every_command() -> None:
 def test_list_has_every_puzzle() -> None:
     result = puzzles("list")
     assert result.exit_code == 0
-    for puzzle, record in PUZZLES.items():
-        assert f" {puzzle} " in result.output
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.output.splitlines() if "│" in line]
+    named = [row[1] or row[2] for row in rows if row[0] or row[3].endswith(" solved")]
+    expected = [[chapter.title, *(record.id for record in records)] for chapter, records in by_chapter()]
+    assert named == [name for names in expected for name in names]
+    for record in PUZZLES.values():
         for goal in record.goals:
             assert f"{goal.memory:,}" in result.output
     assert max(map(len, result.output.splitlines())) <= terminal.WIDTH

@@ -12,13 +12,14 @@ import pytest
 
 from drawing import Picture, draw_collective, draw_mesh, draw_ring, draw_step, puzzle_map
 from drawing.registry import picture_of
-from lib import PUZZLES, Trace, review
+from lib import Trace, review
 from lib.course.review import Review
 from lib.course.subject import run
 from lib.trace.event import Program
 from tests.course.test_review import bound, reviewed
 from tests.drawing import runs
 from tests.drawing.communication.exchanges import EXCHANGES
+from tests.drawing.curriculum import CURRICULUM, SOLVED
 
 GOLDEN = Path(__file__).with_name("golden")
 NAMES = (
@@ -40,7 +41,7 @@ NAMES = (
 
 
 def pictures() -> dict[str, Picture]:
-    """The pictures of `runs`, those of the README (the reference solutions of two puzzles), the map of the puzzles, and
+    """The pictures of `runs`, those of the README (the reference solutions of two puzzles), a map of puzzles, and
     reviews of solutions that keep more than they have to."""
     found = runs.pictures()
     for name in ("gpipe", "grad_accum"):
@@ -48,7 +49,7 @@ def pictures() -> dict[str, Picture]:
         assert solved is not None, "a reference is solved"
         found[name] = picture_of(solved.trace)
     found |= {name: picture_of(on_line_one(runs.RUNS[name])) for name in ("overlapped", "deadlock")}
-    found["map"] = puzzle_map(PUZZLES)
+    found["map"] = puzzle_map(CURRICULUM, solved=SOLVED)
     found["review_ddp"] = picture_of(replace(wasteful("ddp"), bound=bound(), excuse=None))
     found |= {name: draw_collective(EXCHANGES[name]) for name in ("allreduce", "allgather")}
     found["mesh"] = draw_mesh(EXCHANGES["grid"])

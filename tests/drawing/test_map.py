@@ -1,50 +1,54 @@
-"""The map of the puzzles: easy ones above, arrows around the cards, the same picture every time."""
+"""The map of the puzzles: chapters below each other, in each easy ones above, arrows around the cards, the same picture
+every time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import puzzle_map
+from drawing.canvas.palette import PANEL
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Poly, Rect, Text
+from drawing.canvas.scene import TEXT, Poly, Rect, Text
 from drawing.map import HEIGHT, WIDTH, depths
 from lib import PUZZLES
-
-
-class Stop(NamedTuple):
-    """A puzzle as the map sees it."""
-
-    number: int
-    needs: tuple[str, ...]
-    title: str = "title"
-    stem: str = "00_stem"
-    teaches: str = "what it teaches, in a few words"
+from lib.puzzles.records import chapters
+from tests.drawing.curriculum import CURRICULUM, SOLVED, Stop
 
 
 @st.composite
 def curricula(draw: st.DrawFn) -> dict[str, Stop]:
-    """Up to 12 puzzles, each of which needs some of those before it."""
-    count = draw(st.integers(1, 12))
+    """Up to 14 puzzles in up to three chapters, each of which needs some of those before it."""
+    count = draw(st.integers(1, 14))
     needs = [draw(st.sets(st.integers(0, number - 1), max_size=3)) if number else set[int]() for number in range(count)]
-    return {str(n): Stop(n, tuple(str(need) for need in sorted(needs[n]))) for n in range(count)}
+    ends = sorted(draw(st.tuples(st.integers(1, count), st.integers(1, count))))
+    chapters = [("basics", "mesh", "one that nobody knows")[sum(end <= n for end in ends)] for n in range(count)]
+    return {str(n): Stop(n, tuple(str(need) for need in sorted(needs[n])), chapters[n]) for n in range(count)}
+
+
+def boxes(picture: Picture) -> list[Rect]:
+    """The cards of a picture."""
+    rects = [mark for mark in picture.scene.marks if isinstance(mark, Rect)]
+    return [rect for rect in rects if (rect.width, rect.height) == (WIDTH, HEIGHT)]
+
+
+def inside(text: Text, rect: Rect) -> bool:
+    return rect.x < text.x < rect.x + rect.width and rect.y < text.y < rect.y + rect.height
+
+
+def titles(picture: Picture) -> list[str]:
+    """What the cards are called; the lines of a long title are one."""
+    bold = [mark for mark in picture.scene.marks if isinstance(mark, Text) and mark.bold]
+    return [" ".join(text.text for text in bold if inside(text, card)) for card in boxes(picture)]
 
 
 def cards(puzzles: Mapping[str, Stop]) -> dict[str, Rect]:
     """The card of each puzzle, found by its title."""
-    scene = puzzle_map({name: stop._replace(title=name) for name, stop in puzzles.items()}).scene
-    rects = [mark for mark in scene.marks if isinstance(mark, Rect) and (mark.width, mark.height) == (WIDTH, HEIGHT)]
-    texts = [mark for mark in scene.marks if isinstance(mark, Text) and mark.bold]
-    return {
-        text.text.partition(". ")[2]: rect
-        for text in texts
-        for rect in rects
-        if rect.x < text.x < rect.x + WIDTH and rect.y < text.y < rect.y + HEIGHT
-    }
+    picture = puzzle_map({name: stop._replace(title=name) for name, stop in puzzles.items()})
+    return {title.partition(". ")[2]: card for title, card in zip(titles(picture), boxes(picture), strict=True)}
 
 
 @given(curricula())
@@ -58,30 +62,77 @@ def test_cards_do_not_overlap_and_every_need_is_above(puzzles: dict[str, Stop]) 
 
 
 @given(curricula())
-def test_an_arrow_for_each_need_goes_around_the_cards(puzzles: dict[str, Stop]) -> None:
-    scene = puzzle_map(puzzles).scene
-    boxes = [mark for mark in scene.marks if isinstance(mark, Rect) and mark.width == WIDTH]
+def test_an_arrow_for_each_need_of_the_chapter_goes_around_the_cards(puzzles: dict[str, Stop]) -> None:
+    picture = puzzle_map(puzzles)
+    scene = picture.scene
     lines = [mark for mark in scene.marks if isinstance(mark, Poly) and mark.fill == "none"]
-    assert len(lines) == sum(len(stop.needs) for stop in puzzles.values())
+    needs = [(stop, puzzles[need]) for stop in puzzles.values() for need in stop.needs]
+    assert len(lines) == sum(stop.chapter == need.chapter for stop, need in needs)
     for line in lines:
         assert all(0 < x < scene.width and 0 < y < scene.height for x, y in line.points)
         for x, y in line.points[1:-1]:
-            assert not any(box.x < x < box.x + WIDTH and box.y < y < box.y + HEIGHT for box in boxes)
+            assert not any(box.x < x < box.x + WIDTH and box.y < y < box.y + HEIGHT for box in boxes(picture))
 
 
-def test_the_rows_of_the_eight() -> None:
+@given(curricula())
+def test_a_need_of_another_chapter_stands_on_the_card(puzzles: dict[str, Stop]) -> None:
+    picture, found = puzzle_map(puzzles), cards(puzzles)
+    tags = [mark for mark in picture.scene.marks if isinstance(mark, Text) and mark.text.startswith("after ")]
+    said = {name: tag.text for name, card in found.items() for tag in tags if inside(tag._replace(y=tag.y + 1), card)}
+    for name, stop in puzzles.items():
+        needs = [puzzles[need] for need in stop.needs if puzzles[need].chapter != stop.chapter]
+        assert said.get(name) == (f"after {', '.join(str(need.number) for need in needs)}" if needs else None)
+
+
+@given(curricula())
+def test_a_chapter_has_its_puzzles_in_a_panel_and_its_title_above_them(puzzles: dict[str, Stop]) -> None:
+    picture, found = puzzle_map(puzzles), cards(puzzles)
+    names = list(dict.fromkeys(stop.chapter for stop in puzzles.values()))
+    panels = [mark for mark in picture.scene.marks if isinstance(mark, Rect) and mark.fill == PANEL]
+    headings = [mark for mark in picture.scene.marks if isinstance(mark, Text) and mark.bold and mark.size > TEXT]
+    assert [text.text for text in headings] == [chapters()[n].title if n in chapters() else n for n in names]
+    assert picture.scene.width >= 840
+    for name, panel, heading in zip(names, panels, headings, strict=True):
+        assert inside(heading, panel)
+        for key, stop in puzzles.items():
+            card = found[key]
+            here = panel.x < card.x < card.x + WIDTH < panel.x + panel.width
+            here = here and heading.y < card.y < card.y + HEIGHT < panel.y + panel.height
+            assert here == (stop.chapter == name)
+
+
+@pytest.mark.parametrize("puzzles", [PUZZLES, CURRICULUM], ids=["ours", "of 24"])
+def test_a_map_is_as_wide_as_a_notebook_and_all_in_it_can_be_read(puzzles: Mapping[str, Stop]) -> None:
+    picture = puzzle_map(puzzles, solved=SOLVED)
+    assert sorted(titles(picture)) == sorted(f"{stop.number}. {stop.title}" for stop in puzzles.values())
+    assert picture.scene.width == 840
+    words = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
+    assert not [text for text in words if text.endswith("…")]
+    assert min(mark.size for mark in picture.scene.marks if isinstance(mark, Text)) >= TEXT
+
+
+def test_how_far_one_is_in_each_chapter() -> None:
+    puzzles = {"a": Stop(1, ()), "b": Stop(2, ("a",)), "c": Stop(3, ("a",), "mesh")}
+    assert repr(puzzle_map(puzzles, solved={"a"})) == (
+        "Map of 3 puzzles. Basics: 1 of 2 solved. Data parallel on a mesh: 0 of 1 solved."
+    )
+    bars = [
+        mark for mark in puzzle_map(puzzles, solved={"a"}).scene.marks if isinstance(mark, Rect) and mark.radius == 5
+    ]
+    empty, done, other = [bar for bar in bars if bar.height == 10]
+    assert (empty.width, done.width, other.width) == (empty.width, empty.width / 2, empty.width)
+    assert "3. title" in "".join(titles(puzzle_map(puzzles, solved={"nobody knows"})))
+
+
+def test_the_depths_of_the_eight() -> None:
     rows = {"basic": 0, "grad_accum": 1, "ddp": 1, "pipeline": 1, "wsdp": 2, "gpipe": 2, "fsdp": 3, "pipeline_fsdp": 4}
     found = depths(PUZZLES)
     assert {name: found[name] for name in rows} == rows
 
 
-def titles(picture: Picture) -> list[str]:
-    return [mark.text for mark in picture.scene.marks if isinstance(mark, Text) and mark.bold]
-
-
 def test_a_solved_puzzle_is_marked_and_keeps_its_title() -> None:
     plain, marked = puzzle_map(PUZZLES), puzzle_map(PUZZLES, solved=PUZZLES)
-    assert repr(plain) == f"Map of {len(PUZZLES)} puzzles"
+    assert repr(plain).startswith(f"Map of {len(PUZZLES)} puzzles. Basics: 0 of 8 solved.")
     assert sorted(titles(plain)) == sorted(titles(marked)) == sorted(puzzle.heading for puzzle in PUZZLES.values())
     checks = [
         mark for mark in marked.scene.marks if isinstance(mark, Poly) and len(mark.points) == 3 and mark.line == 2
@@ -106,7 +157,7 @@ def test_in_a_notebook_every_card_is_a_link(puzzles: dict[str, Stop]) -> None:
 
 
 def test_what_a_link_says_is_escaped() -> None:
-    picture = puzzle_map({"a": Stop(1, (), '<b>"', 'x" onclick="y')})
+    picture = puzzle_map({"a": Stop(1, (), "mesh", '<b>"', 'x" onclick="y')})
     page = picture._repr_mimebundle_()["text/html"]
     assert 'onclick="' not in page
     assert "<b>" not in page

@@ -18,7 +18,7 @@ import pytest
 
 from lib.files import ROOT
 
-CHAPTERS = '[mapping]\ntitle = "Who is where"\n'
+CHAPTERS = '[mapping]\ntitle = "Who is where"\nabout = "Which rank stands where on a mesh."\n'
 RECORD = '''
 [rank_of]
 kind = "function"
@@ -249,7 +249,10 @@ def test_there_is_nothing_to_draw(built: Path, puzzles: Puzzles) -> None:
 
 def test_solved_at_last(built: Path, puzzles: Puzzles, tmp_path: Path) -> None:
     assert puzzles("hint", "rank_of").stdout.startswith("Hint 1, a question")
-    assert "a function" in puzzles("list").stdout
+    listed = puzzles("list").stdout
+    assert "a function" in listed
+    assert "Who is where" in listed
+    assert "0 of 1 solved" in listed
     assert "0 of 1 solved. Next: rank_of (Which rank is it?)" in puzzles().stdout
     mine = solve(built, tmp_path / "01_rank_of.ipynb", ANSWER)
     for command in (["run", str(mine)], ["check", str(mine)], ["watch", "--once", str(mine)]):
@@ -260,4 +263,5 @@ def test_solved_at_last(built: Path, puzzles: Puzzles, tmp_path: Path) -> None:
     assert "rank = rank * size + place" in said
     assert "other: Counts down." in said
     assert "1 of 1 solved. There is nothing left to solve." in puzzles().stdout
+    assert "1 of 1 solved" in puzzles("list").stdout
     assert puzzles("demo").returncode == 0

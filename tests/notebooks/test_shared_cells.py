@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from lib import PUZZLES
+from lib.notebooks import shared_cells
 from lib.notebooks.build import read_sources
 from lib.notebooks.shared_cells import Address, expand, pinned
+from lib.puzzles.records import Chapter
 from lib.submissions.gap import BuildError
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +53,39 @@ def test_a_part_that_cannot_be_had_is_named(root: Path, text: str, says: str) ->
     with pytest.raises(BuildError) as caught:
         expand(text, PUZZLES["ddp"].stem, root)
     assert says in str(caught.value)
+
+
+def test_the_links_lead_from_chapter_to_chapter_and_say_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    basic, ddp = PUZZLES["basic"], PUZZLES["ddp"]
+    two = [(Chapter("Basics", "All of it."), [basic]), (Chapter("On a mesh", "The rest."), [ddp])]
+    monkeypatch.setattr(shared_cells, "by_chapter", lambda: two)
+    index = "[Map of the puzzles](00_index.ipynb)"
+    before = "← [Introduction](00_introduction.ipynb)"
+    first = f"{before} · {index} · [On a mesh: {ddp.heading}]({ddp.stem}.ipynb) →"
+    assert expand(ASKS.format("top"), basic.stem, root) == f"# %% [markdown]\n# {first}\n"
+    second = f"← [Basics: {basic.heading}]({basic.stem}.ipynb) · {index}"
+    assert expand(ASKS.format("top"), ddp.stem, root) == f"# %% [markdown]\n# {second}\n"
+    intro = f"{index} · [{basic.heading}]({basic.stem}.ipynb) →"
+    assert expand(ASKS.format("top"), "00_introduction", root) == f"# %% [markdown]\n# {intro}\n"
+    (root / "solutions" / "parts" / "table.py").write_text("# %% [markdown]\n# $table\n", "utf-8")
+    table = expand(ASKS.format("table"), "00_index", root)
+    assert all(line.startswith("#") for line in table.splitlines())
+    assert re.findall(r"^# (### .*|All of it\.|The rest\.|\| \[\d)", table, re.MULTILINE) == [
+        *("### Basics", "All of it.", f"| [{basic.number}"),
+        *("### On a mesh", "The rest.", f"| [{ddp.number}"),
+    ]
+
+
+def test_the_table_of_the_readme_has_the_chapters() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert shared_cells.readme(text) == text
+    head = "| | puzzle | sizes | what |\n|---|---|---|---|\n| 00 | index | | a map |\n"
+    whole = f"{head}| 01 | other | 1 | x |\n\n| 1 | 2 |\n"
+    made = shared_cells.readme(whole)
+    assert shared_cells.readme(made) == made
+    assert made.count("**Basics**") == 1
+    assert made.startswith(f"{head}| | **Basics** | | |\n| 01 | basic |")
+    assert made.endswith(" |\n\n| 1 | 2 |\n")
 
 
 def test_a_word_that_there_is_not_and_a_puzzle_that_there_is_not_are_named(root: Path) -> None:

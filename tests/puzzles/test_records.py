@@ -12,7 +12,7 @@ from lib.analysis.bounds.puzzle_bounds import has_bound, lower_bound
 from lib.checker.checker import check
 from lib.cluster.mesh import Mesh
 from lib.puzzles import records
-from lib.puzzles.records import Puzzle, Row, chapters, puzzle_of_file, schedule_record
+from lib.puzzles.records import Chapter, Puzzle, Row, by_chapter, chapters, puzzle_of_file, schedule_record
 
 SCHEDULE = {
     "title": "A title",
@@ -40,8 +40,13 @@ FUNCTION = {
 def book(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
     """The files of two chapters, to be changed before they are read."""
     files: dict[str, dict[str, Any]] = {
-        "chapters": {"first": {"title": "First"}, "second": {"title": "Second"}},
+        "chapters": {
+            "first": {"title": "First", "about": "\nWhat comes first.\n"},
+            "empty": {"title": "Empty", "about": "What nobody has written yet."},
+            "second": {"title": "Second", "about": "What comes then."},
+        },
         "first": {"one": dict(SCHEDULE), "two": dict(FUNCTION)},
+        "empty": {},
         "second": {"three": dict(SCHEDULE)},
     }
     monkeypatch.setattr(records, "_read", files.__getitem__)
@@ -68,6 +73,24 @@ def test_numbers_go_on_from_chapter_to_chapter(book: dict[str, dict[str, Any]]) 
     assert PUZZLES["three"].stem == "04_three"
     assert PUZZLES["one"].needs == ("other",)
     assert PUZZLES["one"].hints == ("What?", "So.", "Code.")
+
+
+def test_a_chapter_without_records_is_not_shown(book: dict[str, dict[str, Any]]) -> None:
+    assert chapters()["first"] == Chapter("First", "What comes first.")
+    found = [(chapter.title, [record.id for record in puzzles]) for chapter, puzzles in by_chapter()]
+    assert found == [("First", ["one", "two"]), ("Second", ["three"])]
+
+
+def test_a_chapter_has_a_title_and_says_what_it_is_about(book: dict[str, dict[str, Any]]) -> None:
+    del book["chapters"]["first"]["about"]
+    with pytest.raises(ValueError, match=r"chapters\.toml: first has title and about; got title"):
+        list(PUZZLES)
+
+
+def test_every_chapter_says_what_it_is_about() -> None:
+    for chapter in chapters().values():
+        assert len(chapter.about.split()) > 10
+        assert chapter.about.endswith(".")
 
 
 def test_a_table_is_python_on_each_line(book: dict[str, dict[str, Any]]) -> None:

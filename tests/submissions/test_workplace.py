@@ -115,6 +115,34 @@ def test_a_new_number_is_followed_with_the_work(root: Path, worked: bool) -> Non
     assert (folder / "77_ddp.ipynb").read_text("utf-8") == text
 
 
+@pytest.mark.parametrize("worked", [(), ("basic",), ("ddp",), ("basic", "ddp")])
+def test_puzzles_that_are_put_in_between_move_the_others_and_lose_no_work(root: Path, worked: tuple[str, ...]) -> None:
+    """An update with puzzles before, between and after those that somebody began: one has a number that another had."""
+    folder = prepared(root).folder
+    work = {name: solve(folder / f"{PUZZLES[name].stem}.ipynb") for name in worked}
+    new, ddp = ["02_new.ipynb", f"{DDP[:2]}_newer.ipynb", "90_newest.ipynb"], f"{int(DDP[:2]) + 2:02d}_ddp.ipynb"
+    basic = f"{int(BASIC[:2]) + 2:02d}_basic.ipynb"  # which is the number that ddp had
+    assert basic[:2] == DDP[:2]
+    for name in new:
+        (root / "puzzles" / name).write_text(puzzle(name[3:-6]), "utf-8")
+    (root / "puzzles" / DDP).rename(root / "puzzles" / ddp)
+    (root / "puzzles" / BASIC).rename(root / "puzzles" / basic)
+    (root / "puzzles" / ddp).write_text(puzzle("ddp", "better words"), "utf-8")
+    found = prepared(root)
+    assert sorted(found.made) == sorted(new)
+    assert sorted(found.renamed) == [(BASIC, basic), (DDP, ddp)]
+    assert (found.kept, found.refreshed) == (([ddp], []) if "ddp" in worked else ([], [ddp]))
+    assert names(folder) == sorted(["00_index.ipynb", *new, basic, ddp])
+    for name, text in work.items():
+        assert mine(name, folder).read_text("utf-8") == text
+    again = prepared(root)
+    assert again == Workplace(folder, kept=found.kept)
+    assert {name: (folder / name).read_text("utf-8") for name in (basic, ddp)} == {
+        basic: work.get("basic", puzzle("basic")),
+        ddp: work.get("ddp", puzzle("ddp", "better words")),
+    }
+
+
 def test_of_two_copies_of_one_puzzle_neither_is_lost(root: Path) -> None:
     folder = prepared(root).folder
     (folder / "99_ddp.ipynb").write_text("an older one of theirs", "utf-8")
