@@ -75,6 +75,9 @@ class ReplayOptions:
     device: str | None = _option(None, "default: cuda for nccl, else cpu", choices=("cpu", "cuda"))
     timeout: float = _option(60.0, "seconds in which some rank must get on", kind=float)
     threads: int = _option(1, "of torch, for each rank", kind=int, least=1)
+    processes: int | None = _option(
+        None, "that play the ranks; default those of the Trace's mesh, else one for each rank", kind=int, least=1
+    )
     seed: int = _option(0, "of the numbers that training starts from", kind=int, least=0)
     backward: str = _option(
         "explicit", "who differentiates: kernels of ours, or torch", choices=("explicit", "autograd")

@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from lib.analysis import figures
+from lib.errors.wording import ranges
 from lib.replay.options import ReplayOptions
 from lib.trace.trace import Trace
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from lib.replay.layers.reference import Deviation
     from lib.replay.measure import Spread
 
-__all__ = ["LibraryResult", "RankFigures", "ReplayResult"]
+__all__ = ["LibraryResult", "ProcessFigures", "RankFigures", "ReplayResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,8 @@ class RankFigures:
 
     Of what was measured, `in_flight` is the most that was held by nothing but communication under way: messages that
     were sent, freed, and not yet received; room for what is to come. `sent` is what its operations sent, of collectives
-    what their row says (a message that nobody receives is simulated, and not sent); `wire` what the system's counters
-    of its sockets say, where there are any (Linux, over TCP). `allocator` is the peak of the GPU's allocator, 0 on the
-    CPU.
+    what their row says (a message that nobody receives is simulated, and not sent). `allocator` is the peak of the
+    GPU's allocator, 0 on the CPU.
     """
 
     rank: int
@@ -35,9 +35,18 @@ class RankFigures:
     in_flight: int
     sent: float
     simulated_sent: float
-    wire: int | None
     allocator: int
     by_event: tuple[tuple[int, float, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFigures:
+    """Of one process: its ranks, and what the system's counters of its sockets say that it sent in a step, where there
+    are any (Linux, over TCP). Ranks that share a process send each other what they send over sockets, too.
+    """
+
+    ranks: tuple[int, ...]
+    wire: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,7 @@ class ReplayResult:
     spreads: tuple[Spread, ...]
     ranks: tuple[RankFigures, ...]
     lengths: tuple[tuple[float, ...], ...]
+    processes: tuple[ProcessFigures, ...]
     libraries: tuple[LibraryResult, ...] = ()
     rank: int = 0
 
@@ -114,7 +124,7 @@ class ReplayResult:
             f"{options.optimizer}; weights {options.hidden} x {options.hidden}, batches {options.length} x "
             f"{options.hidden}; {len(self.seconds)} step{'s' * (len(self.seconds) > 1)}, ready in {self.startup:.2f} s"
         )
-        parts = [[head], self._times(), self._bytes(), self._verdict()]
+        parts = [[head], self._times(), self._bytes(), self._shared(), self._verdict()]
         return "\n\n".join("\n".join(part) for part in parts if part)
 
     def _times(self) -> list[str]:
@@ -128,8 +138,9 @@ class ReplayResult:
 
     def _bytes(self) -> list[str]:
         rows = [("rank", "memory simulated", "measured", "in flight", "sent simulated", "measured", "on the wire")]
+        wires = {one.ranks[0]: one.wire for one in self.processes if len(one.ranks) == 1 and one.wire is not None}
         for one in self.ranks[:16]:
-            wire = "" if one.wire is None else f"{one.wire:,}"
+            wire = f"{wires[one.rank]:,}" if one.rank in wires else ""
             rows.append(
                 (
                     *(f"{one.rank}", f"{one.simulated:,.0f}", f"{one.measured:,}", f"{one.in_flight:,}"),
@@ -144,6 +155,15 @@ class ReplayResult:
         if any(one.allocator for one in self.ranks):
             lines.append(f"the allocators of the GPUs gave out up to {max(o.allocator for o in self.ranks):,} bytes")
         return lines
+
+    def _shared(self) -> list[str]:
+        """The processes, where one has several ranks."""
+        if all(len(one.ranks) == 1 for one in self.processes):
+            return []
+        rows = [("process", "ranks", "on the wire")]
+        for number, one in enumerate(self.processes[:16]):
+            rows.append((f"{number}", ranges(one.ranks), "" if one.wire is None else f"{one.wire:,}"))
+        return _table(rows)
 
     def _verdict(self) -> list[str]:
         lines = [_error("", error) for error in self.errors]
@@ -177,6 +197,7 @@ class ReplayResult:
             "errors": [asdict(error) for error in self.errors],
             "operations": [asdict(one) for one in self.spreads],
             "ranks": [{key: value for key, value in asdict(one).items() if key != "by_event"} for one in self.ranks],
+            "processes": [asdict(one) for one in self.processes],
             "libraries": [{**asdict(one), "ratio": self.ratio(one.name)} for one in self.libraries],
         }
 

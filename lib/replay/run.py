@@ -20,10 +20,11 @@ from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan.describe import raised
 from lib.replay.plan.memory import plan_that_fits, simulated_curve
 from lib.replay.plan.plan import Plan
+from lib.replay.plan.processes import processes_of
 from lib.replay.processes import torchrun
 from lib.replay.rank.context import Job, RankContext, device_of
 from lib.replay.rank.steps import Report, steps
-from lib.replay.result import LibraryResult, RankFigures, ReplayResult
+from lib.replay.result import LibraryResult, ProcessFigures, RankFigures, ReplayResult
 from lib.replay.transports.local import LocalTransport, LocalWorld, drive
 from lib.replay.transports.transport import Handle
 from lib.trace.trace import Trace
@@ -33,11 +34,12 @@ __all__ = ["run"]
 
 
 def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
-    """Replays a Trace: in this process, as one rank of torchrun, or in processes of its own."""
+    """Replays a Trace: in this process, as one process of torchrun, or in processes of its own."""
     if options.transport == "local":
         return _run_local(Job.of(plan_that_fits(trace, options), options, hook))
-    if torchrun.rank_here() is not None:
-        plan = plan_that_fits(trace, options, torchrun.ranks_of_this_machine())
+    if torchrun.process_here() is not None:
+        here = torchrun.ranks_of_this_machine(processes_of(trace, options))
+        plan = plan_that_fits(trace, options, here)
         return _run_torchrun(Job.of(plan, options, hook, share=False))
     return _run_forked(Job.of(plan_that_fits(trace, options), options, hook))
 
@@ -90,13 +92,13 @@ def _named(context: RankContext, report: Report) -> Iterator[Handle]:
 
 
 def _run_torchrun(job: Job) -> ReplayResult:
-    """This process's rank. Every process gets the result."""
+    """This process's ranks. Every process gets the result."""
     rank, reports, comparison = torchrun.play_here(job)
     return replace(_assembled(job, reports, 0, comparison), rank=rank)
 
 
 def _run_forked(job: Job) -> ReplayResult:
-    """Each rank a process of this machine."""
+    """In processes of this machine."""
     from lib.replay.processes.launch import forked  # here and not above: it needs a system that can fork
 
     begun = time.perf_counter_ns()
@@ -119,6 +121,7 @@ def _assembled(job: Job, reports: Sequence[Report], begun: int, comparison: Comp
         spreads=measured.spreads,
         ranks=tuple(_figures(plan, rank, report) for rank, report in enumerate(reports)),
         lengths=measured.lengths,
+        processes=tuple(_process_figures(ranks, [reports[rank] for rank in ranks]) for ranks in job.processes),
         libraries=tuple(_library(plan, name, reports, found) for name, found in comparison.libraries.items()),
     )
 
@@ -151,10 +154,15 @@ def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
         in_flight=max((flying for _, _, flying, _ in report["memory"]), default=0),
         sent=report["sent"],
         simulated_sent=_simulated_sent(plan, rank),
-        wire=report["socket_bytes"],
         allocator=report["allocator_peak"],
         by_event=by_event,
     )
+
+
+def _process_figures(ranks: tuple[int, ...], reports: Sequence[Report]) -> ProcessFigures:
+    sockets: list[list[int]] = [report["socket_bytes"] for report in reports if report["socket_bytes"] is not None]
+    wire = max(after for _, after in sockets) - min(before for before, _ in sockets) if sockets else None
+    return ProcessFigures(ranks, wire)
 
 
 def _simulated_sent(plan: Plan, rank: int) -> float:

@@ -303,10 +303,13 @@ async def loose(model: Model) -> None:
 
 TURNED = Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 5, 1, 4, 2])
 """A mesh whose ranks are not in order."""
+OWNED = Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 5, 1, 4, 2], processes=[[0, 5], [1, 2, 3], [4]])
+"""The same, where processes own several of its devices."""
 CASES = {
     "odd": Case(odd, 3, 3, 4),
     "overlapped": Case(overlapped, 4, 3, 4),
     "hybrid": Case(fully_sharded("shard", "replica"), 6, 2, 6, TURNED),
+    "owned": Case(fully_sharded("shard", "replica"), 6, 2, 6, OWNED),
     "scattered": Case(scattered, 2, 2, 2),
     "ahead": Case(ahead, 2, 2, 2),
     "overwritten": Case(overwritten, 2, 1, 2),

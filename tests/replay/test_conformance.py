@@ -17,6 +17,7 @@ GPUS = torch.cuda.device_count()
 TRANSPORTS = [
     pytest.param({"transport": "local"}, id="local"),
     pytest.param({"transport": "gloo"}, id="gloo"),
+    pytest.param({"transport": "gloo", "processes": 1}, id="gloo, all ranks in one process"),
     pytest.param(
         {"transport": "gloo", "device": "cuda"},
         id="gloo on a GPU",

@@ -70,7 +70,22 @@ def test_a_rank_that_is_killed() -> None:
         hooked(trace("fsdp"), kill, **SMALL)
 
 
-def test_a_rank_that_stalls() -> None:
+def test_a_process_of_several_ranks_that_is_killed() -> None:
+    """The rank that did it is named: the others of its process wait for each other."""
+    at = first("update", 1)
+
+    def kill(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if (rank, index) == (1, at):
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    match = rf"^rank 1 was killed by SIGKILL, .* in event {at}, update of layer 1 .*; rank 0 had the same process$"
+    with pytest.raises(RankDied, match=match):
+        hooked(trace("fsdp"), kill, processes=2, **SMALL)
+
+
+@pytest.mark.parametrize("processes", [4, 1])
+def test_a_rank_that_stalls(processes: int) -> None:
     at = first("backward", 3)
 
     def stall(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
@@ -79,12 +94,12 @@ def test_a_rank_that_stalls() -> None:
 
     begun = time.monotonic()
     with pytest.raises(RankStalled, match=rf"^rank 3 did not move for 0.5 s, in event {at}, backward of layer 4 "):
-        hooked(trace("fsdp"), stall, timeout=0.5, **SMALL)
+        hooked(trace("fsdp"), stall, timeout=0.5, processes=processes, **SMALL)
     assert time.monotonic() - begun < 10
 
 
-@pytest.mark.parametrize("transport", ["local", "gloo"])
-def test_an_operation_that_fails(transport: str) -> None:
+@pytest.mark.parametrize(("transport", "processes"), [("local", None), ("gloo", None), ("gloo", 2)])
+def test_an_operation_that_fails(transport: str, processes: int | None) -> None:
     at = first("update", 0)
 
     def fail(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
@@ -93,7 +108,7 @@ def test_an_operation_that_fails(transport: str) -> None:
 
     match = rf"^rank 0 failed in event {at}, update of layer 1 \(.*\): ArithmeticError: two and two are five$"
     with pytest.raises(RankRaised, match=match):
-        hooked(trace("fsdp"), fail, transport=transport, **SMALL)
+        hooked(trace("fsdp"), fail, transport=transport, processes=processes, **SMALL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -207,6 +222,16 @@ def test_no_gpu(options: dict[str, Any]) -> None:
 def test_a_fresh_python_tells_its_errors_too(tmp_path: Path) -> None:
     with pytest.raises(InUse, match="is there already"):
         replay(trace("ddp"), start="forkserver", rendezvous=f"file://{tmp_path}", **SMALL)
+
+
+def test_ranks_that_cannot_share_a_process() -> None:
+    for wrong, why in (
+        ({"processes": 3}, "4 ranks do not divide into 3 processes of as many each"),
+        ({"processes": 2, "against": ("ddp", "hsdp")}, "^ddp, hsdp cannot have several ranks in a process: process"),
+        ({"processes": 1, "transport": "nccl"}, "^nccl needs 4 processes, one for each GPU"),
+    ):
+        with pytest.raises(WrongWorld, match=why):
+            replay(trace("fsdp"), **wrong, **SMALL)
 
 
 def test_options_are_checked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from statistics import median
 
@@ -79,15 +80,26 @@ def test_one_step_is_the_median_forward_of_a_batch(measured: dict[str, ReplayRes
 
 def test_bytes_on_the_wire_are_counted_by_the_kernel(measured: dict[str, ReplayResult]) -> None:
     """Gloo sends what a ring sends, and a little of its own; its reduce-scatter is an all-reduce, twice as much."""
-    pipeline, sharded = measured["one_f_one_b"].ranks, measured["fsdp"].ranks
-    if pipeline[0].wire is None:
+    pipeline, sharded = measured["one_f_one_b"], measured["fsdp"]
+    if pipeline.processes[0].wire is None:
         pytest.skip("this system does not count the bytes of a connection")
-    for one in pipeline:
-        assert one.wire is not None
-        assert one.sent <= one.wire < 1.2 * one.sent + 4096
-    for one in sharded:
-        assert one.wire is not None
-        assert one.sent <= one.wire < 2 * one.sent + 4096
+    for result, most in ((pipeline, 1.2), (sharded, 2)):
+        for one, process in zip(result.ranks, result.processes, strict=True):
+            assert process.ranks == (one.rank,)
+            assert process.wire is not None
+            assert one.sent <= process.wire < most * one.sent + 4096
+            assert f"{process.wire:,}" in result.text()
+
+
+def test_ranks_that_share_a_process_are_counted_together() -> None:
+    alone, shared = (replay(trace("owned"), processes=processes, hidden=32, length=16) for processes in (6, None))
+    assert [one.ranks for one in alone.processes] == [(rank,) for rank in range(6)]
+    assert [one.ranks for one in shared.processes] == [(0, 5), (1, 2, 3), (4,)]
+    assert [one.sent for one in shared.ranks] == [one.sent for one in alone.ranks]
+    assert re.search(r"process +ranks +on the wire\n0 +0, 5 ", shared.text())
+    for one in shared.processes:
+        sent = sum(shared.ranks[rank].sent for rank in one.ranks)
+        assert one.wire is None or sent <= one.wire < 2 * sent + 4096 * len(one.ranks)
 
 
 def test_the_table_has_simulated_beside_measured(measured: dict[str, ReplayResult]) -> None:

@@ -66,7 +66,51 @@ def test_two_agents(tmp_path: Path) -> None:
     assert all(one["measured"] == one["simulated"] for one in figures["ranks"])
     assert Trace.load(tmp_path / "measured.json").ranks == 4
     assert json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
-    for path in Path(tempfile.gettempdir()).glob("torchelastic_*"):  # torch's own logs, which it leaves behind
+    no_logs()
+
+
+def test_several_devices_a_process(tmp_path: Path) -> None:
+    """A process plays the devices that it owns on the mesh, whatever their order there; one replay after the other."""
+    script = tmp_path / "several.py"
+    script.write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from lib.replay import replay\n"
+        "from tests.replay.schedules import trace\n"
+        "found = {}\n"
+        "for name in ('owned', 'hybrid', 'owned'):\n"
+        "    result = replay(trace(name), hidden=24, length=8, timeout=60, processes=3)\n"
+        "    assert result.ok and all(one.measured == one.simulated for one in result.ranks), result.text()\n"
+        "    found[name] = result.rank, [one.ranks for one in result.processes]\n"
+        "(Path(sys.argv[0]).parent / f'rank{result.rank}').write_text(str(found))\n"
+    )
+    torchrun(3, script)
+    owned, blocks = [(0, 5), (1, 2, 3), (4,)], [(0, 1), (2, 3), (4, 5)]
+    for mine, others in zip(owned, blocks, strict=True):
+        said = (tmp_path / f"rank{mine[0]}").read_text()
+        assert said == str({"owned": (mine[0], owned), "hybrid": (others[0], blocks)})
+
+
+def torchrun(processes: int, script: Path) -> None:
+    """Runs a script in the processes of one agent."""
+    command = [*(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes))]
+    try:
+        done = subprocess.run(
+            [*command, str(script)],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=100,
+        )
+    finally:
+        no_logs()
+    assert done.returncode == 0, done.stderr
+
+
+def no_logs() -> None:
+    """Torch's agents leave empty folders of logs behind."""
+    for path in Path(tempfile.gettempdir()).glob("torchelastic_*"):
         for log in sorted(path.rglob("*"), reverse=True):
             log.rmdir() if log.is_dir() else log.unlink()
         path.rmdir()
@@ -117,5 +161,9 @@ def test_a_rank_that_stalls_is_named_by_the_others(tmp_path: Path) -> None:
 def test_a_wrong_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(WrongWorld, match="the Trace has 4 ranks, torchrun started 3 processes"):
+    with pytest.raises(WrongWorld, match=r"the Trace has 4 ranks, torchrun started 3 processes: .* must be 4$"):
         replay(trace("fsdp"), hidden=8, length=4)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    match = r"6 ranks in 3 processes, torchrun started 2 processes: .* must be 3, or 6 with --processes 6$"
+    with pytest.raises(WrongWorld, match=match):
+        replay(trace("owned"), hidden=8, length=4)

@@ -1,4 +1,4 @@
-"""What a forked process does that is one rank: cuts its ties to the parent, plays its rank, and reports home."""
+"""What a forked process does that is a rank, or some: cuts its ties to the parent, plays its ranks, reports home."""
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch.distributed as dist
 
-from lib.replay.processes.play import is_echo, meet, play
+from lib.replay.processes.play import RankError, meet, play
 from lib.replay.processes.rendezvous import Rendezvous
 from lib.replay.processes.shared_state import SharedState
 from lib.replay.rank.context import Job
 
-__all__ = ["Launch", "be_rank"]
+__all__ = ["Launch", "be_process"]
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What the ranks that one process forks have in common. `folder` is for their logs, and for them to meet in.
+    """What the processes that are forked have in common. `folder` is for their logs, and for them to meet in.
 
     The write end of `lifeline` is the parent's alone: its read end says when the parent is gone.
     """
@@ -39,20 +39,18 @@ class Launch:
     lifeline: tuple[int, int]
 
 
-def be_rank(launch: Launch, rank: int, away: int) -> int:
-    """The whole life of a forked rank. Returns its exit code; the report or the error goes home over `away`."""
-    state = launch.state
+def be_process(launch: Launch, process: int, away: int) -> int:
+    """The whole life of a forked process. Returns its exit code; the reports or the error go home over `away`."""
+    job, state = launch.job, launch.state
+    ranks = job.processes[process]
     try:
-        _cut_ties(launch.folder / f"rank{rank}.log", launch.lifeline[0])
-        transport = meet(launch.job, rank, rank, launch.rendezvous)
-        outcome = play(launch.job, transport, state.results(rank), partial(state.say, rank))
+        _cut_ties(launch.folder / f"process{process}.log", launch.lifeline[0])
+        here = meet(job, process, process, launch.rendezvous)
+        outcome: dict[str, Any] = {"reports": play(job, here, [state.results(rank) for rank in ranks], state.say)}
     except BaseException as error:
-        outcome = {
-            "error": f"{type(error).__name__}: {error}",
-            "echo": is_echo(error),
-            "event": state.event(rank),
-            "when": time.monotonic(),
-        }
+        failed = error if isinstance(error, RankError) else RankError(ranks[0], error)
+        event, when = state.event(failed.rank), time.monotonic()
+        outcome = {"error": str(failed), "rank": failed.rank, "echo": failed.echo, "event": event, "when": when}
     with os.fdopen(away, "w", encoding="utf-8") as home:
         json.dump(outcome, home)
     if "error" in outcome:

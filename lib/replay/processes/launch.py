@@ -1,7 +1,7 @@
-"""Starts the ranks as processes of this machine, watches them, and leaves nothing behind whatever happens.
+"""Starts the ranks in processes of this machine, watches them, and leaves nothing behind whatever happens.
 
-Ranks are forked: 16 are ready in half a second. Each has a pipe, over which its report comes home as JSON, and whose
-end says that it is gone; all read one lifeline, whose end says that this process is gone. Where forking is unsafe
+Processes are forked: 16 are ready in half a second. Each has a pipe, over which its reports come home as JSON and
+whose end says that it is gone; all read one lifeline, whose end says that this process is gone. Where forking is unsafe
 (CUDA or torch.distributed are already in use here, or macOS) a fresh Python does all this in our place.
 """
 # pyright: basic, reportMissingImports=false
@@ -26,7 +26,7 @@ from torch import Tensor
 from lib.files import child_environment
 from lib.replay import errors
 from lib.replay.errors import ReplayError
-from lib.replay.processes.forked_rank import Launch, be_rank
+from lib.replay.processes.forked_rank import Launch, be_process
 from lib.replay.processes.play import STARTING
 from lib.replay.processes.rendezvous import rendezvous_of
 from lib.replay.processes.shared_state import SharedState
@@ -73,11 +73,11 @@ def fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
             preload(job.options.against)
         for rank in range(job.plan.ranks):
             state.say(rank, STARTING, -1)
-        for rank in range(job.plan.ranks):
+        for process, ranks in enumerate(job.processes):
             try:
-                children.append(_fork(launch, rank))
+                children.append(_fork(launch, process))
             except OSError as error:
-                raise ReplayError(f"rank {rank} of {job.plan.ranks} cannot be started: {error.strerror}") from None
+                raise ReplayError(f"rank {ranks[0]} of {job.plan.ranks} cannot be started: {error.strerror}") from None
 
         def everybody_is_ready() -> None:
             # Everything is open by now. Without its folder the replay leaves no trace even if we are killed. (Nccl and
@@ -121,7 +121,7 @@ def _in_fresh_python(job: Job, folder: Path) -> list[Report]:
     return found["reports"]
 
 
-def _fork(launch: Launch, rank: int) -> Child:
+def _fork(launch: Launch, process: int) -> Child:
     home, away = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -130,11 +130,11 @@ def _fork(launch: Launch, rank: int) -> Child:
         number = os.fork()
     if number:
         os.close(away)
-        return Child(rank, number, home)
+        return Child(launch.job.processes[process], number, home)
     code = 70
     try:
         os.close(home)
         os.close(launch.lifeline[1])
-        code = be_rank(launch, rank, away)
+        code = be_process(launch, process, away)
     finally:
         os._exit(code)

@@ -1,7 +1,7 @@
-"""Plays one rank in a process of its own: meets the others, does its steps, and says how far it is.
+"""Plays the ranks of one process: meets the other processes, does the ranks' steps, and says how far each is.
 
-Forked ranks and those of torchrun are played alike. What differs is where they meet, whom they tell how far they are,
-and how their reports come home.
+Forked processes and those of torchrun are played alike. What differs is where they meet, whom they tell how far they
+are, and how their reports come home. Several ranks in a process are threads, which wait for each other as processes do.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -10,77 +10,156 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
+from queue import SimpleQueue
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous as rendezvous_at
 
 from lib.replay.processes.rendezvous import Rendezvous
 from lib.replay.rank.context import Job, RankContext, device_of
 from lib.replay.rank.steps import Report, steps
 from lib.replay.transports import distributed
-from lib.replay.transports.distributed import ProcessTransport
+from lib.replay.transports.distributed import ProcessTransport, ThreadGroups, TorchGroups
 from lib.replay.transports.socket_counters import SocketCounters
 
-__all__ = ["FINISHED", "READY", "RUNNING", "STARTING", "WAITING", "Progress", "is_echo", "meet", "play"]
+__all__ = ["FINISHED", "READY", "RUNNING", "STARTING", "WAITING", "Here", "Progress", "RankError", "is_echo"]
+__all__ += ["meet", "play"]
 
 STARTING, READY, RUNNING, WAITING, FINISHED = range(5)
 """What a rank does. Who is waiting waits for other ranks."""
 
-Progress = Callable[[int, int], None]
-"""Is told what the rank does and the number of its event (-1 before the first), whenever it has moved."""
+Progress = Callable[[int, int, int], None]
+"""Is told the rank, what it does and the number of its event (-1 before the first), whenever it has moved."""
 
 
-def meet(job: Job, rank: int, local_rank: int, rendezvous: Rendezvous) -> ProcessTransport:
-    """Meets the other ranks. From then on this process is nothing but a rank, the `local_rank`th of its machine."""
+class RankError(Exception):
+    """What went wrong with a rank of this process."""
+
+    def __init__(self, rank: int, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.rank = rank
+        self.echo = is_echo(error)
+
+
+@dataclass(frozen=True)
+class Here:
+    """This process, once it has met the others: its ranks, and the device of each. `store` is what all can write to."""
+
+    ranks: tuple[int, ...]
+    devices: tuple[torch.device, ...]
+    rendezvous: Rendezvous
+    store: Any
+    sockets: SocketCounters
+
+
+def meet(job: Job, process: int, local_process: int, rendezvous: Rendezvous) -> Here:
+    """Meets the other processes. From then on this one is nothing but its ranks: it is the `local_process`th of its
+    machine."""
     torch.set_num_threads(job.options.threads)
     _keep_freed_memory()
     sockets = SocketCounters()
-    device = device_of(job.options, local_rank)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    ranks = job.processes[process]
+    before = sum(map(len, job.processes[process - local_process : process]))
+    devices = tuple(device_of(job.options, before + place) for place in range(len(ranks)))
+    _use(devices[0])
     if rendezvous.interface is not None:
         os.environ["GLOO_SOCKET_IFNAME"] = rendezvous.interface
     nccl = job.options.transport == "nccl"
+    place = _place(rendezvous.address, process, len(job.processes), timedelta(seconds=rendezvous.timeout))
+    store = PrefixStore(f"puzzles-replay/{rendezvous.before}", place)
     dist.init_process_group(
         "nccl" if nccl else "gloo",
-        init_method=rendezvous.address,
-        rank=rank,
-        world_size=job.plan.ranks,
+        store=store,
+        rank=process,
+        world_size=len(job.processes),
         timeout=timedelta(seconds=rendezvous.timeout),
-        device_id=device if nccl else None,
+        device_id=devices[0] if nccl else None,
     )
-    return ProcessTransport(rank, job.plan, device, rendezvous.timeout, rendezvous.one_machine, sockets)
+    return Here(ranks, devices, rendezvous, store, sockets)
 
 
-def play(job: Job, transport: ProcessTransport, results: Tensor, progress: Progress) -> Report:
-    """Does all that a rank has to do. What is compared with ordinary training is written to `results`."""
-    now = -1
+@cache
+def _place(address: str, process: int, processes: int, timeout: timedelta) -> Any:
+    """Where processes meet: a store that all can write to. Replays one after the other meet in the same."""
+    store, _, _ = next(rendezvous_at(address, process, processes, timeout=timeout))
+    return store
+
+
+def play(job: Job, here: Here, results: Sequence[Tensor], progress: Progress) -> list[Report]:
+    """Does all that the ranks of this process have to do. What is compared with ordinary training is written to
+    `results`, for each rank. RankError for the first that fails, without a word to the others."""
+    if len(job.processes) == job.plan.ranks:
+        return [_play(job, here, 0, results[0], progress)]
+    reports: dict[int, Report] = {}
+    outcomes: SimpleQueue[tuple[int, Report | RankError]] = SimpleQueue()
+
+    def be(place: int) -> None:
+        torch.set_num_threads(job.options.threads)
+        _use(here.devices[place])
+        try:
+            outcomes.put((place, _play(job, here, place, results[place], progress)))
+        except RankError as error:
+            outcomes.put((place, error))
+
+    for place in range(len(here.ranks)):
+        threading.Thread(target=be, args=[place], daemon=True).start()
+    while len(reports) < len(here.ranks):
+        place, outcome = outcomes.get()
+        if isinstance(outcome, RankError):
+            raise outcome
+        reports[place] = outcome
+    return [reports[place] for place in range(len(here.ranks))]
+
+
+def _play(job: Job, here: Here, place: int, results: Tensor, progress: Progress) -> Report:
+    rank, now = here.ranks[place], -1
 
     def now_in(index: int) -> None:
         nonlocal now
         now = index
-        progress(RUNNING, index)
+        progress(rank, RUNNING, index)
 
-    progress(READY, now)
     report: Report = {}
-    context = RankContext(job, transport.rank, transport, transport.device, results)
-    context.now_in = now_in
-    for handle in steps(context, report):
-        progress(WAITING, now)
-        handle.wait()
-        progress(RUNNING, now)
-    progress(FINISHED, now)
+    try:
+        context = RankContext(job, rank, _transport(job, here, place), here.devices[place], results)
+        context.now_in = now_in
+        progress(rank, READY, now)
+        for handle in steps(context, report):
+            progress(rank, WAITING, now)
+            handle.wait()
+            progress(rank, RUNNING, now)
+    except BaseException as error:
+        raise RankError(rank, error) from error
+    progress(rank, FINISHED, now)
     return report
+
+
+def _transport(job: Job, here: Here, place: int) -> ProcessTransport:
+    rank, timeout = here.ranks[place], here.rendezvous.timeout
+    alone = len(job.processes) == job.plan.ranks
+    groups = TorchGroups(timeout) if alone else ThreadGroups(rank, job.plan.ranks, here.store, timeout)
+    return ProcessTransport(rank, job.plan, groups, here.devices[place], here.rendezvous.one_machine, here.sockets)
+
+
+def _use(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
 
 
 def _keep_freed_memory() -> None:
     """Lets the C library keep what tensors free, as torch does on a GPU: giving it back and forth costs 3 to 4 % of
     the processor's time of a step of large layers (measured with and without).
 
-    For a process that is nothing but a rank. (glibc; elsewhere nothing happens.)
+    For a process that is nothing but its ranks. (glibc; elsewhere nothing happens.)
     """
     trim_threshold, mmap_threshold, largest = -1, -3, 32 * 2**20
     with contextlib.suppress(AttributeError, OSError):

@@ -20,12 +20,13 @@ LEFT = 3.0
 
 class Rendezvous(NamedTuple):
     """Where processes meet, as torch's init_method; the network interface for it; how many seconds torch waits there
-    and for every communication; and whether all are on one machine."""
+    and for every communication; whether all are on one machine; and how many replays have met there before."""
 
     address: str
     timeout: float
     interface: str | None = None
     one_machine: bool = True
+    before: int = 0
 
 
 def rendezvous_of(options: ReplayOptions, folder: Path) -> Rendezvous:

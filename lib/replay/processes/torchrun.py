@@ -1,10 +1,11 @@
-"""One rank of a replay that torchrun has started, on one machine or on many.
+"""One process of a replay that torchrun has started, on one machine or on many.
 
     torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:PORT -m lib.replay trace.json
 
-Every process reads the same Trace. torchrun brings them together, and ends all of them when one fails. Each rank says
-in torchrun's store how far it is, so that whoever waits in vain can name the one who does not get on. Reports go round
-as JSON in tensors, never pickled; what is compared with ordinary training goes to rank 0 alone, which tells the others.
+Every process reads the same Trace, and plays its rank, or the devices that it owns on the Trace's mesh. torchrun brings
+processes together, and ends all of them when one fails. Each rank says in torchrun's store how far it is, so that
+whoever waits in vain can name the one who does not get on. Reports go round as JSON in tensors, never pickled; what is
+compared with ordinary training goes to process 0 alone, which tells the others.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -15,8 +16,9 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import torch
@@ -26,59 +28,62 @@ from torch import Tensor
 from lib.replay.errors import RankStalled, ReplayError, WrongWorld
 from lib.replay.layers.reference import Comparison, compared
 from lib.replay.plan.describe import describe_event, raised, stalled
-from lib.replay.processes.play import STARTING, WAITING, is_echo, meet, play
+from lib.replay.processes.play import STARTING, WAITING, Here, RankError, is_echo, meet, play
 from lib.replay.processes.rendezvous import Rendezvous
 from lib.replay.rank.context import Job
 from lib.replay.rank.steps import Report
-from lib.replay.transports.distributed import ProcessTransport
 
-__all__ = ["play_here", "rank_here", "ranks_of_this_machine"]
+__all__ = ["play_here", "process_here", "ranks_of_this_machine"]
 
 BEAT = 0.5
 """Seconds between two signs of life."""
+REPLAYS = count()
+"""One after the other in these processes: what one has said in the store is not for the next."""
 
 
-def rank_here() -> int | None:
-    """The rank that torchrun (or whoever sets its variables) gave this process; None where nobody did."""
+def process_here() -> int | None:
+    """The number that torchrun (or whoever sets its variables) gave this process: it calls that a rank. None where
+    nobody did."""
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     return int(os.environ["RANK"]) if all(name in os.environ for name in names) else None
 
 
-def ranks_of_this_machine() -> range:
-    """The ranks that torchrun started here."""
-    rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
-    return range(rank - local, rank - local + int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+def ranks_of_this_machine(processes: Sequence[Sequence[int]]) -> list[int]:
+    """The ranks of the processes that torchrun started here."""
+    number, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
+    first = number - local
+    here = processes[first : first + int(os.environ.get("LOCAL_WORLD_SIZE", "1"))]
+    return [rank for ranks in here for rank in ranks]
 
 
 class Life:
-    """How far this rank is, told to the others by way of the store."""
+    """How far the ranks of this process are, told to the others by way of the store."""
 
-    def __init__(self, store: Any, rank: int) -> None:
+    def __init__(self, store: Any, ranks: Sequence[int]) -> None:
         self.store = store
-        self.rank = rank
-        self.state = STARTING
-        self.event = -1
+        self.now: dict[int, tuple[int, int]] = dict.fromkeys(ranks, (STARTING, -1))
         self.beats = 0
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._beat, daemon=True)
         self.thread.start()
 
-    def say(self, state: int, event: int) -> None:
-        """What this rank does."""
-        self.state, self.event = state, event
+    def say(self, rank: int, state: int, event: int) -> None:
+        """What a rank does."""
+        self.now[rank] = state, event
 
     def _beat(self) -> None:
         while not self.over.is_set():
             self.beats += 1
             with contextlib.suppress(Exception):  # the store is gone: so is everything else
-                self.store.set(f"life/{self.rank}", json.dumps([self.beats, self.state, self.event]))
+                for rank, (state, event) in self.now.items():
+                    self.store.set(f"life/{rank}", json.dumps([self.beats, state, event]))
             self.over.wait(BEAT)
 
     def others(self, ranks: int) -> dict[int, tuple[int, int, int]]:
         """The beats, state and event that each other rank told last."""
         found: dict[int, tuple[int, int, int]] = {}
         for rank in range(ranks):
-            if rank != self.rank:
+            if rank not in self.now:
                 with contextlib.suppress(Exception):
                     beats, state, event = json.loads(self.store.get(f"life/{rank}"))
                     found[rank] = (beats, state, event)
@@ -91,55 +96,65 @@ class Life:
 
 
 def play_here(job: Job) -> tuple[int, list[Report], Comparison]:
-    """Plays this process's rank. Every process gets its rank, the reports of all, and the comparison."""
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    plan = job.plan
-    if world != plan.ranks:
-        raise WrongWorld(
-            f"the Trace has {plan.ranks} ranks, torchrun started {world} processes: "
-            f"--nnodes times --nproc-per-node must be {plan.ranks}"
-        )
+    """Plays this process's ranks. Every process gets the first of its ranks, the reports of all, and the comparison."""
+    process, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    _must_be_as_many(job, world)
     begun = time.perf_counter_ns()
     one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
-    rendezvous = Rendezvous("env://", job.options.timeout, one_machine=one_machine)
+    rendezvous = Rendezvous("env://", job.options.timeout, one_machine=one_machine, before=next(REPLAYS))
     try:
-        transport = meet(job, rank, int(os.environ.get("LOCAL_RANK", rank)), rendezvous)
+        here = meet(job, process, int(os.environ.get("LOCAL_RANK", process)), rendezvous)
         if job.options.against:
             from lib.replay.rank.libraries import preload
 
             preload(job.options.against)
-        results = torch.zeros(job.kept[rank], dtype=job.initial.dtype)
-        # The store that the process group was made with: torch gives it no public name.
-        store = dist.distributed_c10d.PrefixStore("puzzles-replay", dist.distributed_c10d._get_default_store())
-        with _alive(job, store, rank) as life:
-            report = play(job, transport, results, life.say)
-            report["ready"] -= begun
-            reports = _exchange(report, transport)
-            return rank, reports, _compared_on_rank_0(job, results, transport, store)
+        results = [torch.zeros(job.kept[rank], dtype=job.initial.dtype) for rank in here.ranks]
+        with _alive(job, here.store, here.ranks) as life:
+            mine = play(job, here, results, life.say)
+            for report in mine:
+                report["ready"] -= begun
+            reports = _exchange(job, mine, here)
+            return min(here.ranks), reports, _compared_on_process_0(job, results, here)
     finally:
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
 
 
+def _must_be_as_many(job: Job, world: int) -> None:
+    ranks, processes = job.plan.ranks, len(job.processes)
+    if world == processes:
+        return
+    owned = "" if processes == ranks else f" in {processes} processes"
+    each = "" if processes == ranks else f", or {ranks} with --processes {ranks}"
+    raise WrongWorld(
+        f"the Trace has {ranks} ranks{owned}, torchrun started {world} processes: "
+        f"--nnodes times --nproc-per-node must be {processes}{each}"
+    )
+
+
 @contextlib.contextmanager
-def _alive(job: Job, store: Any, rank: int) -> Iterator[Life]:
-    """Tells the others how far this rank is. What goes wrong is told with its operation, or with who is to blame."""
-    life = Life(store, rank)
+def _alive(job: Job, store: Any, ranks: Sequence[int]) -> Iterator[Life]:
+    """Tells the others how far these ranks are. What goes wrong is told with its operation, or with who is to blame."""
+    life = Life(store, ranks)
     try:
         yield life
+    except RankError as error:
+        blamed = _blame(job, life, error.rank) if error.echo else None
+        raise blamed or raised(job.plan, error.rank, life.now[error.rank][1], str(error)) from error
     except Exception as error:
-        blamed = _blame(job, life) if is_echo(error) else None
-        raise blamed or raised(job.plan, rank, life.event, f"{type(error).__name__}: {error}") from error
+        rank = ranks[0]
+        blamed = _blame(job, life, rank) if is_echo(error) else None
+        raise blamed or raised(job.plan, rank, life.now[rank][1], f"{type(error).__name__}: {error}") from error
     finally:
         life.end()
 
 
-def _blame(job: Job, life: Life) -> ReplayError | None:
+def _blame(job: Job, life: Life, waiting: int) -> ReplayError | None:
     """The first rank that gives no sign of life any more, or has not moved though it waits for nobody."""
     plan = job.plan
     before = life.others(plan.ranks)
     time.sleep(3 * BEAT)
-    waited = f"rank {life.rank} waited for it in {describe_event(plan, life.rank, life.event)}"
+    waited = f"rank {waiting} waited for it in {describe_event(plan, waiting, life.now[waiting][1])}"
     for rank, (beats, state, event) in sorted(life.others(plan.ranks).items()):
         last_beats, _, last_event = before.get(rank, (0, STARTING, None))
         if beats == last_beats:
@@ -150,10 +165,10 @@ def _blame(job: Job, life: Life) -> ReplayError | None:
     return None
 
 
-def _exchange(report: Report, transport: ProcessTransport) -> list[Report]:
-    """Everybody gets everybody's report."""
-    device = transport.token.device
-    mine = torch.frombuffer(bytearray(json.dumps(report).encode()), dtype=torch.uint8).to(device)
+def _exchange(job: Job, reports: list[Report], here: Here) -> list[Report]:
+    """Everybody gets everybody's reports."""
+    device = _device(job, here)
+    mine = torch.frombuffer(bytearray(json.dumps(reports).encode()), dtype=torch.uint8).to(device)
     world = dist.get_world_size()
     sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world)]
     dist.all_gather(sizes, torch.tensor([mine.numel()], device=device))
@@ -162,25 +177,35 @@ def _exchange(report: Report, transport: ProcessTransport) -> list[Report]:
     padded[: mine.numel()] = mine
     all_ = [torch.empty_like(padded) for _ in range(world)]
     dist.all_gather(all_, padded)
-    return [json.loads(bytes(one[:length].tolist())) for one, length in zip(all_, lengths, strict=True)]
+    said = [json.loads(bytes(one[:length].tolist())) for one, length in zip(all_, lengths, strict=True)]
+    each = zip(job.processes, said, strict=True)
+    found = {rank: report for ranks, many in each for rank, report in zip(ranks, many, strict=True)}
+    return [found[rank] for rank in range(job.plan.ranks)]
 
 
-def _compared_on_rank_0(job: Job, results: Tensor, transport: ProcessTransport, store: Any) -> Comparison:
-    """Rank 0 collects what all kept, compares, and tells the others."""
+def _device(job: Job, here: Here) -> torch.device:
+    """Where processes exchange what they have to say."""
+    return here.devices[0] if job.options.transport == "nccl" else torch.device("cpu")
+
+
+def _compared_on_process_0(job: Job, results: Sequence[Tensor], here: Here) -> Comparison:
+    """Process 0 collects what all kept, compares, and tells the others."""
     if not job.options.verify:
         return compared(job.plan, job.options, job.initial, ())
-    device = transport.token.device
-    if transport.rank != 0:
-        if results.numel():
-            dist.send(results.to(device), 0)
-        store.wait(["verdict"], timedelta(hours=6))
-        return Comparison.from_json(json.loads(store.get("verdict")))
-    everything = [results]
-    for rank, count in enumerate(job.kept[1:], 1):
-        room = torch.empty(count, dtype=results.dtype, device=device)
-        if count:
-            dist.recv(room, rank)
-        everything.append(room.cpu())
-    found = compared(job.plan, job.options, job.initial, everything)
-    store.set("verdict", json.dumps(found.to_json()))
+    device = _device(job, here)
+    if dist.get_rank() != 0:
+        for kept in results:
+            if kept.numel():
+                dist.send(kept.to(device), 0)
+        here.store.wait(["verdict"], timedelta(hours=6))
+        return Comparison.from_json(json.loads(here.store.get("verdict")))
+    everything = dict(zip(here.ranks, results, strict=True))
+    for process, ranks in enumerate(job.processes[1:], 1):
+        for rank in ranks:
+            room = torch.empty(job.kept[rank], dtype=job.initial.dtype, device=device)
+            if room.numel():
+                dist.recv(room, process)
+            everything[rank] = room.cpu()
+    found = compared(job.plan, job.options, job.initial, [everything[rank] for rank in range(job.plan.ranks)])
+    here.store.set("verdict", json.dumps(found.to_json()))
     return found

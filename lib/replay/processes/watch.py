@@ -9,8 +9,10 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from lib.errors.wording import these
 from lib.replay.errors import RankDied, RankStalled, ReplayError
 from lib.replay.plan.describe import describe_event, raised, stalled
 from lib.replay.processes.forked_rank import Launch
@@ -26,17 +28,17 @@ GOODBYE = 5.0
 
 
 class Child:
-    """A forked rank, as its parent sees it."""
+    """A forked process, as its parent sees it."""
 
-    def __init__(self, rank: int, number: int, pipe: int) -> None:
-        self.rank = rank
+    def __init__(self, ranks: Sequence[int], number: int, pipe: int) -> None:
+        self.ranks = ranks
         self.number = number
         self.pipe = pipe
         self.said = b""
         self.status: int | None = None
 
     @property
-    def outcome(self) -> Report | None:
+    def outcome(self) -> dict[str, Any] | None:
         """What it reported; None if it died before it could."""
         try:
             return json.loads(self.said)
@@ -48,6 +50,10 @@ class Child:
         """Whether it died, or reported an error."""
         outcome = self.outcome
         return outcome is None or "error" in outcome
+
+    def reports(self) -> Iterator[tuple[int, Report]]:
+        """What each of its ranks reported."""
+        yield from zip(self.ranks, (self.outcome or {})["reports"], strict=True)
 
     def read(self) -> bool:
         """Reads what it has said since; False if it will say no more."""
@@ -103,7 +109,7 @@ def watch(launch: Launch, children: Sequence[Child], ready: Callable[[], None]) 
                     left -= 1
                     if child.failed and deadline is None:
                         deadline = time.monotonic() + GRACE
-            if not told and all(state.state(child.rank) != STARTING for child in children):
+            if not told and all(state.state(rank) != STARTING for rank in range(launch.job.plan.ranks)):
                 told = True
                 ready()
             if state.moves() != moves:
@@ -114,7 +120,8 @@ def watch(launch: Launch, children: Sequence[Child], ready: Callable[[], None]) 
         raise _blame(launch, children)
     for child in children:
         child.reap(GOODBYE)
-    return [child.outcome or {} for child in children]
+    reports = {rank: report for child in children for rank, report in child.reports()}
+    return [reports[rank] for rank in range(launch.job.plan.ranks)]
 
 
 def _blame(launch: Launch, children: Sequence[Child]) -> ReplayError:
@@ -122,13 +129,16 @@ def _blame(launch: Launch, children: Sequence[Child]) -> ReplayError:
     silent = [child for child in children if child.pipe >= 0 and child.outcome is None and child.reap(0.1)]
     if silent:
         return _died(launch, silent[0])
-    spoken = [(child, outcome) for child in children if (outcome := child.outcome) is not None and "error" in outcome]
-    child, outcome = min(spoken, key=lambda item: (item[1]["echo"], item[1]["when"]))
-    return raised(launch.job.plan, child.rank, outcome["event"], outcome["error"])
+    spoken = [outcome for child in children if (outcome := child.outcome) is not None and "error" in outcome]
+    outcome = min(spoken, key=lambda outcome: (outcome["echo"], outcome["when"]))
+    return raised(launch.job.plan, outcome["rank"], outcome["event"], outcome["error"])
 
 
 def _died(launch: Launch, child: Child) -> RankDied:
-    operation = describe_event(launch.job.plan, child.rank, launch.state.event(child.rank))
+    state = launch.state
+    # Of several ranks in a process, one that was not waiting for others.
+    rank = min(child.ranks, key=lambda rank: state.state(rank) in (WAITING, FINISHED))
+    operation = describe_event(launch.job.plan, rank, state.event(rank))
     status = child.status or 0
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
@@ -137,7 +147,9 @@ def _died(launch: Launch, child: Child) -> RankDied:
             how += ", which is what the system does when memory runs out"
     else:
         how = f"ended with exit status {os.WEXITSTATUS(status)}"
-    return RankDied(f"rank {child.rank} {how}, in {operation}", rank=child.rank, operation=operation)
+    others = [other for other in child.ranks if other != rank]
+    also = f"; {these('rank', others)} had the same process" if others else ""
+    return RankDied(f"rank {rank} {how}, in {operation}{also}", rank=rank, operation=operation)
 
 
 def _stalled(launch: Launch) -> RankStalled:

@@ -15,6 +15,7 @@ from lib.replay.layers.initial_numbers import InitialNumbers
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan.library_plan import LibraryResults, library_results
 from lib.replay.plan.plan import Plan, RankPlan
+from lib.replay.plan.processes import processes_of
 from lib.replay.plan.sizes import Range
 from lib.replay.transports.transport import Transport
 from lib.trace.event import Event
@@ -25,17 +26,19 @@ __all__ = ["Call", "Job", "KernelTable", "RankContext", "device_of"]
 
 @dataclass(frozen=True)
 class Job:
-    """What all ranks of a replay are to do, however they were started."""
+    """What all ranks of a replay are to do, however they were started. `processes` are the ranks of each process."""
 
     plan: Plan
     options: ReplayOptions
     initial: InitialNumbers
+    processes: tuple[tuple[int, ...], ...]
     hook: Hook | None = None
 
     @classmethod
     def of(cls, plan: Plan, options: ReplayOptions, hook: Hook | None = None, share: bool = True) -> Job:
         """The job of a plan. `share`: the ranks share the memory of its initial numbers."""
-        return cls(plan, options, InitialNumbers.of(plan, options, share), hook)
+        processes = processes_of(plan.trace, options)
+        return cls(plan, options, InitialNumbers.of(plan, options, share), processes, hook)
 
     @property
     def kept(self) -> list[int]:

@@ -4,8 +4,9 @@ Groups of the same ranks are one process group, as in the simulator: one stream,
 first order in which they are named is its own; where another one names them, parts are put in order here. On nccl, each
 direction between two ranks that pass messages has a process group as well (one stream for both directions would
 deadlock when two ranks pass to each other). All messages are sent without blocking, as `dist.send` of gloo is a
-rendezvous. Sums are plain sums: gloo hangs after PREMUL_SUM. Parts of unequal size are padded, as neither backend
-gathers them. Gloo moves what is on a GPU by way of main memory. What a transport copies for that is in no figure.
+rendezvous. Ranks that share a process have groups that torch.distributed knows nothing of. Sums are plain
+sums: gloo hangs after PREMUL_SUM. Parts of unequal size are padded, as neither backend gathers them. Gloo moves what is
+on a GPU by way of main memory. What a transport copies for that is in no figure.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -18,12 +19,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
 
 from lib.replay.plan.plan import Plan
 from lib.replay.transports.socket_counters import SocketCounters
 from lib.replay.transports.transport import Done, Handle
 
-__all__ = ["ProcessTransport"]
+__all__ = ["ProcessTransport", "ThreadGroups", "TorchGroups"]
 
 Group = tuple[int, ...]
 
@@ -55,11 +57,56 @@ class WorkHandle:
         self.works, self.keep, self.after = [], None, None
 
 
+class TorchGroups:
+    """Process groups of torch.distributed, where each rank has a process. Everybody makes all, in the same order."""
+
+    world = None
+    """Torch's own group of all."""
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timedelta(seconds=timeout)
+
+    def new(self, ranks: Group) -> Any:
+        """A group in this order."""
+        return dist.new_group(list(ranks), timeout=self.timeout, sort_ranks=False)
+
+
+class ThreadGroups:
+    """Process groups (of gloo) of one rank that shares its process with others, each of which is a thread.
+
+    Members meet in the store where the processes have met, each with a connection of its own: who waits there would
+    keep the others of its process from saying what it waits for.
+    """
+
+    def __init__(self, rank: int, ranks: int, store: Any, timeout: float) -> None:
+        self.rank = rank
+        self.timeout = timedelta(seconds=timeout)
+        self.store = store.clone()
+        self.world = self.new(tuple(range(ranks)))
+
+    def new(self, ranks: Group) -> Any:
+        """A group in this order, if the rank is a member."""
+        if self.rank not in ranks:
+            return None
+        store = PrefixStore(f"ranks/{','.join(map(str, ranks))}", self.store)
+        place = ranks.index(self.rank)
+        made = dist.ProcessGroup(store, place, len(ranks))
+        gloo = dist.ProcessGroupGloo(store, place, len(ranks), timeout=self.timeout)
+        made._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
+        return made
+
+
 class ProcessTransport:
-    """One rank's way to the others. torch.distributed is initialised already, with as many ranks as the Trace has."""
+    """One rank's way to the others. torch.distributed is initialised already, with all processes of the replay."""
 
     def __init__(
-        self, rank: int, plan: Plan, device: torch.device, timeout: float, shared_clock: bool, sockets: SocketCounters
+        self,
+        rank: int,
+        plan: Plan,
+        groups: TorchGroups | ThreadGroups,
+        device: torch.device,
+        shared_clock: bool,
+        sockets: SocketCounters,
     ) -> None:
         self.rank = rank
         self.device = device
@@ -67,21 +114,20 @@ class ProcessTransport:
         self.sockets = sockets
         nccl = dist.get_backend() == "nccl"
         self.staged = device.type == "cuda" and not nccl
+        self.world = groups.world
         everybody = tuple(range(plan.ranks))
-        wait = timedelta(seconds=timeout)
-        self.groups: dict[Group, Any] = {everybody: None}
+        self.alone = len(everybody) == 1
+        self.groups: dict[Group, Any] = {everybody: groups.world}
         self.orders: dict[Group, list[int]] = {}
         first: dict[Group, Group] = {everybody: everybody}
-        for group in plan.groups:  # everybody makes all groups, in the same order
+        for group in plan.groups:
             own = first.setdefault(tuple(sorted(group)), group)
             if own not in self.groups:
-                self.groups[own] = dist.new_group(list(own), timeout=wait, sort_ranks=False)
+                self.groups[own] = groups.new(own)
             if own != group:
                 self.groups[group] = self.groups[own]
                 self.orders[group] = [group.index(rank) for rank in own]
-        self.channels: dict[tuple[int, int], Any] = {
-            pair: dist.new_group(list(pair), timeout=wait, sort_ranks=False) if nccl else None for pair in plan.pairs
-        }
+        self.channels = {pair: groups.new(pair) for pair in plan.pairs} if nccl else {}
         self.token = torch.zeros(1, device=device if nccl else "cpu")
 
     def _stage(self, tensor: Tensor) -> Tensor:
@@ -147,23 +193,32 @@ class ProcessTransport:
 
     def broadcast(self, group: Group, buffer: Tensor, root: int) -> Handle:
         room = self._stage(buffer)
-        work = dist.broadcast(room, group[root], group=self.groups[group], async_op=True)
+        order = self.orders.get(group)
+        first = root if order is None else order.index(root)
+        work = dist.broadcast(room, group=self.groups[group], group_src=first, async_op=True)
         return self._handle(work, [room], room, buffer)
+
+    def _channel(self, source: int, target: int, other: int) -> tuple[Any, int]:
+        """The group in which messages of this pair go, and the other's place there."""
+        pair = source, target
+        return (self.channels[pair], pair.index(other)) if self.channels else (self.world, other)
 
     def send(self, target: int, buffer: Tensor) -> Handle:
         room = self._stage(buffer)
-        work = dist.isend(room, target, group=self.channels[self.rank, target])
+        group, place = self._channel(self.rank, target, target)
+        work = dist.isend(room, group=group, group_dst=place)
         return WorkHandle([work], [room])
 
     def receive(self, source: int, buffer: Tensor) -> Handle:
         room = self._room(buffer)
-        work = dist.irecv(room, source, group=self.channels[source, self.rank])
+        group, place = self._channel(source, self.rank, source)
+        work = dist.irecv(room, group=group, group_src=place)
         return self._handle(work, [room], room, buffer)
 
     def barrier(self) -> Handle:
-        if len(self.groups) == 1 and dist.get_world_size() == 1:
+        if self.alone:
             return Done()
-        handle = WorkHandle([dist.all_reduce(self.token, async_op=True)], self.token)
+        handle = WorkHandle([dist.all_reduce(self.token, group=self.world, async_op=True)], self.token)
         if self.token.is_cuda:
             handle.after = torch.cuda.synchronize
         return handle
