@@ -209,8 +209,8 @@ class Mesh(Given):
             for axis, size in self.axes.items()
             if ranks * size % len(self) == 0
         ]
-        what = f"with {' or '.join(fits)}" if fits else "with axes that multiply to that"
-        return f"{what} it would have {ranks}; without ranks= the world is as large as the mesh"
+        what = f"with {' or '.join(fits)} it would have {ranks}" if fits else f"its axes have to multiply to {ranks}"
+        return f"{what}; without ranks= the world is as large as the mesh"
 
 
 def mesh_from(data: Mapping[str, Any]) -> Mesh:

@@ -486,7 +486,10 @@ def test_a_world_has_at_least_one_rank(total: Any) -> None:
 def test_a_mesh_has_the_size_of_the_world() -> None:
     with pytest.raises(ValueError, match="has 4 ranks, the world has 3") as raised:
         Dist(3, mesh=Mesh({"a": 4}))
-    assert str(raised.value) == "Mesh({'a': 4}) has 4 ranks, the world has 3"
+    assert str(raised.value) == (
+        "Mesh({'a': 4}) has 4 ranks, the world has 3: with 'a' of 3 it would have 3; "
+        "without ranks= the world is as large as the mesh"
+    )
 
 
 @pytest.mark.parametrize("rank", [-1, 2])

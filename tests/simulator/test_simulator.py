@@ -229,7 +229,10 @@ def test_a_mesh_brings_its_ranks() -> None:
     assert len(simulate(lambda model: None, mesh=Mesh({"a": 2, "b": 3}))) == 6
     with pytest.raises(ValueError, match="has 6 ranks") as raised:
         simulate(lambda model: None, mesh=Mesh({"a": 2, "b": 3}), ranks=5)
-    assert str(raised.value) == "Mesh({'a': 2, 'b': 3}) has 6 ranks, the world has 5"
+    assert str(raised.value) == (
+        "Mesh({'a': 2, 'b': 3}) has 6 ranks, the world has 5: its axes have to multiply to 5; "
+        "without ranks= the world is as large as the mesh"
+    )
 
 
 def test_an_unknown_puzzle_names_those_there_are() -> None:
