@@ -1,7 +1,7 @@
 """Pictures of values and of schedules. Importing it makes notebooks show them unasked.
 
     from drawing import compare, draw, draw_group, step_through
-    from drawing import draw_collective, draw_mesh, draw_ring, draw_step
+    from drawing import draw_collective, draw_mesh, draw_ring, draw_step, draw_trade_off
 
 All but `step_through` and `draw_ring` give a Picture: notebooks show it, `picture.save("name.svg")` writes it (or .png
 or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a value to plain marks
@@ -22,6 +22,7 @@ from drawing.map import puzzle_map
 from drawing.registry import picture_of
 from drawing.stepper import step_through
 from drawing.timeline.schedule import draw
+from drawing.trade_off import draw_trade_off
 from drawing.values import draw_group
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "draw_mesh",
     "draw_ring",
     "draw_step",
+    "draw_trade_off",
     "picture_of",
     "puzzle_map",
     "step_through",

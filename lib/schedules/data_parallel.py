@@ -11,9 +11,9 @@ from typing import Any
 
 from lib.schedules.steps import backward, compute, forward, load, loss, mine, step
 from lib.simulator.model import Model
-from lib.values.values import WeightGrad
+from lib.values.values import Weight, WeightGrad
 
-__all__ = ["ddp", "ddp_overlap", "fsdp", "fsdp_prefetch", "fully_sharded", "zero1"]
+__all__ = ["ddp", "ddp_overlap", "fetching", "fsdp", "fsdp_prefetch", "fully_sharded", "zero1"]
 
 
 async def ddp(model: Model) -> None:
@@ -100,6 +100,51 @@ def fully_sharded(shard: str | None = None, replica: str | None = None) -> Calla
 
 
 fsdp = fully_sharded()
+
+
+def fetching(ahead: int, behind: int = 0, *, keep: bool = True) -> Callable[[Model], Coroutine[Any, Any, None]]:
+    """FSDP with up to `ahead` gathers on their way or waiting while a layer is computed, all in one queue; a
+    reduce-scatter runs behind up to `behind` later backwards. `keep`: the last layer stays whole for its backward."""
+
+    async def fetching_ahead(model: Model) -> None:
+        load(model, shard=model.rank, total=model.RANKS)
+        weights, last = model.weights, model.LAYERS - 1
+        to_come = [*range(model.LAYERS), *reversed(range(model.LAYERS - keep))]
+        coming: list[Awaitable[Weight]] = []
+        leaving: list[tuple[int, Awaitable[WeightGrad]]] = []
+
+        def fetch(most: int) -> None:
+            while to_come and len(coming) < most:
+                layer = to_come.pop(0)
+                coming.append(model.allgather(weights[layer], layer))
+
+        async def whole() -> Weight:
+            fetch(1)
+            weights["whole"] = await coming.pop(0)
+            fetch(ahead)
+            return weights["whole"]
+
+        async def settle(most: int) -> None:
+            while len(leaving) > most:
+                layer, work = leaving.pop(0)
+                model.grad_weights[layer] = await work
+                step(model, layer)
+
+        model.activations[0] = model.get_activation(mine(model))
+        for layer in range(model.LAYERS):
+            forward(model, layer, await whole())
+            if layer < last or not keep:
+                del weights["whole"]
+        loss(model)
+        for layer in reversed(range(model.LAYERS)):
+            gradient = backward(model, layer, weights["whole"] if layer == last and keep else await whole())
+            del weights["whole"]
+            leaving.append((layer, model.scatterreduce(gradient, layer)))
+            del gradient
+            await settle(behind)
+        await settle(0)
+
+    return fetching_ahead
 
 
 async def fsdp_prefetch(model: Model) -> None:

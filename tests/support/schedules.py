@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, WeightGrad
+from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, Uneven, WeightGrad
 from lib.schedules.data_parallel import ddp as ddp_lean
-from lib.schedules.data_parallel import ddp_overlap, fsdp_prefetch, fully_sharded, zero1
+from lib.schedules.data_parallel import ddp_overlap, fetching, fsdp_prefetch, fully_sharded, zero1
 from lib.schedules.pipelines import gpipe as gpipe_order
 from lib.schedules.pipelines import one_f_one_b
 from lib.schedules.program import program_of
@@ -331,6 +331,8 @@ OTHERS = [
     Case("ddp_overlap", ddp_overlap, 4, 8, 4),
     Case("ddp_overlap on links", ddp_overlap, 8, 3, 8, None, LINKS),
     Case("fsdp_prefetch", fsdp_prefetch, 4, 6, 4),
+    Case("fetching", fetching(2, 1), 4, 4, 4, None, Uneven(layers=(2, 0.5), collective=0.7)),
+    Case("fetching, the last layer too", fetching(1, keep=False), 4, 3, 4),
     Case("zero1", zero1, 4, 3, 4),
     Case("gpipe, freeing early", program_of(gpipe_order(4, 4)), 4, 8, 4),
     Case("one_f_one_b", program_of(one_f_one_b(4, 8)), 4, 8, 8),

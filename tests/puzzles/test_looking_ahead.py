@@ -1,0 +1,176 @@
+"""fsdp_prefetch: how far ahead is far enough, in the figures that its notebook states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import pytest
+
+from drawing import draw_trade_off
+from lib import PUZZLES, UNIT, Model, Trace, Uneven, check, simulate
+from lib.analysis.gaps import gaps
+from lib.checker.verdict import Verdict
+from lib.cluster.clock import TICKS
+from lib.course.solutions import alternatives
+from lib.schedules.data_parallel import fetching
+from lib.schedules.steps import backward, forward, load, loss, mine, step
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+
+PUZZLE = "fsdp_prefetch"
+RECORD = PUZZLES[PUZZLE]
+COSTS = RECORD.costs
+WEIGHT = 262_144
+
+
+def judged(function: Any, **changed: Any) -> Verdict:
+    sizes: dict[str, Any] = {"layers": RECORD.layers, "batches": RECORD.batches, "ranks": RECORD.ranks, "costs": COSTS}
+    verdict = check(Trace.of(simulate(function, **(sizes | changed))))
+    assert verdict.correct
+    return verdict
+
+
+@cache
+def official() -> Any:
+    return load_function(reference(PUZZLE), PUZZLE)
+
+
+def test_the_costs_are_those_of_the_table() -> None:
+    assert isinstance(COSTS, Uneven)
+    assert [float(COSTS.factor(layer)) for layer in range(6)] == [2, 0.5, 0.5, 2, 0.5, 0.5]
+    assert (COSTS.forward, COSTS.backward, COSTS.collective, 2 * COSTS.p2p) == (1, 2, 0.9, 0.9)
+
+
+@pytest.mark.parametrize(("depth", "time"), [(0, 36.3), (1, 28.5), (2, 27.3), (3, 27.5), (4, 28.4)])
+def test_two_ahead_is_the_best_where_reduce_scatters_are_awaited(depth: int, time: float) -> None:
+    verdict = judged(fetching(depth))
+    assert (verdict.time, verdict.memory) == (time, 1_966_080 + depth * WEIGHT)
+
+
+@pytest.mark.parametrize(("depth", "time"), [(1, 17.1), (2, 17.1), (3, 17.1)])
+def test_one_ahead_is_enough_where_layers_are_alike(depth: int, time: float) -> None:
+    verdict = judged(fetching(depth), costs=UNIT)
+    assert (verdict.time, verdict.memory) == (time, 1_966_080 + depth * WEIGHT)
+
+
+FIGURES = {
+    "fsdp_prefetch_keep_all": (21.9, 3_276_800),
+    "fsdp_prefetch_keep_half": (21.9, 2_490_368),
+    "fsdp_prefetch_one_ahead": (23.9, 2_424_832),
+}
+
+
+def test_the_figures_of_all_ways() -> None:
+    verdict = judged(official())
+    assert (verdict.time, verdict.memory) == (21.9, 2_752_512)
+    assert check(Trace.of(simulate(official(), puzzle=PUZZLE)), PUZZLE).best == RECORD.goals[-1].name
+    assert judged(official(), costs=UNIT).time == 15.3
+    ways = {path.stem: judged(load_function(path, PUZZLE)) for path in alternatives(PUZZLE)}
+    assert {name: (way.time, way.memory) for name, way in ways.items()} == FIGURES
+
+
+def test_the_solution_of_puzzle_fsdp_reaches_the_second_goal() -> None:
+    before = load_function(reference("fsdp"), "fsdp")
+    run = simulate(before, layers=6, batches=4, ranks=4, costs=COSTS)
+    assert check(Trace.of(run), PUZZLE).best == "fetches ahead"
+
+
+def test_everything_but_the_first_gather_is_hidden() -> None:
+    (gap,) = [gap for gap in gaps(Trace.of(simulate(official(), puzzle=PUZZLE))) if gap.rank == 0]
+    assert (gap.start, gap.end) == (0, 9 * TICKS // 10)
+
+
+@pytest.mark.parametrize("collective", [0.1, 0.3, 0.6, 0.9])
+def test_the_formula_of_what_nothing_hides(collective: float) -> None:
+    """The first formula of the notebook: every collective is waited for."""
+    costs = replace(COSTS, collective=collective)
+    compute = (costs.forward + costs.backward) * float(sum(map(costs.factor, range(6)), Fraction(0)))
+
+    async def waiting(model: Model) -> None:
+        await within_a_direction(model, ahead=False)
+
+    assert judged(waiting, costs=costs).time == pytest.approx(compute + 3 + 18 * collective)
+
+
+# -- one exposed all-gather a direction ---------------------------------------------------------------------------
+
+
+async def within_a_direction(model: Model, *, ahead: bool = True) -> None:
+    """FSDP that fetches one weight ahead in forward, deletes them all, and begins anew in backward."""
+    load(model, shard=model.rank, total=model.RANKS)
+    weights, layers = model.weights, range(model.LAYERS)
+    model.activations[0] = model.get_activation(mine(model))
+    for order in (layers, layers[::-1]):
+        coming = None
+        for place, layer in enumerate(order):
+            weights["whole"] = await (coming or model.allgather(weights[layer], layer))
+            following = order[place + 1 : place + 2] if ahead else ()
+            coming = next((model.allgather(weights[after], after) for after in following), None)
+            if order is layers:
+                forward(model, layer, weights["whole"])
+                del weights["whole"]
+            else:
+                gradient = backward(model, layer, weights["whole"])
+                del weights["whole"]
+                model.grad_weights[layer] = await model.scatterreduce(gradient, layer)
+                del gradient
+        if order is layers:
+            loss(model)
+    for layer in layers:
+        step(model, layer)
+
+
+def test_the_classic_costs_leave_one_exposed_gather_a_direction() -> None:
+    trace = Trace.of(simulate(within_a_direction, layers=6, batches=4, ranks=4))
+    assert check(trace).faults == ()
+    waits = [gap for gap in gaps(trace) if gap.rank == 0 and gap.before is not None]
+    gathers = [gap.before.event.layer for gap in waits if gap.before and gap.before.event.op == "allgather"]
+    assert gathers == [0, 5]
+    assert all(gap.length == 3 * TICKS // 10 for gap in waits)
+    assert judged(within_a_direction, costs=UNIT).time == 12 + 2 * 0.3 + 6 * 0.3 + 3
+
+
+# -- for nothing --------------------------------------------------------------------------------------------------
+
+
+async def whole_weights(model: Model) -> None:
+    """Loads whole weights, so that nothing has to be gathered: they are at rest, and count."""
+    for layer in range(model.LAYERS):
+        model.weights[layer], _ = model.load_weights(layer)
+        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
+    coming = {}
+    for layer in reversed(range(model.LAYERS)):
+        coming[layer] = model.scatterreduce(backward(model, layer), layer)
+        model.weights[layer] = model.weights[layer].shard(model.rank, model.RANKS)
+    for layer in coming:
+        model.grad_weights[layer] = await coming[layer]
+        step(model, layer)
+
+
+def test_weights_that_are_whole_from_the_start_do_not_fit_the_last_goals() -> None:
+    trace = Trace.of(simulate(whole_weights, puzzle=PUZZLE))
+    verdict = check(trace, PUZZLE)
+    assert not verdict.passed, "a rank that began with whole weights is left with shards"
+
+
+# -- the picture --------------------------------------------------------------------------------------------------
+
+
+def test_the_picture_of_time_against_memory() -> None:
+    sizes: dict[str, Any] = {"layers": 6, "batches": 4, "ranks": 4, "costs": COSTS}
+    runs = {f"{depth} ahead": simulate(fetching(depth), **sizes) for depth in (0, 1)}
+    picture = draw_trade_off(runs, puzzle=PUZZLE)
+    svg = picture.svg()
+    for words in ("0 ahead", "1 ahead", "Time against memory", "fetches ahead"):
+        assert words in svg
+    assert "0 ahead: time " in picture.words
+    assert draw_trade_off({"mine": []}).words == "<nothing to draw yet: mine is not solved>"
+    with pytest.raises(ValueError, match="draw_trade_off takes runs by name"):
+        draw_trade_off({})
