@@ -171,6 +171,6 @@ def test_the_picture_of_time_against_memory() -> None:
     for words in ("0 ahead", "1 ahead", "Time against memory", "fetches ahead"):
         assert words in svg
     assert "0 ahead: time " in picture.words
-    assert draw_trade_off({"mine": []}).words == "<nothing to draw yet: mine is not solved>"
+    assert draw_trade_off({"mine": []}).words == "nothing to draw yet: mine is not solved"
     with pytest.raises(ValueError, match="draw_trade_off takes runs by name"):
         draw_trade_off({})
