@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         UnfitTrace,
         WrongWorld,
     )
+    from lib.replay.feeding import Feeding, FeedResult, feed
     from lib.replay.options import ReplayOptions
     from lib.replay.result import ReplayResult
     from lib.schedules.formats.perfetto import perfetto
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Calibration",
+    "FeedResult",
+    "Feeding",
     "InUse",
     "NotEnoughMemory",
     "RankDied",
@@ -45,6 +48,7 @@ __all__ = [
     "UnfitTrace",
     "WrongWorld",
     "calibrate",
+    "feed",
     "perfetto",
     "replay",
 ]
@@ -52,6 +56,7 @@ __all__ = [
 _HOMES = {
     "lib.replay.calibration": "Calibration calibrate",
     "lib.replay.errors": "InUse NotEnoughMemory RankDied RankRaised RankStalled ReplayError UnfitTrace WrongWorld",
+    "lib.replay.feeding": "FeedResult Feeding feed",
     "lib.replay.options": "ReplayOptions",
     "lib.replay.result": "ReplayResult",
     "lib.schedules.formats.perfetto": "perfetto",

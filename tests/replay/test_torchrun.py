@@ -73,22 +73,29 @@ def test_several_devices_a_process(tmp_path: Path) -> None:
     """A process plays the devices that it owns on the mesh, whatever their order there; one replay after the other."""
     script = tmp_path / "several.py"
     script.write_text(
-        "import sys\n"
         "from pathlib import Path\n"
-        "from lib.replay import replay\n"
+        "from lib import Mesh, Trace, simulate\n"
+        "from lib.replay import feed, replay\n"
+        "from lib.schedules.data_parallel import fully_sharded\n"
         "from tests.replay.schedules import trace\n"
-        "found = {}\n"
-        "for name in ('owned', 'hybrid', 'owned'):\n"
-        "    result = replay(trace(name), hidden=24, length=8, timeout=60, processes=3)\n"
+        "from tests.replay.test_feeding import TURNED, by_index, in_parts\n"
+        "order = [0, 3, 2, 1, 7, 6, 5, 4]\n"
+        "mesh = Mesh({'replica': 2, 'shard': 4}, ranks=order, processes=[[0, 5], [1, 2, 7], [4], [3, 6]])\n"
+        "several = Trace.of(simulate(fully_sharded('shard', 'replica'), layers=2, batches=8, mesh=mesh))\n"
+        "for schedule in (several, trace('fsdp'), several):\n"
+        "    result = replay(schedule, hidden=24, length=8, timeout=60)\n"
         "    assert result.ok and all(one.measured == one.simulated for one in result.ranks), result.text()\n"
-        "    found[name] = result.rank, [one.ranks for one in result.processes]\n"
-        "(Path(sys.argv[0]).parent / f'rank{result.rank}').write_text(str(found))\n"
+        "    assert len(result.processes) == 4\n"
+        "for feeding in (in_parts(TURNED, 16, [0, 0, 1, 1]), by_index(TURNED, 16)):\n"
+        "    fed = feed(feeding)\n"
+        "    assert fed.ok and [one.examples for one in fed.read] == [8, 8, 8, 8], fed.text()\n"
+        "wrong = feed(in_parts(TURNED, 16, [0, 1, 0, 1]))\n"
+        "(Path(__file__).parent / f'process{fed.process}').write_text(f'{result.rank} {wrong.faults[-1]}')\n"
     )
-    torchrun(3, script)
-    owned, blocks = [(0, 5), (1, 2, 3), (4,)], [(0, 1), (2, 3), (4, 5)]
-    for mine, others in zip(owned, blocks, strict=True):
-        said = (tmp_path / f"rank{mine[0]}").read_text()
-        assert said == str({"owned": (mine[0], owned), "hybrid": (others[0], blocks)})
+    torchrun(4, script)
+    for process, rank in enumerate((0, 1, 4, 3)):
+        said = (tmp_path / f"process{process}").read_text()
+        assert said == f"{rank} rows 2 and 3 hold the same example"
 
 
 def torchrun(processes: int, script: Path) -> None:

@@ -32,7 +32,7 @@ from lib.replay.transports.distributed import ProcessTransport, ThreadGroups, To
 from lib.replay.transports.socket_counters import SocketCounters
 
 __all__ = ["FINISHED", "READY", "RUNNING", "STARTING", "WAITING", "Here", "Progress", "RankError", "is_echo"]
-__all__ += ["meet", "play"]
+__all__ += ["join", "meet", "play"]
 
 STARTING, READY, RUNNING, WAITING, FINISHED = range(5)
 """What a rank does. Who is waiting waits for other ranks."""
@@ -71,20 +71,21 @@ def meet(job: Job, process: int, local_process: int, rendezvous: Rendezvous) -> 
     before = sum(map(len, job.processes[process - local_process : process]))
     devices = tuple(device_of(job.options, before + place) for place in range(len(ranks)))
     _use(devices[0])
+    store = join(rendezvous, process, len(job.processes), devices[0] if job.options.transport == "nccl" else None)
+    return Here(ranks, devices, rendezvous, store, sockets)
+
+
+def join(rendezvous: Rendezvous, process: int, processes: int, gpu: torch.device | None = None) -> Any:
+    """Makes this process one of torch.distributed's, on gloo, or on nccl with a GPU of its own. Gives the store where
+    all have met."""
+    timeout = timedelta(seconds=rendezvous.timeout)
     if rendezvous.interface is not None:
         os.environ["GLOO_SOCKET_IFNAME"] = rendezvous.interface
-    nccl = job.options.transport == "nccl"
-    place = _place(rendezvous.address, process, len(job.processes), timedelta(seconds=rendezvous.timeout))
+    place = _place(rendezvous.address, process, processes, timeout)
     store = PrefixStore(f"puzzles-replay/{rendezvous.before}", place)
-    dist.init_process_group(
-        "nccl" if nccl else "gloo",
-        store=store,
-        rank=process,
-        world_size=len(job.processes),
-        timeout=timedelta(seconds=rendezvous.timeout),
-        device_id=devices[0] if nccl else None,
-    )
-    return Here(ranks, devices, rendezvous, store, sockets)
+    backend = "gloo" if gpu is None else "nccl"
+    dist.init_process_group(backend, store=store, rank=process, world_size=processes, timeout=timeout, device_id=gpu)
+    return store
 
 
 @cache

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from lib.replay.errors import InUse
 from lib.replay.options import ReplayOptions
 
-__all__ = ["Rendezvous", "rendezvous_of"]
+__all__ = ["Rendezvous", "loopback", "rendezvous_of"]
 
 LEFT = 3.0
 """Timeouts of torch.distributed are this much longer than ours, so that it is we who say what happened."""
@@ -33,12 +33,12 @@ def rendezvous_of(options: ReplayOptions, folder: Path) -> Rendezvous:
     """Where the ranks of this machine meet: a fresh file, or what was asked for. InUse where that is taken."""
     where, timeout = options.rendezvous, options.timeout * LEFT
     if where is None:
-        return Rendezvous(f"file://{folder / 'store'}", timeout, _loopback())
+        return Rendezvous(f"file://{folder / 'store'}", timeout, loopback())
     _check_free(where)
     return Rendezvous(where, timeout)
 
 
-def _loopback() -> str | None:
+def loopback() -> str | None:
     """The interface that ranks of one machine talk over: no name has to be resolved, and no packet leaves."""
     names = {name for _, name in socket.if_nameindex()}
     return next((name for name in ("lo", "lo0") if name in names), None)

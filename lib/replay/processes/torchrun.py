@@ -14,11 +14,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,12 +28,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from lib.replay.errors import RankStalled, ReplayError, WrongWorld
+from lib.replay.examples import Examples
 from lib.replay.layers.reference import Comparison, compared
 from lib.replay.plan.describe import describe_event, raised, stalled
 from lib.replay.processes.play import STARTING, WAITING, Here, RankError, is_echo, meet, play
 from lib.replay.processes.rendezvous import Rendezvous
 from lib.replay.rank.context import Job
 from lib.replay.rank.steps import Report
+from lib.replay.transports.distributed import exchange
 
 __all__ = ["play_here", "process_here", "ranks_of_this_machine"]
 
@@ -54,6 +58,32 @@ def ranks_of_this_machine(processes: Sequence[Sequence[int]]) -> list[int]:
     first = number - local
     here = processes[first : first + int(os.environ.get("LOCAL_WORLD_SIZE", "1"))]
     return [rank for ranks in here for rank in ranks]
+
+
+def processes_started() -> int:
+    """How many processes torchrun has started, on all machines."""
+    return int(os.environ["WORLD_SIZE"])
+
+
+def rendezvous_here(timeout: float) -> Rendezvous:
+    """Where the processes meet that torchrun has started."""
+    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
+    return Rendezvous("env://", timeout, one_machine=one_machine, before=next(REPLAYS))
+
+
+@contextlib.contextmanager
+def examples_here(store: Any, contents: Mapping[int, bytes]) -> Iterator[Examples]:
+    """A data set on this machine, which its first process makes and removes: leave it when all have read."""
+    process, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", os.environ["RANK"]))
+    key = f"examples/{process - local}"
+    if local:
+        store.wait([key])
+        yield Examples(Path(store.get(key).decode()))
+        return
+    with tempfile.TemporaryDirectory(prefix="puzzles-examples-") as folder:
+        Examples(Path(folder)).write(contents)
+        store.set(key, folder)
+        yield Examples(Path(folder))
 
 
 class Life:
@@ -97,11 +127,10 @@ class Life:
 
 def play_here(job: Job) -> tuple[int, list[Report], Comparison]:
     """Plays this process's ranks. Every process gets the first of its ranks, the reports of all, and the comparison."""
-    process, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    process, world = int(os.environ["RANK"]), processes_started()
     _must_be_as_many(job, world)
     begun = time.perf_counter_ns()
-    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
-    rendezvous = Rendezvous("env://", job.options.timeout, one_machine=one_machine, before=next(REPLAYS))
+    rendezvous = rendezvous_here(job.options.timeout)
     try:
         here = meet(job, process, int(os.environ.get("LOCAL_RANK", process)), rendezvous)
         if job.options.against:
@@ -165,21 +194,10 @@ def _blame(job: Job, life: Life, waiting: int) -> ReplayError | None:
     return None
 
 
-def _exchange(job: Job, reports: list[Report], here: Here) -> list[Report]:
+def _exchange(job: Job, mine: list[Report], here: Here) -> list[Report]:
     """Everybody gets everybody's reports."""
-    device = _device(job, here)
-    mine = torch.frombuffer(bytearray(json.dumps(reports).encode()), dtype=torch.uint8).to(device)
-    world = dist.get_world_size()
-    sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world)]
-    dist.all_gather(sizes, torch.tensor([mine.numel()], device=device))
-    lengths = [int(size) for size in sizes]
-    padded = torch.zeros(max(lengths), dtype=torch.uint8, device=device)
-    padded[: mine.numel()] = mine
-    all_ = [torch.empty_like(padded) for _ in range(world)]
-    dist.all_gather(all_, padded)
-    said = [json.loads(bytes(one[:length].tolist())) for one, length in zip(all_, lengths, strict=True)]
-    each = zip(job.processes, said, strict=True)
-    found = {rank: report for ranks, many in each for rank, report in zip(ranks, many, strict=True)}
+    each = zip(job.processes, exchange(mine, _device(job, here)), strict=True)
+    found = {rank: report for ranks, reports in each for rank, report in zip(ranks, reports, strict=True)}
     return [found[rank] for rank in range(job.plan.ranks)]
 
 

@@ -12,6 +12,7 @@ on a GPU by way of main memory. What a transport copies for that is in no figure
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -25,13 +26,27 @@ from lib.replay.plan.plan import Plan
 from lib.replay.transports.socket_counters import SocketCounters
 from lib.replay.transports.transport import Done, Handle
 
-__all__ = ["ProcessTransport", "ThreadGroups", "TorchGroups"]
+__all__ = ["ProcessTransport", "ThreadGroups", "TorchGroups", "exchange"]
 
 Group = tuple[int, ...]
 
 # Torch 2.13 calls these by new names, and warns of the old ones.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
+def exchange(said: Any, device: torch.device) -> list[Any]:
+    """What every process says, as plain data: it goes round as JSON in tensors, never pickled."""
+    mine = torch.frombuffer(bytearray(json.dumps(said).encode()), dtype=torch.uint8).to(device)
+    world = dist.get_world_size()
+    sizes = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world)]
+    dist.all_gather(sizes, torch.tensor([mine.numel()], device=device))
+    lengths = [int(size) for size in sizes]
+    padded = torch.zeros(max(lengths), dtype=torch.uint8, device=device)
+    padded[: mine.numel()] = mine
+    every = [torch.empty_like(padded) for _ in range(world)]
+    dist.all_gather(every, padded)
+    return [json.loads(bytes(one[:length].tolist())) for one, length in zip(every, lengths, strict=True)]
 
 
 class WorkHandle:

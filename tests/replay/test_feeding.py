@@ -1,0 +1,123 @@
+"""Processes read a data set for real, and the examples of every device are looked at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lib import Mesh
+from lib.replay import Feeding, ReplayError, WrongWorld, feed
+from lib.replay.examples import Examples
+
+pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
+
+AXES = ("replica", "data", "model")
+TURNED = Mesh(
+    {"data": 4, "model": 4}, ranks=[0, 1, 4, 5, 8, 9, 12, 13, 10, 11, 14, 15, 2, 3, 6, 7], processes=4, host_size=8
+)
+"""Sixteen devices in no order."""
+SMALLEST = Mesh({"data": 3, "model": 2}, ranks=[0, 2, 3, 4, 1, 5], processes=2)
+"""The smallest mesh for which the published mapping is wrong."""
+
+
+def in_parts(mesh: Mesh, batch: int, parts: list[int]) -> Feeding:
+    """Process p reads part parts[p] of as many as there are: every n-th example."""
+    return Feeding(mesh, batch, {p: range(part, batch, max(parts) + 1) for p, part in enumerate(parts)})
+
+
+def by_index(mesh: Mesh, batch: int) -> Feeding:
+    """Each process reads the examples of its rows."""
+    rows = mesh.rows("data")
+    each, reads = batch // len(rows), {process: list[int]() for process in range(len(mesh.processes))}
+    for number, row in enumerate(rows):
+        for process in {mesh.process(device) for device in row}:
+            reads[process] += range(number * each, (number + 1) * each)
+    return Feeding(mesh, batch, reads)
+
+
+def test_devices_in_no_order() -> None:
+    result = feed(in_parts(TURNED, 16, [0, 0, 1, 1]))
+    assert result.ok, result.text()
+    rows = ((0, 2, 4, 6), (1, 3, 5, 7), (9, 11, 13, 15), (8, 10, 12, 14))
+    for examples, row in zip(rows, TURNED.rows("data"), strict=True):
+        assert [result.held[device] for device in row] == [examples] * 4
+    assert result.needed == (8, 8, 8, 8)
+    assert [one.examples for one in result.read] == [8, 8, 8, 8]  # 4 devices, 4 examples each: 16 if each read its own
+    assert [one.bytes for one in result.read] == [8 * 520] * 4
+    assert "process 1 (devices 4-7) feeds rows 0 and 3: read 8 examples of 16, 4,160 bytes; its rows" in result.text()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "per_process", "parts"),
+    [((1, 4, 2), 4, [0, 1]), ((1, 2, 4), 2, [0, 0, 1, 1]), ((2, 2, 2), 2, [0, 1, 2, 3]), ((1, 8, 1), 4, [0, 1])],
+)
+def test_devices_in_order(sizes: tuple[int, ...], per_process: int, parts: list[int]) -> None:
+    mesh = Mesh(zip(AXES, sizes, strict=True), processes=per_process)
+    result = feed(in_parts(mesh, 16, parts))
+    assert result.ok, result.text()
+    assert [one.examples for one in result.read] == list(result.needed) == [16 // (max(parts) + 1)] * len(parts)
+
+
+def test_the_published_mapping_is_wrong_for_the_smallest_mesh() -> None:
+    published = {0: [0, 2, 4], 1: [0, 2, 4], 2: [1, 3, 5]}
+    pieces = {0: [0, 2], 2: [0, 2], 3: [4], 4: [1, 3], 1: [4], 5: [5]}
+    result = feed(Feeding(SMALLEST, 6, published, pieces))
+    assert not result.ok
+    assert result.faults == (
+        "devices 3 and 4 stand in row 1 and hold different examples",
+        "devices 1 and 5 stand in row 2 and hold different examples",
+        "rows 1 and 2 hold the same example",
+    )
+    assert "row 1 (device 3): example 4\nrow 1 (device 4): examples 1 and 3" in result.text()
+    assert "WRONG: rows 1 and 2 hold the same example" in result.text()
+    right = feed(by_index(SMALLEST, 6))
+    assert right.ok, right.text()
+    assert [one.examples for one in right.read] == list(right.needed) == [4, 4, 4]
+
+
+def test_an_example_that_nobody_reads() -> None:
+    mesh = Mesh({"data": 2})
+    result = feed(Feeding(mesh, 4, {0: [0], 1: [2, 3]}))
+    assert result.faults == ("no row has example 1",)
+
+
+def test_what_cannot_be_fed() -> None:
+    mesh = Mesh({"data": 2, "model": 2}, processes=2)
+    for reads, held, batch, why in (
+        ({0: [0], 1: [1]}, None, 3, "2 rows need equal parts of a batch; 3 does not divide by 2"),
+        ({0: [0]}, None, 2, r"a list for each process, 0 to 1; got \[0\]"),
+        ({0: [0], 1: [2]}, None, 2, "the examples 0 to 1; process 1 reads 2"),
+        ({0: [0], 1: [1]}, {3: [0]}, 2, "device 3 is to get example 0, but its process 1 does not read that"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            Feeding(mesh, batch, reads, held)
+    with pytest.raises(ValueError, match="a feeding has mesh, batch and reads"):
+        Feeding.from_json({"mesh": mesh.to_json()})
+
+
+def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(self: Examples, number: int) -> bytes:
+        raise FileNotFoundError(f"no example {number}")
+
+    monkeypatch.setattr(Examples, "read", lost)
+    with pytest.raises(ReplayError, match=r"process \d could not feed its devices: FileNotFoundError: no example"):
+        feed(by_index(SMALLEST, 6))
+
+
+def test_as_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from lib.replay.feeding import main
+
+    feeding = by_index(SMALLEST, 6)
+    feeding.save(tmp_path / "feeding.json")
+    assert Feeding.from_json(json.loads((tmp_path / "feeding.json").read_text())).to_json() == feeding.to_json()
+    assert main([str(tmp_path / "feeding.json")]) == 0
+    assert "Correct: every row has examples of its own." in capfd.readouterr().out
+    (tmp_path / "feeding.json").write_text("{}")
+    assert main([str(tmp_path / "feeding.json")]) == 1
+    assert capfd.readouterr().err.startswith("ValueError: a feeding has mesh")
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(WrongWorld, match=r"the mesh has 3 processes, torchrun started 2: .* must be 3"):
+        feed(feeding)
