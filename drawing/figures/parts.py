@@ -16,14 +16,14 @@ __all__ = ["memory_parts", "sent_parts", "time_parts"]
 
 _COLLECTIVE, _MESSAGE, _WAIT = LOOKS["collective"], LOOKS["pass_to"], LOOKS["wait"]
 TIME_LOOKS: Final[dict[str, tuple[Colour, Colour]]] = dict(
-    zip(TIMES, ((MINE, NONE), _COLLECTIVE.pair, _MESSAGE.pair, _WAIT.pair), strict=True)
+    zip(TIMES, ((MINE, NONE), _COLLECTIVE.pair, _MESSAGE.pair, LOOKS["read"].pair, _WAIT.pair), strict=True)
 )
 SHADE: Final = 0.14
 """How much stronger than the collective before it in the table each is, so that they can be told apart in a bar."""
 
 
 def time_parts(shares: Sequence[Share]) -> list[Part]:
-    """Computing, collectives, messages and waiting on the critical path."""
+    """Computing, collectives, messages, reading and waiting on the critical path."""
     parts: list[Part] = []
     for share in shares:
         said = exact(share.amount)

@@ -15,7 +15,7 @@ from lib.trace.event import Event
 from lib.trace.order import collectives
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import OPERATIONS
+from lib.values.operations import OPERATIONS, READS
 
 __all__ = ["Waiting", "labels", "size", "title", "waiting"]
 
@@ -66,8 +66,10 @@ def labels(
     if event.op in COLLECTIVES:
         return [COLLECTIVES[event.op].title, COLLECTIVES[event.op].word], layer
     row = OPERATIONS.get(event.op)
-    if row is None or row.labels or not row.per_batch:
+    if row is None or row.labels or not row.has_batches:
         return [*row.labels] if row is not None and row.labels else [event.op], layer
+    if row.loads:
+        layer = "read" if row.kind == "read" else "copy"
     if box.number in own:
         return [own[box.number], own[box.number].replace("own ", "#")], layer  # a number alone would name a batch
     shortened = ranges(event.batches)
@@ -87,6 +89,8 @@ def waiting(trace: Trace, rank: int, number: int) -> Waiting:
     event = trace.programs[rank].events[number]
     if event.op == "pass_to":
         return Waiting(f"room to send to {_peer(trace, rank, event.peer)}", "the message before is not received")
+    if event.op in READS:
+        return Waiting("the reader of its process", numbered("batch", event.batches))
     if event.op not in COLLECTIVES:
         return Waiting(f"a message from {_peer(trace, rank, event.peer)}", "")
     what = f"{spoken(event.op)} of layer {event.layer}"

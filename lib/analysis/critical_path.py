@@ -8,9 +8,10 @@ from lib.analysis.dependencies import At, Causes, causes_of
 from lib.analysis.event_words import operations
 from lib.cluster.clock import units
 from lib.errors.wording import exact
+from lib.trace.event import Event
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import MESSAGES
+from lib.values.operations import MESSAGES, READS
 
 __all__ = ["Path", "critical_path"]
 
@@ -55,9 +56,19 @@ def critical_path(run: Trace) -> Path:
     return Path(tuple(reversed(found)))
 
 
+def _until(event: Event, time: int) -> Event:
+    """A read up to the moment at which its reader turns to the next one: what it copies then is on no path."""
+    found = event.copy()
+    found.length = min(event.length, time - (event.start or 0))
+    return found
+
+
 def _reason(causes: Causes, here: At) -> At | None:
     """What ended just when an operation began, and so let it begin."""
     event = here.event
+    if event.op in READS and event.issued != event.start:
+        before = causes.stream(here)
+        return None if before is None else At(before.rank, before.number, _until(before.event, event.start or 0))
     if event.op in COLLECTIVES:
         last = causes.last_member(here)
         return causes.kept(last) if last.event.issued == event.start else causes.stream(here)

@@ -12,8 +12,9 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from lib.analysis.figures import makespan
+from lib.cluster.reader import Readers
 from lib.trace.event import Event, Program
-from lib.trace.order import awaited_at_once, collectives, messages
+from lib.trace.order import awaited_at_once, collectives, messages, requests
 from lib.trace.trace import Trace
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES
 
@@ -72,6 +73,13 @@ class Causes:
         for passage in messages(self.run):
             if passage.received is not None:
                 self._sent[passage.target, passage.received] = self.at(passage.source, passage.sent)
+        readers = Readers(self.run.costs, self.run.mesh)
+        for queue in requests(self.run).values():
+            for rank, number in queue:
+                here = self.at(rank, number)
+                after = readers.read(rank, here.event.batches, here.event.issued).after
+                if after is not None:
+                    self._before[here[:2]] = self.at(*queue[after])
         streams: dict[tuple[str, int, int], At] = {}
         for program in self.run.programs:
             for number, event in enumerate(program.events):
@@ -98,7 +106,8 @@ class Causes:
         return self._sent.get(here[:2])
 
     def stream(self, here: At) -> At | None:
-        """The communication that went before on the same stream."""
+        """The communication that went before on the same stream; of a read the one with which its reader was busy, or
+        which brought what it asks for."""
         return self._before.get(here[:2])
 
     def kept(self, here: At) -> At | None:

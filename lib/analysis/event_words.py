@@ -8,7 +8,7 @@ from lib.errors import wording
 from lib.errors.wording import numbered, plural
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES, title
-from lib.values.operations import LOCAL, MESSAGES, OPERATIONS
+from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, READS
 
 __all__ = ["event_words", "operation", "operations", "ranges", "spoken"]
 
@@ -27,7 +27,7 @@ def operation(event: Event) -> str:
     words, row = title(event.op), OPERATIONS.get(event.op)
     if event.layer is not None and (row is None or row.about == "call"):
         words += f" of layer {event.layer}"
-    if row is not None and row.per_batch:
+    if row is not None and (row.per_batch or event.op in READS):
         words += f" ({numbered('batch', event.batches)})"
     return words
 

@@ -17,7 +17,7 @@ from lib.errors.wording import exact, numbered
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMPUTE
+from lib.values.operations import COMPUTE, READS
 
 __all__ = ["KINDS", "Gap", "Group", "Kind", "computing", "gaps", "grouped"]
 
@@ -63,6 +63,11 @@ KINDS: Final = {
         " before {call}, because {cause} between the same ranks is still under way",
         "{call} that wait for an earlier communication of the same ranks",
         by_call=True,
+    ),
+    # It waits for the reader of its process, which is busy with other examples, or with the same ones for another.
+    "reader": Kind(
+        " for the reader of its process, busy with {cause} for rank {late}",
+        "waiting for the reader of their process",
     ),
     # It waits while its communication is under way: communication that nothing hides.
     "communication": Kind(" {side}", "{call}{layers} that nothing hides", ("spends", "each spend"), by_call=True),
@@ -264,6 +269,9 @@ def _phases(causes: Causes, here: At, now: int) -> Iterator[Phase]:
             yield "message", end if start == issued else issued, sent.rank, causes.kept(sent)
         yield "stream", start, sent.rank, causes.stream(sent)
         yield "communication", end, None, here
+    elif event.op in READS:
+        before = causes.stream(here)
+        yield "reader", event.start or 0, here.rank if before is None else before.rank, before
     yield "stream", event.start or 0, None, causes.stream(here)
 
 

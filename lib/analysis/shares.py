@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lib.analysis.critical_path import Path, critical_path
+from lib.analysis.feeding.examples import feeds
 from lib.analysis.figures import makespan, peak, sends
 from lib.cluster.clock import units
 from lib.trace.trace import Trace
@@ -13,7 +14,7 @@ from lib.values.operations import MESSAGES
 
 __all__ = ["TIMES", "Counts", "Share", "counts", "memory_shares", "sent_shares", "time_shares"]
 
-TIMES = ("compute", "collectives", "messages", "waiting")
+TIMES = ("compute", "collectives", "messages", "reading", "waiting")
 """What the end of a run can be made of."""
 
 
@@ -37,7 +38,7 @@ def time_shares(trace: Trace, path: Path | None = None) -> tuple[Share, ...]:
     found = dict.fromkeys(TIMES, 0)
     for _, _, event in (critical_path(trace) if path is None else path).steps:
         kind = "collectives" if event.op in COLLECTIVES else "messages" if event.op in MESSAGES else "compute"
-        found[kind] += event.length
+        found["reading" if feeds(event) else kind] += event.length
     found["waiting"] = max(0, whole - sum(found.values()))
     return tuple(Share(what, units(ticks)) for what, ticks in found.items() if ticks)
 

@@ -10,6 +10,7 @@ made up or loaded twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from lib.analysis import figures
@@ -18,6 +19,7 @@ from lib.checker import notes
 from lib.checker.final_weights import finals
 from lib.checker.readiness import unready
 from lib.checker.verdict import Verdict
+from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.puzzles.records import Goal, Puzzle, Size, schedule_record
 from lib.trace.rebuild import Rebuilt, rebuild
@@ -109,8 +111,8 @@ def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
     rebuilt: Rebuilt | None = None
     timed = trace
     try:
-        rebuilt = rebuild(trace)
-        timed = retime(rebuilt.run, trace.costs if record is None else record.costs)
+        rebuilt = rebuild(trace if record is None else replace(trace, costs=record.costs))
+        timed = retime(rebuilt.run, rebuilt.run.costs)
     except (PuzzleError, TraceError) as error:
         faults.append(_text(error))
     if trace.error is not None:
@@ -143,6 +145,14 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
                 fix=f'run it at its own size: simulate({record.id}, puzzle="{record.id}")',
             )
             found.append(_text(error))
+    if _machines(trace.mesh, trace.ranks) != _machines(record.mesh, trace.ranks):
+        error = PuzzleError(
+            f"the puzzle {record.id} has other hosts or processes than this run",
+            expected="each device on the host and in the process where the puzzle has it",
+            fix=f"leave out mesh=, or give it the host_size and the processes of the puzzle: simulate({record.id}, "
+            f'puzzle="{record.id}")',
+        )
+        found.append(_text(error))
     if trace.descriptions != (LINEAR,):
         error = PuzzleError(
             f"the layers of the puzzle {record.id} have other sizes than those of this run",
@@ -150,6 +160,13 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
         )
         found.append(_text(error))
     return found
+
+
+def _machines(mesh: Mesh | None, ranks: int) -> list[tuple[int, int]]:
+    """On which host each rank is, and in which process."""
+    if mesh is None or len(mesh) != ranks:
+        return [(0, rank) for rank in range(ranks)]
+    return [(mesh.host(rank), mesh.process(rank)) for rank in range(ranks)]
 
 
 def _is_sandbox(models: Sequence[ModelLike] | ModelLike) -> bool:

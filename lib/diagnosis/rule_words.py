@@ -329,6 +329,16 @@ def _(_: facts.NothingToGet) -> Words:
 
 
 @words.register
+def _(fact: facts.Unread) -> Words:
+    return Words(
+        f"{fact.op} takes data that nobody has read, and here reading costs something",
+        expected="examples from the reader of this rank's process",
+        got=f"model.{fact.op}(...), with costs.read above 0",
+        fix="ask the reader, and wait for it: await model.read(batches)",
+    )
+
+
+@words.register
 def _(fact: facts.OtherBatches) -> Words:
     return Words(
         "the input and the gradient given to backward are of different batches",

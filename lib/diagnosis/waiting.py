@@ -52,6 +52,14 @@ def _a_sender(receive: Any, rank: int) -> str:
     return f"{whose} to call model.pass_to({rank}, ...)"
 
 
+def _asks(asked: Any, rank: int, whom: str | None) -> str:
+    return f"waits for the reader of its process, for {these('batch', asked.event.batches)}"
+
+
+def _a_reader(asked: Any, rank: int) -> str:
+    return f"the reader of rank {rank}'s process to read {these('batch', asked.event.batches)}"
+
+
 def _stays(elsewhere: Any, rank: int, whom: str | None) -> str:
     return f"waits for {elsewhere.thing}"
 
@@ -68,11 +76,13 @@ _DESCRIBE: dict[str, Callable[[Any, int, str | None], str]] = {
     "collective": _joins,
     "pass": _passes,
     "receive": _receives,
+    "read": _asks,
     "elsewhere": _stays,
 }
 _WANTS: dict[str, Callable[[Any, int], str]] = {
     "collective": _others_to_join,
     "pass": _a_receiver,
     "receive": _a_sender,
+    "read": _a_reader,
     "elsewhere": _somebody,
 }

@@ -11,12 +11,13 @@ from lib import diagnosis
 from lib.cluster.clock import Streams
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh, named_twice
+from lib.cluster.reader import Readers
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import PuzzleError
 from lib.simulator.asyncio_support.drivers import Driver, RunningLoop
 from lib.simulator.engine import TURNS, Engine, Signal
 from lib.simulator.failures.cut import cut
-from lib.simulator.matching import Channel, Communicator, Group, Message, PendingCollective, Receive
+from lib.simulator.matching import Asked, Channel, Communicator, Group, Message, PendingCollective, Receive
 from lib.simulator.recorder import BUDGET
 from lib.trace.event import Event
 from lib.trace.trace import Trace
@@ -24,7 +25,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.layers import Shape
 from lib.values.placement import MOST
 from lib.values.rules import Member, collective
-from lib.values.values import Elements
+from lib.values.values import Elements, Value
 
 if TYPE_CHECKING:
     from lib.simulator.model import Model
@@ -110,6 +111,7 @@ class Dist(Given):
         """The puzzle that is run here, where simulate was told one."""
         self.asks: frozenset[str] | None = None
         self._prices = costs.on(mesh)
+        self._readers = Readers(costs, mesh)
         self._groups: dict[tuple[int, ...], Group] = {}
         self._communicators: dict[tuple[int, ...], Communicator] = {}
         self._by_name: dict[tuple[int, str], Group] = {}
@@ -243,6 +245,20 @@ class Dist(Given):
             event.start = start
             event.length = length
         self.engine.fire(pending.signal, results)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, rank: int, event: Event, value: Value) -> Signal:
+        """A rank asks the reader of its process for the data of an event. Requests are served in simulated time."""
+        self.begin(rank)
+        signal = Signal(Asked(event))
+        self.engine.choose_later(event.issued, rank, lambda: self._serve(rank, signal, event, value))
+        return signal
+
+    def _serve(self, rank: int, signal: Signal, event: Event, value: Value) -> None:
+        found = self._readers.read(rank, event.batches, event.issued)
+        event.arg, event.start, event.length = (found.number,), found.start, found.length
+        self.engine.fire(signal, value)
 
     # -- messages -----------------------------------------------------------------------------------------------
 

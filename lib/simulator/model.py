@@ -20,7 +20,7 @@ from lib.simulator.stores import Store
 from lib.simulator.work import Work, copy_message
 from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace, absent, trace_of
-from lib.values import rules
+from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.laws import renew, total_elements
 from lib.values.operations import COMPUTE, OPERATIONS, TIMED
@@ -205,6 +205,8 @@ class Model(Given):
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
         """The input data of the batches: the activation of layer 0. Takes the copy to the device (`to_device`, 0)."""
+        if self._costs.read:
+            self._blame(RuleError(facts.Unread("get_activation")))
         return self._compute("get_activation", None, said=(batches,))
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
@@ -331,6 +333,18 @@ class Model(Given):
         program.append(event)
         signal = self.dist.receive(self.rank, source, event)
         return Work(self, event, signal)
+
+    def read(self, batches: Iterable[int]) -> Work[Activation]:
+        """The input data of the batches, from the reader of this rank's process, which reads each batch once."""
+        frame = _frame(1)
+        try:
+            value = rules.get_activation(self.shape, batches)
+        except PuzzleError as error:
+            self._blame(error)
+        program, source = self.program, (frame.f_code, frame.f_lasti)
+        event = Event("read", value.layer, value.place.batches, (), (), program.clock, None, 0, source)
+        program.append(event)
+        return Work(self, event, self.dist.read(self.rank, event, value))
 
     def _communicate(self, op: str, v: Any, layer: int, group: Any, root: Any = None) -> Work[Any]:
         """A collective of a group, which a method of that name calls. `root` is a rank, where there is one."""

@@ -28,9 +28,9 @@ class Event:
     """One operation of one rank.
 
     `start` is None until a communication has begun (a run that failed leaves some so), `issued` is when the call was
-    made. `arg` has (shard, total) of load_weights and shard, (root,) of a broadcast, and of a wait the index of the
-    event that it waits for. `blocking` says that a communication was awaited at once. `peer` is the other rank of a
-    message, None where it carried no message yet.
+    made. `arg` has (shard, total) of load_weights and shard, (root,) of a broadcast, of a read its place in the queue
+    of its process's reader, and of a wait the index of the event that it waits for. `blocking` says that a
+    communication was awaited at once. `peer` is the other rank of a message, None where it carried no message yet.
     """
 
     op: str

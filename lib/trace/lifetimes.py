@@ -29,7 +29,7 @@ from lib.trace.trace import Trace
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, given
 from lib.values.laws import renew
-from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, UPDATES
+from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, READS, UPDATES
 from lib.values.values import OptState, Value
 
 __all__ = [
@@ -146,7 +146,7 @@ def new_states(event: Event) -> Sequence[int]:
 
 def _has_buffer(work: Event) -> bool:
     """Whether what a communication brings has memory of its own, from the call on."""
-    return work.op == "receive" or (work.op in COLLECTIVES and not _in_place(work))
+    return work.op == "receive" or work.op in READS or (work.op in COLLECTIVES and not _in_place(work))
 
 
 def _rest(program: Program, lives: Lifetimes) -> None:
@@ -244,6 +244,11 @@ def _landed(
             program = run.programs[passage.source]
             for value in program.values_of(program.events[passage.sent].inputs):
                 found[passage.target].append((passage.received, renew(value)))
+    for rank, numbers in dropped.items():
+        for number in sorted(numbers):
+            event = run.programs[rank].events[number]
+            if event.op in READS:
+                found[rank].extend((number, value) for value in _data(run, event))
     for members in meetings(run):
         if any(number in dropped[rank] for rank, number in members):
             for (rank, number), result in zip(members, _outcome(run, members), strict=False):
@@ -275,6 +280,14 @@ def _outcome(run: Trace, members: Sequence[tuple[int, int]]) -> list[list[Value]
     except PuzzleError:
         return []
     return [given(result) for result in results]
+
+
+def _data(run: Trace, event: Event) -> list[Value]:
+    """What a read that nobody waits for brings. Nothing where it breaks a rule, which is for the check to say."""
+    try:
+        return OPERATIONS[event.op].make(run.shape, event.layer, event.batches, event.arg, ())
+    except PuzzleError:
+        return []
 
 
 def _extended(lives: Lifetimes, landed: Sequence[tuple[int, Value]], over: int) -> Lifetimes:

@@ -12,11 +12,12 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from lib.cluster.reader import process_of
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
-from lib.values.operations import COMMUNICATION
+from lib.values.operations import COMMUNICATION, READS
 from lib.values.rules import Member, bring
 from lib.values.values import Value
 
@@ -29,6 +30,7 @@ __all__ = [
     "Meet",
     "Pass",
     "Passage",
+    "Read",
     "Step",
     "awaited_at_once",
     "brought_to",
@@ -36,6 +38,7 @@ __all__ = [
     "meetings",
     "member",
     "messages",
+    "requests",
     "unreceived",
     "walk",
 ]
@@ -147,6 +150,21 @@ def _meetings(run: Trace) -> Iterator[list[tuple[int, int]]]:
             yield [(rank, numbers[rank]) for rank in event.group]
 
 
+def requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
+    """What the reader of each process was asked for: rank and event of each read, in the order in which they were
+    served. Those of a run that failed, to which it did not come, are left out."""
+    return run.once(requests, lambda: _requests(run))
+
+
+def _requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
+    found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for program in run.programs:
+        for number, event in enumerate(program.events):
+            if event.op in READS and event.arg:
+                found[process_of(run.mesh, program.rank)].append((event.arg[0], program.rank, number))
+    return {process: [(rank, number) for _, rank, number in sorted(queue)] for process, queue in sorted(found.items())}
+
+
 def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collective, list[Any], int]:
     """What members bring to a collective (see `Collective`), in the order of the group, and the place of its root."""
     rank, number = members[0]
@@ -196,6 +214,13 @@ class Pass(NamedTuple):
     received: Event
 
 
+class Read(NamedTuple):
+    """The reader of a rank's process comes to what the rank has asked for."""
+
+    rank: int
+    event: Event
+
+
 class Done(NamedTuple):
     """A rank has waited for a communication. `wait` is the wait event, None where it was awaited at once."""
 
@@ -204,7 +229,7 @@ class Done(NamedTuple):
     wait: Event | None
 
 
-Step = Do | Issue | Meet | Pass | Done
+Step = Do | Issue | Meet | Pass | Read | Done
 
 
 class _Walk:
@@ -219,6 +244,8 @@ class _Walk:
         self.open: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         self.sent: dict[tuple[int, int], deque[tuple[int, int]]] = defaultdict(deque)
         self.wanted: dict[tuple[int, int], deque[tuple[int, int]]] = defaultdict(deque)
+        self.queues: dict[int, deque[tuple[int, int]]] | None = None
+        self.asked: set[tuple[int, int]] = set()
 
     def event(self, where: tuple[int, int]) -> Event:
         return self.run.programs[where[0]].events[where[1]]
@@ -271,6 +298,9 @@ class _Walk:
                 yield Meet([(r, self.event(by_rank[r])) for r in event.group])
                 for one in joined:
                     self.finish(one)
+        elif event.op in READS:
+            self.asked.add(where)
+            yield from self.serve(rank)
         elif event.op == "pass_to" and event.peer is not None:
             self.sent[rank, event.peer].append(where)
             yield from self.match(rank, event.peer)
@@ -278,6 +308,16 @@ class _Walk:
         elif event.peer is not None:
             self.wanted[event.peer, rank].append(where)
             yield from self.match(event.peer, rank)
+
+    def serve(self, rank: int) -> Iterator[Step]:
+        """A reader serves requests in the order that the Trace says, as soon as they are made."""
+        if self.queues is None:
+            self.queues = {process: deque(queue) for process, queue in _requests(self.run).items()}
+        queue = self.queues.get(process_of(self.run.mesh, rank))
+        while queue and queue[0] in self.asked:
+            where = queue.popleft()
+            yield Read(where[0], self.event(where))
+            self.finish(where)
 
     def differ(self, joined: list[tuple[int, int]]) -> bool:
         """Whether those who joined did not all call the same collective."""

@@ -11,12 +11,12 @@ from typing import NamedTuple, TypeVar, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
-from lib.trace.order import Do, Issue, Meet, Pass, member, walk
+from lib.trace.order import Do, Issue, Meet, Pass, Read, member, walk
 from lib.trace.trace import Trace
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES, given
 from lib.values.layers import Shape
-from lib.values.operations import OPERATIONS, Operation
+from lib.values.operations import OPERATIONS, READS, Operation
 from lib.values.placement import Owners
 from lib.values.values import Value, Weight, definite, subject
 
@@ -140,6 +140,8 @@ class _Rebuild:
         row = OPERATIONS[event.op]
         values = self.inputs(rank, event)
         flaw = self.flaw(rank, event) or own_flaw(row, rank, event, values)
+        if flaw is None and row.free_of is not None and getattr(self.run.costs, row.free_of):
+            flaw = _for_nothing(rank, event)
         if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
             made = self.recorded[rank].values_of(event.outputs)
         else:
@@ -152,14 +154,18 @@ class _Rebuild:
         event.batches = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             event.layer = (made if row.about == "output" else values)[0].layer
-        if row.loads:
+        self.load(rank, event)
+
+    def load(self, rank: int, event: Event) -> None:
+        """Notes what an event loads, if it does."""
+        if OPERATIONS[event.op].loads:
             self.loads += 1
             self.loaded.update({(rank, number): (self.loads, event) for number in event.outputs})
 
     def issue(self, rank: int, event: Event) -> None:
         """Says anew which layer and batches a communication is about, by what it sends: times depend on them, so they
         are not believed."""
-        if event.op == "receive":
+        if event.op == "receive" or event.op in READS:
             return
         sent = self.inputs(rank, event)
         event.batches = sent[0].place.batches if sent else NO_BATCHES
@@ -189,12 +195,20 @@ class _Rebuild:
         flaws = [self.flaws.get((step.source, number)) for number in step.sent.inputs]
         self.results[step.target, id(step.received)] = (values, flaws)
 
+    def read(self, rank: int, event: Event) -> None:
+        row = OPERATIONS[event.op]
+        made = row.make(self.shape, event.layer, event.batches, event.arg, ())
+        event.layer, event.batches = made[0].layer, made[0].place.batches
+        self.results[rank, id(event)] = (made, [None] * len(made))
+
     def done(self, rank: int, event: Event) -> None:
         if event.op != "pass_to":
             found = self.results.pop((rank, id(event)), None)
             if found is None:
                 raise TraceError(f"rank {rank} waits twice for one {event.op}")
             self.give(rank, event, *found)
+            if event.op in READS:
+                self.load(rank, event)
 
     def waited(self, event: Event, wait: Event | None) -> None:
         if wait is not None:
@@ -216,6 +230,17 @@ def own_flaw(row: Operation, rank: int, event: Event, values: list[Value]) -> Fl
             "update a layer when all its forward and backward passes are done",
         )
     return None
+
+
+def _for_nothing(rank: int, event: Event) -> Flaw:
+    """Data without a reader, where reading has its price."""
+    return Flaw(
+        f"its data was taken with {event.op}, for nothing",
+        rank,
+        event,
+        "data that the reader of the rank's process has read",
+        "ask the reader: await model.read(batches)",
+    )
 
 
 def _empty(program: Program) -> Program:
@@ -251,6 +276,9 @@ def rebuild(run: Trace) -> Rebuilt:
             elif isinstance(step, Pass):
                 now = (step.target, step.received)
                 state.message(step)
+            elif isinstance(step, Read):
+                now = (step.rank, step.event)
+                state.read(step.rank, step.event)
             else:
                 now = (step.rank, step.event)
                 state.done(step.rank, step.event)

@@ -7,9 +7,10 @@ from typing import TypeVar, cast
 
 from lib.cluster.clock import Streams
 from lib.cluster.costs import Costs
+from lib.cluster.reader import Readers
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
-from lib.trace.order import Communicators, Do, Done, Issue, Meet, Pass, walk
+from lib.trace.order import Communicators, Do, Done, Issue, Meet, Pass, Read, walk
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
@@ -24,11 +25,12 @@ R = TypeVar("R", bound=Trace)
 def retime(run: R, costs: Costs) -> R:
     """A copy of a run with the times that `costs` gives. A run that failed is timed as far as it went.
 
-    A bare `receive()` keeps the message that it got, even if under other costs another would have been first.
+    A bare `receive()` keeps the message that it got, even if under other costs another would have been first, and a
+    reader serves its requests in the order in which it did.
     """
     copied = replace(run, programs=[_copy(program) for program in run.programs], costs=costs)
     prices, clocks = costs.on(run.mesh), [0] * run.ranks
-    streams, communicator = Streams(), Communicators()
+    streams, communicator, readers = Streams(), Communicators(), Readers(costs, run.mesh)
     try:
         for step in walk(copied):
             if isinstance(step, Do):
@@ -41,6 +43,9 @@ def retime(run: R, costs: Costs) -> R:
                 _meet(copied, prices, streams, communicator, step)
             elif isinstance(step, Pass):
                 _receive(streams, step)
+            elif isinstance(step, Read):
+                found = readers.read(step.rank, step.event.batches, step.event.issued)
+                step.event.start, step.event.length = found.start, found.length
             else:
                 _done(clocks, step)
     except TraceError:

@@ -10,6 +10,7 @@ A word is `operation layer :batches @arguments %group /inputs >outputs`, and has
     E set_final_weight             P add `+`           C combine    K shard   Z fake_grad   Q a value from elsewhere
     AR all-reduce   AG all-gather   RS reduce-scatter   AA all-to-all   BC broadcast @root
     S3 pass to rank 3              R3 receive from rank 3              =7 wait for event number 7 of the line
+    D read @place in the queue of the process's reader
 
 (and whatever else has a row: the words are those of the tables of operations and collectives)
 
@@ -32,7 +33,7 @@ from lib.trace.retiming import retime
 from lib.trace.trace import Trace
 from lib.trace.validation import decode
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMMUNICATION, LOCAL, MESSAGES, OPERATIONS
+from lib.values.operations import COMMUNICATION, MESSAGES, OPERATIONS
 from lib.values.values import KINDS, fields_of
 
 __all__ = ["from_text", "to_text"]
@@ -54,7 +55,7 @@ def _operations() -> dict[str, str]:
 
 
 def _shows_batches(op: str) -> bool:
-    return op in LOCAL and OPERATIONS[op].has_batches
+    return op in OPERATIONS and OPERATIONS[op].has_batches
 
 
 def to_text(run: Trace) -> str:

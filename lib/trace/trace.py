@@ -164,6 +164,11 @@ class Trace:
         """The world size."""
         return len(self.programs)
 
+    @property
+    def shape(self) -> Shape:
+        """The size of the training step, with tables of places that are kept with this Trace."""
+        return self.once(Shape, lambda: Shape(self.layers, self.batches, self.descriptions[0]))
+
     def events(self) -> Iterator[tuple[int, Event]]:
         """Every event with its rank, rank by rank in program order."""
         for program in self.programs:

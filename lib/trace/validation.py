@@ -19,7 +19,7 @@ from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.layers import LINEAR, Layer, Shape, Tensors, layer_from
-from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS
+from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS, READS
 from lib.values.values import KINDS, Value, value_of
 
 __all__ = ["FIELDS", "FORMAT", "VERSION", "decode"]
@@ -316,6 +316,8 @@ class _Reader:
             wrong = f"{op} brings one value"
         elif op == "pass_to" and event.peer in (None, rank):
             wrong = "a pass goes to another rank"
+        elif op in READS and (event.inputs or event.arg[1:]):
+            wrong = "a read takes no value, and has one place in the queue of its reader"
         elif op == "wait" and not (len(event.arg) == 1 and event.arg[0] < len(program.events)):
             wrong = "a wait names an earlier event"
         elif op == "wait" and program.events[event.arg[0]].op not in COMMUNICATION:

@@ -159,6 +159,12 @@ class NothingToGet(Fact):
     """The input data of no batch at all is asked for."""
 
 
+class Unread(Fact):
+    """Input data is taken for nothing (`op`) where reading it costs something."""
+
+    op: str
+
+
 class OtherBatches(Fact):
     """The input and the gradient that backward got are of different batches."""
 

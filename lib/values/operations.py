@@ -25,6 +25,7 @@ __all__ = [
     "LOCAL",
     "MESSAGES",
     "OPERATIONS",
+    "READS",
     "TIMED",
     "UPDATES",
     "MadeUp",
@@ -59,8 +60,9 @@ class Operation:
 
     `cost` is a field of Costs, or time units of its own, `per_batch` for each of its batches; without one it takes no
     time. `as_loaded`: the weights that it uses must not have been updated before. `loads`: what it gives was there
-    before the step, once. `hands_in`: its input is this rank's result. `made_up`: what it gives comes from nowhere.
-    `kind` is "local", "message" or "wait".
+    before the step, once. `free_of`: a field of Costs; where that costs anything, nobody has for nothing what this
+    gives. `hands_in`: its input is this rank's result. `made_up`: what it gives comes from nowhere.
+    `kind` is "local", "message", "read" (a reader does it, beside the rank's own clock) or "wait".
     """
 
     name: str
@@ -76,6 +78,7 @@ class Operation:
     per_batch: bool = False
     as_loaded: bool = False
     loads: bool = False
+    free_of: str | None = None
     hands_in: bool = False
     made_up: MadeUp | None = None
     labels: tuple[str, ...] = ()
@@ -149,6 +152,21 @@ OPERATIONS: Final = Table(
             cost="to_device",
             per_batch=True,
             loads=True,
+            free_of="read",
+            colour="read",
+        ),
+        Operation(
+            "read",
+            "D",
+            "read",
+            "await model.read(batches)",
+            _get_activation,
+            gives=(Activation,),
+            says="batches",
+            about="output",
+            loads=True,
+            colour="read",
+            kind="read",
         ),
         Operation(
             "forward",
@@ -271,12 +289,14 @@ HANDS_IN: Final = OPERATIONS.names(lambda row: row.hands_in)
 COMPUTE: Final = OPERATIONS.names(lambda row: row.cost is not None and not row.loads)
 LOCAL: Final = OPERATIONS.names(lambda row: row.kind == "local")
 MESSAGES: Final = OPERATIONS.names(lambda row: row.kind == "message")
-COMMUNICATION: Final = COLLECTIVES.names(lambda _: True, OPERATIONS.names(lambda row: row.kind == "message"))
+READS: Final = OPERATIONS.names(lambda row: row.kind == "read")
+COMMUNICATION: Final = COLLECTIVES.names(lambda _: True, OPERATIONS.names(lambda row: row.kind in ("message", "read")))
+"""What is issued by a call and waited for by an await: collectives, messages, and what a reader does for a rank."""
 TIMED: Final = COLLECTIVES.names(
     lambda _: True,
-    OPERATIONS.names(lambda row: (row.cost is not None and not row.loads) or row.kind == "message"),
+    OPERATIONS.names(lambda row: (row.cost is not None and not row.loads) or row.kind in ("message", "read")),
 )
-"""The operations at whose start memory is sampled, as the original does. What loads is none of them."""
+"""The operations at whose start memory is sampled, as the original does. What a rank loads is none of them."""
 
 
 def calls() -> dict[str, str]:
@@ -287,5 +307,5 @@ def calls() -> dict[str, str]:
 def signatures() -> dict[str, str]:
     """How a student writes each operation of a Model: what the rank does by itself, then what is awaited."""
     own = {row.name: row.signature for row in OPERATIONS.values() if row.signature.startswith("model.")}
-    messages = {row.name: row.signature for row in OPERATIONS.values() if row.kind == "message"}
+    messages = {row.name: row.signature for row in OPERATIONS.values() if row.kind in ("message", "read")}
     return own | {row.name: row.signature for row in COLLECTIVES.values()} | messages

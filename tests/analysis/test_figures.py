@@ -33,9 +33,9 @@ def alive(trace: Trace, rank: int, index: int) -> list[int]:
 
     From its birth until it left the stores and was used for the last time; what was loaded and is used, from the first
     moment; what was handed in, and the state after an update, to the end. While a communication is under way it keeps
-    its inputs, and the output of a receive or of a collective that is not in place. What was sent is there until the
-    other side has issued its receive. A value that is stored later than it is made waits in a variable. A collective
-    that works in place, and is waited for later, has a buffer of its own where anything else needs its input.
+    its inputs, and the output of a receive, of a read or of a collective that is not in place. What was sent is there
+    until the other side has issued its receive. A value that is stored later than it is made waits in a variable. A
+    collective that works in place and is waited for later has a buffer of its own where anything else needs its input.
     """
     program = trace.programs[rank]
     count = len(program.values)
@@ -44,7 +44,9 @@ def alive(trace: Trace, rank: int, index: int) -> list[int]:
     for number, event in enumerate(program.events):
         if event.op == "wait":
             work = program.events[event.arg[0]]
-            early = work.op == "receive" or (work.op in COLLECTIVES and work.op not in ("allreduce", "broadcast"))
+            early = work.op in ("receive", "read") or (
+                work.op in COLLECTIVES and work.op not in ("allreduce", "broadcast")
+            )
             early = early or (work.op in COLLECTIVES and needed_besides(trace, rank, event.arg[0], number))
             for value in work.outputs:
                 born[value] = event.arg[0] if early else number

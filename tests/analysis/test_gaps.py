@@ -58,6 +58,12 @@ def check_reason(trace: Trace, gap: Gap) -> None:
         assert gap.late != gap.rank
         assert gap.cause is not None
         assert gap.cause.event.end == gap.end <= event.start
+    elif gap.kind == "reader":
+        assert event.op == "read"
+        assert gap.end == event.start
+        assert gap.cause is not None
+        assert gap.cause.event.op == "read"
+        assert (gap.cause.event.start or 0) <= gap.end <= (gap.cause.event.end or 0)
     elif gap.kind in ("message", "fill"):
         assert event.op == "receive"
         assert gap.late == event.peer

@@ -9,7 +9,7 @@ import pytest
 
 from lib.replay import RankRaised, replay
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import LOCAL
+from lib.values.operations import LOCAL, READS
 from tests.replay.schedules import trace
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {"hidden": 24, "length": 8, "timeout": 30}
 
 
 def test_every_operation_has_a_kernel() -> None:
-    assert {*KERNELS, *PREPARED} == LOCAL
+    assert {*KERNELS, *PREPARED} == LOCAL | READS
     assert set(COLLECTIVE_KERNELS) == set(COLLECTIVES)
 
 

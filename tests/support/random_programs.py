@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lib import LINKS, UNIT, Costs, Links, Mesh, Model, Weight, simulate
 
 LAYERS, BATCHES = 2, 3
-COSTS = [UNIT, Costs(p2p=0, collective=0), LINKS, Links(host_size=2, ratio=3, latency=0.07)]
+COSTS = [UNIT, Costs(to_device=0.3), Costs(p2p=0, collective=0), LINKS, Links(host_size=2, ratio=3, latency=0.07)]
 
 
 @dataclass
@@ -85,6 +85,8 @@ class Schedule:
                     if store and (step.keep or len(store) > 2):
                         store.popitem()
                 return None
+            case "read":
+                return model.read({step.number % BATCHES, len(group) % BATCHES})
             case "sum":
                 total = zero + model.fake_grad(layer, [step.number % BATCHES])
                 model.grad_weights[layer] = total.shard(0, 2).combine(total.shard(1, 2))
@@ -123,7 +125,7 @@ class Schedule:
             model.weights[step.number] = result
 
 
-OPS = ["compute", "compute", "drop", "sum", "allreduce", "allgather", "scatterreduce", "alltoall", "broadcast"]
+OPS = ["compute", "compute", "drop", "sum", "read", "allreduce", "allgather", "scatterreduce", "alltoall", "broadcast"]
 MESSAGES = ["message", "message of many", "message of none"]
 
 
@@ -137,13 +139,15 @@ def schedules(draw: st.DrawFn, messages: bool = True) -> Schedule:
         order = draw(st.permutations(range(ranks)))
         if what in MESSAGES:
             members = order[:2]
-        elif what in ("compute", "drop", "sum"):
+        elif what in ("compute", "drop", "sum", "read"):
             members = order[:1]
         else:
             members = order[: draw(st.integers(1, ranks))] if draw(st.booleans()) else list(range(ranks))
         at_once = draw(st.tuples(*[st.booleans()] * len(members)))
         steps.append(Step(what, tuple(members), at_once, number, draw(st.booleans())))
-    mesh = Mesh({"all": ranks}, host_size=2) if draw(st.booleans()) else None
+    pairs = [[rank for rank in (first, first + 1) if rank < ranks] for first in range(0, ranks, 2)]
+    mesh = Mesh({"all": ranks}, host_size=2, processes=draw(st.sampled_from([None, pairs])))
+    mesh = mesh if draw(st.booleans()) else None
     return Schedule(ranks, steps, draw(st.sampled_from(COSTS)), bare, mesh)
 
 

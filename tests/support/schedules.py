@@ -15,7 +15,7 @@ from lib.schedules.data_parallel import ddp_overlap, fetching, fsdp_prefetch, fu
 from lib.schedules.pipelines import gpipe as gpipe_order
 from lib.schedules.pipelines import one_f_one_b
 from lib.schedules.program import program_of
-from lib.schedules.steps import accumulate, compute, forward, load, loss, mine, step, update
+from lib.schedules.steps import accumulate, backward, compute, forward, load, loss, mine, step, update
 
 Function = Callable[[Model], Any]
 
@@ -73,6 +73,39 @@ async def ddp(model: Model) -> None:
         model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
     model.activations.clear()
     for layer in range(model.LAYERS):
+        step(model, layer)
+
+
+async def ddp_fed(model: Model) -> None:
+    """Asks for the next batch before it computes this one; neighbours of one process share their first one's data."""
+    load(model)
+    batches = list(mine(model))
+    ahead = model.read(batches[:1])
+    for place in range(len(batches)):
+        model.activations[0] = await ahead
+        if place + 1 < len(batches):
+            ahead = model.read([batches[place + 1]])
+        for layer in range(model.LAYERS):
+            forward(model, layer)
+        loss(model)
+        for layer in reversed(range(model.LAYERS)):
+            accumulate(model, layer, backward(model, layer))
+    for layer in range(model.LAYERS):
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
+        step(model, layer)
+
+
+async def two_of_a_row(model: Model) -> None:
+    """The ranks along "model" work on the same examples, read once a process; the first of them hands in."""
+    load(model)
+    data = model.read(range(model.coord["data"], model.BATCHES, model.mesh.axes["data"]))
+    model.activations[0] = await data
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        accumulate(model, layer, backward(model, layer))
+        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer, group="data")
         step(model, layer)
 
 
@@ -326,6 +359,7 @@ CLASSIC = [
 HOSTS = Links(host_size=4)
 REPLICA_SHARD = Mesh({"replica": 2, "shard": 4})
 
+ROWS = Mesh({"data": 2, "model": 2}, ranks=[0, 2, 3, 1], processes=2)
 OTHERS = [
     Case("ddp_lean", ddp_lean, 4, 2, 4),
     Case("ddp_overlap", ddp_overlap, 4, 8, 4),
@@ -334,6 +368,9 @@ OTHERS = [
     Case("fetching", fetching(2, 1), 4, 4, 4, None, Uneven(layers=(2, 0.5), collective=0.7)),
     Case("fetching, the last layer too", fetching(1, keep=False), 4, 3, 4),
     Case("zero1", zero1, 4, 3, 4),
+    Case("ddp_fed", ddp_fed, 4, 2, 8, Mesh({"data": 4}, processes=2), Costs(read=0.5, to_device=0.1)),
+    Case("ddp_fed, slowly", ddp_fed, 2, 1, 6, None, Costs(read=7, to_device=0.3)),
+    Case("two_of_a_row", two_of_a_row, 4, 3, 6, ROWS, Costs(read=0.5, to_device=0.25)),
     Case("gpipe, freeing early", program_of(gpipe_order(4, 4)), 4, 8, 4),
     Case("one_f_one_b", program_of(one_f_one_b(4, 8)), 4, 8, 8),
     Case("star", star, 4, 3, 4),

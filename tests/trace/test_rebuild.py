@@ -83,7 +83,7 @@ def test_what_an_event_is_about_follows_from_its_values(case: Case) -> None:
     trace = Trace.of(case.run(simulate))
     said = [(event.op, event.layer, event.batches) for _, event in trace.events()]
     for _, one in trace.events():
-        if one.op not in ("get_activation", "fake_grad"):  # what was asked for is part of the program
+        if one.op not in ("get_activation", "read", "fake_grad"):  # what was asked for is part of the program
             one.batches = frozenset([77])
         if one.op in ("loss", "get_activation", "add", "combine", "shard", "pass_to", "receive", "wait"):
             one.layer = 77

@@ -6,15 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import UNIT, Costs, Links, Model, Trace, TraceError, retime, simulate
+from lib import UNIT, Costs, Links, Mesh, Model, Trace, TraceError, retime, simulate
 from lib.analysis import figures
+from lib.cluster.clock import units
 from lib.schedules.data_parallel import fully_sharded
 from lib.trace import json_format as serial
 from tests.support.damage import DATA
 from tests.support.schedules import EVERYTHING, HOSTS, Case, star
 
-NAMED = [case for case in EVERYTHING if case.function is not star]
-"""Those without a bare `receive()`, which under other costs may get another message."""
+NAMED = [case for case in EVERYTHING if case.function is not star and not case.costs.read]
+"""Those without a bare `receive()`, which under other costs may get another message, and without readers, who would
+serve in another order."""
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,22 @@ def test_whatever_the_costs_are(case: Case, tenths: list[int]) -> None:
     costs = Costs(*[number / 10 for number in tenths])
     there = Trace.of(case.run(simulate, costs=costs))
     assert serial.encode(retime(Trace.of(case.run(simulate)), costs)) == serial.encode(there)
+
+
+def test_a_reader_serves_in_the_order_in_which_it_did() -> None:
+    async def race(model: Model) -> None:
+        if model.rank == 0:
+            model.forward(0, await model.read([0]), model.load_weights(0)[0])
+        await model.read([model.rank + 1])
+
+    mesh = Mesh({"data": 2}, processes=2)
+    run = Trace.of(simulate(race, layers=1, batches=3, mesh=mesh, costs=Costs(read=0.5)))
+    first = [event.arg for _, event in run.events() if event.op == "read"]
+    assert first == [(0,), (2,), (1,)]
+    quick = retime(run, Costs(read=3, forward=0, to_device=0.25))
+    assert [event.arg for _, event in quick.events() if event.op == "read"] == first
+    (last,) = [event for _, event in quick.events() if event.batches == {1} and event.op == "read"]
+    assert [units(last.issued), units(last.start or 0), units(last.length)] == [3.25, 6, 3.25]
 
 
 def test_a_bare_receive_keeps_the_message_that_it_got() -> None:

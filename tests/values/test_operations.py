@@ -8,7 +8,7 @@ import pytest
 
 from lib.values.collectives import COLLECTIVES
 from lib.values.layers import Shape
-from lib.values.operations import COMMUNICATION, COMPUTE, LOCAL, MESSAGES, OPERATIONS, TIMED, calls, signatures
+from lib.values.operations import COMMUNICATION, COMPUTE, LOCAL, MESSAGES, OPERATIONS, READS, TIMED, calls, signatures
 from lib.values.table import Table
 from lib.values.values import Activation, OptState, Value, Weight, WeightGrad
 
@@ -39,9 +39,10 @@ def test_the_sets_are_those_of_the_properties() -> None:
     costly = {name for name, row in OPERATIONS.items() if row.cost is not None}
     assert costly - {name for name, row in OPERATIONS.items() if row.loads} == COMPUTE >= {"forward", "update"}
     assert {"pass_to", "receive"} <= MESSAGES
-    assert MESSAGES | set(COLLECTIVES) == COMMUNICATION
+    assert MESSAGES | READS | set(COLLECTIVES) == COMMUNICATION
+    assert {"read"} == READS
     assert TIMED == COMPUTE | COMMUNICATION
-    assert set(OPERATIONS) - MESSAGES - {"wait"} == LOCAL
+    assert set(OPERATIONS) - MESSAGES - READS - {"wait"} == LOCAL
 
 
 def test_calls_are_signatures_without_their_await() -> None:

@@ -17,7 +17,9 @@ from lib.replay.layers.ranges import in_order, join
 from lib.replay.plan.plan import PlannedCollective
 from lib.replay.plan.sizes import cut_range
 from lib.replay.rank.context import Call, KernelTable
+from lib.replay.rank.kernels import KERNELS
 from lib.replay.transports.transport import Done, Handle, Several, Transport
+from lib.values.operations import READS
 from lib.values.values import Value
 
 __all__ = [
@@ -106,6 +108,8 @@ def issue(call: Call) -> Communication:
         return _pass_to(call)
     if call.event.op == "receive":
         return _receive(call)
+    if call.event.op in READS:
+        return Communication(Done(), KERNELS[call.event.op](call, ()))
     collective = call.plan.collectives.get(call.index)
     if collective is None:  # it never takes place, and nobody waits for it
         return Communication(Done())

@@ -84,6 +84,11 @@ def _get_activation(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     return [call.context.initial.rows("data", _batches(call.output(0))).view(-1)]
 
 
+def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+    data = call.context.initial.rows("data", sorted(call.event.batches))
+    return [data.view(-1).to(call.context.device)]
+
+
 def _batches(value: Value) -> list[int]:
     return sorted(value.place.batches)
 
@@ -100,6 +105,7 @@ KERNELS: KernelTable[Kernel] = KernelTable(
         "fake_grad": _zeros,
         "foreign": _zeros,
         "set_final_weight": _nothing,
+        "read": _read,
     }
 )
 """By the name of the operation."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
-from lib.values.operations import COMMUNICATION
+from lib.values.operations import COMMUNICATION, READS
 
 __all__ = ["cut"]
 
@@ -44,4 +44,6 @@ def _not_begun(event: Event) -> Event:
     event.start, event.length, event.outputs, event.blocking = None, 0, (), False
     if event.op == "receive":
         event.layer, event.batches = None, frozenset()
+    if event.op in READS:
+        event.arg = ()
     return event

@@ -1,0 +1,80 @@
+"""Reading: each process has one reader, which reads an example once and keeps it for all devices of the process.
+
+A read that is issued asks the reader for what the process has not read yet, one example after the other; then the
+device copies all that it asked for, on a link of its own. The only copy of the timing of reads: the simulator and
+`retime` both ask here, in the order in which requests are served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from lib.cluster.clock import ticks
+from lib.cluster.costs import Costs
+from lib.cluster.mesh import Mesh
+
+__all__ = ["Readers", "Reading", "process_of"]
+
+
+class Reading(NamedTuple):
+    """What became of a request. Times in ticks.
+
+    `number` is its place in the queue of its process, and `fresh` what the reader read for it. It is under way from
+    `start`, when the reader turns to it, or, where everything has been read by then, the device; `after` is the number
+    of the request for which it had to wait, if it had to, and `until` when the examples of this one were there.
+    """
+
+    number: int
+    start: int
+    length: int
+    fresh: tuple[int, ...]
+    after: int | None
+    until: int
+
+
+def process_of(mesh: Mesh | None, rank: int) -> int:
+    """The process that owns a rank's device. Without a mesh each rank is its own."""
+    return rank if mesh is None else mesh.process(rank)
+
+
+class _Process:
+    """The reader of a process: when it is free, and which request brought each example, and when."""
+
+    __slots__ = ("free", "last", "served", "there")
+
+    def __init__(self) -> None:
+        self.free, self.served = 0, 0
+        self.last: int | None = None
+        self.there: dict[int, tuple[int, int]] = {}
+
+
+class Readers:
+    """The readers of all processes, and the links from their memory to the devices."""
+
+    def __init__(self, costs: Costs, mesh: Mesh | None) -> None:
+        self._read, self._copy = ticks(costs.read), ticks(costs.to_device)
+        self._mesh = mesh
+        self._processes: dict[int, _Process] = {}
+        self._copied: dict[int, tuple[int, int | None]] = {}
+
+    def read(self, rank: int, batches: Iterable[int], issued: int) -> Reading:
+        """Serves the request of a rank for some examples."""
+        mine = self._processes.setdefault(process_of(self._mesh, rank), _Process())
+        number, mine.served = mine.served, mine.served + 1
+        wanted = sorted(batches)
+        fresh = tuple([batch for batch in wanted if batch not in mine.there])
+        begin, after = (issued, None) if not fresh or mine.free <= issued else (mine.free, mine.last)
+        for place, batch in enumerate(fresh, 1):
+            mine.there[batch] = begin + place * self._read, number
+        if fresh:
+            mine.free, mine.last = begin + len(fresh) * self._read, number
+        until, brought = max([mine.there[batch] for batch in wanted], default=(issued, number))
+        copied, before = self._copied.get(rank, (0, None))
+        start = max(issued, until, copied)
+        end = start + len(wanted) * self._copy
+        self._copied[rank] = end, number
+        if not fresh:
+            begin = start
+            after = None if start == issued else before if copied > until else brought
+        return Reading(number, begin, end - begin, fresh, after, max(issued, until))
