@@ -17,7 +17,7 @@ from lib.replay.plan.plan import Plan, RankPlan
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMPUTE, MESSAGES
+from lib.values.operations import COMPUTE, MESSAGES, READS
 from lib.values.values import Activation
 
 __all__ = ["Measured", "Spread", "assemble", "whole_step"]
@@ -148,7 +148,7 @@ def _spreads(plan: Plan, runs: Sequence[Sequence[Program]], seconds: float) -> l
             measured.setdefault(event.op, []).extend(real.length / TICKS * seconds for real in same)
     return [
         Spread(op, len(simulated[op]), median(simulated[op]), median(measured[op]))
-        for kind in (COMPUTE, COLLECTIVES, MESSAGES, ("wait",))
+        for kind in (COMPUTE, COLLECTIVES, MESSAGES, READS, ("wait",))
         for op in simulated
         if op in kind
     ]

@@ -43,10 +43,14 @@ class RankFigures:
 class ProcessFigures:
     """Of one process: its ranks, and what the system's counters of its sockets say that it sent in a step, where there
     are any (Linux, over TCP). Ranks that share a process send each other what they send over sockets, too.
+
+    `examples` and `bytes` are what its reader read in a step, counted when files were opened.
     """
 
     ranks: tuple[int, ...]
     wire: int | None
+    examples: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +161,17 @@ class ReplayResult:
         return lines
 
     def _shared(self) -> list[str]:
-        """The processes, where one has several ranks."""
-        if all(len(one.ranks) == 1 for one in self.processes):
+        """The processes, where one has several ranks or reads examples."""
+        if all(len(one.ranks) == 1 and not one.examples for one in self.processes):
             return []
-        rows = [("process", "ranks", "on the wire")]
+        rows = [("process", "ranks", "examples read", "in bytes", "on the wire")]
         for number, one in enumerate(self.processes[:16]):
-            rows.append((f"{number}", ranges(one.ranks), "" if one.wire is None else f"{one.wire:,}"))
-        return _table(rows)
+            wire = "" if one.wire is None else f"{one.wire:,}"
+            rows.append((f"{number}", ranges(one.ranks), f"{one.examples}", f"{one.bytes:,}", wire))
+        lines = _table(rows)
+        if len(self.processes) > 16:
+            lines.append(f"and {len(self.processes) - 16} more processes")
+        return lines
 
     def _verdict(self) -> list[str]:
         lines = [_error("", error) for error in self.errors]

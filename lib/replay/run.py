@@ -7,13 +7,16 @@ This module knows torch; `lib.replay` imports it only when something is to be re
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
+from lib.replay.examples import Examples, Reader
 from lib.replay.layers.reference import Comparison, Deviation, compared
 from lib.replay.measure import assemble, whole_step
 from lib.replay.options import Hook, ReplayOptions
@@ -45,21 +48,25 @@ def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> Repla
 
 
 def _run_local(job: Job) -> ReplayResult:
-    """All ranks in this process, taking turns."""
+    """All ranks in this process, taking turns. Each process of the job has a reader all the same."""
     begun = time.perf_counter_ns()
     plan, world = job.plan, LocalWorld(job.plan.ranks)
-    contexts = [
-        RankContext(
-            job,
-            rank,
-            LocalTransport(rank, world),
-            device_of(job.options, rank),
-            torch.zeros(kept, dtype=job.initial.dtype),
-        )
-        for rank, kept in enumerate(job.kept)
-    ]
-    reports: list[Report] = [{} for _ in contexts]
-    with _threads(job.options.threads):
+    reports: list[Report] = [{} for _ in range(plan.ranks)]
+    with _threads(job.options.threads), tempfile.TemporaryDirectory(prefix="puzzles-replay-") as folder:
+        examples = Examples(Path(folder))
+        examples.write(job.examples())
+        readers = {rank: reader for ranks in job.processes for reader in [Reader(examples)] for rank in ranks}
+        contexts = [
+            RankContext(
+                job,
+                rank,
+                LocalTransport(rank, world),
+                readers[rank],
+                device_of(job.options, rank),
+                torch.zeros(kept, dtype=job.initial.dtype),
+            )
+            for rank, kept in enumerate(job.kept)
+        ]
         drive([_named(context, report) for context, report in zip(contexts, reports, strict=True)])
         comparison = compared(plan, job.options, job.initial, [context.results for context in contexts])
     return _assembled(job, reports, begun, comparison)
@@ -162,7 +169,7 @@ def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
 def _process_figures(ranks: tuple[int, ...], reports: Sequence[Report]) -> ProcessFigures:
     sockets: list[list[int]] = [report["socket_bytes"] for report in reports if report["socket_bytes"] is not None]
     wire = max(after for _, after in sockets) - min(before for before, _ in sockets) if sockets else None
-    return ProcessFigures(ranks, wire)
+    return ProcessFigures(ranks, wire, *max(map(tuple, (report["read"] for report in reports))))
 
 
 def _simulated_sent(plan: Plan, rank: int) -> float:

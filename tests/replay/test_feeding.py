@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from lib import Mesh
-from lib.replay import Feeding, ReplayError, WrongWorld, feed
+from lib.analysis.feeding.examples import examples_read
+from lib.replay import Feeding, ReplayError, WrongWorld, feed, replay
 from lib.replay.examples import Examples
+from tests.replay.schedules import trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
@@ -104,6 +106,25 @@ def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Examples, "read", lost)
     with pytest.raises(ReplayError, match=r"process \d could not feed its devices: FileNotFoundError: no example"):
         feed(by_index(SMALLEST, 6))
+
+
+@pytest.mark.parametrize("transport", ["local", "gloo"])
+@pytest.mark.parametrize("name", ["fed", "fed_in_rows"])
+def test_a_training_step_that_reads(name: str, transport: str) -> None:
+    """Every step anew, but each example once a process: what the simulator says."""
+    result = replay(trace(name), transport=transport, hidden=16, length=4, steps=2, timeout=30)
+    assert result.ok, result.text()
+    read = examples_read(trace(name))
+    assert {process: one.examples for process, one in enumerate(result.processes)} == read
+    assert [one.bytes for one in result.processes] == [8 * 16 * 4 * examples for examples in read.values()]
+    assert "examples read  in bytes" in result.text()
+    assert any(one.op == "read" for one in result.spreads)
+
+
+def test_a_process_for_each_device_reads_for_itself() -> None:
+    alone = replay(trace("fed_in_rows"), hidden=16, length=4, timeout=30, processes=8)
+    assert alone.ok, alone.text()
+    assert [one.examples for one in alone.processes] == [2] * 8
 
 
 def test_as_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

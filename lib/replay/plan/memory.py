@@ -15,6 +15,7 @@ from lib.replay.plan.plan import Plan, make_plan
 from lib.replay.plan.sizes import Sizes
 from lib.trace.event import STORES
 from lib.trace.trace import Trace
+from lib.values.operations import READS
 
 __all__ = ["Need", "available", "plan_that_fits", "predict", "refuse_if_too_large", "simulated_curve"]
 
@@ -62,6 +63,8 @@ def predict(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = Non
         host += 8 * (layers * sizes.weight * (3 + sizes.moments) + 3 * (layers + 1) * batches * sizes.batch)
     if options.against:
         host += len(ranks) * number * layers * (sizes.weight * (4 + sizes.moments) + 2 * batches * sizes.batch)
+    if any(event.op in READS for _, event in plan.trace.events()):  # what readers keep
+        host += len(ranks) * batches * sizes.batch * number
     if not options.on_gpu:
         host += sum(peaks[rank] for rank in ranks)
     return Need(peaks, host)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from lib.replay.examples import Examples
 from lib.replay.processes.play import RankError, meet, play
 from lib.replay.processes.rendezvous import Rendezvous
 from lib.replay.processes.shared_state import SharedState
@@ -27,7 +28,8 @@ __all__ = ["Launch", "be_process"]
 
 @dataclass(frozen=True)
 class Launch:
-    """What the processes that are forked have in common. `folder` is for their logs, and for them to meet in.
+    """What the processes that are forked have in common. `folder` is for their logs, for them to meet in, and for the
+    data set that they read.
 
     The write end of `lifeline` is the parent's alone: its read end says when the parent is gone.
     """
@@ -38,6 +40,11 @@ class Launch:
     rendezvous: Rendezvous
     lifeline: tuple[int, int]
 
+    @property
+    def examples(self) -> Examples:
+        """The data set."""
+        return Examples(self.folder / "examples")
+
 
 def be_process(launch: Launch, process: int, away: int) -> int:
     """The whole life of a forked process. Returns its exit code; the reports or the error go home over `away`."""
@@ -46,7 +53,8 @@ def be_process(launch: Launch, process: int, away: int) -> int:
     try:
         _cut_ties(launch.folder / f"process{process}.log", launch.lifeline[0])
         here = meet(job, process, process, launch.rendezvous)
-        outcome: dict[str, Any] = {"reports": play(job, here, [state.results(rank) for rank in ranks], state.say)}
+        results = [state.results(rank) for rank in ranks]
+        outcome: dict[str, Any] = {"reports": play(job, here, launch.examples, results, state.say)}
     except BaseException as error:
         failed = error if isinstance(error, RankError) else RankError(ranks[0], error)
         event, when = state.event(failed.rank), time.monotonic()

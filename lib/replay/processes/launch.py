@@ -67,6 +67,7 @@ def fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
     try:
         launch = Launch(job, state, folder, rendezvous_of(job.options, folder), lifeline)
         job.initial.make_all(job.plan)
+        launch.examples.write(job.examples())
         if job.options.against:
             from lib.replay.rank.libraries import preload
 
@@ -81,8 +82,8 @@ def fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
 
         def everybody_is_ready() -> None:
             # Everything is open by now. Without its folder the replay leaves no trace even if we are killed. (Nccl and
-            # the libraries come back to the store in it.)
-            if job.options.transport == "gloo" and not job.options.against:
+            # the libraries come back to the store in it, readers to the data set.)
+            if job.options.transport == "gloo" and not job.options.against and not job.reads:
                 shutil.rmtree(folder, ignore_errors=True)
 
         return watch(launch, children, everybody_is_ready)

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous as rendezvous_at
 
+from lib.replay.examples import Examples, Reader
 from lib.replay.processes.rendezvous import Rendezvous
 from lib.replay.rank.context import Job, RankContext, device_of
 from lib.replay.rank.steps import Report, steps
@@ -95,11 +96,13 @@ def _place(address: str, process: int, processes: int, timeout: timedelta) -> An
     return store
 
 
-def play(job: Job, here: Here, results: Sequence[Tensor], progress: Progress) -> list[Report]:
-    """Does all that the ranks of this process have to do. What is compared with ordinary training is written to
-    `results`, for each rank. RankError for the first that fails, without a word to the others."""
+def play(job: Job, here: Here, examples: Examples, results: Sequence[Tensor], progress: Progress) -> list[Report]:
+    """Does all that the ranks of this process have to do. What they read is in `examples`; what is compared with
+    ordinary training is written to `results`, for each rank. RankError for the first that fails, without a word to the
+    others."""
+    reader = Reader(examples)
     if len(job.processes) == job.plan.ranks:
-        return [_play(job, here, 0, results[0], progress)]
+        return [_play(job, here, 0, reader, results[0], progress)]
     reports: dict[int, Report] = {}
     outcomes: SimpleQueue[tuple[int, Report | RankError]] = SimpleQueue()
 
@@ -107,7 +110,7 @@ def play(job: Job, here: Here, results: Sequence[Tensor], progress: Progress) ->
         torch.set_num_threads(job.options.threads)
         _use(here.devices[place])
         try:
-            outcomes.put((place, _play(job, here, place, results[place], progress)))
+            outcomes.put((place, _play(job, here, place, reader, results[place], progress)))
         except RankError as error:
             outcomes.put((place, error))
 
@@ -121,8 +124,8 @@ def play(job: Job, here: Here, results: Sequence[Tensor], progress: Progress) ->
     return [reports[place] for place in range(len(here.ranks))]
 
 
-def _play(job: Job, here: Here, place: int, results: Tensor, progress: Progress) -> Report:
-    rank, now = here.ranks[place], -1
+def _play(job: Job, here: Here, place: int, reader: Reader, results: Tensor, progress: Progress) -> Report:
+    rank, device, now = here.ranks[place], here.devices[place], -1
 
     def now_in(index: int) -> None:
         nonlocal now
@@ -131,7 +134,7 @@ def _play(job: Job, here: Here, place: int, results: Tensor, progress: Progress)
 
     report: Report = {}
     try:
-        context = RankContext(job, rank, _transport(job, here, place), here.devices[place], results)
+        context = RankContext(job, rank, _transport(job, here, place), reader, device, results)
         context.now_in = now_in
         progress(rank, READY, now)
         for handle in steps(context, report):

@@ -74,6 +74,9 @@ def rendezvous_here(timeout: float) -> Rendezvous:
 @contextlib.contextmanager
 def examples_here(store: Any, contents: Mapping[int, bytes]) -> Iterator[Examples]:
     """A data set on this machine, which its first process makes and removes: leave it when all have read."""
+    if not contents:
+        yield Examples(Path())
+        return
     process, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", os.environ["RANK"]))
     key = f"examples/{process - local}"
     if local:
@@ -138,8 +141,8 @@ def play_here(job: Job) -> tuple[int, list[Report], Comparison]:
 
             preload(job.options.against)
         results = [torch.zeros(job.kept[rank], dtype=job.initial.dtype) for rank in here.ranks]
-        with _alive(job, here.store, here.ranks) as life:
-            mine = play(job, here, results, life.say)
+        with _alive(job, here.store, here.ranks) as life, examples_here(here.store, job.examples()) as examples:
+            mine = play(job, here, examples, results, life.say)
             for report in mine:
                 report["ready"] -= begun
             reports = _exchange(job, mine, here)

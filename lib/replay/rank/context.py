@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from lib.replay.errors import WrongWorld
+from lib.replay.examples import Reader
 from lib.replay.layers.initial_numbers import InitialNumbers
 from lib.replay.options import Hook, ReplayOptions
 from lib.replay.plan.library_plan import LibraryResults, library_results
@@ -19,6 +21,7 @@ from lib.replay.plan.processes import processes_of
 from lib.replay.plan.sizes import Range
 from lib.replay.transports.transport import Transport
 from lib.trace.event import Event
+from lib.values.operations import READS
 from lib.values.values import Value
 
 __all__ = ["Call", "Job", "KernelTable", "RankContext", "device_of"]
@@ -41,21 +44,38 @@ class Job:
         return cls(plan, options, InitialNumbers.of(plan, options, share), processes, hook)
 
     @property
+    def reads(self) -> bool:
+        """Whether ranks ask the reader of their process for data, which needs a data set on disk."""
+        return any(event.op in READS for _, event in self.plan.trace.events())
+
+    def examples(self) -> dict[int, bytes]:
+        """The data set: what is to be in the file of each batch. Nothing where nobody reads one."""
+        return {batch: _bytes(self.initial("data", batch)) for batch in range(self.plan.trace.batches) if self.reads}
+
+    @property
     def kept(self) -> list[int]:
         """How many numbers each rank keeps to be compared. ReplayError where a library cannot train this model."""
         return [library_results(self.plan, self.options.against, rank)[1] for rank in range(self.plan.ranks)]
 
 
+def _bytes(tensor: Tensor) -> bytes:
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+
 class RankContext:
     """What all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches together.
 
-    `now_in` is told the number of each event before it begins.
+    `reader` is that of the process. `step` counts the steps; `now_in` is told the number of each event before it is.
     """
 
-    def __init__(self, job: Job, rank: int, transport: Transport, device: torch.device, results: Tensor) -> None:
+    def __init__(
+        self, job: Job, rank: int, transport: Transport, reader: Reader, device: torch.device, results: Tensor
+    ) -> None:
         self.job = job
         self.rank = rank
         self.transport = transport
+        self.reader = reader
+        self.step = -1
         self.device = device
         self.results = results
         self.now_in: Callable[[int], None] = lambda index: None

@@ -54,6 +54,7 @@ class Interpreter:
         self.memory: list[tuple[int, int, int, int]] = []
         self.now = -1
         self.sent = 0.0
+        context.step += 1
         for index, event in enumerate(self.plan.program.events):
             if event.op in PREPARED:
                 self._prepare(index, event)

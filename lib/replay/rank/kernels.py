@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from lib.replay.layers import layers, optimizers
@@ -85,8 +86,10 @@ def _get_activation(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _read(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    data = call.context.initial.rows("data", sorted(call.event.batches))
-    return [data.view(-1).to(call.context.device)]
+    """From files, which the reader of the process opens once a step."""
+    context = call.context
+    data = b"".join(context.reader.read(sorted(call.event.batches), context.step))
+    return [torch.frombuffer(bytearray(data), dtype=context.initial.dtype).to(context.device)]
 
 
 def _batches(value: Value) -> list[int]:

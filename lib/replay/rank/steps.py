@@ -47,6 +47,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
             if number >= context.options.warmup:
                 found.append(times)
     yield from _wait(context.transport.barrier())
+    report["read"] = context.reader.read_in(0)
 
 
 def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
