@@ -1,7 +1,7 @@
 # %% [markdown]
 # ### With real tensors (optional)
 #
-# Your schedule also runs for real, on torch.distributed: $ranks processes on this machine, one for each rank. Gradients
+# Your schedule also runs for real, on torch.distributed: $ranks ranks, in processes of this machine. Gradients
 # and weights are compared with ordinary training in one process, and every operation is timed. It takes a few seconds
 # and needs torch: `pip install torch`. When your solution is correct, set `REPLAY = True`.
 #
