@@ -16,7 +16,7 @@ from typing import Any, Final
 from chalk.core import BaseDiagram
 
 from drawing.canvas.picture import bundle
-from drawing.registry import PICTURES, Shown
+from drawing.registry import PICTURES, Shown, picture_of
 from drawing.timeline.schedule import picture_of_trace
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import OURS, is_students
@@ -75,6 +75,8 @@ def _on_error(
     trace = getattr(error, "trace", None)
     if isinstance(trace, Trace) and trace.error is not None and any(event.op in TIMED for _, event in trace.events()):
         shell.display_pub.publish(bundle(picture_of_trace(trace)))
+    if (shown := getattr(error, "shown", None)) is not None:
+        shell.display_pub.publish(bundle(picture_of(shown)))
     if shell.call_pdb:
         shell.debugger(force=True)
     return lines

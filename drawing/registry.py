@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from drawing.canvas.picture import Picture
-from drawing.communication.mesh import draw_mesh
+from drawing.communication.mesh import draw_mesh, picture_of_holdings
 from drawing.goal import picture_of_task
 from drawing.review.review import picture_of_review
 from drawing.timeline.schedule import picture_of_trace, trace_of
 from drawing.values import draw_group, picture_of_value
-from drawing.verdict import picture_of_verdict
-from lib.checker.verdict import Verdict
+from drawing.verdict import picture_of_answers, picture_of_verdict
+from lib.checker.verdict import FunctionVerdict, Verdict
+from lib.cluster.holdings import Holdings
 from lib.cluster.mesh import Mesh
 from lib.course.review import Review
 from lib.puzzles.records import Task
@@ -33,7 +34,9 @@ PICTURES: Final[Mapping[type, Shown]] = {
     Value: Shown(picture_of_value, repr),
     Trace: Shown(picture_of_trace),
     Verdict: Shown(picture_of_verdict),
+    FunctionVerdict: Shown(picture_of_answers, repr),
     Mesh: Shown(draw_mesh, repr),
+    Holdings: Shown(picture_of_holdings),
     Review: Shown(picture_of_review, Review.text),
     Task: Shown(picture_of_task),
 }

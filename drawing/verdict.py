@@ -11,10 +11,10 @@ from drawing.canvas.palette import ALARM, GOLD, GOOD, INK, KINDS, PAPER, SHINE, 
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fit
 from drawing.figures.goals import LIMITLESS, Figure, goals
-from lib.checker.verdict import Verdict
-from lib.errors.wording import amount, exact
+from lib.checker.verdict import FunctionVerdict, Verdict
+from lib.errors.wording import amount, counted, exact
 
-__all__ = ["figures_of", "picture_of_verdict"]
+__all__ = ["figures_of", "picture_of_answers", "picture_of_verdict"]
 
 WIDTH: Final = 840
 
@@ -36,10 +36,28 @@ def picture_of_verdict(verdict: Verdict) -> Picture:
         y = goals(bars, wanted, figures_of(verdict), left, WIDTH - 8, y - 2, judged=True) + 6
     scene.height = max(y + 12, 190 if verdict.passed else 0)
     if verdict.passed:
-        scene.add(*_confetti(verdict, scene.height))
+        scene.add(*_confetti(verdict.puzzle, scene.height))
         scene.add(*_trophy(100, (scene.height - 156) / 2, sum(goal.reached for goal in verdict.goals) or 1))
     scene.add(*marks, *bars.marks)
     return Picture(scene, "\n".join(_words(verdict)))
+
+
+def picture_of_answers(verdict: FunctionVerdict) -> Picture:
+    """A verdict on a plain function: a trophy and confetti where it is right."""
+    left = 216.0 if verdict.correct else 24.0
+    headline = f"{verdict.puzzle}: {'correct!' if verdict.correct else 'not right yet'}"
+    said = [f"Right on all of {counted(verdict.asked, 'input')}"]
+    if not verdict.correct:
+        said = [line for fault in verdict.faults for line in fault.splitlines()][:6]
+    scene = Scene(WIDTH, 190 if verdict.correct else 62 + 18 * len(said))
+    if verdict.correct:
+        scene.add(*_confetti(verdict.puzzle, scene.height), *_trophy(100, (scene.height - 156) / 2, 1))
+    middle = scene.height / 2 - 14 if verdict.correct else 32
+    scene.add(Text(left, middle, fit(headline, WIDTH - left - 10, 18), 18, INK, bold=True))
+    for number, line in enumerate(said):
+        words = fit(line, WIDTH - left - 16, TEXT)
+        scene.add(Text(left, middle + 26 + 18 * number, words, TEXT, SOFT if verdict.correct else ALARM))
+    return Picture(scene, "\n".join([headline, *said]))
 
 
 def figures_of(verdict: Verdict) -> list[Figure]:
@@ -109,10 +127,10 @@ def _trophy(x: float, y: float, stars: int) -> Iterator[Mark]:
         yield Poly(_star(x + (number - (stars - 1) / 2) * 30, y + 124, 12), fill=GOLD, stroke=dark)
 
 
-def _confetti(verdict: Verdict, height: float) -> Iterator[Mark]:
+def _confetti(puzzle: str | None, height: float) -> Iterator[Mark]:
     """Scraps of paper, thrown by arithmetic: the same for the same puzzle, whoever solves it."""
     colours = (*KINDS.values(), GOOD, GOLD)
-    state = crc32((verdict.puzzle or "").encode())
+    state = crc32((puzzle or "").encode())
     for scrap in range(70):
         state = (state * 1103515245 + 12345) % 2**31
         x, turn = 8 + state % 184, pi * (state // 256 % 64) / 64

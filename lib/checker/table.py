@@ -48,11 +48,13 @@ Ask = Callable[[Sequence[Given]], Sequence[Answer]]
 
 
 class Failure(NamedTuple):
-    """An input that a function gets wrong. `expected` is the answer of the table, or one that is right."""
+    """An input that a function gets wrong. `expected` is the answer of the table, or one that is right; `why` says what
+    is wrong with the one that it got, where the puzzle knows."""
 
     given: Given
     expected: Answer
     got: Answer
+    why: str = ""
 
 
 # -- random inputs --------------------------------------------------------------------------------------------------
@@ -91,19 +93,31 @@ class Draw:
 class Judge:
     """Who knows what is right: the reference. `inputs` draws an input (the arguments, as a tuple), or, if it is a
     generator without arguments, gives all that there are, small ones first. `accepts(answer, *given)` says whether an
-    answer is right, where more than one is."""
+    answer is right, where more than one is, or in a sentence why it is not. `picture(answer, expected, *given)` is what
+    a picture of a wrong answer shows; `answer` is None where there is none of the right kind."""
 
     answer: Callable[..., Any]
     inputs: Callable[..., Any] | None = None
-    accepts: Callable[..., bool] | None = None
+    accepts: Callable[..., bool | str] | None = None
+    picture: Callable[..., Any] | None = None
 
     def failure(self, given: Given, got: Answer, row: Row | None = None) -> Failure | None:
         """What is wrong with an answer; None where it is right."""
         expected = ask_here(self.answer)([given])[0] if row is None else _answer_of(row)
-        right = got.raised == expected.raised and same(got.value, expected.value)
+        right: bool | str = got.raised == expected.raised and same(got.value, expected.value)
         if not right and self.accepts is not None and not got.raised:
             right = self.accepts(got.value, *deepcopy(given))
-        return None if right else Failure(given, expected, got)
+        return None if right is True else Failure(given, expected, got, right or "")
+
+    def shown(self, failure: Failure) -> Any:
+        """What the picture of a failure shows; None where there is none, as where the input is to be refused."""
+        if self.picture is None or failure.expected.raised:
+            return None
+        given, expected = deepcopy(failure.given), failure.expected.value
+        try:
+            return self.picture(failure.got.value, expected, *given)
+        except (TypeError, ValueError, LookupError, AttributeError):  # an answer may be anything
+            return self.picture(None, expected, *given)
 
 
 def _answer_of(row: Row) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from lib.errors.wording import amount, counted
 from lib.puzzles.records import Goal
@@ -70,11 +71,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FunctionVerdict:
-    """What came of asking a plain function. `asked` counts the inputs, `faults` show one that is wrong."""
+    """What came of asking a plain function. `asked` counts the inputs, `faults` show one that is wrong, in words; and
+    `shown` is what it looks like, where the puzzle says (`import drawing` makes a picture of it)."""
 
     puzzle: str
     asked: int
     faults: tuple[str, ...] = ()
+    shown: Any = None
 
     @property
     def correct(self) -> bool:

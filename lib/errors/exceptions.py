@@ -54,7 +54,8 @@ class PuzzleError(AssertionError):
     for, the message has the `idea` in its place, and `fix()` shows the line.
 
     `rank` and `where` (Places, with the rank each belongs to) are added by whoever knows them. `trace` is the
-    Trace up to the failure, where a run had begun; `import drawing` makes notebooks show it below the message.
+    Trace up to the failure, where a run had begun, and `shown` what a wrong answer looks like; `import drawing` makes
+    notebooks show them below the message.
     """
 
     what: str
@@ -90,6 +91,7 @@ class PuzzleError(AssertionError):
         self.time: int | None = None
         """When it happened, in ticks, where that is not said by the clock of its rank."""
         self.trace: Any = None
+        self.shown: Any = None
 
     def words(self) -> Words:
         """The four parts of the message."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from lib import diagnosis
 from lib.checker.listeners import tell
-from lib.checker.table import Ask, Judge, ask_here, first_failure
+from lib.checker.table import Answer, Ask, Given, Judge, ask_here, first_failure
 from lib.checker.verdict import FunctionVerdict
 from lib.errors.exceptions import CheckError, NotSolved
 from lib.errors.source_lines import raised_at
@@ -17,27 +21,41 @@ from lib.submissions.load import SourceError, load_function
 from lib.submissions.locations import reference
 from lib.submissions.wrong_answer import wrong_answer
 
-__all__ = ["check_function", "judge_answers", "judge_of", "where"]
+__all__ = ["check_function", "judge_answers", "judge_of", "solution_of", "where"]
+
+PATIENCE = 10.0
+"""Seconds that a function may take for all that it is asked at once."""
+AGAIN = 1.0
+"""Seconds until a function is stopped again that would not be stopped."""
 
 
 def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerdict | None:
     """Prints whether a function answers right wherever it was asked, and returns the verdict.
 
-    CheckError shows the smallest input on which it does not; None for a function that is not solved yet, which is no
-    error. ValueError for a puzzle whose answer is a schedule.
+    CheckError shows the smallest input on which it does not, or the line of a loop that never ends (where there is an
+    alarm clock: not on Windows, nor beside the main thread); None for a function that is not solved yet, which is no
+    error. ValueError for a puzzle whose answer is a schedule. Nothing else is limited here, as it is in a child.
     """
     if (error := diagnosis.not_the_latest(function)) is not None:
         raise error
     try:
-        verdict = judge_answers(puzzle, ask_here(function, where))
+        verdict = judge_answers(puzzle, _in_time(puzzle, ask_here(function, where)))
     except NotSolved as error:
         print(error)
         return None
     tell(verdict, None)
     if not verdict.correct:
-        raise CheckError("\n".join(verdict.faults))
+        wrong = CheckError("\n".join(verdict.faults))
+        wrong.shown = verdict.shown
+        raise wrong
     print(verdict.text())
     return verdict
+
+
+@cache
+def solution_of(puzzle: str) -> Callable[..., Any]:
+    """Our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not."""
+    return load_function(reference(puzzle), puzzle)
 
 
 def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> FunctionVerdict:
@@ -45,15 +63,60 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
     record = PUZZLES[puzzle]
     if not record.is_function:
         raise ValueError(f'the answer to {puzzle} is a schedule: Model.check(simulate({puzzle}, puzzle="{puzzle}"))')
-    asked, failure = first_failure(record.table, record.draws, judge_of(puzzle, source or reference(puzzle)), ask)
-    faults = () if failure is None else (str(wrong_answer(puzzle, failure, record.fix)),)
-    return FunctionVerdict(puzzle, asked, faults)
+    judge = judge_of(puzzle, source or reference(puzzle))
+    asked, failure = first_failure(record.table, record.draws, judge, ask)
+    if failure is None:
+        return FunctionVerdict(puzzle, asked)
+    return FunctionVerdict(puzzle, asked, (str(wrong_answer(puzzle, failure, record.fix)),), judge.shown(failure))
 
 
 def judge_of(puzzle: str, source: Path) -> Judge:
-    """Who knows what is right: the answer in a source, and `<puzzle>_inputs` and `<puzzle>_accepts` if it has them."""
-    inputs, accepts = (_optional(source, f"{puzzle}_{name}") for name in ("inputs", "accepts"))
-    return Judge(load_function(source, puzzle), inputs, accepts)
+    """Who knows what is right: the answer in a source, and `<puzzle>_inputs`, `_accepts` and `_picture` if it has
+    them."""
+    return Judge(
+        load_function(source, puzzle),
+        *(_optional(source, f"{puzzle}_{name}") for name in ("inputs", "accepts", "picture")),
+    )
+
+
+class _Late(BaseException):
+    """Time is over. No Exception: a function is not to go on from it."""
+
+
+def _in_time(puzzle: str, ask: Ask) -> Ask:
+    """The same questions, with a limit on the time that the answers take."""
+
+    def asked(inputs: Sequence[Given]) -> Sequence[Answer]:
+        try:
+            with _alarm():
+                return ask(inputs)
+        except _Late as late:
+            place = where(late)
+            raise CheckError(
+                f"{puzzle} did not end within {PATIENCE:g} seconds, so it was stopped" + (f" ({place})" if place else ""),
+                fix="look for a loop that never ends, or one that is far too long",
+            ) from None
+
+    return asked
+
+
+@contextmanager
+def _alarm() -> Generator[None]:
+    """Raises _Late in what takes too long, where this system can."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: object) -> None:
+        raise _Late
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE, AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def where(error: BaseException) -> str:

@@ -52,6 +52,8 @@ def _fix(failure: Failure) -> str:
         return ""
     if expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}"
+    if failure.why:
+        return failure.why
     if got.value is None:
         return "it gives nothing back: end it with `return ...`"
     if _kind(expected.value) != _kind(got.value):
@@ -63,7 +65,22 @@ def _fix_of_values(expected: object, got: object) -> str:
     """The same for answers of one kind."""
     if isinstance(expected, list) and isinstance(got, list):
         return _fix_of_lists(cast("list[Any]", expected), cast("list[Any]", got))
+    if isinstance(expected, dict) and isinstance(got, dict):
+        return _fix_of_dicts(cast("dict[Any, Any]", expected), cast("dict[Any, Any]", got))
     return _off_by([expected], [got])
+
+
+def _fix_of_dicts(expected: dict[Any, Any], got: dict[Any, Any]) -> str:
+    if missing := sorted((repr(key) for key in expected if key not in got), key=_in_order):
+        return f"the answer has the key{'s' if len(missing) > 1 else ''} {', '.join(missing)}; this has not"
+    if more := sorted((repr(key) for key in got if key not in expected), key=_in_order):
+        return f"there is no key {' and no key '.join(more)} in the answer"
+    return ""
+
+
+def _in_order(key: str) -> tuple[int, str]:
+    """Numbers by size."""
+    return len(key), key
 
 
 def _fix_of_lists(expected: list[Any], got: list[Any]) -> str:
