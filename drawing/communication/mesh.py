@@ -152,7 +152,7 @@ class _Panel:
             scene.add(Text(middle, y - 32, words, TEXT, INK, "middle", bold=True))
         for number, column in enumerate(self.columns):
             words = "…" if column is None else f"{self.names[-1]} {column}"
-            if text_width(words, TEXT) > size:
+            if text_width(words, TEXT) > size - 8:
                 words = str(column)
             scene.add(Text(x + number * size + self.card / 2, y - 12, words, TEXT, SOFT, "middle"))
         self._links(scene, slice_, x, y)
@@ -194,8 +194,8 @@ class _Panel:
         top = y + self.high / 2 - LINE * (len(lines) - 1) / 2
         for number, ways in enumerate(lines):
             words = next((way for way in ways if text_width(way, TEXT) < self.card - 6), ways[-1])
-            words = fit(words, self.card - 4, TEXT)
-            ink = ink_on(colour)
+            words = words if len(ways) > 1 else fit(words, self.card - 4, TEXT)
+            ink = INK if colour == PAPER else ink_on(colour)
             scene.add(Text(x + self.card / 2, top + LINE * number, words, TEXT, ink, "middle", bold=number == 0))
 
     def _host_bars(self, scene: Scene, slice_: Place, row: int, x: float, y: float) -> None:

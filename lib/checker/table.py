@@ -131,7 +131,8 @@ def first_failure(table: Sequence[Row], draws: int, judge: Judge, ask: Ask) -> t
     asked = [*rows, *((given, None) for given in every), *((given, None) for _, given in drawn)]
     answers = ask([given for given, _ in asked])
     failures = [judge.failure(given, got, row) for (given, row), got in zip(asked, answers, strict=True)]
-    wrong = [failure for failure in failures[: len(rows) + len(every)] if failure is not None][:1]
+    wrong = [failure for failure in failures[: len(rows)] if failure is not None]
+    wrong += [failure for failure in failures[len(rows) : len(rows) + len(every)] if failure is not None][:1]
     random = [
         (choices, failure)
         for (choices, _), failure in zip(drawn, failures[len(rows) + len(every) :], strict=True)

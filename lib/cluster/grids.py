@@ -7,7 +7,7 @@ in which processes can share a mesh: eight devices in pairs make 105.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from random import Random
 
 from lib.cluster.mesh import Mesh
@@ -18,6 +18,7 @@ __all__ = ["AXES", "Grid", "grids", "mesh_of", "random_grids", "small_grids"]
 
 Grid = list[list[list[int]]]
 AXES = ("replica", "data", "model")
+EVERY_ORDER = 4
 Owners = tuple[tuple[int, ...], ...]
 """The places of each process, in the order of the mesh."""
 
@@ -32,8 +33,7 @@ def mesh_of(grid: Sequence[Sequence[Sequence[int]]], per_process: int) -> Mesh:
             "a grid is a list of replicas, each a list of rows, each a list of devices, all of one length; "
             f"got replicas of {listed(sorted({len(replica) for replica in grid}))} rows of {listed(found)} devices"
         )
-    axes = dict(zip(AXES, sizes, strict=True))
-    return Mesh(axes, ranks=[device for row in rows for device in row], processes=per_process)
+    return Mesh(zip(AXES, sizes, strict=True), ranks=[device for row in rows for device in row], processes=per_process)
 
 
 def grids(replica: int, data: int, model: int, per_process: int) -> Iterator[Grid]:
@@ -46,12 +46,16 @@ def grids(replica: int, data: int, model: int, per_process: int) -> Iterator[Gri
 
 
 def small_grids(most: int) -> Iterator[tuple[Grid, int]]:
-    """All of these of at most so many devices, with the devices of a process; small ones first, in order."""
+    """All of these of at most so many devices, each with how many a process owns; small ones first. Of at most four
+    devices it is every order of the devices."""
     for count in range(1, most + 1):
-        for shape in product(range(1, count + 1), repeat=3):
-            if shape[0] * shape[1] * shape[2] == count:
+        for replica, data, model in product(range(1, count + 1), repeat=3):
+            if replica * data * model == count:
                 for per_process in (size for size in range(1, count + 1) if count % size == 0):
-                    yield from ((grid, per_process) for grid in grids(*shape, per_process))
+                    orders = grids(replica, data, model, per_process)
+                    if count <= EVERY_ORDER:
+                        orders = (_folded(order, (replica, data, model)) for order in permutations(range(count)))
+                    yield from ((grid, per_process) for grid in orders)
 
 
 def random_grids(number: int, most: Sequence[int]) -> Iterator[tuple[Grid, int]]:

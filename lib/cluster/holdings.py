@@ -12,8 +12,8 @@ __all__ = ["Holdings"]
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the devices of a mesh hold. Whoever is not in `holds` holds nothing, and devices with the same words hold the
-    same. `wrong` are those at which something is wrong, and `title` says what is shown."""
+    """What the devices of a mesh hold. Whoever is not in `holds` holds nothing; the same words are the same thing.
+    `wrong` are the devices at which something is wrong, and `title` says what is shown."""
 
     mesh: Mesh
     holds: Mapping[int, str] = field(default_factory=dict[int, str])

@@ -54,7 +54,7 @@ def message_of(error: BaseException) -> str:
 
 def plural(noun: str, number: float) -> str:
     """The noun for so many things: 1 "rank", 4 "ranks", 2 "batches"."""
-    return noun if number == 1 else f"{noun}{'es' if noun.endswith('ch') else 's'}"
+    return noun if number == 1 else f"{noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
 
 
 # -- figures ----------------------------------------------------------------------------------------------------

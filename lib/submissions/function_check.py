@@ -93,7 +93,8 @@ def _in_time(puzzle: str, ask: Ask) -> Ask:
         except _Late as late:
             place = where(late)
             raise CheckError(
-                f"{puzzle} did not end within {PATIENCE:g} seconds, so it was stopped" + (f" ({place})" if place else ""),
+                f"{puzzle} did not end within {PATIENCE:g} seconds, so it was stopped"
+                + (f" ({place})" if place else ""),
                 fix="look for a loop that never ends, or one that is far too long",
             ) from None
 

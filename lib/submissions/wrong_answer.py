@@ -37,6 +37,9 @@ def _shown(value: Any) -> str:
     if isinstance(value, frozenset):
         items = sorted(cast("frozenset[Any]", value), key=repr)
         value = set(items) or "set()"
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        value = dict(sorted(items, key=lambda item: _in_order(repr(item[0]))))
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given
 
-from lib import PUZZLES, Trace, simulate
+from lib import Trace, simulate
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from lib.trace.json_format import encode
@@ -17,6 +17,7 @@ from tests.adversary.judging import agree, honest, judged, ready
 from tests.adversary.oracle import opinion
 from tests.adversary.plans import training_step
 from tests.adversary.programs import Program, programs
+from tests.support.puzzles import SCHEDULES
 from tests.support.schedules import EVERYTHING, Case
 
 
@@ -36,7 +37,7 @@ def test_the_order_in_which_ranks_are_stepped_changes_nothing(program: Program) 
     assert encode(program.run()) == encode(program.run(order=lambda names: names[::-1]))
 
 
-@pytest.mark.parametrize("name", PUZZLES)
+@pytest.mark.parametrize("name", SCHEDULES)
 def test_the_oracle_has_the_figures_of_the_references(name: str) -> None:
     trace = Trace.of(simulate(load_function(reference(name), name), puzzle=name))
     second = opinion(encode(trace))

@@ -16,6 +16,7 @@ from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.steps import backward, compute, forward, load, loss, mine, step, update
 from lib.trace import json_format as serial
 from lib.trace.rebuild import rebuild
+from tests.support.puzzles import SCHEDULES
 from tests.support.schedules import EVERYTHING, Case
 
 WEIGHT = HIDDEN * HIDDEN
@@ -345,7 +346,7 @@ def test_a_sandbox_has_one_rank() -> None:
     assert not check([second]).correct
 
 
-@pytest.mark.parametrize("puzzle", PUZZLES)
+@pytest.mark.parametrize("puzzle", SCHEDULES)
 def test_what_a_file_says_of_itself_makes_no_check_milder(puzzle: str) -> None:
     record = PUZZLES[puzzle]
     trace = Trace.of(simulate(pretend, puzzle=puzzle))

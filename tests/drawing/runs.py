@@ -10,7 +10,7 @@ from typing import Any
 from drawing import Picture, draw_group, picture_of
 from drawing import compare as compare
 from lib import Activation, ActivationGrad, Model, OptState, PuzzleError, Trace, Weight, WeightGrad, check, simulate
-from lib.checker.verdict import Verdict
+from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.puzzles.records import Goal
 
 
@@ -157,5 +157,7 @@ def pictures() -> dict[str, Picture]:
         "empty": draw_group({}),
         "verdict": picture_of(VERDICT),
         "failed verdict": picture_of(check(RUNS["deadlock"], "ddp")),
+        "answers": picture_of(FunctionVerdict("rank_of", 63)),
+        "wrong answers": picture_of(FunctionVerdict("rank_of", 63, ("rank_of([0], [1]) is not right",))),
         "compare": compare(ddp=RUNS["ddp"], overlapped=RUNS["overlapped"]),
     }

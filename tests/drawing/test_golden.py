@@ -19,6 +19,7 @@ from lib.trace.event import Program
 from tests.course.test_review import bound, reviewed
 from tests.drawing import runs
 from tests.drawing.communication.exchanges import EXCHANGES
+from tests.drawing.communication.test_holdings import SHOWN
 from tests.drawing.curriculum import CURRICULUM, SOLVED
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -35,6 +36,7 @@ NAMES = (
     "allreduce",
     "allgather",
     "mesh",
+    "holdings",
     "ring",
     "step",
 )
@@ -53,6 +55,7 @@ def pictures() -> dict[str, Picture]:
     found["review_ddp"] = picture_of(replace(wasteful("ddp"), bound=bound(), excuse=None))
     found |= {name: draw_collective(EXCHANGES[name]) for name in ("allreduce", "allgather")}
     found["mesh"] = draw_mesh(EXCHANGES["grid"])
+    found["holdings"] = picture_of(SHOWN)
     ring = draw_ring(EXCHANGES["allreduce"], step=2)
     assert isinstance(ring, Picture)
     found |= {"ring": ring, "step": draw_step(runs.RUNS["ddp"], rank=1)}

@@ -23,9 +23,10 @@ from drawing.canvas.palette import (
     origin_colour,
 )
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
-from lib import PUZZLES, check
+from lib import check
 from lib.course.subject import run
 from tests.drawing.test_golden import pictures
+from tests.support.puzzles import SCHEDULES
 
 ROOT = Path(__file__).parents[2]
 DAY_AND_NIGHT = [str, palette.night]
@@ -35,7 +36,7 @@ DAY_AND_NIGHT = [str, palette.night]
 def every() -> dict[str, Picture]:
     """The golden pictures, and the run, the verdict and the step of every reference."""
     found = pictures()
-    for puzzle in PUZZLES:
+    for puzzle in SCHEDULES:
         if (reference := run(puzzle)) is not None:
             found[f"{puzzle}: run"] = picture_of(reference.trace)
             found[f"{puzzle}: step"] = draw_step(reference.trace)

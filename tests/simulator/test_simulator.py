@@ -38,6 +38,7 @@ from lib.trace.rebuild import rebuild
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION
 from tests.support.drivers import DRIVERS, encoded, in_asyncio, python, without_places
+from tests.support.puzzles import SCHEDULES
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
 
@@ -208,7 +209,7 @@ def test_other_costs_give_what_a_run_under_them_would(schedule: Schedule, costs:
 # -- sizes, puzzles, functions ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("puzzle", PUZZLES)
+@pytest.mark.parametrize("puzzle", SCHEDULES)
 def test_a_puzzle_brings_its_sizes(puzzle: str) -> None:
     record = PUZZLES[puzzle]
     models = simulate(lambda model: None, puzzle=puzzle)

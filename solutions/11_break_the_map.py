@@ -1,0 +1,342 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# In training nothing crashes when two GPUs read the same examples by mistake. The loss goes down. It goes down a little
+# less than it should, because a part of each batch is seen twice and another part never, and nobody finds out. For years
+# PyTorch's own loader led people into such a mistake: its workers were copies of one process, with the same NumPy random
+# numbers in each, and so they made the same "random" changes to their images. Version 1.9 mended it [1].
+#
+# The rule of puzzle $number_process_map decides who reads what. It was published with an argument and an example, and with the
+# claim that it is right for any configuration of data and tensor parallelism [2]. The example is right. You are going to
+# test the claim: on **all** ways to give eight devices to four processes in pairs. There are 105.
+#
+# > **To tell a friend:** a map of the data that is right for your mesh can be wrong for 92 of 105 others, and training will
+# > not tell you.
+#
+# *Reminder.* A **row of data** is all devices at one place of `replica` and `data`; they need the same examples. **Data
+# shard** k of n has the examples k, k + n, k + 2n, ... A process opens one shard, and cuts what it reads into one piece for
+# each of its rows.
+
+# %%
+from drawing import draw_mesh
+from lib import check_function, goal
+from lib.cluster.grids import grids, mesh_of, small_grids
+from lib.submissions.function_check import solution_of
+
+# %% [markdown]
+# ## The idea
+#
+# A claim about all meshes falls with one mesh. To find it you need no insight into the rule, only two things: something
+# that says whether a mesh is fed rightly, and a loop over many meshes. This is how errors in such code are really found.
+#
+# First, the rule at work. `published` puts your last two functions together, and says which examples each device gets:
+
+
+# %%
+def published(grid, per_process, batch):
+    """The examples of a batch that each device gets by the published rule: {device: [examples]}."""
+    rows = [row for replica in grid for row in replica]
+    if batch % len(rows):
+        raise ValueError(f"{len(rows)} rows need equal parts of the batch: {batch} examples cannot be divided so")
+    shards = solution_of("process_map")(grid, per_process)
+    each, held = batch // len(rows), {}
+    for number, row in enumerate(rows):
+        for device in row:
+            process = device // per_process
+            read = list(range(shards[process], batch, max(shards.values()) + 1))
+            place = solution_of("local_devices")(grid, per_process, process)[number]
+            held[device] = read[place * each : (place + 1) * each]
+    return held
+
+
+def in_words(held):
+    return {device: " ".join(map(str, examples)) or "nothing" for device, examples in held.items()}
+
+
+grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
+draw_mesh(mesh_of(grid, 4), holds=in_words(published(grid, 4, batch=16)), title="The published example: all is well")
+
+# %% [markdown]
+# Now, what is "fed rightly"? Each row has one colour, and no two rows have the same. In terms of one example: **it is on
+# all devices of one row, and on no others.** If that is so for every example of the batch, the mesh is fed rightly. An
+# example for which it is not so proves the opposite. It may be in two rows (it counts twice in the step), in none (it is never
+# trained on), or on some devices of a row while others have something else there (then the row computes nonsense).
+
+# %% [markdown]
+# ## The puzzle
+#
+# Write `break_the_map(grid, per_process, batch)`.
+#
+# **Given:** a mesh, the number of devices of each process, and the size of a batch, which the rows can divide among them. And
+# `published(grid, per_process, batch)`, as above.
+#
+# **To do:** give back the number of one example of the batch (0 to batch - 1) that is *not* on exactly the devices of one row.
+# Where the rule is right there is no such example; then give back `None`.
+#
+# **Rules**
+#
+# - Any such example will do.
+
+# %% [markdown]
+# ### Predict first
+#
+# A guess, before you know: of the 105 ways to give eight devices (four rows of two) to four processes in pairs, for how many
+# is the rule right? Write the number down. The claim says 105.
+
+# %% [markdown]
+# ### The goal
+#
+# Your function is asked about all 105, about every small mesh, and about larger ones. A wrong answer shows the smallest mesh
+# that it is wrong for, with what each device gets there.
+
+# %%
+goal("break_the_map")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+def break_the_map(grid, per_process, batch):
+    # For each example: which devices have it? Are they exactly the devices of one row?
+    # --- your code (about 7 lines) ---
+    held = published(grid, per_process, batch)
+    rows = [set(row) for replica in grid for row in replica]
+    for example in range(batch):
+        holders = {device for device, examples in held.items() if example in examples}
+        if holders not in rows:
+            return example
+    return None
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(break_the_map, puzzle="break_the_map")
+verdict
+
+# %% [markdown]
+# ### Count
+#
+# Now let your function loose on the 105: four rows of two devices, and a batch of 16.
+
+
+# %%
+def rows_with(example, grid, held):
+    """The rows in which some device has an example."""
+    rows = [row for replica in grid for row in replica]
+    return [number for number, row in enumerate(rows) if any(example in held[device] for device in row)]
+
+
+def is_twice(grid, per_process, batch):
+    """Whether some example is in more than one row."""
+    held = published(grid, per_process, batch)
+    return any(len(rows_with(example, grid, held)) > 1 for example in range(batch))
+
+
+if verdict:
+    meshes = list(grids(1, 4, 2, per_process=2))
+    broken = [grid for grid in meshes if break_the_map(grid, 2, 16) is not None]
+    twice = [grid for grid in broken if is_twice(grid, 2, 16)]
+    print(f"of {len(meshes)} meshes the rule is wrong for {len(broken)}:")
+    print(f"  {len(twice)} in which two rows get the same example")
+    print(f"  {len(broken) - len(twice)} in which none do, but a process has not what its rows need")
+
+# %% [markdown]
+# ### The smallest
+#
+# Fewer rows are easier to look at. How few are enough, with rows of two devices and pairs as before?
+
+# %%
+picture = None
+if verdict:
+    for data in (1, 2, 3, 4):
+        meshes = list(grids(1, data, 2, per_process=2))
+        twice = [grid for grid in meshes if is_twice(grid, 2, 2 * data)]
+        print(f"{data} rows: {len(twice)} of {len(meshes)} in which two rows get the same example")
+    grid = [[[0, 2], [3, 4], [1, 5]]]
+    held = published(grid, 2, batch=6)
+    example = next(example for example in range(6) if len(rows_with(example, grid, held)) > 1)
+    holders = [device for device in held if example in held[device]]
+    title = f"One of the smallest: example {example} is in rows {rows_with(example, grid, held)}"
+    picture = draw_mesh(mesh_of(grid, 2), holds=in_words(held), wrong=holders, title=title)
+picture
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# A counterexample, and a proof by trying. The rule is right for 13 of the 105, and wrong for 92. In 80 of these two rows get
+# the same example. In the other 12 no example is there twice. But two processes have a row each to themselves, and open a
+# third of the data for it, where a quarter would do; the other two share two rows, and find too little in the third third.
+#
+# Look at the small failure: three rows of two devices, three processes. Each process has two of the three rows, and no two
+# have the same two. The rule looks at the corner only: processes 0 and 1 start at row 0, so it takes them for a group that needs
+# the same examples. Both open the same shard and cut it in two. The second piece goes to row 2 in one of them, and to row 1 in
+# the other.
+#
+# So on these meshes the rule is right where processes have **the same rows or none in common**, and all of them equally many.
+# The example with which it was published is like that. And so is every mesh in order whose sizes are powers of two, which is
+# to say: nearly every mesh that anybody had.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *The same mistake, elsewhere.* Forked workers of PyTorch's loader shared NumPy's seed (issue 5059); mended in version 1.9 [1].
+# - *Unequal shares do make noise,* sometimes: with DDP, ranks with different numbers of batches wait for each other
+#   (issue 38174) [3].
+# - *Meshes out of order are real.* `jax.make_mesh` gives 8 TPU v3 cores as 0, 1, 2, 3, 6, 7, 4, 5 [4]; and a cluster whose
+#   hosts are given out as they get free has hosts in any order.
+#
+# [1] pytorch/pytorch, issue 5059.
+# [2] marin-community/levanter, pull request 588, 2024.
+# [3] pytorch/pytorch, issue 38174.
+# [4] jax-ml/jax, documentation of `jax.make_mesh`.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# A shard that is too short leaves a device with fewer examples here. The real loader goes on into the next batch: then
+# processes that should read in step drift apart, by a few examples with every step. And nobody lays out a mesh by
+# throwing dice: of the 105 most would be slow, because a row wants to be close together. But a library that takes any mesh will
+# meet any mesh.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** In what way would a training run show that two of four rows have the same examples?
+#
+# <details><summary>Answer</summary>
+#
+# The gradient is the mean over three quarters of the batch, with one quarter counted twice. It is a little noisier than it
+# should be, as if the batch were smaller, and an epoch does not cover the data. The loss looks like a slightly worse run. To see it,
+# write down which examples each device really got, and count.
+#
+# </details>
+#
+# **2.** With two replicas there is a failure with only four devices. Find it: which process has to stand where?
+#
+# <details><summary>Answer</summary>
+#
+# Replica 2, data 2, model 1, and two processes that stand on the diagonals: `[[[0], [2]], [[3], [1]]]`. The smallest replica of
+# process 0 is 0 and its smallest data is 0, and that is its own device; the smallest places of process 1 are 0 and 0 as well, where it
+# has no device at all. Both get the name 0, and the same shard, although they have no row in common. This is the price of
+# taking the smallest place on each axis by itself.
+#
+# </details>
+#
+# **3.** Why is "each example on all devices of one row, and on no others" enough? Could a mesh pass it and still have rows with
+# different numbers of examples?
+#
+# <details><summary>Answer</summary>
+#
+# Not here. A device never gets more than batch / rows examples, since that is how long a piece is. If every example of the
+# batch is in exactly one row, the rows have `batch` examples together, and so each has its full share.
+#
+# </details>
+#
+# **4.** Meshes in order, with 1, 2, 4 or 8 on each axis and in each process: the rule is right for all of them. Which test would
+# have found the error all the same, without knowing what to look for?
+#
+# <details><summary>Answer</summary>
+#
+# The one that you have written: a property ("every example in exactly one row") on random meshes, or on all small ones.
+# Eight devices are enough to be wrong 92 times out of 105, so a single random mesh finds it with a chance of 88 %. Other sizes
+# find it even in order: with three rows of two and processes of three, `[[[0, 1], [2, 3], [4, 5]]]`, both processes are in
+# the row in the middle, and example 0 is in rows 0 and 1.
+#
+# </details>
+#
+# ## Where this leads
+#
+# A rule that guesses groups from corners is not to be saved. What would a rule look like that cannot be wrong?
+
+# %% [markdown]
+# <!-- part: links -->
+
+
+# %% tags=["judge"]
+from lib.cluster.grids import random_grids
+from lib.cluster.holdings import Holdings
+
+
+def break_the_map_inputs():
+    for grid, per_process in small_grids(6):
+        yield grid, per_process, 2 * sum(map(len, grid))
+    for grid in grids(1, 4, 2, 2):
+        yield grid, 2, 16
+    for number, (grid, per_process) in enumerate(random_grids(60, [2, 4, 4])):
+        yield grid, per_process, (1 + number % 3) * sum(map(len, grid))
+
+
+def break_the_map_fault(answer, grid, per_process, batch):
+    """What is wrong with an answer, in a sentence; nothing where it is right."""
+    held = published(grid, per_process, batch)
+    rows = [row for replica in grid for row in replica]
+
+    def misplaced(example):
+        return {device for device in held if example in held[device]} not in [set(row) for row in rows]
+
+    if answer is None:
+        example = next(filter(misplaced, range(batch)), None)
+        return "" if example is None else f"here the rule is wrong: {break_the_map_place(example, grid, held)}"
+    if type(answer) is not int:
+        return "give back the number of one example, or None"
+    if not 0 <= answer < batch:
+        return f"the examples of this batch are 0 to {batch - 1}"
+    if misplaced(answer):
+        return ""
+    (row,) = [number for number, row in enumerate(rows) if answer in held[row[0]]]
+    more = "and so is every other one, so the answer is None" if not any(map(misplaced, range(batch))) else ""
+    return f"example {answer} is just where it should be, on all devices of row {row}" + (f", {more}" if more else "")
+
+
+def break_the_map_place(example, grid, held):
+    """Where an example is, in words."""
+    holders = [device for device in held if example in held[device]]
+    if not holders:
+        return f"example {example} is on no device"
+    number = rows_with(example, grid, held)
+    if len(number) > 1:
+        return f"example {example} is in rows {' and '.join(map(str, number))}"
+    devices = ", ".join(map(str, holders))
+    if len(holders) == len([row for replica in grid for row in replica][number[0]]):
+        return f"all devices of row {number[0]} have example {example}, as it should be"
+    return f"of row {number[0]} only device{'s' * (len(holders) > 1)} {devices} {'has' if len(holders) == 1 else 'have'} example {example}"
+
+
+def break_the_map_accepts(answer, grid, per_process, batch):
+    return break_the_map_fault(answer, grid, per_process, batch) or True
+
+
+def break_the_map_picture(answer, expected, grid, per_process, batch):
+    held = published(grid, per_process, batch)
+    example = answer if type(answer) is int and 0 <= answer < batch else expected
+    if example is None:
+        title, holders = f"By the rule, with a batch of {batch}: each example in one row", []
+    else:
+        title = f"By the rule, with a batch of {batch}: {break_the_map_place(example, grid, held)}"
+        holders = [device for device in held if example in held[device]] if example == expected else []
+    return Holdings(mesh_of(grid, per_process), in_words(held), holders, title)

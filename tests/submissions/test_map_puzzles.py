@@ -1,0 +1,308 @@
+"""The four puzzles of the map: their figures, what is accepted, and what each mistake is told and shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawing import picture_of
+from drawing.canvas.scene import Text
+from lib import PUZZLES, CheckError, check_function
+from lib.checker.table import ask_here
+from lib.cluster.grids import Grid, grids, mesh_of
+from lib.cluster.holdings import Holdings
+from lib.submissions import function_check
+from lib.submissions.function_check import judge_answers, judge_of, solution_of
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+from tests.checker.test_table import DATA
+from tests.submissions.map_mistakes import MISTAKES, Mistake, function
+
+MAPS = ("local_devices", "process_map", "break_the_map", "fix_the_map")
+PUBLISHED = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
+SMALL = [[[0, 2], [3, 4], [1, 5]]]
+PAIRS = list(grids(1, 4, 2, 2))
+
+
+@cache
+def given_in(puzzle: str, name: str) -> Callable[..., Any]:
+    """A function that stands in the notebook of a puzzle."""
+    return load_function(reference(puzzle), name)
+
+
+def rows_of(grid: Grid) -> list[list[int]]:
+    return [row for replica in grid for row in replica]
+
+
+# -- figures ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("puzzle", MAPS)
+def test_the_goal_says_how_many_inputs_there_are(puzzle: str) -> None:
+    assert PUZZLES[puzzle].draws == len(list(given_in(puzzle, f"{puzzle}_inputs")()))
+
+
+def test_the_published_example() -> None:
+    held = given_in("break_the_map", "published")(PUBLISHED, 4, 16)
+    expected = ([0, 2, 4, 6], [1, 3, 5, 7], [9, 11, 13, 15], [8, 10, 12, 14])
+    for row, examples in zip(rows_of(PUBLISHED), expected, strict=True):
+        assert [held[device] for device in row] == [examples] * 4
+
+
+@pytest.mark.parametrize("batch", [8, 12, 16, 48])
+def test_the_rule_is_wrong_for_92_of_105(batch: int) -> None:
+    wrong = [grid for grid in PAIRS if solution_of("break_the_map")(grid, 2, batch) is not None]
+    twice = [grid for grid in wrong if given_in("break_the_map", "is_twice")(grid, 2, batch)]
+    assert (len(PAIRS), len(wrong), len(twice)) == (105, 92, 80)
+
+
+def test_it_is_right_where_processes_have_the_same_rows_or_none_in_common() -> None:
+    for grid in PAIRS:
+        sets = [
+            frozenset(n for n, row in enumerate(grid[0]) if any(device // 2 == process for device in row))
+            for process in range(4)
+        ]
+        alike = all(one == other or not one & other for one in sets for other in sets)
+        right = solution_of("break_the_map")(grid, 2, 16) is None
+        assert right == (alike and len(set(map(len, sets))) == 1)
+
+
+def test_the_smallest_failure() -> None:
+    assert solution_of("process_map")(SMALL, 2) == {0: 0, 1: 0, 2: 1}
+    for data, failing in ((1, 0), (2, 0), (3, 8)):
+        meshes = list(grids(1, data, 2, 2))
+        assert sum(given_in("break_the_map", "is_twice")(grid, 2, 2 * data) for grid in meshes) == failing
+    assert given_in("break_the_map", "is_twice")(SMALL, 2, 6)
+    assert given_in("break_the_map", "is_twice")([[[0], [2]], [[3], [1]]], 2, 8)  # and with two replicas
+
+
+@pytest.mark.parametrize("sizes", [(r, d, m) for r in (1, 2, 4) for d in (1, 2, 4) for m in (1, 2, 4)])
+def test_in_order_and_of_powers_of_two_it_is_right(sizes: tuple[int, int, int]) -> None:
+    replicas, data, model = sizes
+    devices = iter(range(replicas * data * model))
+    grid = [[[next(devices) for _ in range(model)] for _ in range(data)] for _ in range(replicas)]
+    for size in (1, 2, 4, 8):
+        if replicas * data * model % size == 0:
+            assert solution_of("break_the_map")(grid, size, 4 * replicas * data) is None
+
+
+def test_the_repair_is_right_for_all_105_and_reads_no_more_than_it_must() -> None:
+    reads = Counter[int]()
+    for grid in PAIRS:
+        answer = solution_of("fix_the_map")(grid, 2, 16)
+        assert given_in("fix_the_map", "fix_the_map_fault")(answer, grid, 2, 16) == ""
+        held = given_in("fix_the_map", "handed_out")(answer, grid, 2)
+        assert [held[row[0]] for row in grid[0]] == [held[row[1]] for row in grid[0]]
+        assert sorted(example for row in grid[0] for example in held[row[0]]) == list(range(16))
+        for process, examples in answer.items():
+            assert len(set(examples)) == 4 * len(
+                {n for n, row in enumerate(grid[0]) if {d // 2 for d in row} & {process}}
+            )
+        reads[sum(map(len, answer.values()))] += 1
+    assert reads == {16: 1, 24: 12, 28: 32, 32: 60}
+
+
+def test_a_batch_that_the_rows_cannot_divide_is_refused() -> None:
+    with pytest.raises(ValueError, match="3 rows need equal parts of the batch: 7 examples cannot be divided so"):
+        given_in("break_the_map", "published")(SMALL, 2, 7)
+
+
+# -- what is accepted -----------------------------------------------------------------------------------------------
+
+
+def test_any_example_that_goes_wrong_will_do() -> None:
+    def last(grid: Grid, per_process: int, batch: int) -> int | None:
+        held = given_in("break_the_map", "published")(grid, per_process, batch)
+        rows = list(map(set, rows_of(grid)))
+        return max((e for e in range(batch) if {d for d in held if e in held[d]} not in rows), default=None)
+
+    assert judge_answers("break_the_map", ask_here(last)).correct
+
+
+def test_any_examples_for_a_row_will_do() -> None:
+    def dealt(grid: Grid, per_process: int, batch: int) -> dict[int, list[int]]:
+        rows, reads = rows_of(grid), dict[int, list[int]]()
+        for number, row in enumerate(rows):
+            for process in {device // per_process for device in row}:
+                reads.setdefault(process, []).extend(range(len(rows) - 1 - number, batch, len(rows)))
+        return reads
+
+    assert judge_answers("fix_the_map", ask_here(dealt)).correct
+
+
+@pytest.mark.parametrize("puzzle", MAPS)
+def test_what_is_no_answer_is_none_and_has_a_picture_all_the_same(puzzle: str) -> None:
+    judge = judge_of(puzzle, reference(puzzle))
+    row = PUZZLES[puzzle].table[-1]
+
+    @given(DATA | st.dictionaries(st.integers(0, 4), st.integers(-1, 4) | st.lists(st.integers(-1, 6), max_size=4)))
+    def ask(answer: Any) -> None:
+        (got,) = ask_here(lambda *given: answer)([row.given])
+        failure = judge.failure(row.given, got, row)
+        if failure is not None:
+            assert isinstance(judge.shown(failure), Holdings)
+
+    ask()
+
+
+# -- mistakes -------------------------------------------------------------------------------------------------------
+
+TOLD = {
+    "place_is_the_row": (
+        "local_devices([[[0], [1]]], 1, 1) is not right\n"
+        "  expected: {1: 0}\n"
+        "  got:      {1: 1}\n"
+        "  fix:      of the rows of process 1 row 1 is the first: its place is 0"
+    ),
+    "first_device_only": (
+        "local_devices([[[0, 1]]], 1, 1) is not right\n"
+        "  expected: {0: 0}\n"
+        "  got:      {}\n"
+        "  fix:      device 1 of process 1 stands in row 0: that row needs an entry"
+    ),
+    "a_place_for_each_device": (
+        "local_devices([[[0, 1]]], 2, 0) is not right\n"
+        "  expected: {0: 0}\n"
+        "  got:      {0: 1}\n"
+        "  fix:      of the rows of process 0 row 0 is the first: its place is 0"
+    ),
+    "rows_of_one_replica": (
+        "local_devices([[[0]], [[1]]], 1, 1) is not right\n"
+        "  expected: {1: 0}\n"
+        "  got:      {0: 0}\n"
+        "  fix:      device 1 of process 1 stands in row 1: that row needs an entry"
+    ),
+    "remainder_for_quotient": (
+        "local_devices([[[0, 1]]], 1, 1) is not right\n"
+        "  expected: {0: 0}\n"
+        "  got:      {}\n"
+        "  fix:      device 1 of process 1 stands in row 0: that row needs an entry"
+    ),
+    "own_corner": (
+        "process_map([[[0, 1]]], 1) is not right\n"
+        "  expected: {0: 0, 1: 0}\n"
+        "  got:      {0: 0, 1: 1}\n"
+        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; at model 0 stands device 0 "
+        "there, so its group is named after process 0"
+    ),
+    "first_place_of_the_process": (
+        "process_map([[[0], [2]], [[3], [1]]], 2) is not right\n"
+        "  expected: {0: 0, 1: 0}\n"
+        "  got:      {0: 0, 1: 1}\n"
+        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; at model 0 stands device 0 "
+        "there, so its group is named after process 0"
+    ),
+    "not_numbered": (
+        "process_map([[[1, 0]]], 1) is not right\n"
+        "  expected: {0: 0, 1: 0}\n"
+        "  got:      {0: 1, 1: 1}\n"
+        "  fix:      number the names 0, 1, 2, ... in the order in which they come up; these come up as 1"
+    ),
+    "one_for_each": (
+        "process_map([[[0, 1]]], 1) is not right\n"
+        "  expected: {0: 0, 1: 0}\n"
+        "  got:      {0: 0, 1: 1}\n"
+        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; at model 0 stands device 0 "
+        "there, so its group is named after process 0"
+    ),
+    "never": (
+        "break_the_map([[[0], [2]], [[3], [1]]], 2, 8) is not right\n"
+        "  expected: 0\n"
+        "  got:      None\n"
+        "  fix:      here the rule is wrong: example 0 is in rows 0 and 1"
+    ),
+    "some_device_of_a_row": (
+        "break_the_map([[[0, 1, 2], [3, 4, 5]]], 2, 4) is not right\n"
+        "  expected: 1\n"
+        "  got:      None\n"
+        "  fix:      here the rule is wrong: of row 1 only devices 4, 5 have example 1"
+    ),
+    "held_by_several_devices": (
+        "break_the_map([[[0, 1]]], 1, 2) is not right\n"
+        "  expected: None\n"
+        "  got:      0\n"
+        "  fix:      example 0 is just where it should be, on all devices of row 0, and so is every other one, so the "
+        "answer is None"
+    ),
+    "the_row_for_the_example": (
+        "break_the_map([[[0], [2]], [[3], [1]]], 2, 8) is not right\n"
+        "  expected: 0\n"
+        "  got:      [0, 1]\n"
+        "  fix:      give back the number of one example, or None"
+    ),
+    "everything": (
+        "fix_the_map([[[0], [1]]], 1, 4) is not right\n"
+        "  expected: {0: [0, 1], 1: [2, 3]}\n"
+        "  got:      {0: [0, 1, 2, 3], 1: [0, 1, 2, 3]}\n"
+        "  fix:      process 0 reads 4 examples; its row needs 2"
+    ),
+    "by_process": (
+        "fix_the_map([[[0, 1], [2, 3]]], 1, 4) is not right\n"
+        "  expected: {0: [0, 1], 1: [0, 1], 2: [2, 3], 3: [2, 3]}\n"
+        "  got:      {0: [0, 1], 1: [2, 3], 2: [0, 1], 3: [2, 3]}\n"
+        "  fix:      in row 0 device 0 gets [0, 1], and device 1 gets [2, 3]"
+    ),
+    "once_a_device": (
+        "fix_the_map([[[0, 1]]], 2, 2) is not right\n"
+        "  expected: {0: [0, 1]}\n"
+        "  got:      {0: [0, 1, 0, 1]}\n"
+        "  fix:      process 0 reads 4 examples; its row needs 2"
+    ),
+    "in_the_order_of_devices": (
+        "fix_the_map([[[0, 3], [1, 2]]], 2, 4) is not right\n"
+        "  expected: {0: [0, 1, 2, 3], 1: [0, 1, 2, 3]}\n"
+        "  got:      {0: [0, 1, 2, 3], 1: [2, 3, 0, 1]}\n"
+        "  fix:      in row 0 device 0 gets [0, 1], and device 3 gets [2, 3]"
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_mistake_is_told_and_shown_on_the_smallest_mesh(mistake: Mistake) -> None:
+    with pytest.raises(CheckError) as raised:
+        check_function(function(mistake), puzzle=mistake.puzzle)
+    assert str(raised.value) == TOLD[mistake.name]
+    assert mistake.thought.endswith(".")
+    shown = raised.value.shown
+    assert isinstance(shown, Holdings)
+    assert shown.wrong or mistake.name == "held_by_several_devices"  # where nothing is wrong
+    words = [mark.text for mark in picture_of(shown).scene.marks if isinstance(mark, Text)]
+    assert shown.title in words or f"{shown.title[:30]}" in words[0]
+
+
+def test_each_has_three_mistakes_and_more() -> None:
+    counts = Counter(mistake.puzzle for mistake in MISTAKES)
+    assert set(counts) == set(MAPS)
+    assert min(counts.values()) >= 4
+
+
+def test_a_loop_that_never_ends_is_stopped_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(function_check, "PATIENCE", 0.1)
+    monkeypatch.setattr(function_check, "AGAIN", 0.1)
+
+    def local_devices(grid: Grid, per_process: int, process: int) -> None:
+        while True:
+            try:
+                while True:
+                    pass
+            except Exception:
+                pass
+
+    with pytest.raises(CheckError, match=r"local_devices did not end within 0.1 seconds") as raised:
+        check_function(local_devices, puzzle="local_devices")
+    assert "in local_devices" in str(raised.value)
+    assert raised.value.fix == "look for a loop that never ends, or one that is far too long"
+
+
+def test_the_solution_of_a_puzzle_is_there_for_those_that_build_on_it() -> None:
+    assert solution_of("local_devices")(PUBLISHED, 4, 1) == {0: 0, 3: 1}
+    assert solution_of("local_devices") is solution_of("local_devices")
+    with pytest.raises(ValueError, match="there is no puzzle 'lokal'"):
+        solution_of("lokal")
+    assert len(mesh_of(PUBLISHED, 4)) == 16
