@@ -81,6 +81,14 @@ class Costs:
         """How long a layer computes, compared with what an operation costs. Here all layers are alike."""
         return Fraction(1)
 
+    def least(self, elements: Elements) -> Fraction:
+        """What it takes at least until a rank has that many elements from others, who may be beside it."""
+        return min(_exact(self.collective), 2 * _exact(self.p2p))
+
+    def least_between(self, elements: Elements) -> Fraction:
+        """The same where the others are on another host."""
+        return self.least(elements)
+
     def _price(self, op: Operation) -> int:
         assert op.cost is not None, f"{op.name} takes no time"
         cost = self._known[op.cost] = ticks(getattr(self, op.cost) if isinstance(op.cost, str) else op.cost)
@@ -129,6 +137,12 @@ class Links(Costs):
 
     def message(self, elements: Elements, source: int, target: int) -> int:
         return ticks(elements * self._beta((source, target))) + ticks(self.latency)
+
+    def least(self, elements: Elements) -> Fraction:
+        return elements * min(1, _exact(self.ratio)) * _exact(self.p2p) / LINEAR.batch
+
+    def least_between(self, elements: Elements) -> Fraction:
+        return elements * _exact(self.ratio) * _exact(self.p2p) / LINEAR.batch
 
     def on(self, mesh: Mesh | None) -> Costs:
         if mesh is None or mesh.host_size is None:

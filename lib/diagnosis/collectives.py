@@ -15,7 +15,17 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES
 from lib.values.values import Value, Weight
 
-__all__ = ["meeting", "not_reached", "outside", "pipelined", "shard_call", "sum_axis", "twice"]
+__all__ = [
+    "meeting",
+    "not_reached",
+    "other_half",
+    "outside",
+    "pipelined",
+    "same_shard",
+    "shard_call",
+    "sum_axis",
+    "twice",
+]
 
 ALONG_LAYERS = frozenset({"stage", "pipeline", "pp"})
 """Axes of a mesh along which ranks have different layers, by their usual names."""
@@ -37,6 +47,64 @@ def sum_axis(program: Running) -> str | None:
     mesh = program.world.mesh
     axes = [] if mesh is None else [axis for axis in mesh.axes if axis not in ALONG_LAYERS and mesh.axes[axis] > 1]
     return axes[0] if mesh is not None and len(axes) == 1 and len(mesh.axes) > 1 else None
+
+
+def _loaded(program: Running, rank: int, layer: int) -> frozenset[int] | None:
+    """The shards of a layer's weight that a rank has loaded; None where it has not, or has all of them."""
+    models = program.world.models
+    events = models[rank].program.events if rank in models else ()
+    loads = [event.outputs[0] for event in events if event.op == "load_weights" and event.layer == layer]
+    weights = [models[rank].program.values[number] for number in loads]
+    found = frozenset[int]().union(*(weight.place.shards for weight in weights if weight is not None))
+    return found if weights and weights[0] is not None and len(found) < weights[0].place.total else None
+
+
+def _axis(program: Running, layer: int, *, alike: bool) -> tuple[str, tuple[int, ...]] | None:
+    """The axis along which ranks have the same shard of a layer (`alike`), or all of its shards between them."""
+    mesh = program.world.mesh
+    for axis in () if mesh is None else mesh.axes:
+        ranks = mesh.group(program.rank, axis) if mesh is not None else ()
+        shards = [_loaded(program, rank, layer) for rank in ranks]
+        if len(ranks) > 1 and None not in shards and (len(set(shards)) == (1 if alike else len(ranks))):
+            return axis, ranks
+    return None
+
+
+def _gather_along(program: Running, value: Value, other: Value) -> Advice | None:
+    """Two members of a gather that have the same shard, where the mesh has an axis along which all are different."""
+    found, there = _axis(program, value.layer, alike=False), home(other)
+    if found is None or there is None or _loaded(program, program.rank, value.layer) != value.place.shards:
+        return None
+    axis, ranks = found
+    have = f"ranks {program.rank} and {there.rank} are replicas, they have the same shard:\n"
+    have += f"all shards of layer {value.layer} are on {these('rank', ranks)}"
+    return line(program, "group", f"{have}, so gather from them alone", f'{have}, so gather with group="{axis}"')
+
+
+def same_shard(program: Running, layer: int) -> Advice | None:
+    """Shards that are no part of one sum, where the mesh has an axis along which ranks have the same shard."""
+    found = _axis(program, layer, alike=True)
+    if found is None:
+        return None
+    axis, ranks = found
+    have = f"rank {program.rank} has the same shard of layer {layer} as {these('rank', set(ranks) - {program.rank})}"
+    return line(program, "group", f"{have}: sum with those alone", f'{have}: sum with group="{axis}"')
+
+
+def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
+    """A sum over one axis of a mesh, where other ranks have the same shard of the sum over other batches."""
+    found = _axis(program, layer, alike=True)
+    if found is None or set(found[1]) <= set(summed.group):
+        return None
+    axis, ranks = found
+    title = COLLECTIVES[summed.op].title
+    others = these("rank", set(ranks) - {program.rank})
+    idea = (
+        f"the {title}{line_of(summed)} has summed over {these('rank', summed.group)} only:\n"
+        f"{others} {'has' if len(ranks) == 2 else 'have'} the same shard, summed over other batches"
+    )
+    call = f'grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, group="{axis}")'
+    return line(program, "allreduce", idea, f"{idea}. Sum these, too:\n{call}")
 
 
 def _pipeline(program: Running) -> list[Program]:
@@ -128,14 +196,15 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
     return None
 
 
-def twice(field: str, left: Value, right: Value) -> str | None:
+def twice(field: str, left: Value, right: Value) -> Advice | None:
     """Two values that share batches or shards, to be put together."""
     makers, mine = [maker(left), maker(right)], home(left)
     if mine is None or None in makers:
         return None
     mesh = mine.world.mesh
     if field == "shards" and not left.is_complete():
-        return f"each rank loads a shard of its own: {shard_call(mine, left.place.total)}"
+        own = f"each rank loads a shard of its own: {shard_call(mine, left.place.total)}"
+        return _gather_along(mine, left, right) or own
     if field == "shards" and isinstance(left, Weight) and makers[0] is not None and makers[0].op == "allgather":
         return (
             f"this weight was gathered{line_of(makers[0])} already, and has taken the place of this rank's shard.\n"

@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any, cast
 
-from lib.diagnosis.collectives import meeting, not_reached, not_taken, pipelined, shard_call, sum_axis, twice
+from lib.diagnosis.collectives import (
+    meeting,
+    not_reached,
+    not_taken,
+    other_half,
+    pipelined,
+    same_shard,
+    shard_call,
+    sum_axis,
+    twice,
+)
 from lib.diagnosis.provenance import alike, home, in_turn, is_held, line_of, maker, sent_in
 from lib.diagnosis.rule_words import CUT_ALIKE, LOAD_ALIKE
 from lib.diagnosis.running import Advice, Line, Running, line
@@ -229,7 +239,7 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
     if (found := not_reached(program, layer) or pipelined(program, grad)) is not None:
         return found
     if made is not None and made.op in COLLECTIVES and len(grad.batches) > len(here):
-        return (
+        return other_half(program, made, layer) or (
             f"the sum over the ranks has {these('batch', grad.batches)} only: each rank has more batches to take,\n"
             "and updates once, after the last of them, with the sum of all"
         )
@@ -508,8 +518,17 @@ def _(fact: facts.Uncovered, _: Running | None) -> str | None:
 
 
 @likely_cause.register
-def _(fact: facts.Twice, _: Running | None) -> str | None:
+def _(fact: facts.Twice, _: Running | None) -> Advice | None:
     return twice(fact.field, *fact.both[:2])
+
+
+@likely_cause.register
+def _(fact: facts.Different, _: Running | None) -> Advice | None:
+    """Different shards in a sum over ranks."""
+    mine = home(fact.first)
+    if mine is None or home(fact.other) is mine or (fact.verb, fact.field) != ("sum", "shards"):
+        return None
+    return same_shard(mine, fact.first.layer)
 
 
 @likely_cause.register

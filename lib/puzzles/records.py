@@ -93,7 +93,8 @@ class Premise(NamedTuple):
     """The family of schedules that a puzzle's lower bound speaks of (see `lib.analysis.bounds.family`).
 
     `words` say for a student what it asks of a schedule. `together` are time and memory of a schedule of the
-    family that is near both limits, and of which we know none that is better in both.
+    family that is near both limits, and of which we know none that is better in both. Each shard of a weight is on
+    `copies` ranks, and that of a state on `state_copies`.
     """
 
     words: str
@@ -101,6 +102,8 @@ class Premise(NamedTuple):
     sharded: bool = False
     grouping: str = "any"
     together: tuple[float, float] | None = None
+    copies: int = 1
+    state_copies: int = 1
 
 
 class Chapter(NamedTuple):

@@ -162,7 +162,7 @@ def test_a_prediction_is_explained_and_claims_have_a_reference(puzzle: str) -> N
     assert after.index("<details>") < after.index("draw(out)")
     box = text[text.index("## On real GPUs") : text.index("## What is simplified here")]
     cited = {int(number) for number in re.findall(r"\[(\d)\]", box)}
-    listed = {int(number) for number in re.findall(r"\[(\d)\] (?=[A-Z]\w+ et al\.|[\w ]+, \*|\w+/\w+)", box)}
+    listed = {int(number) for number in re.findall(r"\[(\d)\] (?=[A-Z]\w+ et al\.|[\w ]+, \*|[\w-]+/\w+)", box)}
     assert listed
     assert cited == listed
 

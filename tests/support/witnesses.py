@@ -17,8 +17,16 @@ from tests.support.optima import find
 Function = Callable[[Model], Any]
 
 
-def sharded(*, keep: bool = False, ahead: bool = False, apart: bool = False, sum_up: str = "scatterreduce") -> Function:
-    """FSDP in which a gathered weight takes the place of the rank's shard, which is cut out of it again: least memory.
+def sharded(
+    *,
+    keep: bool = False,
+    ahead: bool = False,
+    apart: bool = False,
+    sum_up: str = "scatterreduce",
+    axis: str | None = None,
+    replica: str | None = None,
+) -> Function:
+    """FSDP, or HSDP over the axes of a mesh, in which a gathered weight takes the place of the rank's shard, which is cut out of it again: least memory.
 
     `keep` keeps what was gathered until backward: least elements sent. `ahead` gathers the next layer while one is
     computed and sums up in the background: least time. `apart` takes the batches of a rank one by one, and keeps shards
@@ -28,8 +36,9 @@ def sharded(*, keep: bool = False, ahead: bool = False, apart: bool = False, sum
     async def run(model: Model) -> None:
         weights, states, _, _, _ = model.storage()
         mine = range(model.rank, model.BATCHES, model.RANKS)
+        group = model.group(axis)
         for layer in range(model.LAYERS):
-            weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+            weights[layer], states[layer] = model.load_weights(layer, group.index(model.rank), len(group))
         sums: dict[int, Any] = {}
         for batches in [[b] for b in mine] if apart else [mine]:
             await there_and_back(model, batches, sums)
@@ -42,7 +51,8 @@ def sharded(*, keep: bool = False, ahead: bool = False, apart: bool = False, sum
             await finish(model, layer)
 
     def shrink(model: Model, layer: int) -> None:
-        model.weights[layer] = model.weights[layer].shard(model.rank, model.RANKS)
+        group = model.group(axis)
+        model.weights[layer] = model.weights[layer].shard(group.index(model.rank), len(group))
 
     async def there_and_back(model: Model, batches: Iterable[int], sums: dict[int, Any]) -> None:
         weights, _, acts, grads, _ = model.storage()
@@ -51,7 +61,7 @@ def sharded(*, keep: bool = False, ahead: bool = False, apart: bool = False, sum
         coming: dict[int, Any] = {}
 
         def gather(layer: int) -> None:
-            coming[layer] = model.allgather(weights[layer], layer)
+            coming[layer] = model.allgather(weights[layer], layer, axis)
 
         gather(0)
         for layer in layers:
@@ -75,7 +85,7 @@ def sharded(*, keep: bool = False, ahead: bool = False, apart: bool = False, sum
                 grads[layer] = before
             del before
             shrink(model, layer)
-            sums[layer] = getattr(model, sum_up)(made, layer)
+            sums[layer] = getattr(model, sum_up)(made, layer, axis)
             del made
             if not ahead:
                 await add(model, sums)
@@ -88,6 +98,8 @@ def sharded(*, keep: bool = False, ahead: bool = False, apart: bool = False, sum
         totals = model.grad_weights
         for layer in list(sums):
             made = await sums.pop(layer)
+            if replica is not None:
+                made = await model.allreduce(made, layer, replica)
             totals[layer] = totals[layer] + made if layer in totals else made
 
     async def finish(model: Model, layer: int) -> None:
@@ -247,6 +259,8 @@ def witness(puzzle: str, figure: str) -> Function:
         return _reference(puzzle)
     if puzzle in ("wsdp", "fsdp", "fsdp_prefetch"):
         return sharded(ahead=figure == "time", keep=figure == "sent", apart=figure == "memory")
+    if puzzle == "hsdp" and figure != "time":
+        return sharded(keep=figure == "sent", axis="shard", replica="replica")
     if puzzle == "pipeline_fsdp":
         return staged(lean=figure == "memory", posted=figure == "time")
     if puzzle == "gpipe" and figure != "sent":

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import these
 from lib.puzzles.records import Size
@@ -37,11 +38,13 @@ class Family:
 
     Every layer goes forward and backward once on each batch, both on one rank, and each rank takes equally many
     batches. `sharded`: a rank holds one part of each weight of its stage, of as many as the stage has ranks; else all
-    of it. It holds that and the optimizer state from its first forward until it updates it itself. `grouping` says how
-    many batches go through a layer at once: "all" that the rank has, "one", or "any". Activations and their gradients
-    travel from stage to stage, once, each in a message of its own; weights and their gradients among the ranks of a
-    stage. When messages and collectives are awaited is free. Where the ranks of a stage take several batches each,
-    gradients of weights travel in collectives only: in a message they could be parked where there is room.
+    of it. It holds that and the optimizer state from its first forward until it updates it itself. With `copies` the
+    same part is on so many ranks of a stage, that of a state on `state_copies`; then weights are gathered inside a
+    host, and what was updated goes straight from host to host. `grouping` says how many batches go through a layer at
+    once: "all" that the rank has, "one", or "any". Activations and their gradients travel from stage to stage, once,
+    each in a message of its own; weights and their gradients among the ranks of a stage. When messages and collectives
+    are awaited is free. Where the ranks of a stage take several batches each, gradients of weights travel in
+    collectives only: in a message they could be parked where there is room.
     """
 
     ranks: int
@@ -50,6 +53,8 @@ class Family:
     stages: int = 1
     sharded: bool = False
     grouping: str = "any"
+    copies: int = 1
+    state_copies: int = 1
 
     @property
     def each(self) -> int:
@@ -74,7 +79,12 @@ class Family:
     @property
     def share(self) -> Fraction:
         """The part of each weight that a rank holds."""
-        return Fraction(1, self.replicas if self.sharded else 1)
+        return Fraction(self.copies, self.replicas) if self.sharded else Fraction(1)
+
+    @property
+    def state_share(self) -> Fraction:
+        """The part of each optimizer state that a rank holds, and updates."""
+        return Fraction(self.state_copies, self.replicas) if self.sharded else Fraction(1)
 
     def stage(self, layer: int) -> int:
         """The stage of a layer."""
@@ -104,6 +114,8 @@ def _differences(run: Trace, family: Family) -> Iterator[str]:
     sent: set[tuple[str, int, int]] = set()
     for program in run.programs:
         for event in program.events:
+            if event.op in COLLECTIVES or event.op == "pass_to":
+                yield from _between_hosts(program, event, family, run.mesh)
             if event.op in COLLECTIVES:
                 yield from _collective(program, event, family, place)
             elif event.op == "pass_to":
@@ -170,10 +182,10 @@ def _given(program: Program, lives: Lifetimes, family: Family, stage: int) -> It
     for layer in mine:
         updates = [i for i, event in enumerate(program.events) if event.op == "update" and event.layer == layer]
         done = [program.values_of(program.events[i].inputs)[1] for i in updates]
-        if _part(done) < family.share:
+        if _part(done) < family.state_share:
             yield f"rank {program.rank} does not itself update {_what(family)} of layer {layer}"
-        for kind in (Weight, OptState):
-            if not _stays(program, lives, kind, layer, updates[0], family.share):
+        for kind, share in ((Weight, family.share), (OptState, family.state_share)):
+            if not _stays(program, lives, kind, layer, updates[0], share):
                 yield (
                     f"rank {program.rank} does not hold {_what(family)} of the {kind.kind} of layer {layer} "
                     "from its first forward to the update"
@@ -237,6 +249,19 @@ def _collective(program: Program, event: Event, family: Family, place: dict[int,
             yield f"rank {program.rank} brings an activation to {event.op}"
         elif {place[rank] for rank in event.group} != {family.stage(value.layer)}:
             yield f"{event.op} of layer {value.layer} has members that are not of its stage"
+
+
+def _between_hosts(program: Program, event: Event, family: Family, mesh: Mesh | None) -> Iterator[str]:
+    """Where weights are gathered inside a host: one that leaves it before its update, or does not leave it after."""
+    if family.copies == 1 or mesh is None:
+        return
+    ranks = event.group if event.peer is None else (program.rank, event.peer)
+    hosts = {mesh.host(rank) for rank in ranks}
+    for value in program.values_of(event.inputs):
+        if isinstance(value, Weight) and value.step == 0 and len(hosts) > 1:
+            yield f"rank {program.rank} brings {definite(describe(value))} to {event.op} with another host"
+        if isinstance(value, Weight) and value.step > 0 and len(hosts) < len(ranks):
+            yield f"rank {program.rank} brings {definite(describe(value))} to {event.op} inside its host"
 
 
 def _message(

@@ -11,16 +11,20 @@ computes all that it has, 2·k·m. Its last operation is the backward of its low
 that), on g batches or more, whose gradient still goes back through S - 1 stages. When it
 arrives at the first stage, that rank has still to do its backwards of these batches and all its k updates, for each of
 them needs a gradient of theirs: k·u. And where the stage has more ranks, another rank has to wait until the gradient of
-the layer that came last got there, and then to update: c + u. When operations are awaited changes none of this.
+the layer that came last got there, and then to update: c + u. When operations are awaited changes none of this. Where
+states are on fewer ranks than weights, what a rank updates last has still to get to the other copies.
+
+Where communication has a bandwidth, c is what the missing elements take on the links of a rank that gathers.
 
 **Memory.** See `alive`.
 
 **Sent.** For each element of a weight, count the messages in which it, or a sum that its gradient is in, goes from one
 rank to another; a collective counts as the messages of its ring. Where weights are sharded, D ranks hold 1/D each and
 all need the whole: D - 1. Each of the D gradients has to get into the sum on the one rank that updates it: D - 1. Where
-they are not, the sum is needed on all ranks: until one rank knows it, D - 1 others must have sent something, and after
-that moment D - 1 must still be told: 2(D - 1). Between stages, each activation and each gradient travels once. Of D
-equal ranks the one that sends most is at or over the average.
+each part is on c ranks, D - c are enough to gather it, and c - 1 have to be told of the sum, or of what came of it.
+Where they are not sharded, the sum is needed on all ranks: until one rank knows it, D - 1 others must have sent
+something, and after that moment D - 1 must still be told: 2(D - 1). Between stages, each activation and each gradient
+travels once. Of D equal ranks the one that sends most is at or over the average.
 """
 
 from __future__ import annotations
@@ -69,10 +73,11 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
     """The time of the docstring above. With one stage and nothing to gather it is the work of a rank."""
     each, others = family.each, family.stages - 1
     group = family.mine if family.grouping == "all" else 1
-    collective = min(costs.collective, 2 * costs.p2p)
+    collective = float(costs.least(LINEAR.weight * (1 - family.share)))
+    told_in = float(costs.least(LINEAR.weight * family.state_share))
     last = float(sum(map(costs.factor, range(each * others, family.layers))))
     layers, updates = counted(each, "layer"), each * costs.update
-    told = collective + costs.update if family.replicas > 1 else 0.0
+    told = told_in + costs.update if family.replicas > 1 else 0.0
     parts: list[Part] = []
     if family.sharded:
         parts.append(Part(collective, "all-gather of the first layer"))
@@ -85,7 +90,10 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
         parts.append(Part(updates, f"update of {layers}" + (" on the first rank" if others else "")))
     else:
         name = "reduce-scatter" if family.sharded else "all-reduce"
-        parts += [Part(collective, f"{name} of the last gradient"), Part(costs.update, "update of that layer")]
+        parts += [Part(told_in, f"{name} of the last gradient"), Part(costs.update, "update of that layer")]
+    if family.state_copies < family.copies:
+        sent_on = float(costs.least_between(LINEAR.weight * family.state_share))
+        parts.append(Part(sent_on, "to the other copies with what is updated last"))
     kind = "work" if len(parts) == 2 and updates >= told else "critical path"
     proof = _time_proof(family, updates >= told) + _solved_time(family)
     return Limit(_total(parts), tuple(parts), kind, reached, proof)
@@ -168,9 +176,12 @@ def alive(family: Family) -> Moment:
 
 
 def _states(family: Family) -> Part:
-    amount = 2 * family.each * LINEAR.weight * family.share
-    shards = f", 1/{family.replicas} of each" if family.sharded else ""
-    return Part(float(amount), f"weights and optimizer states of {counted(family.each, 'layer')}{shards}")
+    amount = family.each * LINEAR.weight * (family.share + family.state_share)
+    layers = counted(family.each, "layer")
+    if family.share != family.state_share:
+        return Part(float(amount), f"{family.share} of the weights and {family.state_share} of the states of {layers}")
+    shards = f", {family.share} of each" if family.sharded else ""
+    return Part(float(amount), f"weights and optimizer states of {layers}{shards}")
 
 
 def _own(family: Family, group: int, when: str = "the first backward") -> Part:
@@ -189,8 +200,8 @@ def _together(family: Family, group: int) -> Moment:
 
 def _rest(family: Family) -> list[Part]:
     """What a rank with a shard of a weight needs besides, to use it."""
-    missing = float(LINEAR.weight * (1 - family.share))
-    others = f"the other shards of a layer ({family.replicas - 1} of {family.replicas})"
+    missing, shards = float(LINEAR.weight * (1 - family.share)), family.share.denominator
+    others = f"the other shards of a layer ({shards - 1} of {shards})"
     return [Part(missing, others)] if missing else []
 
 
@@ -253,8 +264,11 @@ def sent(family: Family, reached: bool) -> Limit:
         whole = each * LINEAR.weight
         share = f"{ranks - 1}/{ranks} of {layers}"
         if family.sharded:
-            parts.append(Part(whole * (ranks - 1) / ranks, f"all-gather: {share}"))
+            others, told = 1 - family.share, Fraction(family.copies - 1, ranks)
+            parts.append(Part(float(whole * others), f"all-gather: {others} of {layers}"))
             parts.append(Part(whole * (ranks - 1) / ranks, f"reduce-scatter of the gradients: {share}"))
+            if told:
+                parts.append(Part(float(whole * told), f"to the other copies: {told} of {layers}"))
         else:
             parts.append(Part(2 * whole * (ranks - 1) / ranks, f"all-reduce of the gradients: 2 x {share}"))
     ways = min(family.stages - 1, 2)
@@ -273,6 +287,10 @@ def _sent_proof(family: Family) -> str:
             "Every rank needs the shards of all others, and the gradient of each shard has to be summed where the "
             "shard is: each element is sent n - 1 times, by the n ranks together."
         )
+        if family.copies > 1:
+            found.append(
+                "Of n ranks that have c copies, n - c need a part, and c - 1 have to be told what the others sum up."
+            )
     elif family.replicas > 1:
         found.append(
             "Before one rank has the sum, each other rank has sent its part; after that each other rank still has to "

@@ -57,8 +57,8 @@ def lower_bound(puzzle: str) -> Bound:
     if record is None or record.bound is None:
         known = ", ".join(name for name in PUZZLES if has_bound(name))
         raise ValueError(f"no lower bound is known for {puzzle!r}; there are those of {known}")
-    premise, stages, sharded, grouping, together = record.bound
-    family = Family(*record.size, stages=stages, sharded=sharded, grouping=grouping)
+    premise, stages, sharded, grouping, together, copies, states = record.bound
+    family = Family(*record.size, stages, sharded, grouping, copies, states)
     return replace(bound_of(family, record.costs, puzzle, premise, reached=True), together=together)
 
 

@@ -1,0 +1,343 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# In a host, eight H100s talk at 450 GB/s. The network card to the next host does 50 GB/s. **Nine to one**, and FSDP does
+# not care: it gathers every weight over all GPUs there are, and as soon as one of them is in another host, the whole
+# ring goes at the pace of the slowest link.
+#
+# Somebody measured it on four nodes: 55 samples a second with everything sharded over all GPUs, 74 with a hybrid. The
+# hybrid keeps the chatty part inside a host. Each host has a complete model, cut into shards for its own GPUs; between
+# hosts only one thing has to travel, the sums of the gradients. PyTorch calls it **HSDP**, *hybrid sharded data parallel*.
+#
+# > **To tell a friend:** shard where links are fast, replicate where they are slow.
+#
+# *Reminder.* FSDP **gathers** each weight twice, forward and backward, and **reduce-scatters** its gradient. A **mesh**
+# arranges the ranks along named axes, and `group="axis"` is a collective with the ranks of my line along that axis.
+
+# %%
+from drawing import draw, draw_mesh, draw_trade_off
+from lib import LINKS, UNIT, Mesh, Model, goal, predict, simulate
+from lib.schedules.data_parallel import ddp, fully_sharded
+
+# %% [markdown]
+# ## The idea
+#
+# Two hosts with four ranks each. One axis of the mesh is `shard`: along it weights are cut into four. The other is
+# `replica`: along it ranks have the same shard.
+
+# %%
+mesh = Mesh({"replica": 2, "shard": 4}, host_size=4)
+draw_mesh(mesh)
+
+# %% [markdown]
+# Along `shard` a group lies in one host. Along `replica` every group has one rank in each host.
+#
+# What does a collective cost? Up to now 0.3, whatever it moves. That cannot show what we are after, so from here on
+# **links have a bandwidth**. Inside a host a batch of activations (131,072 elements) takes 0.2, so that gathering one
+# weight over the four ranks of a host takes the 0.3 that you know. Between hosts everything takes ten times as long.
+# These costs are called `LINKS`. For one layer of *W* elements (262,144) and a ring of *n* ranks:
+#
+# | | moves, per rank | in a host, n = 4 | over all 8 | between hosts, n = 2, of a quarter |
+# |---|---|---|---|---|
+# | all-gather, reduce-scatter | (n - 1)/n · W | 0.3 | 3.5 | 0.5 |
+# | all-reduce | 2 · (n - 1)/n · W | 0.6 | 7.0 | 1.0 |
+#
+# FSDP over all eight ranks needs three collectives of 3.5 for each layer. **Predict:** what does HSDP need for each layer,
+# and which of it is on the slow links?
+#
+# <details><summary>Answer</summary>
+#
+# Two gathers and a reduce-scatter inside the host, 0.3 each. Then rank r of one host and its twin in the other each have
+# a quarter of a gradient, summed over their own host only. They all-reduce that quarter: 1.0, and this is all that crosses
+# the network. Together 1.9 instead of 10.5.
+#
+# </details>
+#
+# ## The puzzle
+#
+# | ranks | mesh | hosts | layers | batches | batches a rank | costs |
+# |---|---|---|---|---|---|---|
+# | 8 | replica 2, shard 4 | 2 | 6 | 8 | 1 | `LINKS` |
+#
+# **Given:** on each rank its place along `shard`, shard number `shard` of 4 of each weight and optimizer state, and
+# `my_batches`, which is one batch.
+#
+# **To do:** one training step: FSDP along `shard`, and the gradients summed along `replica`.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts. Works may wait in a dict of your own.
+# - Each group has its own queue: what goes on along `shard` and along `replica` can run at the same time.
+# - `set_final_weight` gets this rank's shard.
+
+# %% [markdown]
+# ### Predict first
+#
+# Suppose you await every collective at once. A rank computes 6 + 6, and updates for 3. When is the step over? And how
+# many collectives does a rank call?
+
+# %%
+guess = predict("hsdp", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# The first goal is what you have just worked out. For the second the all-reduces have to run behind backward, and for the
+# last everything but the very first gather is out of sight. (The picture shows that one, so guess first.)
+
+# %%
+goal("hsdp")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def hsdp(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    shard, shards = model.coord["shard"], len(model.group("shard"))
+    my_batches = range(model.rank, model.BATCHES, model.RANKS)
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.load_weights(layer, shard, shards)
+
+    # FSDP inside the host; then sum what the twins in the other hosts have, and update.
+    # --- your code (about 36 lines) ---
+    last = model.LAYERS - 1
+    reducing, summing = {}, {}  # gradients on their way: inside the host, and between hosts
+
+    async def sum_up(layer: int) -> None:
+        if layer in reducing:
+            grad_weights[layer] = await reducing.pop(layer)
+            summing[layer] = model.allreduce(grad_weights[layer], layer, group="replica")
+
+    activations[0] = model.get_activation(my_batches)
+    coming = model.allgather(weights[0], 0, group="shard")
+    for layer in range(model.LAYERS):
+        weights[layer, "full"] = await coming
+        if layer < last:
+            coming = model.allgather(weights[layer + 1], layer + 1, group="shard")
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+        if layer < last:
+            del weights[layer, "full"]
+
+    grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
+    del activations[model.LAYERS]
+
+    for layer in reversed(range(model.LAYERS)):
+        if layer < last:
+            weights[layer, "full"] = await coming
+        if layer > 0:
+            coming = model.allgather(weights[layer - 1], layer - 1, group="shard")
+        grad_weights[layer], grad_activations[layer] = model.backward(
+            layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+        )
+        del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+        reducing[layer] = model.scatterreduce(grad_weights[layer], layer, group="shard")
+        del grad_weights[layer]
+        await sum_up(layer + 1)
+    del grad_activations[0]
+
+    for layer in reversed(range(model.LAYERS)):
+        await sum_up(layer)
+        grad_weights[layer] = await summing.pop(layer)
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        del grad_weights[layer]
+        await sum_up(0)  # by now its reduce-scatter is over, and the slow links need not wait any longer
+    # --- end of your code ---
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(hsdp, puzzle="hsdp")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# With every collective awaited: 12 for the computing, 6 · 3 · 0.3 = 5.4 inside the host, 6 · 1.0 between hosts, 3 for the
+# updates: 26.4. These are 12 gathers, 6 reduce-scatters and 6 all-reduces, 24 collectives.
+#
+# The all-reduces are as long as a backward, so they fit behind the next one, and the last fits behind the updates of the
+# other layers: 20.4. One weight ahead, and reduce-scatters that run behind the next backward, take another 17 · 0.3: what
+# is left is the first gather, 0.3 + 12 + 3 = 15.3. (The last layer then stays whole over the turn: 23 collectives.)
+#
+# Memory, when each collective is awaited: 12 quarters of weights and optimizer states (786,432), one whole weight
+# (262,144), 6 activations and a gradient of one (917,504): 1,966,080, the same as FSDP on one host of four.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %% [markdown]
+# ### The same step in other shapes
+#
+# Here are five ways to train this model on these eight ranks, each the simplest of its kind, every collective awaited at
+# once. One of them is **the classic mistake**: the same HSDP, on a mesh whose axes are the wrong way round, so that
+# the shards lie across the hosts and the replicas inside.
+
+# %%
+turned = Mesh({"shard": 2, "replica": 4}, host_size=4)
+ways = {
+    "HSDP": (fully_sharded("shard", "replica"), mesh),
+    "HSDP, mesh turned round": (fully_sharded("shard", "replica"), turned),
+    "HSDP 4 x 2": (fully_sharded("shard", "replica"), Mesh({"replica": 4, "shard": 2}, host_size=4)),
+    "FSDP over 8": (fully_sharded(), None),
+    "DDP": (ddp, None),
+}
+runs = {
+    costs: {name: simulate(run, layers=6, batches=8, ranks=8, mesh=on, costs=costs) for name, (run, on) in ways.items()}
+    for costs in (LINKS, UNIT)
+}
+draw_trade_off(runs[LINKS])
+
+# %% [markdown]
+# Nothing fails when the mesh is turned round. The loss goes down as it should, and the step takes twice as long. This is
+# where its `shard` groups are:
+
+# %%
+draw_mesh(turned, "shard")
+
+# %% [markdown]
+# And this is what you would have believed with the flat costs of the puzzles before, where every collective takes 0.3:
+
+# %%
+draw_trade_off(runs[UNIT])
+
+# %% [markdown]
+# All HSDPs are alike, and slower than the other two. A cost model without links would have told you never to use it.
+
+# %%
+Model.check(out, puzzle="hsdp")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **HSDP**: `fully_shard(model, mesh=mesh_2d)` in PyTorch, with the shards along the second axis. DeepSpeed has it as
+# MiCS. With *S* ranks in a shard group and *R* replicas, *b* time units for a batch of activations on a fast link, and *k*
+# for how much slower the network is (a weight is two batches large):
+#
+# ```
+# in the host      time: 3 · 2·b · (S - 1)/S           for each layer: gather, gather, reduce-scatter
+# between hosts    time: 2 · 2·b·k · (R - 1)/R / S     for each layer: an all-reduce of one part in S
+# FSDP over all    time: 3 · 2·b·k · (R·S - 1)/(R·S)
+# held             2·L·W/S                             weights and states: as if the other hosts were not there
+# ```
+#
+# Look at the *S* in the second line. The more GPUs a host has, the less each of them sends over the network: the
+# shards make the traffic between hosts small, and they do it for free.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *How much less.* With eight GPUs in a host, HSDP sends over the network a twelfth of what full sharding sends [1].
+# - *What it is worth.* On four nodes: 74.4 samples a second with the hybrid, 55.3 fully sharded [2]. Qwen3-30B-A3B on 64
+#   H100s: 392,000 tokens a second instead of 293,000, for 54 GB a GPU instead of 48 [3].
+# - *What went wrong.* The first version in PyTorch all-reduced **whole** gradients between hosts and reduce-scattered
+#   after that. It was known to send too much, but the cheap order lost accuracy, and nobody knew why [4]. Later the
+#   all-reduce got a stream of its own, so that it no longer stood in one line with the reduce-scatters [5].
+# - *When a host is too small.* A model that needs 16 GPUs needs shard groups of two hosts. That was asked for in 2024 [6];
+#   with a mesh you just say so.
+# - *Microbatches.* With gradient accumulation the all-reduce is only needed after the last one; the shards can wait [7].
+#
+# [1] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, 2023, arXiv 2304.11277.
+# [2] oumi-ai/oumi, pull request 213. [3] mlc-ai/pith-train, pull request 40. [4] pytorch/pytorch, pull request 84590.
+# [5] pytorch/pytorch, pull request 106080. [6] pytorch/pytorch, issue 117470.
+# [7] ByteDance-Seed/VeOmni, pull request 781.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# Every rank has a network card of its own, as in a good H100 host. Links have no latency; `Links(latency=...)` gives them
+# one. A ring between hosts runs at one pace all the way round, where NCCL would sum inside each host first. And ten to one
+# is a round number: an H100 host has 9 to 1, many cloud machines are far worse.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Somebody all-reduces the whole gradient between the hosts, and reduce-scatters inside the host after that. Is it
+# still correct? What does it cost?
+#
+# <details><summary>Answer</summary>
+#
+# It is correct: sums can be taken in any order. But the twins now exchange a whole gradient, 262,144 elements, where a
+# quarter would do: 4.0 on the slow links instead of 1.0. With every collective awaited the step takes 44.4 instead of
+# 26.4. This is what the first version of HSDP in PyTorch did.
+#
+# </details>
+#
+# **2.** What does HSDP cost in memory, compared with FSDP over all eight? Why is it worth it?
+#
+# <details><summary>Answer</summary>
+#
+# Twice the shards: 12 quarters of a layer instead of 12 eighths, 393,216 elements more, 1,966,080 instead of 1,572,864.
+# For that the step takes 26.4 instead of 78. With sixteen hosts it is the same 1,966,080, where FSDP would go on
+# shrinking: HSDP stops to save memory at the border of the host. If the model fits there, you want nothing else.
+#
+# </details>
+#
+# **3.** Take four replicas of two instead: `Mesh({"replica": 4, "shard": 2}, host_size=4)`. Gathers get cheaper. Why is the
+# step slower, and why does it need more memory?
+#
+# <details><summary>Answer</summary>
+#
+# A gather over two costs 0.2 instead of 0.3. But a rank now all-reduces half a gradient with three others, 3.0 instead of
+# 1.0, although two of these four are in its own host: 36.6 in all. And each rank holds halves instead of quarters,
+# 2,752,512 elements. Make the shard groups as large as the host.
+#
+# </details>
+#
+# **4.** How many hosts can you add before the all-reduces no longer fit behind backward?
+#
+# <details><summary>Answer</summary>
+#
+# As many as you like, as long as links have no latency: with *R* replicas the all-reduce takes 2.0 · (R - 1)/R, which stays
+# below 2.0. It is hidden while it is not longer than a backward, 1.0 here, so two hosts just fit. With more, give each
+# rank more batches: backward gets longer, and the gradient does not get larger. On TPU pods, data parallelism over
+# the data-centre network wants some 76,000 tokens in each pod for that (Austin et al., *How To Scale Your Model*, 2025).
+#
+# </details>
+#
+# ## Where this leads
+#
+# Each host now has all weights and all optimizer states. The weights it needs. But the optimizer states are touched once a
+# step, for a moment, and they are the larger part in real life. Must every host have them all?
+
+# %% [markdown]
+# <!-- part: links -->

@@ -1,0 +1,172 @@
+"""hsdp: which axis of the mesh lies inside a host, in the figures that the notebook states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from lib import LINKS, PUZZLES, UNIT, Costs, Links, Mesh, Model, Trace, check, simulate
+from lib.analysis.bounds.puzzle_bounds import lower_bound
+from lib.analysis.gaps import gaps
+from lib.checker.verdict import Verdict
+from lib.cluster.clock import TICKS
+from lib.course.solutions import alternatives
+from lib.schedules.data_parallel import ddp, fully_sharded
+from lib.schedules.steps import backward, forward, load, loss, mine, step
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+
+Function = Callable[[Model], Any]
+HYBRID = fully_sharded("shard", "replica")
+MESH = PUZZLES["hsdp"].mesh
+TURNED = Mesh({"shard": 2, "replica": 4}, host_size=4)
+CROSSED = Mesh({"shard": 4, "replica": 2}, host_size=4)
+
+
+@cache
+def official(puzzle: str) -> Function:
+    return load_function(reference(puzzle), puzzle)
+
+
+def judged(function: Function, mesh: Mesh | None = MESH, costs: Costs = LINKS, **sizes: int) -> Verdict:
+    given = {"layers": 6, "batches": 8, "ranks": 8} | sizes
+    verdict = check(Trace.of(simulate(function, mesh=mesh, costs=costs, **given)))
+    assert verdict.correct, verdict.faults
+    return verdict
+
+
+def figures(verdict: Verdict) -> tuple[float, float]:
+    return verdict.time, verdict.memory
+
+
+def test_the_record_has_links_and_hosts() -> None:
+    record = PUZZLES["hsdp"]
+    assert record.costs == LINKS
+    assert record.mesh == Mesh({"replica": 2, "shard": 4}, host_size=4)
+    assert {tuple(size.mesh.axes) for size in record.hidden if size.mesh} == {
+        ("replica", "shard"),
+        ("shard", "replica"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("function", "mesh", "links", "unit", "memory"),
+    [
+        (HYBRID, MESH, 26.4, 22.2, 1_966_080),
+        (HYBRID, TURNED, 52.8, 22.2, 2_752_512),
+        (HYBRID, CROSSED, 69.6, 22.2, 1_966_080),
+        (HYBRID, Mesh({"replica": 4, "shard": 2}, host_size=4), 36.6, 22.2, 2_752_512),
+        (fully_sharded(), None, 78.0, 20.4, 1_572_864),
+        (ddp, None, 57.0, 16.8, 4_194_304),
+    ],
+)
+def test_flat_costs_cannot_teach_it(
+    function: Function, mesh: Mesh | None, links: float, unit: float, memory: int
+) -> None:
+    assert figures(judged(function, mesh)) == (links, memory)
+    assert figures(judged(function, mesh, UNIT)) == (unit, memory)
+
+
+FIGURES = {
+    "hsdp_ddp": (49.5, 4_849_664),
+    "hsdp_four_by_two": (36.6, 2_752_512),
+    "hsdp_fsdp_over_all": (63.5, 1_998_848),
+    "hsdp_step_by_step": (26.4, 1_966_080),
+    "hsdp_sums_behind": (20.4, 1_966_080),
+}
+
+
+def test_the_figures_of_all_ways() -> None:
+    assert figures(judged(official("hsdp"))) == (15.3, 2_424_832)
+    ways = {path.stem: judged(load_function(path, "hsdp")) for path in alternatives("hsdp")}
+    assert {name: figures(way) for name, way in ways.items()} == FIGURES
+
+
+@pytest.mark.parametrize("puzzle", ["hsdp"])
+def test_a_mesh_in_any_order_of_the_devices(puzzle: str) -> None:
+    """The hosts go by the numbers of the devices: turned inside its rows, a mesh is as good as before."""
+    inside = Mesh({"replica": 2, "shard": 4}, ranks=[6, 5, 7, 4, 1, 3, 0, 2], host_size=4)
+    across = Mesh({"replica": 2, "shard": 4}, ranks=[6, 3, 0, 5, 1, 7, 4, 2], host_size=4)
+    straight = judged(official(puzzle))
+    assert figures(judged(official(puzzle), inside)) == figures(straight)
+    crooked = judged(official(puzzle), across)
+    assert crooked.time > 3 * straight.time
+    assert crooked.memory == straight.memory
+
+
+def test_only_the_first_gather_is_waited_for() -> None:
+    (gap,) = [gap for gap in gaps(Trace.of(simulate(official("hsdp"), puzzle="hsdp"))) if gap.rank == 0]
+    assert (gap.start, gap.end) == (0, 3 * TICKS // 10)
+
+
+@pytest.mark.parametrize("replicas", [2, 3, 4])
+@pytest.mark.parametrize("shards", [2, 4])
+@pytest.mark.parametrize("ratio", [1, 10])
+def test_the_formulas_of_the_notebook(replicas: int, shards: int, ratio: float) -> None:
+    layers, ranks = 3, replicas * shards
+    costs = Links(host_size=shards, ratio=ratio)
+    sizes = {"layers": layers, "batches": ranks, "ranks": ranks}
+    compute = 2 * layers + 0.5 * layers
+    inside = 3 * 2 * 0.2 * (shards - 1) / shards
+    between = 2 * 2 * 0.2 * ratio * (replicas - 1) / replicas / shards
+    over_all = 3 * 2 * 0.2 * ratio * (ranks - 1) / ranks
+    mesh = Mesh({"replica": replicas, "shard": shards})
+    assert judged(HYBRID, mesh, costs, **sizes).time == pytest.approx(compute + layers * (inside + between))
+    assert judged(fully_sharded(), None, costs, **sizes).time == pytest.approx(compute + layers * over_all)
+
+
+def test_the_bound_speaks_of_hybrids_alone() -> None:
+    bound = lower_bound("hsdp")
+    for path in alternatives("hsdp"):
+        excuse = bound.excuse(Trace.of(simulate(load_function(path, "hsdp"), puzzle="hsdp")))
+        assert (excuse is None) == (path.stem in ("hsdp_step_by_step", "hsdp_sums_behind"))
+
+
+def test_the_bound_does_not_speak_of_weights_from_another_host() -> None:
+    """On a mesh that is turned round the same function gathers over the network."""
+    trace = Trace.of(simulate(official("hsdp"), puzzle="hsdp", mesh=CROSSED))
+    assert "to allgather with another host" in (lower_bound("hsdp").excuse(trace) or "")
+
+
+# -- for nothing --------------------------------------------------------------------------------------------------
+
+
+async def whole_weights(model: Model) -> None:
+    """Loads whole weights, so that nothing has to be gathered; a rank has to end with what it began with."""
+    group = model.group("shard")
+    for layer in range(model.LAYERS):
+        model.weights[layer], _ = model.load_weights(layer)
+        _, model.opt_states[layer] = model.load_weights(layer, group.index(model.rank), len(group))
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        grad = await model.scatterreduce(backward(model, layer), layer, group="shard")
+        model.grad_weights[layer] = await model.allreduce(grad, layer, group="replica")
+        model.weights[layer] = model.weights[layer].shard(group.index(model.rank), len(group))
+        step(model, layer)
+
+
+async def only_my_host(model: Model) -> None:
+    """Every host sums up its own batches, and no more."""
+    group = model.group("shard")
+    load(model, shard=group.index(model.rank), total=len(group))
+    model.activations[0] = model.get_activation(range(group.index(model.rank), model.BATCHES, len(group)))
+    for layer in range(model.LAYERS):
+        forward(model, layer, await model.allgather(model.weights[layer], layer, group="shard"))
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        whole = await model.allgather(model.weights[layer], layer, group="shard")
+        model.grad_weights[layer] = await model.scatterreduce(backward(model, layer, whole), layer, group="shard")
+        step(model, layer)
+
+
+@pytest.mark.parametrize("function", [whole_weights, only_my_host])
+def test_no_goal_for_a_step_that_cannot_go_on_or_takes_twice_as_long(function: Function) -> None:
+    verdict = check(Trace.of(simulate(function, puzzle="hsdp")), "hsdp")
+    assert verdict.best != PUZZLES["hsdp"].goals[-1].name
+    assert verdict.best is None or function is only_my_host
