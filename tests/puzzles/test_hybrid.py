@@ -32,7 +32,7 @@ def official(puzzle: str) -> Function:
 
 
 def judged(function: Function, mesh: Mesh | None = MESH, costs: Costs = LINKS, **sizes: int) -> Verdict:
-    given = {"layers": 6, "batches": 8, "ranks": 8} | sizes
+    given: dict[str, Any] = {"layers": 6, "batches": 8, "ranks": 8} | sizes
     verdict = check(Trace.of(simulate(function, mesh=mesh, costs=costs, **given)))
     assert verdict.correct, verdict.faults
     return verdict

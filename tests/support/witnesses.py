@@ -26,7 +26,8 @@ def sharded(
     axis: str | None = None,
     replica: str | None = None,
 ) -> Function:
-    """FSDP, or HSDP over the axes of a mesh, in which a gathered weight takes the place of the rank's shard, which is cut out of it again: least memory.
+    """FSDP, or HSDP over the axes of a mesh, in which a gathered weight takes the place of the rank's shard, which is
+    cut out of it again: least memory.
 
     `keep` keeps what was gathered until backward: least elements sent. `ahead` gathers the next layer while one is
     computed and sums up in the background: least time. `apart` takes the batches of a rank one by one, and keeps shards

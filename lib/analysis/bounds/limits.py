@@ -288,9 +288,7 @@ def _sent_proof(family: Family) -> str:
             "shard is: each element is sent n - 1 times, by the n ranks together."
         )
         if family.copies > 1:
-            found.append(
-                "Of n ranks that have c copies, n - c need a part, and c - 1 have to be told what the others sum up."
-            )
+            found.append("Of n ranks with c copies n - c need a part, and c - 1 have to be told of its sum.")
     elif family.replicas > 1:
         found.append(
             "Before one rank has the sum, each other rank has sent its part; after that each other rank still has to "
