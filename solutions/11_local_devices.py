@@ -23,15 +23,15 @@
 # Llama 3 405B was trained on 16,384 GPUs, and its batch was cut into 128 parts [1]. So 128 GPUs worked on the same
 # examples. They had to: some of them held other parts of the same layers, and others held other layers.
 #
-# Now you write the data loader. It runs once on each host, in one process that feeds 8 GPUs. Which of the 128 parts does
-# *this* process need? It may be one (its GPUs share the inside of a layer), eight (each has a part of its own), or
+# Now you write the data loader. It runs once on each host, in one process that feeds 8 GPUs. Which of the 128 parts
+# does *this* process need? It may be one (its GPUs share the inside of a layer), eight (each has a part of its own), or
 # something in between. A wrong answer makes no noise: training goes on, on the wrong examples.
 #
 # > **To tell a friend:** a process does not need a share of the data, it needs the rows that its devices stand in.
 #
 # *Reminder.* A **mesh** arranges devices in a grid with named axes. Until now a rank was a process with one device.
-# From here on a **process** is a Python program on a host and owns several devices; it reads data, and hands each device
-# what that device needs.
+# From here on a **process** is a Python program on a host and owns several devices; it reads data, and hands each
+# device what that device needs.
 
 # %%
 from drawing import draw_mesh
@@ -51,16 +51,16 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 
 # %% [markdown]
 # This picture is one list of lists: `grid[replica][data][model]` is the number of a device. Process 0 owns devices 0 to
-# 3, process 1 owns 4 to 7, and so on; that follows from where the devices are built in. Where they *stand* in the mesh is
-# another matter. It is chosen so that neighbours in the mesh are neighbours on the wires, and then the numbers are in any
-# order.
+# 3, process 1 owns 4 to 7, and so on; that follows from where the devices are built in. Where they *stand* in the mesh
+# is another matter. It is chosen so that neighbours in the mesh are neighbours on the wires, and then the numbers are
+# in any order.
 #
 # A row is numbered through all replicas: with D rows in a replica, replica r and data d make row r · D + d.
 #
 # A process does two things in each step. It reads the examples of all its rows in one go, as one list. Then it cuts the
-# list into as many equal pieces as it has rows, and hands the first piece to the devices in its first row, the
-# second piece to those in its second row. So it needs a small table: for each row that it feeds, the **place** of the
-# piece in its list.
+# list into as many equal pieces as it has rows, and hands the first piece to the devices in its first row, the second
+# piece to those in its second row. So it needs a small table: for each row that it feeds, the **place** of the piece in
+# its list.
 
 # %% [markdown]
 # ## The puzzle
@@ -85,9 +85,9 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 #
 # <details><summary>Answer</summary>
 #
-# Process 1 owns devices 4 to 7. They stand in row 0 (4 and 5) and in row 3 (6 and 7): `{0: 0, 3: 1}`. Process 2 owns 8 to
-# 11, which stand in rows 1 and 2: `{1: 0, 2: 1}`. Process 0 has the same table as process 1, and process 3 the same as
-# process 2. Keep that in mind for the next puzzle.
+# Process 1 owns devices 4 to 7. They stand in row 0 (4 and 5) and in row 3 (6 and 7): `{0: 0, 3: 1}`. Process 2 owns 8
+# to 11, which stand in rows 1 and 2: `{1: 0, 2: 1}`. Process 0 has the same table as process 1, and process 3 the same
+# as process 2. Keep that in mind for the next puzzle.
 #
 # </details>
 
@@ -134,7 +134,7 @@ verdict
 # %% [markdown]
 # ### See what you built
 #
-# Each device with the number of its row and, behind the arrow, which piece of its process's list it gets:
+# Each device with the number of its row, and with the piece of its process's list that it gets:
 
 # %%
 picture = None
@@ -161,25 +161,26 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
-# - *Devices in any order.* `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the devices
-#   of a line form a ring [3]. Whoever counts on 0 to 7 feeds four devices wrongly.
-# - *Innermost is closest.* Llama 3 orders its ranks [tensor, context, pipeline, data], tensor innermost: those eight share
-#   the wires inside a host, and all GPUs of a host are in one row [1].
-# - *Making the groups is work, too.* MegaScale needed 1,047 seconds to set up the process groups of 2,048 GPUs, and under
-#   5 after some engineering [4].
+# - *Devices in any order.* `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the
+#   devices of a line form a ring [3]. Whoever counts on 0 to 7 feeds four devices wrongly.
+# - *Innermost is closest.* Llama 3 orders its ranks [tensor, context, pipeline, data], tensor innermost: those eight
+#   share the wires inside a host, and all GPUs of a host are in one row [1].
+# - *Making the groups is work, too.* MegaScale needed 1,047 seconds to set up the process groups of 2,048 GPUs, and
+#   under 5 after some engineering [4].
 #
 # [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
 # [2] marin-community/levanter, pull request 588, 2024.
 # [3] jax-ml/jax, documentation of `jax.make_mesh`.
-# [4] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024, arXiv 2402.15627.
+# [4] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024, arXiv
+# 2402.15627.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# One process for each host is how JAX does it; PyTorch starts one for each GPU, and a helper of its own reads. Here each
-# process owns the same number of devices, with numbers in a row. Every device of a row needs whole examples; with
-# sequence or context parallelism it needs a part of each of them. And a pipeline feeds examples to its first stage only,
-# which makes some processes need none at all.
+# One process for each host is how JAX does it; PyTorch starts one for each GPU, and a helper of its own reads. Here
+# each process owns the same number of devices, with numbers in a row. Every device of a row needs whole examples; with
+# sequence or context parallelism it needs a part of each of them. And a pipeline feeds examples to its first stage
+# only, which makes some processes need none at all.
 
 # %% [markdown]
 # ## Questions to think about
@@ -199,19 +200,19 @@ picture
 # <details><summary>Answer</summary>
 #
 # Yes, exactly the same: each of them has two devices in row 0 and two in row 3. If they lie on different hosts, the
-# examples are read twice; there is no way around it but to send them over the network. If they are on one host, one
-# of them could read for both. (Had they the same *places* but other rows, as processes 0 and 2, they would need
-# different examples.)
+# examples are read twice; there is no way around it but to send them over the network. If they are on one host, one of
+# them could read for both. (Had they the same *places* but other rows, as processes 0 and 2, they would need different
+# examples.)
 #
 # </details>
 #
-# **3.** The order of the rows in the table follows their numbers. What would go wrong if each process ordered its rows as
-# it liked, say by the numbers of its devices?
+# **3.** The order of the rows in the table follows their numbers. What would go wrong if each process ordered its rows
+# as it liked, say by the numbers of its devices?
 #
 # <details><summary>Answer</summary>
 #
-# Two processes with the same rows read the same list. If one of them gives the first piece to row 0 and the other gives it
-# to row 3, then the devices of one row have different examples, and the layer that they compute together is computed
+# Two processes with the same rows read the same list. If one of them gives the first piece to row 0 and the other gives
+# it to row 3, then the devices of one row have different examples, and the layer that they compute together is computed
 # from two different inputs. Nothing fails. Any order will do, as long as it is the same for all.
 #
 # </details>
@@ -227,8 +228,8 @@ picture
 #
 # ## Where this leads
 #
-# You know which rows a process feeds. But a reader of a data set is rarely asked for rows: it is asked for "part k of n".
-# Which k and which n belong to which process, so that processes with the same rows read the same part?
+# You know which rows a process feeds. But a reader of a data set is rarely asked for rows: it is asked for "part k of
+# n". Which k and which n belong to which process, so that processes with the same rows read the same part?
 
 # %% [markdown]
 # <!-- part: links -->
@@ -237,6 +238,7 @@ picture
 # %% tags=["judge"]
 from lib.cluster.grids import random_grids, small_grids
 from lib.cluster.holdings import Holdings
+from lib.errors.wording import these
 
 
 def local_devices_inputs():
@@ -271,8 +273,10 @@ def local_devices_picture(answer, expected, grid, per_process, process):
     holds, wrong, asked = {}, [], expected if answer is None else answer
     for number, row in enumerate(rows):
         mine = [device for device in row if device // per_process == process]
-        wrong += [device for device in mine or row if asked.get(number) != expected.get(number)]
+        is_wrong = asked.get(number) != expected.get(number)
+        wrong += (mine or row) if is_wrong else []
         if mine:
-            holds |= dict.fromkeys(mine, f"row {number}: piece {expected[number]}")
-    title = f"The rows of process {process} are {', '.join(map(str, expected))}"
+            yours = f", not {asked[number]}" if is_wrong and number in asked else ""
+            holds |= dict.fromkeys(mine, f"piece {expected[number]}{yours}")
+    title = f"Process {process} feeds {these('row', expected)}; each gets a piece of its list"
     return Holdings(mesh_of(grid, per_process), holds, wrong, title)

@@ -20,16 +20,17 @@
 # %% [markdown]
 # # $heading
 #
-# Eight GPUs of a host that share the inside of each layer work on the same text. If each of them reads for itself, every
-# byte comes eight times from the storage. The people who trained on 12,288 GPUs with MegaScale saw this, and have one
-# reader for each host, which puts the text into shared memory for all eight [1].
+# Eight GPUs of a host that share the inside of each layer work on the same text. If each of them reads for itself,
+# every byte comes eight times from the storage. The people who trained on 12,288 GPUs with MegaScale saw this, and have
+# one reader for each host, which puts the text into shared memory for all eight [1].
 #
 # Between hosts it is the other way round. Two processes on different hosts cannot share a reader, but they may need the
-# same examples, and then they have to read *exactly* the same ones. There is no boss who hands them out. Each process must
-# find out by itself, from the mesh alone, which part of the data set is its part, and all must come to answers that fit.
+# same examples, and then they have to read *exactly* the same ones. There is no boss who hands them out. Each process
+# must find out by itself, from the mesh alone, which part of the data set is its part, and all must come to answers
+# that fit.
 #
-# > **To tell a friend:** nobody hands out the data. Every process works out its share from the same map, and a wrong map
-# > does not crash.
+# > **To tell a friend:** nobody hands out the data. Every process works out its share from the same map, and a wrong
+# > map does not crash.
 #
 # *Reminder.* A **row of data** is all devices at one place of `replica` and `data`: they need the same examples. A
 # **process** owns several devices, reads for all of them, and cuts what it reads into one piece for each of its rows.
@@ -42,10 +43,10 @@ from lib.cluster.grids import mesh_of
 # %% [markdown]
 # ## The idea
 #
-# Most data sets can be opened as "part k of n": part k has the examples k, k + n, k + 2n, and so on. We call it a **data
-# shard**. So a process needs two numbers, its k and the n. Two processes with the same rows need the same k, and two with
-# different rows need different ones. Here is the mesh of puzzle $number_local_devices again. Four processes, but how many data
-# shards?
+# Most data sets can be opened as "part k of n": part k has the examples k, k + n, k + 2n, and so on. We call it a
+# **data shard**. So a process needs two numbers, its k and the n. Two processes with the same rows need the same k, and
+# two with different rows need different ones. Here is the mesh of puzzle $number_local_devices again. Four processes,
+# but how many data shards?
 
 # %%
 grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
@@ -59,10 +60,10 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 #
 # 1. Take the **smallest place** of the process on each axis by itself: its smallest `replica`, its smallest `data`. And
 #    `model` 0, whatever its own places there are.
-# 2. Look which device stands there, and which process owns it. That process gives the group its name. (It may be the process
-#    itself, or another one.)
-# 3. Number the names 0, 1, 2, ... in the order in which they come up, going through the processes from 0 on. That number is
-#    the data shard.
+# 2. Look which device stands there, and which process owns it. That process gives the group its name. (It may be the
+#    process itself, or another one.)
+# 3. Number the names 0, 1, 2, ... in the order in which they come up, going through the processes from 0 on. That
+#    number is the data shard.
 
 # %% [markdown]
 # ## The puzzle
@@ -85,10 +86,10 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 #
 # <details><summary>Answer</summary>
 #
-# All have replica 0. Process 0: its smallest row is 0, the device there at model 0 is device 0, of process 0 itself: the
-# first name, shard 0. Process 1: smallest row 0, device 0 again, so process 0 again: shard 0. Process 2: smallest row 1,
-# device 8, process 2: a new name, shard 1. Process 3: smallest row 1, device 8, process 2: shard 1.
-# `{0: 0, 1: 0, 2: 1, 3: 1}`.
+# All have replica 0. Process 0: its smallest row is 0, the device there at model 0 is device 0, of process 0 itself:
+# the first name, shard 0. Process 1: smallest row 0, device 0 again, so process 0 again: shard 0. Process 2: smallest
+# row 1, device 8, process 2: a new name, shard 1. Process 3: smallest row 1, device 8, process 2: shard 1. `{0: 0, 1:
+# 0, 2: 1, 3: 1}`.
 #
 # </details>
 
@@ -104,7 +105,8 @@ draw_mesh(mesh_of(grid, per_process=4), holds={})
 # | in order: replica 1, data 1, model 8 | 2 | `{0: 0, 1: 0, 2: 0, 3: 0}` |
 # | in order: replica 1, data 8, model 1 | 4 | `{0: 0, 1: 1}` |
 #
-# Your function is asked for these, for every small mesh, and for larger ones with their devices in any order. A wrong answer shows the smallest mesh that it is wrong for, as a picture.
+# Your function is asked for these, for every small mesh, and for larger ones with their devices in any order. A wrong
+# answer shows the smallest mesh that it is wrong for, as a picture.
 
 # %%
 goal("process_map")
@@ -163,35 +165,37 @@ picture
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# This is `process_mesh_mapping` of Levanter, as it was merged in May 2024 [2]. In the picture all is well: the four devices of a row have the
-# same four examples, and the rows have different ones. Row 0 has 0, 2, 4, 6 and row 3 has 8, 10, 12, 14, all from data shard
-# 0; row 1 has 1, 3, 5, 7 and row 2 has 9, 11, 13, 15, from data shard 1.
+# This is `process_mesh_mapping` of Levanter, as it was merged in May 2024 [2]. In the picture all is well: the four
+# devices of a row have the same four examples, and the rows have different ones. Row 0 has 0, 2, 4, 6 and row 3 has 8,
+# 10, 12, 14, all from data shard 0; row 1 has 1, 3, 5, 7 and row 2 has 9, 11, 13, 15, from data shard 1.
 #
-# Look at what a process does *not* need: nobody was asked, and nothing was sent. Each process runs the same few lines on the
-# same mesh, and their answers fit. That is quick, and it is the danger: where they do not fit, nobody hears of it.
+# Look at what a process does *not* need: nobody was asked, and nothing was sent. Each process runs the same few lines
+# on the same mesh, and their answers fit. That is quick, and it is the danger: where they do not fit, nobody hears of
+# it.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *The same text eight times.* MegaScale found that the workers of a tensor parallel group on one host read identical data,
-#   and gave each host one reader with shared memory [1].
-# - *What it takes from the storage.* Llama 3's cluster had 240 PB behind it, with 2 TB/s sustained [3]. For 16,384 GPUs that
-#   is 122 MB/s each, if all read at once: text is small, but images are not.
-# - *Who is "process 3"?* Llama 3 numbers its ranks [tensor, context, pipeline, data], so that ranks with neighbouring numbers
-#   read the same data [3]. With another order the same formula gives other examples to everybody.
+# - *The same text eight times.* MegaScale found that the workers of a tensor parallel group on one host read identical
+#   data, and gave each host one reader with shared memory [1].
+# - *What it takes from the storage.* Llama 3's cluster had 240 PB behind it, with 2 TB/s sustained [3]. For 16,384 GPUs
+#   that is 122 MB/s each, if all read at once: text is small, but images are not.
+# - *Who is "process 3"?* Llama 3 numbers its ranks [tensor, context, pipeline, data], so that ranks with neighbouring
+#   numbers read the same data [3]. With another order the same formula gives other examples to everybody.
 #
-# [1] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024, arXiv 2402.15627.
+# [1] Jiang et al., *MegaScale: Scaling Large Language Model Training to More Than 10,000 GPUs*, NSDI 2024, arXiv
+# 2402.15627.
 # [2] marin-community/levanter, pull request 588, 2024.
 # [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
 
 # %% [markdown]
 # ## What is simplified here
 #
-# Our data set is a list of numbers, and a data shard is every n-th of them. Real ones are shuffled first, by a seed that all
-# processes share, and are read ahead while the GPUs compute. And a real loader goes on from batch to batch; here there is
-# one step.
+# Our data set is a list of numbers, and a data shard is every n-th of them. Real ones are shuffled first, by a seed
+# that all processes share, and are read ahead while the GPUs compute. And a real loader goes on from batch to batch;
+# here there is one step.
 
 # %% [markdown]
 # ## Questions to think about
@@ -201,18 +205,18 @@ picture
 # <details><summary>Answer</summary>
 #
 # Because the devices along `model` need the same examples. Process 1 stands at model 2 and 3; taken by its own smallest
-# place it would get a name of its own, and with it another data shard than process 0, which has the same rows. Setting
-# `model` to 0 makes all processes that share a row start from the same device.
+# place it would get a name of its own, and with it another data shard than process 0, which has the same rows. With
+# `model` 0 all processes with the same smallest row come to the same device.
 #
 # </details>
 #
-# **2.** A mesh in order has `data` 8, `model` 1, and processes of 4 devices. What does the rule give? And `data` 1, `model` 8,
-# with processes of 2?
+# **2.** A mesh in order has `data` 8, `model` 1, and processes of 4 devices. What does the rule give? And `data` 1,
+# `model` 8, with processes of 2?
 #
 # <details><summary>Answer</summary>
 #
-# The first: processes 0 and 1 with rows 0 to 3 and 4 to 7, `{0: 0, 1: 1}`, two data shards. The second has one row, and all
-# four processes are in it: `{0: 0, 1: 0, 2: 0, 3: 0}`. All read everything.
+# The first: processes 0 and 1 with rows 0 to 3 and 4 to 7, `{0: 0, 1: 1}`, two data shards. The second has one row, and
+# all four processes are in it: `{0: 0, 1: 0, 2: 0, 3: 0}`. All read everything.
 #
 # </details>
 #
@@ -220,16 +224,16 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# That processes with the same corner have the same rows. If process 0 has rows 0 and 1 and process 1 has rows 0 and 2, both
-# start at row 0, both get the name of whoever stands there, and both open the same data shard. But they need different
-# pieces of it. The next puzzle starts here.
+# That processes with the same corner have the same rows. If process 0 has rows 0 and 1 and process 1 has rows 0 and 2,
+# both start at row 0, both get the name of whoever stands there, and both open the same data shard. But they need
+# different pieces of it. The next puzzle starts here.
 #
 # </details>
 #
 # ## Where this leads
 #
-# The rule came with the claim that it is right for every mix of data and tensor parallelism. It is right for the mesh above,
-# and for any mesh in order with sizes like 2, 4 and 8. Is it right for all?
+# The rule came with the claim that it is right for every mix of data and tensor parallelism. It is right for the mesh
+# above, and for any mesh in order with sizes like 2, 4 and 8. Is it right for all?
 
 # %% [markdown]
 # <!-- part: links -->
@@ -268,6 +272,10 @@ def process_map_accepts(answer, grid, per_process):
 
 def process_map_picture(answer, expected, grid, per_process):
     mesh, asked = mesh_of(grid, per_process), expected if answer is None else answer
-    holds = {device: f"shard {expected[mesh.process(device)]}" for device in mesh.ranks}
     wrong = [device for device in mesh.ranks if asked.get(mesh.process(device)) != expected[mesh.process(device)]]
+    holds = {}
+    for device in mesh.ranks:
+        process = mesh.process(device)
+        yours = f", not {asked.get(process)}" if device in wrong else ""
+        holds[device] = f"shard {expected[process]}{yours}"
     return Holdings(mesh, holds, wrong, "The data shard of each process, by the published rule")

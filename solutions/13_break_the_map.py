@@ -21,32 +21,33 @@
 # # $heading
 #
 # In training nothing crashes when two GPUs read the same examples by mistake. The loss goes down. It goes down a little
-# less than it should, because a part of each batch is seen twice and another part never, and nobody finds out. For years
-# PyTorch's own loader led people into such a mistake: its workers were copies of one process, with the same NumPy random
-# numbers in each, and so they made the same "random" changes to their images. Version 1.9 mended it [1].
+# less than it should, because a part of each batch is seen twice and another part never, and nobody finds out. For
+# years PyTorch's own loader led people into such a mistake: its workers were copies of one process, with the same NumPy
+# random numbers in each, and so they made the same "random" changes to their images. Version 1.9 mended it [1].
 #
-# The rule of puzzle $number_process_map decides who reads what. It was published with an argument and an example, and with the
-# claim that it is right for any configuration of data and tensor parallelism [2]. The example is right. You are going to
-# test the claim: on **all** ways to give eight devices to four processes in pairs. There are 105.
+# The rule of puzzle $number_process_map decides who reads what. It was published with an argument and an example, and
+# with the claim that it is right for any configuration of data and tensor parallelism [2]. The example is right. You
+# are going to test the claim: on **all** ways to give eight devices to four processes in pairs. There are 105.
 #
-# > **To tell a friend:** a map of the data that is right for your mesh can be wrong for 92 of 105 others, and training will
-# > not tell you.
+# > **To tell a friend:** a map of the data can be right for your mesh and wrong for most others, and training will not
+# > tell you.
 #
 # *Reminder.* A **row of data** is all devices at one place of `replica` and `data`; they need the same examples. **Data
-# shard** k of n has the examples k, k + n, k + 2n, ... A process opens one shard, and cuts what it reads into one piece for
-# each of its rows.
+# shard** k of n has the examples k, k + n, k + 2n, ... A process opens one shard, and cuts what it reads into one piece
+# for each of its rows.
 
 # %%
 from drawing import draw_mesh
 from lib import check_function, goal
-from lib.cluster.grids import grids, mesh_of, small_grids
+from lib.cluster.grids import grids, mesh_of
 from lib.submissions.function_check import solution_of
 
 # %% [markdown]
 # ## The idea
 #
 # A claim about all meshes falls with one mesh. To find it you need no insight into the rule, only two things: something
-# that says whether a mesh is fed rightly, and a loop over many meshes. This is how errors in such code are really found.
+# that says whether a mesh is fed rightly, and a loop over many meshes. This is how errors in such code are really
+# found.
 #
 # First, the rule at work. `published` puts your last two functions together, and says which examples each device gets:
 
@@ -69,28 +70,29 @@ def published(grid, per_process, batch):
 
 
 def in_words(held):
-    return {device: " ".join(map(str, examples)) or "nothing" for device, examples in held.items()}
+    return {device: " ".join(map(str, examples)) for device, examples in held.items()}
 
 
 grid = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
 draw_mesh(mesh_of(grid, 4), holds=in_words(published(grid, 4, batch=16)), title="The published example: all is well")
 
 # %% [markdown]
-# Now, what is "fed rightly"? Each row has one colour, and no two rows have the same. In terms of one example: **it is on
-# all devices of one row, and on no others.** If that is so for every example of the batch, the mesh is fed rightly. An
-# example for which it is not so proves the opposite. It may be in two rows (it counts twice in the step), in none (it is never
-# trained on), or on some devices of a row while others have something else there (then the row computes nonsense).
+# Now, what is "fed rightly"? Each row has one colour, and no two rows have the same. In terms of one example: **it is
+# on all devices of one row, and on no others.** If that is so for every example of the batch, the mesh is fed rightly.
+# An example for which it is not so proves the opposite. It may be in two rows (it counts twice in the step), in none
+# (it is never trained on), or on some devices of a row while others have something else there (then the row computes
+# nonsense).
 
 # %% [markdown]
 # ## The puzzle
 #
 # Write `break_the_map(grid, per_process, batch)`.
 #
-# **Given:** a mesh, the number of devices of each process, and the size of a batch, which the rows can divide among them. And
-# `published(grid, per_process, batch)`, as above.
+# **Given:** a mesh, the number of devices of each process, and the size of a batch, which the rows can divide among
+# them. And `published(grid, per_process, batch)`, as above.
 #
-# **To do:** give back the number of one example of the batch (0 to batch - 1) that is *not* on exactly the devices of one row.
-# Where the rule is right there is no such example; then give back `None`.
+# **To do:** give back the number of one example of the batch (0 to batch - 1) that is *not* on exactly the devices of
+# one row. Where the rule is right there is no such example; then give back `None`.
 #
 # **Rules**
 #
@@ -99,14 +101,14 @@ draw_mesh(mesh_of(grid, 4), holds=in_words(published(grid, 4, batch=16)), title=
 # %% [markdown]
 # ### Predict first
 #
-# A guess, before you know: of the 105 ways to give eight devices (four rows of two) to four processes in pairs, for how many
-# is the rule right? Write the number down. The claim says 105.
+# A guess, before you know: of the 105 ways to give eight devices (four rows of two) to four processes in pairs, for how
+# many is the rule right? Write the number down. The claim says 105.
 
 # %% [markdown]
 # ### The goal
 #
-# Your function is asked about all 105, about every small mesh, and about larger ones. A wrong answer shows the smallest mesh
-# that it is wrong for, with what each device gets there.
+# Your function is asked about all 105, about every small mesh, and about larger ones. A wrong answer shows the smallest
+# mesh that it is wrong for, with what each device gets there.
 
 # %%
 goal("break_the_map")
@@ -182,33 +184,50 @@ if verdict:
 picture
 
 # %% [markdown]
+# ### With real processes (optional)
+#
+# This can happen for real: three processes on this machine open the files of a small data set, read what the rule tells
+# them, and compare what their devices hold. It takes a few seconds and needs torch (`pip install torch`). Set `FEED` to
+# `True` when your function is right.
+
+# %%
+FEED = False
+if FEED and verdict:
+    from lib.replay import Feeding, feed
+
+    reads = {p: sorted({e for device in (2 * p, 2 * p + 1) for e in held[device]}) for p in range(3)}
+    print(feed(Feeding(mesh_of(grid, 2), 6, reads, held)).text())
+
+# %% [markdown]
 # ## What you built
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# A counterexample, and a proof by trying. The rule is right for 13 of the 105, and wrong for 92. In 80 of these two rows get
-# the same example. In the other 12 no example is there twice. But two processes have a row each to themselves, and open a
-# third of the data for it, where a quarter would do; the other two share two rows, and find too little in the third third.
+# A counterexample, and a proof by trying. The rule is right for 13 of the 105, and wrong for 92. In 80 of these two
+# rows get the same example. In the other 12 no example is there twice. But two processes have a row each to themselves,
+# and open a third of the data for it, where a quarter would do; the other two share two rows, and find too little in
+# the third third.
 #
-# Look at the small failure: three rows of two devices, three processes. Each process has two of the three rows, and no two
-# have the same two. The rule looks at the corner only: processes 0 and 1 start at row 0, so it takes them for a group that needs
-# the same examples. Both open the same shard and cut it in two. The second piece goes to row 2 in one of them, and to row 1 in
-# the other.
+# Look at the small failure: three rows of two devices, three processes. Each process has two of the three rows, and no
+# two have the same two. The rule looks at the corner only: processes 0 and 1 start at row 0, so it takes them for a
+# group that needs the same examples. Both open the same shard and cut it in two. The second piece goes to row 2 in one
+# of them, and to row 1 in the other.
 #
-# So on these meshes the rule is right where processes have **the same rows or none in common**, and all of them equally many.
-# The example with which it was published is like that. And so is every mesh in order whose sizes are powers of two, which is
-# to say: nearly every mesh that anybody had.
+# So on these meshes the rule is right where processes have **the same rows or none in common**, and all of them equally
+# many. The example with which it was published is like that. And it is right for every mesh in order whose sizes are
+# powers of two, as the sizes of most meshes are.
 #
 # </details>
 
 # %% [markdown]
 # ## On real GPUs
 #
-# - *The same mistake, elsewhere.* Forked workers of PyTorch's loader shared NumPy's seed (issue 5059); mended in version 1.9 [1].
+# - *The same mistake, elsewhere.* Forked workers of PyTorch's loader shared NumPy's seed (issue 5059); mended in
+#   version 1.9 [1].
 # - *Unequal shares do make noise,* sometimes: with DDP, ranks with different numbers of batches wait for each other
 #   (issue 38174) [3].
-# - *Meshes out of order are real.* `jax.make_mesh` gives 8 TPU v3 cores as 0, 1, 2, 3, 6, 7, 4, 5 [4]; and a cluster whose
-#   hosts are given out as they get free has hosts in any order.
+# - *Meshes out of order are real.* `jax.make_mesh` gives 8 TPU v3 cores as 0, 1, 2, 3, 6, 7, 4, 5 [4]; and a cluster
+#   whose hosts are given out as they get free has hosts in any order.
 #
 # [1] pytorch/pytorch, issue 5059.
 # [2] marin-community/levanter, pull request 588, 2024.
@@ -220,8 +239,8 @@ picture
 #
 # A shard that is too short leaves a device with fewer examples here. The real loader goes on into the next batch: then
 # processes that should read in step drift apart, by a few examples with every step. And nobody lays out a mesh by
-# throwing dice: of the 105 most would be slow, because a row wants to be close together. But a library that takes any mesh will
-# meet any mesh.
+# throwing dice: of the 105 most would be slow, because a row wants to be close together. But a library that takes any
+# mesh will meet any mesh.
 
 # %% [markdown]
 # ## Questions to think about
@@ -230,9 +249,9 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# The gradient is the mean over three quarters of the batch, with one quarter counted twice. It is a little noisier than it
-# should be, as if the batch were smaller, and an epoch does not cover the data. The loss looks like a slightly worse run. To see it,
-# write down which examples each device really got, and count.
+# The gradient is the mean over three quarters of the batch, with one quarter counted twice. It is a little noisier than
+# it should be, as if the batch were smaller, and an epoch does not cover the data. The loss looks like a slightly worse
+# run. To see it, write down which examples each device really got, and count.
 #
 # </details>
 #
@@ -240,32 +259,32 @@ picture
 #
 # <details><summary>Answer</summary>
 #
-# Replica 2, data 2, model 1, and two processes that stand on the diagonals: `[[[0], [2]], [[3], [1]]]`. The smallest replica of
-# process 0 is 0 and its smallest data is 0, and that is its own device; the smallest places of process 1 are 0 and 0 as well, where it
-# has no device at all. Both get the name 0, and the same shard, although they have no row in common. This is the price of
-# taking the smallest place on each axis by itself.
+# Replica 2, data 2, model 1, and two processes that stand on the diagonals: `[[[0], [2]], [[3], [1]]]`. The smallest
+# replica of process 0 is 0 and its smallest data is 0, and that is its own device; the smallest places of process 1 are
+# 0 and 0 as well, where it has no device at all. Both get the name 0, and the same shard, although they have no row in
+# common. This is the price of taking the smallest place on each axis by itself.
 #
 # </details>
 #
-# **3.** Why is "each example on all devices of one row, and on no others" enough? Could a mesh pass it and still have rows with
-# different numbers of examples?
+# **3.** Why is "each example on all devices of one row, and on no others" enough? Could a mesh pass it and still have
+# rows with different numbers of examples?
 #
 # <details><summary>Answer</summary>
 #
-# Not here. A device never gets more than batch / rows examples, since that is how long a piece is. If every example of the
-# batch is in exactly one row, the rows have `batch` examples together, and so each has its full share.
+# Not here. A device never gets more than batch / rows examples, since that is how long a piece is. If every example of
+# the batch is in exactly one row, the rows have `batch` examples together, and so each has its full share.
 #
 # </details>
 #
-# **4.** Meshes in order, with 1, 2, 4 or 8 on each axis and in each process: the rule is right for all of them. Which test would
-# have found the error all the same, without knowing what to look for?
+# **4.** Meshes in order, with 1, 2, 4 or 8 on each axis and in each process: the rule is right for all of them. Which
+# test would have found the error all the same, without knowing what to look for?
 #
 # <details><summary>Answer</summary>
 #
 # The one that you have written: a property ("every example in exactly one row") on random meshes, or on all small ones.
-# Eight devices are enough to be wrong 92 times out of 105, so a single random mesh finds it with a chance of 88 %. Other sizes
-# find it even in order: with three rows of two and processes of three, `[[[0, 1], [2, 3], [4, 5]]]`, both processes are in
-# the row in the middle, and example 0 is in rows 0 and 1.
+# Eight devices are enough to be wrong 92 times out of 105, so a single random mesh finds it with a chance of 88 %.
+# Other sizes find it even in order: with three rows of two and processes of three, `[[[0, 1], [2, 3], [4, 5]]]`, both
+# processes are in the row in the middle, and example 0 is in rows 0 and 1.
 #
 # </details>
 #
@@ -278,8 +297,9 @@ picture
 
 
 # %% tags=["judge"]
-from lib.cluster.grids import random_grids
+from lib.cluster.grids import random_grids, small_grids
 from lib.cluster.holdings import Holdings
+from lib.errors.wording import these
 
 
 def break_the_map_inputs():
@@ -318,13 +338,13 @@ def break_the_map_place(example, grid, held):
     holders = [device for device in held if example in held[device]]
     if not holders:
         return f"example {example} is on no device"
-    number = rows_with(example, grid, held)
-    if len(number) > 1:
-        return f"example {example} is in rows {' and '.join(map(str, number))}"
-    devices = ", ".join(map(str, holders))
-    if len(holders) == len([row for replica in grid for row in replica][number[0]]):
-        return f"all devices of row {number[0]} have example {example}, as it should be"
-    return f"of row {number[0]} only device{'s' * (len(holders) > 1)} {devices} {'has' if len(holders) == 1 else 'have'} example {example}"
+    numbers = rows_with(example, grid, held)
+    if len(numbers) > 1:
+        return f"example {example} is in {these('row', numbers)}"
+    (number,) = numbers
+    if len(holders) == len([row for replica in grid for row in replica][number]):
+        return f"all devices of row {number} have example {example}, as it should be"
+    return f"of row {number} only {these('device', holders)} {'has' if len(holders) == 1 else 'have'} example {example}"
 
 
 def break_the_map_accepts(answer, grid, per_process, batch):

@@ -54,6 +54,13 @@ Model().weights[3]
 1 / 0
 ##
 "nothing of ours"
+##
+from lib import check_function
+
+def process_map(grid, per_process):
+    return {0: 0}
+
+check_function(process_map, puzzle="process_map")
 """,
 )
 
@@ -131,6 +138,15 @@ def test_an_absent_key_shows_no_line_of_the_library(cells: list[Any]) -> None:
     assert error == "AbsentKey"
     assert "Model().weights[3]" in printed
     assert "storage.py" not in printed
+
+
+def test_a_wrong_answer_shows_the_mesh_on_which_it_is_wrong(cells: list[Any]) -> None:
+    _, error, printed, shown = cells[12]
+    assert error == "CheckError"
+    assert "process_map([[[0, 1]]], 1) is not right" in printed
+    (picture,) = shown
+    assert "The data shard of each process, by the published rule" in drawn(picture)
+    assert picture["text/plain"].endswith("shard 0, not None. Not right: device 1.>")
 
 
 def test_other_errors_and_values_are_left_alone(cells: list[Any]) -> None:

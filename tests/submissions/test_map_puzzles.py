@@ -221,7 +221,7 @@ TOLD = {
         "break_the_map([[[0, 1, 2], [3, 4, 5]]], 2, 4) is not right\n"
         "  expected: 1\n"
         "  got:      None\n"
-        "  fix:      here the rule is wrong: of row 1 only devices 4, 5 have example 1"
+        "  fix:      here the rule is wrong: of row 1 only devices 4 and 5 have example 1"
     ),
     "held_by_several_devices": (
         "break_the_map([[[0, 1]]], 1, 2) is not right\n"
