@@ -52,8 +52,8 @@ def event_words(event: Event, ranks: int) -> str:
         parts.append(f"layer {event.layer}")
     if event.batches:
         parts.append(f"{plural('batch', len(event.batches))} {ranges(event.batches)}")
-    if event.op in LOCAL and OPERATIONS[event.op].says == "shard" and len(event.arg) == 2 and event.arg[1] > 1:
-        parts.append(f"shard {event.arg[0]} of {event.arg[1]}")
+    if event.op in LOCAL and OPERATIONS[event.op].says == "shard" and len(event.arg) > 1 and event.arg[1] > 1:
+        parts.append(f"{'columns' if event.arg[2:] else 'shard'} {event.arg[0]} of {event.arg[1]}")
     if event.op in COLLECTIVES:
         parts.append("all ranks" if len(event.group) == ranks else f"ranks {ranges(frozenset(event.group))}")
     return ", ".join(parts)

@@ -14,7 +14,7 @@ from lib.trace.event import Event, place_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
 from lib.values.operations import UPDATES
-from lib.values.placement import MOST, Part, held_together
+from lib.values.placement import MOST, Part, held_together, union
 from lib.values.values import Weight
 
 __all__ = ["finals"]
@@ -163,13 +163,17 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]]) -> _Fault |
     if not missing.size:
         return None
     ranks = [rank for rank, *_ in here]
-    parts = _parts(missing, {weight.total for weight in weights})
-    absent = missing.words(parts) + (" is" if missing.size * parts == missing.axis.size else " are")
+    noun, cut = "shard", [place.dims[0] for place in places]
+    if all(part.whole for part in cut):  # into columns, then
+        noun, cut = "column shard", [place.dims[-1] for place in places]
+        missing = union(cut).axis.whole.minus(union(cut))
+    parts = _parts(missing, {part.grid for part in cut if part.grid is not None})
+    absent = missing.words(parts, noun) + (" is" if missing.size * parts == missing.axis.size else " are")
     return _Fault(
         "the final weights of these layers are not complete: "
         + (absent if parts else f"the part of the weight {missing.words(0)} is")
         + " on no rank",
-        (f"all {parts} shards" if parts else "all of the weight") + ", each handed in by a rank that has updated it",
+        (f"all {parts} {noun}s" if parts else "all of the weight") + ", each handed in by a rank that has updated it",
         f"final weights from {these('rank', ranks)} only",
         "call model.set_final_weight on every rank, with the shard that it has updated",
         where=place_of(here[0][1]),

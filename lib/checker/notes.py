@@ -247,14 +247,15 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     """Why a run takes longer than the limit of a goal: work done several times, else where a rank waits longest."""
     over = float(f"{end - limit:.10g}")
     what = f'for "{name}" the run is {over:.10g} {plural("time unit", over)} too long'
-    done: dict[tuple[str, int | None, int], list[tuple[int, Event]]] = defaultdict(list)
+    done: dict[tuple[str, int | None, int, object], list[tuple[int, Event]]] = defaultdict(list)
     for rank, event in trace.events():
         if event.op in COMPUTE and OPERATIONS[event.op].per_batch:
+            part = tuple(v.place.dims for v in trace.programs[rank].values_of(event.inputs[-1:]) if v.place.sharded)
             for batch in event.batches:
-                done[event.op, event.layer, batch].append((rank, event))
+                done[event.op, event.layer, batch, part].append((rank, event))
     again = {key: found for key, found in done.items() if len(found) > 1}
     if again:
-        (op, layer, batch), found = next(iter(again.items()))
+        (op, layer, batch, _), found = next(iter(again.items()))
         ranks = sorted({rank for rank, _ in found})
         return _remark(
             what,

@@ -69,13 +69,14 @@ class Costs:
     def _known(self) -> dict[str | float | None, int]:
         return {}
 
-    def compute(self, op: Operation, rank: int, layer: int | None, batches: int) -> int:
-        """Ticks of an operation, on a rank, of a layer and so many batches. Here all ranks and layers are alike."""
+    def compute(self, op: Operation, rank: int, layer: int | None, batches: Elements) -> int:
+        """Ticks of an operation, on a rank, of a layer and so many batches: of a part of a weight not a whole number of
+        them (see `Operation.work`). Here all ranks and layers are alike."""
         try:
             cost = self._known[op.cost]
         except KeyError:
             cost = self._price(op)
-        return cost * batches if op.per_batch else cost
+        return cost if not op.per_batch else cost * batches if type(batches) is int else round(cost * batches)
 
     def factor(self, layer: int) -> Fraction:
         """How long a layer computes, compared with what an operation costs. Here all layers are alike."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from lib.errors.arguments import written
 from lib.errors.facts import Fact, Words
-from lib.errors.wording import amount, plural, ranges, runs, these, with_article
+from lib.errors.wording import amount, counted, plural, ranges, runs, these, with_article
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
-from lib.values.placement import MOST, listed
+from lib.values.placement import MOST, REST, listed
 from lib.values.rules import Member
 from lib.values.values import (
     KINDS,
@@ -60,6 +60,9 @@ DIFFERENT = {
     "shards": "of different shards",
     "total": "that are cut into different numbers of shards",
     "step": "of different steps",
+    "out": "of different columns",
+    "features": "of different features",
+    "terms": "that are not parts of one sum",
 }
 SAME = {
     "layer": "of the same layer",
@@ -67,6 +70,9 @@ SAME = {
     "shards": "of the same shards",
     "total": "that are cut into the same number of shards",
     "step": "of the same step",
+    "out": "of the same columns",
+    "features": "of the same features",
+    "terms": "that are parts of one sum, or sums that are done",
 }
 ALIKE = {
     "layer": "use values of one layer: a layer has its own weight, gradient and optimizer state",
@@ -74,6 +80,10 @@ ALIKE = {
     "shards": "sum the same shard of each gradient: reduce-scatter them, or cut them in the same way",
     "total": "give load_weights or shard the same total everywhere: how many ranks share the weight",
     "step": "gather all shards before the update, or all of them after it",
+    "out": "put together what has the same columns; give load_weights the same total and dim everywhere",
+    "features": "put together one thing at a time: batches of the same features, or features of the same batches",
+    "terms": "a partial sum is added to the other parts of the same sum, once each: with an all-reduce over the ranks\n"
+    "that have the other shards of the weight. A sum that is done stays as it is",
 }
 
 
@@ -87,11 +97,23 @@ def _(fact: facts.Different) -> Words:
     )
 
 
+TWICE = {
+    "out": "each rank loads columns of its own, with its place in the group as the shard",
+    "features": "each value must have features that no other value has",
+    "terms": "each part of a sum is added once: each rank brings what its own shard of the weight gave",
+}
+
+
 @words.register
 def _(fact: facts.Twice) -> Words:
     verb, field, both = fact.verb, fact.field, fact.both
-    noun = "batch" if field == "batches" else "shard"
-    if field == "shards" and all(value.is_complete() for value in both):
+    noun = {"batches": "batch", "out": "column shard", "features": "feature", "terms": "part"}.get(field, "shard")
+    if field in REST:
+        grid = both[0].place.part(field)
+        of = "" if grid is None else f" of {grid.grid}"
+        what = f"cannot {verb} these values: {REST[field]} {ranges(fact.items)}{of} would be counted twice"
+        fix = TWICE[field]
+    elif field == "shards" and all(value.is_complete() for value in both):
         what = "there is nothing to gather: both are complete"
         fix = "leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)"
         if isinstance(both[0], WeightGrad):
@@ -139,9 +161,15 @@ def _instead_of_a_sum(value: object) -> str:
 
 
 @words.register
-def _(fact: facts.NoShards) -> Words:
-    what = f"{with_article(fact.value.kind)} has no shards"
-    return Words(what, fix="shard weights, their gradients or optimizer states")
+def _(fact: facts.Undivided) -> Words:
+    what, size, total = fact.what, fact.size, fact.total
+    few = [number for number in range(2, size + 1) if size % number == 0]
+    return Words(
+        f"{counted(size, what[:-1] if what != 'batches' else 'batch')} cannot be cut into {written(total)} equal parts",
+        expected=f"a number that divides {size}" + (f", such as {few[0]}" if few else ""),
+        got=f"{written(total)} parts" + ("" if fact.value is None else f" of the {describe(fact.value)}"),
+        fix="cut it into as many parts as there are ranks that share it, and give each of them as much as the others",
+    )
 
 
 @words.register
@@ -287,6 +315,55 @@ def _(fact: facts.Incomplete) -> Words:
 
 
 @words.register
+def _(fact: facts.NoDim) -> Words:
+    return Words(
+        "a weight is cut along its rows or along its columns",
+        expected='dim="in" for rows, or dim="out" for columns',
+        got=f"dim={written(fact.dim)}",
+        fix='write dim="out" for a column shard; without dim it is a row shard',
+    )
+
+
+@words.register
+def _(fact: facts.Owes) -> Words:
+    value = fact.value
+    parts = value.place.part("terms")
+    of = "" if parts is None else f"part {ranges(parts.pieces)} of {parts.grid} of a sum: the ranks with the other "
+    of += "shards of the weight have the rest" if of else ""
+    return Words(
+        f"the {fact.role} owes an all-reduce: it is only a part of a sum",
+        expected=f"{definite(subject(value.kind, value.layer))} with all parts of the sum in it",
+        got=f"{describe(value)}" if not of else f"{describe(value).rsplit(', ', 1)[0]}, {of}",
+        fix="sum it over the ranks that share the weight first: await model.allreduce(value, layer, group=...);\n"
+        "or scatterreduce, where each of them goes on with some of the batches",
+    )
+
+
+@words.register
+def _(fact: facts.OtherFeatures) -> Words:
+    value, weight, rows = fact.value, fact.weight, fact.of == "in"
+    part = weight.place.part(fact.of)
+    needs = "all features" if part is None or part.whole else f"features {ranges(part.pieces)} of {part.grid}"
+    whole = needs == "all features"
+    side = "takes" if rows else "gives"
+    fix = "gather the features first: await model.allgather(value, layer, group=...)"
+    if rows:
+        fix += (
+            ';\nor use a row shard of the weight, which takes just these: load_weights(layer, shard, total, dim="in")'
+        )
+    if not rows and not whole:
+        fix = (
+            "backward takes the gradient of what this shard gave in forward: do not gather or sum more than forward did"
+        )
+    return Words(
+        f"the {fact.role} does not have the features that the weight {side}",
+        expected=f"{needs}, which the {describe(weight)} {side}",
+        got=describe(value) + (", which has all features" if value.place.dims[-1].whole else ""),
+        fix=fix,
+    )
+
+
+@words.register
 def _(fact: facts.NotBatches) -> Words:
     return Words(
         "batches are given as a list or a set of numbers",
@@ -363,7 +440,7 @@ def _(fact: facts.Unsummed) -> Words:
 
 def _part(value: Weight) -> str:
     """Which part of a weight a value is: "shard 0 of 4"."""
-    return "the whole weight" if value.is_complete() else f"{these('shard', value.shards)} of {value.total}"
+    return "the whole weight" if value.is_complete() else ", ".join(value.place.words())
 
 
 @words.register

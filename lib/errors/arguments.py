@@ -6,14 +6,15 @@ plain ints go further: the rules compare them, and a Trace keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from operator import index
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from lib.errors.exceptions import PuzzleError, RuleError
 from lib.errors.source_lines import student_place
 
-__all__ = ["Given", "is_awaitable", "name_of", "plain", "written"]
+__all__ = ["Given", "described", "is_awaitable", "name_of", "plain", "written"]
 
 
 def is_awaitable(thing: object) -> bool:
@@ -77,3 +78,23 @@ class Given:
         if (where := student_place()) is not None:
             error.where.append((None, where))
         return error
+
+
+def described(thing: object, describe: Callable[[object], str]) -> str:
+    """What stands where a value belongs, in few words: a whole store would fill the screen. `describe` has words for
+    what is in a list."""
+    if isinstance(thing, int | float) and not isinstance(thing, bool):
+        return f"the number {written(thing)}"
+    if isinstance(thing, tuple | list):
+        items, name = cast("Sequence[object]", thing), "tuple" if isinstance(thing, tuple) else "list"
+        inside = "; ".join(describe(item) for item in items[:3]) + ("; ..." if len(items) > 3 else "")
+        return f"a {name} of {len(items)}" + (f": {inside}" if items else "")
+    if isinstance(thing, dict):
+        name = getattr(cast("object", thing), "name", None)
+        return "a whole dict" if name is None else f"the whole store {name}"
+    if callable(thing) and (called := getattr(thing, "__name__", None)) is not None:
+        return f"{called} itself, which is not called"
+    if hasattr(type(thing), "__await__"):
+        return f"what {getattr(thing, '__name__', 'a call')} returned, which is not awaited"
+    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(thing))  # no two runs have the same addresses
+    return text if thing is None else f"{type(thing).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

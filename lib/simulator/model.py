@@ -22,6 +22,7 @@ from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace, absent, trace_of
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES, Collective
+from lib.values.facts import NoDim
 from lib.values.laws import renew, total_elements
 from lib.values.operations import COMPUTE, OPERATIONS, TIMED
 from lib.values.placement import MOST
@@ -197,11 +198,16 @@ class Model(Given):
 
     # -- operations on this rank --------------------------------------------------------------------------------
 
-    def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]:
-        """The initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time."""
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1, dim: str = "in") -> tuple[Weight, OptState]:
+        """The initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time.
+
+        A shard has some of the rows of the weight (`dim="in"`), or some of its columns (`dim="out"`).
+        """
         if type(shard) is not int or type(total) is not int:
             shard, total = plain(shard), plain(total)
-        return self._compute("load_weights", layer, said=(shard, total))
+        if dim not in ("in", "out"):
+            self._blame(RuleError(NoDim(dim)))
+        return self._compute("load_weights", layer, said=(shard, total) if dim == "in" else (shard, total, 1))
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
         """The input data of the batches: the activation of layer 0. Takes the copy to the device (`to_device`, 0)."""
@@ -270,7 +276,7 @@ class Model(Given):
             layer = (made if row.about == "output" else values)[0].layer
         elif type(layer) is not int:
             layer = plain(layer)
-        length = 0 if row.cost is None else self._costs.compute(row, self.rank, layer, len(batches))
+        length = 0 if row.cost is None else self._costs.compute(row, self.rank, layer, row.work(len(batches), values))
         program.record(op, layer, batches, inputs, made, source, length, said if row.says == "shard" else ())
         return out
 

@@ -11,6 +11,9 @@ field by field, and either gives a whole run or a TraceError that says where it 
      "programs": [{"values": [[kind, field...] or null...], "events": [[...]...],
                    "moves": [[event, store, value, +1 or -1]...]}]}
 
+The fields of a value are those that its class takes. Where it is cut along more than those say, an object comes last:
+{"out": ["0", 2]} for columns 0 of 2, so too "features", and "terms" for a part of a sum.
+
 An event is [op, layer, batches, inputs, outputs, issued, start, length, place, arg, group, peer, blocking], with times
 in billionths of a time unit and -1 for no place or group. Sets of numbers are text: "0-3,7".
 """
@@ -32,6 +35,7 @@ from lib.trace.event import Program
 from lib.trace.trace import Trace
 from lib.trace.validation import FORMAT, VERSION, decode
 from lib.values.layers import LINEAR
+from lib.values.placement import Rest
 from lib.values.values import Value, fields_of
 
 __all__ = ["encode", "once", "read", "set_text", "write"]
@@ -99,10 +103,16 @@ def _encode_program(
 
 
 def _encode_value(value: Value) -> list[Any]:
-    items = [
-        set_text(cast("frozenset[int]", item)) if isinstance(item, frozenset) else item for item in fields_of(value)
-    ]
-    return [value.kind, *items]
+    return [value.kind, *map(_encode_field, fields_of(value))]
+
+
+def _encode_field(item: Any) -> Any:
+    if isinstance(item, frozenset):
+        return set_text(cast("frozenset[int]", item))
+    # What it is cut along besides.
+    if isinstance(item, tuple):
+        return {role: [set_text(pieces), total] for role, pieces, total in cast("Rest", item)}
+    return item
 
 
 def write(run: Trace, path: str | Path) -> None:

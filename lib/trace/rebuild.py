@@ -69,7 +69,8 @@ class _Rebuild:
         # A loaded value that nobody has used yet has its load here, with the number of loads before it.
         self.loaded: dict[tuple[int, int], _Load] = {}
         self.loads = 0
-        self.used: dict[tuple[int, str, int], Owners[_Load]] = {}
+        # By columns where those are cut, else by rows: each row shard crosses each column shard.
+        self.used: dict[tuple[int, str, int, bool], Owners[_Load]] = {}
         self.results: dict[tuple[int, int], tuple[list[Value], list[Flaw | None]]] = {}
         self.sets: dict[int, frozenset[int]] = {}
         self.left = MAX_MADE
@@ -91,8 +92,12 @@ class _Rebuild:
         if load is None:
             return
         value = self.value(rank, number)
-        owners = self.used.setdefault((rank, value.kind, value.layer), Owners())
-        before = owners.add(value.place.first.ranges, load)
+        rows, *_, columns = value.place.dims
+        across = self.used.get((rank, value.kind, value.layer, columns.whole))
+        owners = self.used.setdefault((rank, value.kind, value.layer, not columns.whole), Owners())
+        before = owners.add((rows if columns.whole else columns).ranges, load)
+        if before is None and across is not None:
+            before = across.add(((0, (columns if columns.whole else rows).axis.size),), load)
         if before is not None:
             self.flaws[rank, number] = self.reloaded(rank, value, before, load)
 
@@ -126,7 +131,7 @@ class _Rebuild:
 
     def count(self, rank: int, event: Event, value: Value) -> None:
         """Counts the numbers in the sets of a value that no value before it has. Members of a group share theirs."""
-        for items in (value.place.batches, value.place.shards):
+        for items in (part.pieces for part in value.place.parts):
             if len(items) <= SMALL_SET or id(items) in self.sets:
                 continue
             self.sets[id(items)] = items  # kept, so that no other set gets its id

@@ -34,7 +34,7 @@ def retime(run: R, costs: Costs) -> R:
     try:
         for step in walk(copied):
             if isinstance(step, Do):
-                _local(prices, clocks, step)
+                _local(copied, prices, clocks, step)
             elif isinstance(step, Issue):
                 step.event.issued = clocks[step.rank]
                 if step.event.op == "pass_to":
@@ -64,11 +64,14 @@ def _copy(program: Program) -> Program:
     return copy
 
 
-def _local(prices: Costs, clocks: list[int], step: Do) -> None:
+def _local(run: Trace, prices: Costs, clocks: list[int], step: Do) -> None:
     event = step.event
     event.issued = event.start = clocks[step.rank]
     row = OPERATIONS[event.op]
-    event.length = 0 if row.cost is None else prices.compute(row, step.rank, event.layer, len(event.batches))
+    event.length = 0
+    if row.cost is not None:
+        work = row.work(len(event.batches), run.programs[step.rank].values_of(event.inputs[-1:]))
+        event.length = prices.compute(row, step.rank, event.layer, work)
     clocks[step.rank] += event.length
 
 

@@ -12,7 +12,8 @@ A word is `operation layer :batches @arguments %group /inputs >outputs`, and has
     S3 pass to rank 3              R3 receive from rank 3              =7 wait for event number 7 of the line
     D read @place in the queue of the process's reader
 
-(and whatever else has a row: the words are those of the tables of operations and collectives)
+(and whatever else has a row: the words are those of the tables of operations and collectives; `@shard.total.1` loads
+columns of a weight)
 
 `~` behind a communication says that it was not awaited at once; `%0.2.4` names its group where that is not all ranks.
 `+w0` and `-w0` say that value 0 enters or leaves the weights (o optimizer states, a activations, g activation
@@ -34,6 +35,7 @@ from lib.trace.trace import Trace
 from lib.trace.validation import decode
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, MESSAGES, OPERATIONS
+from lib.values.placement import Rest
 from lib.values.values import KINDS, fields_of
 
 __all__ = ["from_text", "to_text"]
@@ -43,7 +45,7 @@ _REST = (
     r"(?P<number>-?\d+)?(?::(?P<batches>[\d,-]*))?(?:@(?P<arg>[\d.]+))?"
     r"(?:%(?P<group>[\d.]+))?(?P<later>~)?(?:/(?P<inputs>[\d,]+))?(?:>(?P<outputs>[\d,]+))?"
 )
-_ELSEWHERE = re.compile(r"Q(?P<fields>[\d,;-]+)>(?P<output>\d+)", re.ASCII)
+_ELSEWHERE = re.compile(r"Q(?P<fields>[\d,;-]+)(?P<rest>(;[a-z]+=[\d,-]*/\d+)*)>(?P<output>\d+)", re.ASCII)
 _MOVE = re.compile(r"(?P<sign>[+-])(?P<store>[woagd])(?P<value>\d+)", re.ASCII)
 _HEAD = re.compile(r"llm-training-puzzles 1 layers=(\d{1,7}) batches=(\d{1,7}) ranks=(\d{1,7})( sandbox)?", re.ASCII)
 
@@ -88,7 +90,7 @@ def _word(program: Program, event: Event, everybody: tuple[int, ...]) -> str:
     if op == "foreign":
         value = program.values[event.outputs[0]]
         assert value is not None, "a value from elsewhere is stated"
-        fields = [set_text(cast("frozenset[int]", f)) if isinstance(f, frozenset) else str(f) for f in fields_of(value)]
+        fields = map(_field, fields_of(value))
         return f"Q{list(KINDS).index(value.kind)};{';'.join(fields)}>{event.outputs[0]}"
     word = (COLLECTIVES[op] if op in COLLECTIVES else OPERATIONS[op]).word
     if op in MESSAGES:
@@ -109,6 +111,12 @@ def _word(program: Program, event: Event, everybody: tuple[int, ...]) -> str:
         if ids:
             word += sign + ",".join(map(str, ids))
     return word
+
+
+def _field(item: Any) -> str:
+    if isinstance(item, tuple):
+        return ";".join(f"{role}={set_text(pieces)}/{total}" for role, pieces, total in cast("Rest", item))
+    return set_text(cast("frozenset[int]", item)) if isinstance(item, frozenset) else str(item)
 
 
 def from_text(source: str) -> Trace:
@@ -196,7 +204,12 @@ class _Reader:
             for name, field in zip(cls.__match_args__, fields, strict=False)
         ]
         number = int(match["output"])
-        values[number] = [cls.kind, *made]
+        rest: dict[str, list[Any]] = {}
+        for part in match["rest"].split(";")[1:]:
+            role, _, pieces = part.partition("=")
+            items, _, total = pieces.partition("/")
+            rest[role] = [items, _integer(total)]
+        values[number] = [cls.kind, *made, rest] if rest else [cls.kind, *made]
         return ["foreign", None, "", [], [number], 0, 0, 0, -1, [], -1, None, False]
 
     def event(self, word: str) -> list[Any] | None:

@@ -20,7 +20,8 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.layers import LINEAR, Layer, Shape, Tensors, layer_from
 from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS, READS
-from lib.values.values import KINDS, Value, value_of
+from lib.values.placement import REST
+from lib.values.values import KINDS, OptState, Value, Weight, WeightGrad, value_of
 
 __all__ = ["FIELDS", "FORMAT", "VERSION", "decode"]
 
@@ -247,6 +248,7 @@ class _Reader:
     def value(self, where: str, item: Any) -> Value:
         kind, *fields = self.list(where, item) or [None]
         cls = KINDS.get(kind) if isinstance(kind, str) else None
+        rest = self.rest(where, cls, fields.pop()) if fields and isinstance(fields[-1], dict) else ()
         if cls is None or len(fields) != len(cls.__match_args__):
             raise TraceError(f"{where}: expected a kind of value and its fields; got {str(item)[:60]}")
         made: list[Any] = []
@@ -262,7 +264,23 @@ class _Reader:
         self.shards(where, total)
         if max(fields.get("batches", ()), default=0) >= batches:
             raise TraceError(f"{where}: its batches are not some of {batches}")
-        return value_of(cls, self.of_batches(where, batches), *made)
+        return value_of(cls, self.of_batches(where, batches), *made, rest)
+
+    def rest(self, where: str, cls: type[Value] | None, item: Any) -> list[tuple[str, frozenset[int], int]]:
+        """The parts of the axes along which a value is cut besides."""
+        roles = ("out",) if cls in (Weight, OptState, WeightGrad) else ("features", "terms")
+        found: list[tuple[str, frozenset[int], int]] = []
+        for role, part in cast("dict[Any, Any]", item).items():
+            if role not in roles:
+                raise TraceError(f"{where}: it can be cut along {' and '.join(roles)}; got {str(role)[:40]}")
+            pieces, total = self.list(f"{where} {role}", part, 2)
+            total = self.number(f"{where} {role}", total, 1)
+            pieces = self.sets(self.text(f"{where} {role}", pieces))
+            if max(pieces, default=0) >= total:
+                raise TraceError(f"{where}: its {REST[role]} are not some of {total}")
+            self.shards(where, total)
+            found.append((role, pieces, total))
+        return found
 
     def of_batches(self, where: str, batches: int) -> Tensors:
         """The tensors of a step of so many batches. A value made by hand may be of another number than the Trace."""
@@ -326,7 +344,11 @@ class _Reader:
             wrong = f"event {event.arg[0]} was awaited at once, so nothing waits for it again"
         elif event.blocking and op not in COMMUNICATION:
             wrong = "only a communication is awaited"
-        elif row is not None and row.says == "shard" and len(event.arg) != 2:
+        elif (
+            row is not None
+            and row.says == "shard"
+            and not (len(event.arg) == 2 or (row.loads and len(event.arg) == 3 and event.arg[2] == 1))
+        ):
             wrong = f"{op} names a shard and their number"
         elif row is not None and len(event.inputs) != len(row.takes):
             wrong = f"{op} has {len(row.takes)} inputs"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from lib.errors.exceptions import RuleError
@@ -71,7 +72,7 @@ class Collective:
     signature: str
     results: Callable[[Sequence[Any], int], Results]
     law: Callable[..., object]
-    apart: Callable[[Any], Iterable[int]] = lambda value: ()
+    apart: Callable[[Any], Iterable[object]] = lambda value: ()
     many: bool = False
     root: tuple[str, str] | None = None
     origins: Callable[[int, int, int], Iterable[int]] | None = None
@@ -118,7 +119,7 @@ class Collective:
             yield 0, other
         # All are like the first one, which shares nothing with anybody. What is left is that two others share
         # something: each has what it has from the first member that had it.
-        owners: dict[int, int] = {}
+        owners: dict[object, int] = {}
         shared: set[tuple[int, int]] = set()
         for place, value in enumerate(values):
             for item in self.apart(value):
@@ -135,13 +136,14 @@ def given(result: Any) -> list[Value]:
     return [*(result or ())]
 
 
-def _batches(value: Any) -> Iterable[int]:
-    return value.place.batches
+def _summed(value: Any) -> Iterable[int]:
+    """What is in a sum: the batches of a gradient, the terms of a partial sum."""
+    return value.place.sums[0].pieces if value.place.sums else ()
 
 
-def _split(value: Any) -> Iterable[int]:
-    """Along what values of a kind are gathered."""
-    return value.place.first.pieces
+def _split(value: Any) -> Iterable[tuple[int, ...]]:
+    """Along what values of a kind are gathered, as pieces of all dims."""
+    return product(*[part.pieces for part in value.place.dims])
 
 
 def _all_reduce(values: Sequence[Any], root: int) -> Results:
@@ -229,7 +231,7 @@ COLLECTIVES = Table(
             signature="await model.allreduce(gradient, layer)",
             results=_all_reduce,
             law=reduce,
-            apart=_batches,
+            apart=_summed,
             whole=_first,
             travel=TWICE_ROUND,
             in_place=True,
@@ -252,7 +254,7 @@ COLLECTIVES = Table(
             signature="await model.scatterreduce(gradient, layer)",
             results=_reduce_scatter,
             law=reduce,
-            apart=_batches,
+            apart=_summed,
             whole=_first,
         ),
         Collective(

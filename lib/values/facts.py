@@ -50,10 +50,13 @@ class NoSum(Fact):
     thing: object
 
 
-class NoShards(Fact):
-    """What is to be cut has no shards."""
+class Undivided(Fact):
+    """So many things (`what`: batches, columns) cannot be cut into `total` equal parts."""
 
-    value: Value
+    value: Value | None
+    what: str
+    size: int
+    total: int
 
 
 class NoShard(Fact):
@@ -132,6 +135,28 @@ class Incomplete(Fact):
     """A shard where the whole weight is needed."""
 
     weight: Weight
+
+
+class NoDim(Fact):
+    """A weight is cut along its rows or its columns, and along nothing else."""
+
+    dim: object
+
+
+class Owes(Fact):
+    """A partial sum, where an operation needs the sum."""
+
+    role: str
+    value: Value
+
+
+class OtherFeatures(Fact):
+    """What an operation takes has other features than the part of the weight that it is for (`of`: in or out)."""
+
+    role: str
+    value: Value
+    weight: Weight
+    of: str
 
 
 class NotBatches(Fact):

@@ -1,8 +1,8 @@
 """What happens to values: two laws, and what undoes the first.
 
-- **gather** (`combine`): the union along the dim that is *split* (shards, or batches of activations), all else equal;
-- **reduce** (`+`): the *disjoint* union over what is *summed* (batches of a gradient), all else equal;
-- **cut** (`shard`): a shard of a complete value.
+- **gather** (`combine`): the union along the dim that is *split* (shards, batches, features), all else equal;
+- **reduce** (`+`): the *disjoint* union over what is *summed* (batches of a gradient, terms of a partial sum);
+- **cut** (`shard`): a shard of a complete value, or a part of the batches of an activation.
 
 They ask the places of the values, and a place is all that changes. What they refuse they say as a fact.
 """
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
-from lib.values.facts import CutTwice, Different, NoShard, NoShards, NoSum, OtherKind, TooManyShards, Twice
-from lib.values.placement import MOST, NO_PIECES, Elements, Part
+from lib.values.facts import CutTwice, Different, NoShard, NoSum, OtherKind, TooManyShards, Twice, Undivided
+from lib.values.placement import MOST, NO_PIECES, REST, Elements, Part, Place
 
 if TYPE_CHECKING:
     from lib.values.values import Value
@@ -28,45 +28,56 @@ V = TypeVar("V", bound="Value")
 MOST_LOOKED_UP = 16
 """Summands whose sum is looked up; of more it is worked out, which is one operation on sets."""
 FIELDS = {"in": "shards", "batch": "batches"}
-"""What students call the pieces of an axis."""
+"""What students call the pieces of an axis; those of others have the name of its role."""
+ASKED = ("layer", "total", "step", "shards", "batches", *REST)
+"""In what two values may differ, in the order in which it is told."""
 
 
 def gather(*values: V) -> V:
-    """The first law: the union over the split set, all else equal. The sets must not overlap.
+    """The first law: the union along the one dim in which they differ, all else equal. The parts must not overlap.
 
-    Split are the shards of a weight, of its gradient and of its optimizer state, and the batches of activations.
+    Split are the shards of a weight, of its gradient and of its optimizer state, the batches of activations, and the
+    features of both.
     """
-    first = values[0]
+    first, last = values[0], values[-1]
     kind, layer, place, step = type(first), first.layer, first.place, first.updates
-    grid, rest = place.first.grid if place.sharded else None, place.parts[1:]
+    at = _along(place, last.place) if type(last) is kind else 0
+    grid = place.parts[at].grid if place.sharded or at else None
+    head, tail = place.parts[:at], place.parts[at + 1 :]
     for other in values[1:]:
         if type(other) is not kind or other.layer != layer or other.updates != step:
-            _refuse("gather", first, other, ("layer", "total", "step"))
-        if grid is not None and other.place.first.grid != grid:
-            _refuse("gather", first, other, ("layer", "total", "step"))
-        if other.place.parts[1:] != rest and not _alike(first, other, 1, None):
-            _refuse("gather", first, other, ("batches",))
-    return first.at(place.schema.place(_union("gather", values, 0), *rest))
+            _refuse("gather", first, other, at)
+        parts = other.place.parts
+        if grid is not None and parts[at].grid != grid:
+            _refuse("gather", first, other, None)
+        if (parts[at + 1 :] != tail or parts[:at] != head) and not _alike(place.parts, parts, at):
+            _refuse("gather", first, other, at)
+    return first.at(place.schema.place(*head, _union("gather", values, at), *tail))
 
 
 def reduce(*values: V) -> V:
-    """The second law: the disjoint union over the summed set, all else equal. Only weight gradients are summed."""
+    """The second law: the disjoint union over the summed set, all else equal.
+
+    Summed are weight gradients, over their batches, and activations that are partial sums.
+    """
     first = values[0]
-    place = getattr(first, "place", None)
-    if place is None or not place.sums:
+    place: Place | None = getattr(first, "place", None)
+    if place is None or not place.sums or not (place.open or place.sharded):
         raise RuleError(NoSum(first))
     kind, layer, schema = type(first), first.layer, place.schema
+    at, dims = schema.dims, place.dims
     for other in values:
         if type(other) is not kind or other.layer != layer:
-            _refuse("sum", first, other, ("layer",))
+            _refuse("sum", first, other, at)
     places = tuple([value.place for value in values])
     known = schema.summed(places) if len(places) <= MOST_LOOKED_UP else None
     if known is not None:
         return first.at(known)
-    at, dims = schema.dims, place.dims
     for other in values[1:]:
-        if other.place.parts[:at] != dims and not _alike(first, other, 0, at):
-            _refuse("sum", first, other, ("total", "shards"))
+        if other.place.parts[:at] != dims and not _alike(dims, other.place.dims, at):
+            _refuse("sum", first, other, at)
+        if not place.sharded and other.place.parts[at].grid != place.parts[at].grid:
+            _refuse("sum", first, other, None)
     found = schema.place(*dims, _union("sum", values, at), *place.parts[at + 1 :])
     if len(places) <= MOST_LOOKED_UP:
         schema.keep_sum(places, found)
@@ -74,16 +85,23 @@ def reduce(*values: V) -> V:
 
 
 def cut(value: V, shard: int, total: int) -> V:
-    """Shard `shard` of `total` of a complete value."""
-    if "in" not in value.place.schema.roles:
-        raise RuleError(NoShards(value))
+    """Shard `shard` of `total` of a value that has all of its first dim: of a weight, or of the batches that are here,
+    in order."""
     if not (isinstance(shard, int) and isinstance(total, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(NoShard(shard, total, loads=False))
-    if not value.place.complete:
+    place = value.place
+    if not place.sharded:
+        batches, axis = sorted(place.batches), place.first.axis
+        if not batches or len(batches) % total:
+            raise RuleError(Undivided(value, "batches", len(batches), total))
+        size = len(batches) // total
+        mine = frozenset(batches[shard * size : (shard + 1) * size])
+        return value.at(place.having("batch", axis.named(place.total_batches, mine)))
+    if not place.first.whole:
         raise RuleError(CutTwice(value))
     if total > MOST:
         raise RuleError(TooManyShards(shard, total))
-    return value.at(value.place.shard(shard, total))
+    return value.at(place.shard(shard, total))
 
 
 def renew(value: V) -> V:
@@ -106,10 +124,17 @@ def total_elements(values: Iterable[Value]) -> Elements:
     return total.numerator if total.denominator == 1 else total
 
 
-def _alike(first: Value, other: Value, low: int, high: int | None) -> bool:
-    """Whether some of the parts of two values are the same."""
-    pairs = zip(first.place.parts[low:high], other.place.parts[low:high], strict=True)
-    return all(mine.same(theirs) for mine, theirs in pairs)
+def _along(place: Place, other: Place) -> int:
+    """The dim along which two places are put together: the first in which they differ, else the first that is cut."""
+    pairs = list(zip(place.dims, other.dims, strict=False))
+    differ = [at for at, (mine, theirs) in enumerate(pairs) if mine is not theirs and not mine.same(theirs)]
+    return next(iter([*differ, *(at for at, (mine, _) in enumerate(pairs) if not mine.whole)]), 0)
+
+
+def _alike(parts: Sequence[Part], others: Sequence[Part], but: int) -> bool:
+    """Whether two values have the same parts, but for one."""
+    pairs = enumerate(zip(parts, others, strict=True))
+    return all(mine.same(theirs) for at, (mine, theirs) in pairs if at != but)
 
 
 def same_kind(verb: str, first: Value, other: object) -> None:
@@ -121,12 +146,21 @@ def same_kind(verb: str, first: Value, other: object) -> None:
     raise RuleError(OtherKind(verb, first, other))
 
 
-def _refuse(verb: str, first: Value, other: Value, fields: Sequence[str]) -> None:
-    """Says in which of some fields two values differ, if they do."""
+def _refuse(verb: str, first: Value, other: Value, at: int | None) -> None:
+    """Says in what two values differ, if they do, other than that along which they are put together."""
     same_kind(verb, first, other)
-    for field in fields:
-        if getattr(first, field, None) != getattr(other, field, None):
+    role = None if at is None else first.place.schema.roles[at]
+    for field in ASKED:
+        if field not in (role, FIELDS.get(role or ""), "step" if verb == "sum" else "") and (
+            _has(first, field) != _has(other, field)
+        ):
             raise RuleError(Different(verb, field, first, other))
+
+
+def _has(value: Value, field: str) -> object:
+    """What a value has in a field, or which part of an axis it is."""
+    part = value.place.part(field) if field in REST else None
+    return getattr(value, field, None) if part is None else part.whole or (part.grid, part.pieces)
 
 
 def _union(verb: str, values: Sequence[Value], at: int) -> Part:
@@ -135,7 +169,9 @@ def _union(verb: str, values: Sequence[Value], at: int) -> Part:
     union = NO_PIECES.union(*[part.pieces for part in parts])
     if len(union) != sum([len(part.pieces) for part in parts]):
         _refuse_twice(verb, values, at)
-    return parts[0].axis.named(cast(int, parts[0].grid), union)
+    axis, grid = parts[0].axis, cast(int, parts[0].grid)
+    # What students see stays cut as it was: `shards`, `total`, `batches`.
+    return axis.whole if axis.name in REST and len(union) == grid else axis.named(grid, union)
 
 
 def _refuse_twice(verb: str, values: Sequence[Value], at: int) -> NoReturn:
@@ -146,6 +182,7 @@ def _refuse_twice(verb: str, values: Sequence[Value], at: int) -> NoReturn:
         twice = seen & pieces
         if twice:
             both = tuple(v for v in values if v.place.parts[at].pieces & twice)
-            raise RuleError(Twice(verb, FIELDS[value.place.schema.roles[at]], frozenset(twice), both))
+            role = value.place.schema.roles[at]
+            raise RuleError(Twice(verb, FIELDS.get(role, role), frozenset(twice), both))
         seen |= pieces
     raise AssertionError("sets with repeated items were found disjoint")

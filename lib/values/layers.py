@@ -2,6 +2,10 @@
 
 All layers of a step are alike today, and of one kind: a linear one, which takes `rows` rows of `inputs` features for
 each batch and has a weight of inputs x outputs elements.
+
+Of a part of its weight a layer makes a part: with some columns (`out`) its output has those features; with some rows
+(`in`), of an input that has those features, it is a partial sum, open over the `terms` that it lacks. Backwards it is
+the other way round: the input's gradient is open over the columns that are not here, and has the features of the rows.
 """
 
 from __future__ import annotations
@@ -65,16 +69,18 @@ def layer_from(data: object) -> Layer:
 class Tensors:
     """The tensors of a layer in a step of so many batches: a schema for each, with the tables of their places."""
 
-    __slots__ = ("_gradients", "activation", "layer", "weight", "weight_gradient")
+    __slots__ = ("_cut", "_gradients", "activation", "layer", "weight", "weight_gradient")
 
     def __init__(self, layer: Layer, batches: int) -> None:
-        batch, rows = Axis("batch", batches), Axis("rows", layer.rows)
+        batch, rows, features = Axis("batch", batches), Axis("rows", layer.rows), Axis("features", layer.inputs)
         weight = (("in", Axis("in", layer.inputs)), ("out", Axis("out", layer.outputs)))
         self.layer = layer
         self.weight = Schema(weight)  # of an optimizer state too
-        self.activation = Schema((("batch", batch), ("rows", rows), ("features", Axis("features", layer.inputs))))
+        terms = Axis("terms", layer.inputs)  # of an activation the rows of the weight before it, of a gradient columns
+        self.activation = Schema((("batch", batch), ("rows", rows), ("features", features)), sums=(("terms", terms),))
         self.weight_gradient = Schema(weight, sums=(("batch", batch), ("rows", rows)))
         self._gradients: dict[Place, Place] = {}
+        self._cut: dict[tuple[Place, ...], Place] = {}
 
     def batches(self, items: frozenset[int]) -> Part:
         """A part of the batches, which are known to be those of the step."""
@@ -96,6 +102,31 @@ class Tensors:
         return self.weight_gradient.place(
             split.named(total, shards), rest.whole, batch.named(batch.size, batches), rows.whole
         )
+
+    def output_of(self, inp: Place, weight: Place) -> Place:
+        """The place of what forward gives of an input with a part of a weight, whose rows are the input's features."""
+        key = (inp, weight)
+        return self._cut.get(key) or keep(self._cut, key, self._activation(inp, weight.parts[1], weight.parts[0]))
+
+    def input_gradient_of(self, inp: Place, weight: Place) -> Place:
+        """The same of backward, for the gradient of its input."""
+        key = (inp, weight, weight)
+        return self._cut.get(key) or keep(self._cut, key, self._activation(inp, weight.parts[0], weight.parts[1]))
+
+    def weight_gradient_of(self, inp: Place, grad: Place, weight: Place) -> Place:
+        """And for the gradient of the weight: its part, summed over the batches of the input."""
+        key = (inp, grad, weight)
+        found = self._cut.get(key)
+        if found is None:
+            split, columns, _, _ = self.weight_gradient.axes
+            whole, (rows, out) = self.gradient_of(inp), weight.parts
+            found = whole.having("in", split.like(rows)).having("out", columns.like(out))
+            keep(self._cut, key, found)
+        return found
+
+    def _activation(self, inp: Place, features: Part, terms: Part) -> Place:
+        _, _, of_features, of_terms = self.activation.axes
+        return inp.having("features", of_features.like(features)).having("terms", of_terms.like(terms))
 
     def gradient_of(self, place: Place) -> Place:
         """The place of the gradient of a whole weight that a backward pass over an activation gives: summed over the

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import cut, gather, reduce
+from lib.values.placement import Elements
 from lib.values.rules import Shape
 from lib.values.table import Table
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
@@ -55,8 +56,8 @@ class Operation:
 
     `rule(shape, layer, *said, *values)` makes what it gives out of values of the kinds that it `takes`: one value, or
     a tuple of them; None where no rule can. `says` is what the call says beside its layer: "" nothing, "batches", or
-    "shard", which is a shard and their number. `about` tells the layer that it is about: "call" as it says, "input"
-    or "output" that of its first value. Its batches are those of its first output.
+    "shard", which is a shard and their number (and 1 for columns of a weight). `about` tells the layer that it is
+    about: "call" as it says, "input" or "output" that of its first value. Its batches are those of its first output.
 
     `cost` is a field of Costs, or time units of its own, `per_batch` for each of its batches; without one it takes no
     time. `as_loaded`: the weights that it uses must not have been updated before. `loads`: what it gives was there
@@ -89,6 +90,11 @@ class Operation:
     def has_batches(self) -> bool:
         """Whether its batches belong to what it is: they stand in its word, and in sentences about it."""
         return self.per_batch or self.says == "batches"
+
+    def work(self, batches: int, values: Sequence[Value]) -> Elements:
+        """Batches that its price is for: of a part of a weight, which comes last, only that part of each."""
+        place = values[-1].place if self.per_batch and values else None
+        return batches if place is None or place.complete or not place.sharded else batches * place.share
 
     def make(
         self, shape: Shape, layer: int | None, batches: frozenset[int], arg: tuple[int, ...], values: Sequence[Value]
@@ -270,13 +276,7 @@ OPERATIONS: Final = Table(
             kind="message",
         ),
         Operation(
-            "receive",
-            "R",
-            "receive",
-            "await model.receive(rank)",
-            labels=("recv",),
-            colour="receive",
-            kind="message",
+            "receive", "R", "receive", "await model.receive(rank)", labels=("recv",), colour="receive", kind="message"
         ),
     )
 )

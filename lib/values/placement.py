@@ -22,12 +22,28 @@ from itertools import pairwise
 from math import prod
 from typing import Generic, TypeVar, cast
 
-from lib.errors.wording import run_words, runs, these
+from lib.errors.wording import numbered, ranges, run_words, runs, these
 
-__all__ = ["MOST", "Axis", "Elements", "Owners", "Part", "Place", "Range", "Schema", "held_together", "listed", "union"]
+__all__ = [
+    "MOST",
+    "REST",
+    "Axis",
+    "Elements",
+    "Owners",
+    "Part",
+    "Place",
+    "Range",
+    "Rest",
+    "Schema",
+    "held_together",
+    "listed",
+    "union",
+]
 
 Elements = int | Fraction
 Range = tuple[Elements, Elements]
+Rest = Iterable[tuple[str, Iterable[int], int]]
+"""Parts of further axes: (role, pieces, of how many)."""
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 MOST = 10**6
@@ -38,6 +54,8 @@ MOST_KEPT = 2**15
 """Entries of a table before it begins anew: a table makes equal things one object, and correctness never asks it to."""
 ONE_PIECE = frozenset([0])
 NO_PIECES: frozenset[int] = frozenset()
+REST = {"out": "columns", "features": "features", "terms": "part"}
+"""Axes that may be cut beside those that students name by `shards` and `batches`, and the word for their pieces."""
 INTS = frozenset([int])
 _set = object.__setattr__
 
@@ -99,6 +117,10 @@ class Axis(_Frozen):
             return self.piece(grid, pieces)
         return Part(self, grid, pieces)
 
+    def like(self, part: Part) -> Part:
+        """The same pieces of this axis as a part has of its own: a layer's features are a weight's columns."""
+        return self.whole if part.whole else self.named(_grid(part), part.pieces)
+
     def part(self, *ranges: Range) -> Part:
         """Any part, as ranges in any order, which may overlap."""
         return Part(self, None, NO_PIECES, _joined(ranges))
@@ -158,6 +180,10 @@ class Part(_Frozen):
             return self.axis.same(other.axis) and self.ranges == other.ranges
         return self.grid == other.grid and self.pieces == other.pieces and self.axis.same(other.axis)
 
+    def alike(self, other: Part) -> bool:
+        """Whether both are the same pieces, be it of two axes."""
+        return (self.whole and other.whole) or (self.grid == other.grid and self.pieces == other.pieces)
+
     def minus(self, other: Part) -> Part:
         """What is in this part and not in the other."""
         left: list[Range] = []
@@ -201,14 +227,14 @@ class Part(_Frozen):
             found.append((first.numerator, after.numerator))
         return found
 
-    def words(self, total: int) -> str:
+    def words(self, total: int, noun: str = "shard") -> str:
         """It in words, as some of `total` shards where it is that: "shard 3 of 4", else "from 1/6 to 1/4" of it."""
         found = self.shards(total)
         if found is None:
             size = self.axis.size
             parts = [f"from {Fraction(low) / size} to {Fraction(high) / size}" for low, high in self.ranges[:MOST_RUNS]]
             return " and ".join(parts) + (" and more" if len(self.ranges) > MOST_RUNS else "")
-        return f"{_shards(found)} of {total}"
+        return f"{_shards(found, noun)} of {total}"
 
 
 def _grid(part: Part) -> int:
@@ -258,11 +284,11 @@ def union(parts: Iterable[Part]) -> Part:
     return axis.part(*found)
 
 
-def _shards(found: Sequence[tuple[int, int]]) -> str:
+def _shards(found: Sequence[tuple[int, int]], noun: str) -> str:
     """Runs of shards in the words of `wording.these`, however long they are: "shards 0, 4-7"."""
     if sum(after - first for first, after in found) <= 2:
-        return these("shard", [number for run in found for number in range(*run)])
-    return f"shards {listed(found)}"
+        return these(noun, [number for run in found for number in range(*run)])
+    return f"{noun}s {listed(found)}"
 
 
 def listed(found: Sequence[tuple[int, int]]) -> str:
@@ -303,6 +329,11 @@ class Schema(_Frozen):
         """The place with these parts, of the dims and then of the sums."""
         return self._places.get(parts) or keep(self._places, parts, Place(self, parts))
 
+    @property
+    def whole(self) -> Place:
+        """All of it."""
+        return self.cut(self.axes[0].whole)
+
     def cut(self, first: Part) -> Place:
         """The place with this part of its first dim and all of the others: what a shard of a weight is."""
         return self.place(first, *self._rest)
@@ -319,17 +350,20 @@ class Schema(_Frozen):
 class Place(_Frozen):
     """Which part of a tensor a value is, and which part of a sum is in it.
 
-    A dim whose part is not whole is *split*; a sum whose part is not whole is *open*. `complete`: all dims are whole.
+    A dim whose part is not whole is *split*; a sum whose part is not whole is *open*. `complete`: all dims are whole;
+    `open`: some sum is; `plain`: nothing but the first dim is cut at all, so that hot paths need not look further.
     `sharded`: it is of a weight's tensor; `shards` of `total` are the pieces of its first dim. `batches` of
     `total_batches` are those of the batch axis, be it a dim or a sum. A place without such an axis is one shard of
     one, and has no batches.
     """
 
-    __slots__ = ("batches", "complete", "elements", "parts", "schema")
+    __slots__ = ("batches", "complete", "elements", "open", "parts", "plain", "schema")
     schema: Schema
     parts: tuple[Part, ...]
     elements: Elements
     complete: bool
+    open: bool
+    plain: bool
     batches: frozenset[int]
 
     def __init__(self, schema: Schema, parts: tuple[Part, ...]) -> None:
@@ -343,6 +377,8 @@ class Place(_Frozen):
                 grid *= part.grid if type(part.grid) is int else 0
         _set(self, "elements", schema.size if complete else _size(schema.size, pieces, grid))
         _set(self, "complete", complete)
+        _set(self, "open", not all(part.whole for part in parts[schema.dims :]))
+        _set(self, "plain", all(part.whole for part in parts[1:]))
         _set(self, "batches", NO_PIECES if schema.batch is None else parts[schema.batch].pieces)
 
     @property
@@ -360,6 +396,17 @@ class Place(_Frozen):
     @property
     def total_batches(self) -> int:
         return 0 if self.schema.batch is None else _grid(self.parts[self.schema.batch])
+
+    @property
+    def share(self) -> Fraction:
+        """What part of the whole tensor it is."""
+        return Fraction(self.elements) / self.schema.size
+
+    @property
+    def rest(self) -> tuple[tuple[str, frozenset[int], int], ...]:
+        """The parts that are not whole and have no name of their own, as (role, pieces, of how many)."""
+        pairs = zip(self.schema.roles, self.parts, strict=True)
+        return tuple([(role, part.pieces, _grid(part)) for role, part in pairs if role in REST and not part.whole])
 
     def part(self, role: str) -> Part | None:
         """The part of a dim or sum; None where the tensor has no such axis."""
@@ -384,6 +431,14 @@ class Place(_Frozen):
         at = self.schema.roles.index(role)
         return self.schema.place(*self.parts[:at], part, *self.parts[at + 1 :])
 
+    def cut_more(self, rest: Rest) -> Place:
+        """This place with the parts that `rest` says. What all pieces of an axis are together is the whole of it."""
+        place = self
+        for role, pieces, grid in rest:
+            axis = place.schema.axes[place.schema.roles.index(role)]
+            place = place.having(role, axis.like(axis.named(grid, frozenset(pieces))))
+        return place
+
     def shard(self, number: int, grid: int) -> Place:
         """One of `grid` equal pieces of a place whose first dim is whole."""
         return self.schema.place(self.parts[0].axis.shard(number, grid), *self.parts[1:])
@@ -406,6 +461,18 @@ class Place(_Frozen):
     def overlaps(self, other: Place) -> bool:
         """Whether the two have an element in common. Both have the same dims."""
         return all(mine.meets(theirs) for mine, theirs in zip(self.dims, other.dims, strict=True))
+
+    def words(self) -> list[str]:
+        """It in words: "batches 0-2", "shard 3 of 4", "columns 1 of 2", "part 0 of 2 of a sum"."""
+        found: list[str] = []
+        if self.schema.batch is not None:
+            found.append(numbered("batch", self.batches) if self.batches else "no batches")
+        if self.total > 1:
+            found.append(f"{numbered('shard', self.shards) if self.shards else 'no shards'} of {self.total}")
+        for role, pieces, grid in self.rest:
+            of = " of a sum" if role == "terms" else ""
+            found.append(f"{REST[role]} {ranges(pieces) or 'none'} of {grid}{of}")
+        return found
 
     def __repr__(self) -> str:
         dims, sums = ("; ".join(map(repr, parts)) for parts in (self.dims, self.sums))

@@ -26,11 +26,14 @@ from lib.values.facts import (
     NothingToGet,
     NotOneForEach,
     OtherBatches,
+    OtherFeatures,
     OtherStep,
+    Owes,
     Stateless,
     ToldLayer,
     TooManyShards,
     Uncovered,
+    Undivided,
     Unlawful,
     Unsummed,
     WrongKind,
@@ -101,15 +104,20 @@ def _on_layer(op: str, role: str, value: Value, layer: int) -> None:
         raise RuleError(WrongLayer(op, role, value, layer))
 
 
-def load_weights(shape: Shape, layer: int, shard: int, total: int) -> tuple[Weight, OptState]:
-    """The initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both."""
+def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0) -> tuple[Weight, OptState]:
+    """The initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both: of its rows
+    (`dim` 0) or of its columns (1)."""
     layer = need_layer(shape, layer, "load_weights")
     if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(NoShard(shard, total, loads=True))
     if total > MOST:
         raise RuleError(TooManyShards(shard, total))
     weight = shape.tensors.weight
-    place = weight.cut(weight.axes[0].shard(shard, total))
+    axis = weight.axes[dim]
+    if dim and axis.size % total:
+        raise RuleError(Undivided(None, "columns", axis.size, total))
+    part = axis.shard(shard, total)
+    place = weight.whole.having("out", axis.like(part)) if dim else weight.cut(part)
     return made_step(Weight, layer, shape.layers, place, 0), made_step(OptState, layer, shape.layers, place, 0)
 
 
@@ -153,15 +161,34 @@ def forward(shape: Shape, layer: int, inp: Any, weight: Any) -> Activation:
     if weight.layer != layer or inp.layer != layer:
         _on_layer("forward", "weight of forward", weight, layer)
         _on_layer("forward", "input of forward", inp, layer)
-    if not weight.place.complete:
-        raise RuleError(Incomplete(weight))
-    return made(Activation, layer + 1, shape.layers, inp.place)
+    place = inp.place
+    if not (weight.place.complete and place.plain):
+        _fits("forward", "input", inp, weight, 0)
+        place = shape.tensors.output_of(place, weight.place)
+    return made(Activation, layer + 1, shape.layers, place)
+
+
+def _done(op: str, role: str, value: Value) -> None:
+    """Whether a value is no partial sum: whatever is done to it has to wait for the rest of the sum."""
+    if value.place.open:
+        raise RuleError(Owes(f"{role} of {op}", value))
+
+
+def _fits(op: str, role: str, value: Value, weight: Weight, dim: int) -> None:
+    """Whether an activation or a gradient has the features that the part of a weight is for: rows (0) or columns."""
+    _done(op, role, value)
+    features, part = value.place.dims[-1], weight.place.parts[dim]
+    if not features.alike(part):
+        if features.whole and not dim:
+            raise RuleError(Incomplete(weight))
+        raise RuleError(OtherFeatures(f"{role} of {op}", value, weight, weight.place.schema.roles[dim]))
 
 
 def loss(shape: Shape, inp: Any) -> ActivationGrad:
     """The gradient of the loss by the output of the last layer."""
     inp = need(Activation, inp, "input of loss", "loss")
     _on_layer("loss", "input of loss", inp, shape.layers)
+    _done("loss", "input", inp)
     return made(ActivationGrad, shape.layers - 1, shape.layers, inp.place)
 
 
@@ -181,13 +208,15 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tupl
     place = inp.place
     if place is not grad.place and place.batches != grad.place.batches:
         raise RuleError(OtherBatches(inp, grad))
-    if not weight.place.complete:
-        raise RuleError(Incomplete(weight))
-    layers = shape.layers
-    return (
-        made(WeightGrad, layer, layers, shape.tensors.gradient_of(place)),
-        made(ActivationGrad, layer - 1, layers, place),
-    )
+    tensors, layers, whole = shape.tensors, shape.layers, weight.place
+    if whole.complete and place.plain and grad.place.plain:
+        by_weight = tensors.gradient_of(place)
+    else:
+        _fits("backward", "input", inp, weight, 0)
+        _fits("backward", "gradient", grad, weight, 1)
+        by_weight = tensors.weight_gradient_of(place, grad.place, whole)
+        place = tensors.input_gradient_of(place, whole)
+    return made(WeightGrad, layer, layers, by_weight), made(ActivationGrad, layer - 1, layers, place)
 
 
 def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tuple[Weight, OptState]:

@@ -14,13 +14,12 @@ from dataclasses import FrozenInstanceError
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
-from lib.errors.arguments import plain, written
+from lib.errors.arguments import described, plain
 from lib.errors.exceptions import PuzzleError, RuleError
-from lib.errors.wording import numbered
 from lib.values.facts import NoKind, NoValue
 from lib.values.laws import cut, gather, reduce, same_kind
 from lib.values.layers import LINEAR, Tensors, by_hand
-from lib.values.placement import MOST, ONE_PIECE, Elements, Place
+from lib.values.placement import MOST, ONE_PIECE, REST, Elements, Place
 
 __all__ = [
     "HIDDEN",
@@ -75,7 +74,7 @@ class Value:
         return float(self.elements())
 
     def is_complete(self) -> bool:
-        """Whether all shards are here. Values that have no shards always are."""
+        """Whether all shards are here; of activations whether all features are, with nothing left to be summed."""
         return True
 
     @property
@@ -116,7 +115,7 @@ class Value:
         return hash(fields_of(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), fields_of(self)
+        return _again, (type(self), fields_of(self))
 
     def __repr__(self) -> str:
         """As in a list of values that is printed: the words of `describe` between angle brackets."""
@@ -200,6 +199,9 @@ class _Batched(Value):
 
     def __init__(self, layer: int, layers: int, batches: Iterable[int], total_batches: int) -> None:
         _fill(self, layer, layers, by_hand(total_batches).activation_at(_frozen(batches)))
+
+    def is_complete(self) -> bool:
+        return self.place.plain
 
 
 class Activation(_Batched):
@@ -286,51 +288,38 @@ def made_step(kind: type[V], layer: int, layers: int, place: Place, step: int) -
 
 def value_of(kind: type[V], tensors: Tensors, *fields: Any) -> V:
     """The value of a kind with these public fields, in a step with these tensors."""
-    given: dict[str, Any] = dict(zip(kind.__match_args__, fields, strict=True))
-    layer, layers = given["layer"], given["layers"]
+    given: dict[str, Any] = dict(zip((*kind.__match_args__, "rest"), fields, strict=False))
+    layer, layers, rest = given["layer"], given["layers"], given.get("rest", ())
     if "step" in given:
-        return made_step(kind, layer, layers, tensors.weight_at(given["shards"], given["total"]), given["step"])
+        place = tensors.weight_at(given["shards"], given["total"]).cut_more(rest)
+        return made_step(kind, layer, layers, place, given["step"])
     if "shards" in given:
-        return made(kind, layer, layers, tensors.gradient_at(given["batches"], given["shards"], given["total"]))
-    return made(kind, layer, layers, tensors.activation_at(given["batches"]))
+        place = tensors.gradient_at(given["batches"], given["shards"], given["total"])
+    else:
+        place = tensors.activation_at(given["batches"])
+    return made(kind, layer, layers, place.cut_more(rest))
+
+
+def _again(kind: type[V], fields: Sequence[Any]) -> V:
+    """The value with these fields, of no step in particular."""
+    given = dict(zip(kind.__match_args__, fields, strict=False))
+    return value_of(kind, by_hand(given.get("total_batches", 1)), *fields)
 
 
 def fields_of(value: Value) -> tuple[Any, ...]:
-    """The public fields of a value, in the order its class takes them."""
-    return tuple(getattr(value, name) for name in value.__match_args__)
+    """The public fields of a value, in the order its class takes them; behind them whatever else it is cut along."""
+    fields, rest = tuple(getattr(value, name) for name in value.__match_args__), value.place.rest
+    return (*fields, rest) if rest else fields
 
 
 def describe(value: object) -> str:
     """One short English phrase for a value: "weight gradient of layer 1, batches 0-2, shard 3 of 4"."""
     if not isinstance(value, Value):
-        return _describe_other(value)
-    parts, place = [subject(value.kind, value.layer)], value.place
-    if place.part("batch") is not None:
-        parts.append(numbered("batch", place.batches) if place.batches else "no batches")
-    if place.total > 1:
-        parts.append(f"{numbered('shard', place.shards) if place.shards else 'no shards'} of {place.total}")
+        return described(value, describe)
+    parts = [subject(value.kind, value.layer), *value.place.words()]
     if isinstance(value, _Stepped) and value.step:
         parts.append(f"step {value.step}")
     return ", ".join(parts)
-
-
-def _describe_other(thing: object) -> str:
-    """What stands where a value belongs, in few words: a whole store would fill the screen."""
-    if isinstance(thing, int | float) and not isinstance(thing, bool):
-        return f"the number {written(thing)}"
-    if isinstance(thing, tuple | list):
-        items, name = cast("Sequence[object]", thing), "tuple" if isinstance(thing, tuple) else "list"
-        inside = "; ".join(describe(item) for item in items[:3]) + ("; ..." if len(items) > 3 else "")
-        return f"a {name} of {len(items)}" + (f": {inside}" if items else "")
-    if isinstance(thing, dict):
-        name = getattr(cast("object", thing), "name", None)
-        return "a whole dict" if name is None else f"the whole store {name}"
-    if callable(thing) and (called := getattr(thing, "__name__", None)) is not None:
-        return f"{called} itself, which is not called"
-    if hasattr(type(thing), "__await__"):
-        return f"what {getattr(thing, '__name__', 'a call')} returned, which is not awaited"
-    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(thing))  # no two runs have the same addresses
-    return text if thing is None else f"{type(thing).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
 def subject(kind: str, layer: int) -> str:
@@ -386,7 +375,9 @@ def clean(value: V) -> V:
         fields[name] = (
             frozenset(map(plain, cast("frozenset[Any]", item))) if isinstance(item, frozenset) else plain(item)
         )
-    made = cast("V", kind(*[fields[name] for name in kind.__match_args__]))
+    rest: Any = place.rest if type(place) is Place else ()
+    rest = [(role, frozenset(map(plain, pieces)), plain(grid)) for role, pieces, grid in rest]
+    made = cast("V", _again(kind, [*[fields[name] for name in kind.__match_args__], rest]))
     _possible(made)
     return made
 
@@ -404,3 +395,6 @@ def _possible(value: Value) -> None:
                 raise RuleError(NoValue(value, name, None, most))
         elif type(item) is not int or not low.get(name, 0) <= item <= MOST:
             raise RuleError(NoValue(value, name, low.get(name, 0), MOST))
+    for role, pieces, grid in value.place.rest:
+        if type(grid) is not int or not pieces <= frozenset(range(grid)):
+            raise RuleError(NoValue(value, REST[role], None, grid))

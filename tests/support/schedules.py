@@ -16,6 +16,7 @@ from lib.schedules.pipelines import gpipe as gpipe_order
 from lib.schedules.pipelines import one_f_one_b
 from lib.schedules.program import program_of
 from lib.schedules.steps import accumulate, backward, compute, forward, load, loss, mine, step, update
+from lib.schedules.tensor_parallel import tensor_parallel
 
 Function = Callable[[Model], Any]
 
@@ -343,6 +344,35 @@ async def two_groups(model: Model) -> None:
         step(model, layer)
 
 
+async def split_features(model: Model) -> None:
+    """Two ranks share each layer in ways of their own: columns whose features are gathered, and rows whose partial sums
+    are scattered over the batches and gathered again; then both halves of a cut weight, put together."""
+    for layer in range(model.LAYERS):
+        dim = "in" if layer == 1 else "out"
+        model.weights[layer], model.opt_states[layer] = model.load_weights(layer, model.rank, 2, dim)
+    acts, grads = model.activations, model.grad_activations
+    acts[0] = model.get_activation(range(model.BATCHES))
+    acts[1] = model.forward(0, acts[0], model.weights[0])
+    acts[2] = await model.scatterreduce(model.forward(1, acts[1], model.weights[1]), 1)
+    acts[2] = await model.allgather(acts[2], 2)
+    acts[3] = await model.allgather(model.forward(2, acts[2], model.weights[2]), 2)
+    grads[3] = model.loss(acts.pop(3))
+    # Of a gradient of all features each rank takes those of its columns: there is no cutting them, so it makes them.
+    inner = model.forward(2, acts[2], model.weights[2])
+    del grads[3]
+    grads[3] = model.loss(inner)
+    model.grad_weights[2], grads[2] = model.backward(2, acts.pop(2), grads.pop(3), model.weights[2])
+    grads[2] = await model.allreduce(grads[2], 2)
+    model.grad_weights[1], grads[1] = model.backward(1, acts[1], grads.pop(2), model.weights[1])
+    model.grad_weights[0], _ = model.backward(0, acts.pop(0), grads.pop(1), model.weights[0])
+    del acts[1]
+    for layer in range(model.LAYERS):
+        update(model, layer)
+        if layer != 1:
+            model.weights[layer] = await model.allgather(model.weights[layer], layer)
+        model.set_final_weight(layer, model.weights[layer])
+
+
 # -- everything, at sizes that take milliseconds --------------------------------------------------------------------
 
 CLASSIC = [
@@ -358,6 +388,8 @@ CLASSIC = [
 
 HOSTS = Links(host_size=4)
 REPLICA_SHARD = Mesh({"replica": 2, "shard": 4})
+PAIRS = {"data": 2, "model": 2}
+PARTS = Mesh({"data": 2, "model": 4})
 
 ROWS = Mesh({"data": 2, "model": 2}, ranks=[0, 2, 3, 1], processes=2)
 OTHERS = [
@@ -379,6 +411,10 @@ OTHERS = [
     Case("ring_all_reduce", ring_all_reduce, 4, 3, 4),
     Case("hsdp", fully_sharded("shard", "replica"), 8, 3, 8, REPLICA_SHARD, HOSTS),
     Case("hsdp, other order", fully_sharded("shard", "replica"), 8, 2, 8, Mesh({"shard": 4, "replica": 2}), HOSTS),
+    Case("tensor_parallel", tensor_parallel("full"), 4, 4, 4, Mesh({"data": 2, "model": 2})),
+    Case("tensor_parallel over links", tensor_parallel("batch", first_input=True), 8, 2, 4, PARTS, HOSTS),
+    Case("tensor_parallel, other order", tensor_parallel("replicated"), 4, 2, 2, Mesh(PAIRS, ranks=[3, 0, 2, 1])),
+    Case("split_features", split_features, 2, 3, 2),
     Case("two_groups", two_groups, 6, 3, 6, Mesh({"column": 2, "row": 3}, ranks=[3, 0, 5, 1, 4, 2])),
 ]
 

@@ -258,7 +258,7 @@ def test_a_place_does_not_change(name: str) -> None:
 
 def test_a_place_shows_its_parts_and_what_is_open() -> None:
     assert repr(WeightGrad(0, 1, [0, 2], 4, [1], 2).place) == "<in 256:512; out all | batch 0:1,2:3; rows all>"
-    assert repr(Activation(0, 1, [], 4).place) == "<batch none; rows all; features all>"
+    assert repr(Activation(0, 1, [], 4).place) == "<batch none; rows all; features all | terms all>"
 
 
 def test_the_places_of_a_step_go_with_the_step() -> None:

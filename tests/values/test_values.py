@@ -453,8 +453,12 @@ MISTAKES: list[tuple[Any, str]] = [
         "  fix:      gather the shards first",
     ),
     (
-        lambda: Activation(0, 2, [0], 1).shard(0, 2),
-        "an activation has no shards\n  fix:      shard weights, their gradients or optimizer states",
+        lambda: Activation(0, 2, [0, 2, 3], 4).shard(0, 2),
+        "3 batches cannot be cut into 2 equal parts\n"
+        "  expected: a number that divides 3, such as 3\n"
+        "  got:      2 parts of the activation 0, batches 0, 2, 3\n"
+        "  fix:      cut it into as many parts as there are ranks that share it, and give each of them as much as the "
+        "others",
     ),
     (
         lambda: reduce(Weight(0, 2, 0)),
@@ -693,8 +697,15 @@ def test_cut_gives_a_shard_or_a_rule_error(value: Any, shard: int, total: int) -
         piece = cut(value, shard, total)
     except RuleError:
         assert not (hasattr(value, "shards") and value.is_complete() and 0 <= shard < total)
+        assert hasattr(value, "shards") or not (
+            0 <= shard < total and value.batches and len(value.batches) % total == 0
+        )
     else:
-        assert (piece.shards, piece.total) == ({shard}, total)
+        if hasattr(value, "shards"):
+            assert (piece.shards, piece.total) == ({shard}, total)
+        else:
+            assert gather(*(cut(value, i, total) for i in range(total))) == value
+            assert len(piece.batches) * total == len(value.batches)
 
 
 def test_a_broken_law_names_the_rank_that_the_value_lives_on() -> None:

@@ -133,6 +133,8 @@ def _computed(run: Trace, family: Family, owners: dict[tuple[int, int], int]) ->
             continue
         what = f"{event.op} of layer {event.layer}"
         size = len(event.batches)
+        if any(not value.is_complete() for value in run.programs[rank].values_of(event.inputs)):
+            yield f"rank {rank} runs {what} with a part of the weight"
         if family.grouping == "one" and size > 1:
             yield f"rank {rank} runs {what} on {these('batch', event.batches)} together"
         if family.grouping == "all" and size < family.mine:

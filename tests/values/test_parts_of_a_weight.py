@@ -1,0 +1,320 @@
+"""Columns and rows of weights, features of activations, partial sums: the laws and rules of tensor parallelism.
+
+Each rule is shaken: one part of one input is changed, or one sum opened, and it must refuse, but where the table of the
+rules says that the dim is free.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lib.cluster.clock import units
+from lib.cluster.costs import UNIT
+from lib.errors.exceptions import MismatchError, RuleError
+from lib.values import rules
+from lib.values.collectives import COLLECTIVES
+from lib.values.facts import Different, Incomplete, NoSum, OtherFeatures, Owes, Twice, Undivided
+from lib.values.laws import cut, gather, reduce
+from lib.values.layers import Shape
+from lib.values.operations import OPERATIONS
+from lib.values.values import Activation, ActivationGrad, Value, Weight, WeightGrad, describe, value_of
+
+SHAPE = Shape(4, 4)
+N = 2
+HALF, OTHER, QUARTER = ("terms", {0}, 2), ("terms", {1}, 2), ("features", {2}, 4)
+
+
+def weight(dim: int = 0, shard: int = 0, total: int = 1, layer: int = 0) -> Weight:
+    return rules.load_weights(SHAPE, layer, shard, total, dim)[0]
+
+
+def value(kind: type[Any], layer: int, batches: Any, *rest: tuple[str, set[int], int]) -> Any:
+    return value_of(kind, SHAPE.tensors, layer, 4, frozenset(batches), 4, rest)
+
+
+def parts(one: Value) -> dict[str, tuple[set[int], int | None]]:
+    """What is cut of a value, beside its batches and shards."""
+    return {role: (set(pieces), total) for role, pieces, total in one.place.rest}
+
+
+X = value(Activation, 0, [0, 1])
+FEATURES = [value(Activation, 1, [0, 1], ("features", {i}, N)) for i in range(N)]
+
+
+def test_columns_give_features_and_rows_of_them_a_part_of_a_sum() -> None:
+    for rank in range(N):
+        columns, rows = weight(1, rank, N), weight(0, rank, N, 1)
+        inner = rules.forward(SHAPE, 0, X, columns)
+        assert inner == FEATURES[rank]
+        assert inner.elements() == X.elements() / N
+        outer = rules.forward(SHAPE, 1, inner, rows)
+        assert parts(outer) == {"terms": ({rank}, N)}
+        assert outer.place.open
+        assert outer.elements() == X.elements()
+        whole = value(Activation, 2, [0, 1])
+        by_rows, by_inner = rules.backward(SHAPE, 1, inner, value(ActivationGrad, 1, [0, 1]), rows)
+        assert (by_rows.shards, by_rows.total, parts(by_rows)) == ({rank}, N, {})
+        assert parts(by_inner) == {"features": ({rank}, N)}
+        assert not by_inner.place.open
+        by_columns, by_input = rules.backward(SHAPE, 0, X, by_inner, columns)
+        assert (by_columns.total, parts(by_columns)) == (1, {"out": ({rank}, N)})
+        assert parts(by_input) == {"terms": ({rank}, N)}
+        assert by_columns.elements() == columns.elements() == by_rows.elements() == SHAPE.layer.weight // N
+        assert whole.is_complete()
+        assert not outer.is_complete()
+        assert not inner.is_complete()
+
+
+def test_what_a_part_of_a_part_gives() -> None:
+    """Rows and columns at once: the rule is one."""
+    both = cut(weight(1, 1, 2, 1), 0, 2)
+    assert describe(both) == "weight of layer 1, shard 0 of 2, columns 1 of 2"
+    out = rules.forward(SHAPE, 1, FEATURES[0], both)
+    assert parts(out) == {"features": ({1}, 2), "terms": ({0}, 2)}
+    assert reduce(out, rules.forward(SHAPE, 1, FEATURES[1], cut(weight(1, 1, 2, 1), 1, 2))) == value(
+        Activation, 2, [0, 1], ("features", {1}, 2)
+    )
+
+
+# -- the laws ---------------------------------------------------------------------------------------------------
+
+
+def test_a_sum_is_done_by_itself_and_is_then_the_one_that_no_part_was_missing_from() -> None:
+    one, two = (value(Activation, 2, [0, 1], ("terms", {i}, 2)) for i in range(2))
+    done = reduce(one, two)
+    assert done == value(Activation, 2, [0, 1])
+    assert done.place is value(Activation, 2, [0, 1]).place
+    assert done.place is reduce(two, one).place
+    halves = [value(Activation, 2, [0, 1], ("terms", {i, i + 1}, 4)) for i in (0, 2)]
+    assert reduce(*halves).place is done.place
+    assert parts(reduce(*[value(Activation, 2, [0], ("terms", {i}, 4)) for i in (0, 3)])) == {"terms": ({0, 3}, 4)}
+
+
+def test_features_and_columns_are_gathered_and_are_whole_then() -> None:
+    assert gather(*FEATURES).place is value(Activation, 1, [0, 1]).place
+    assert gather(*reversed(FEATURES)).place is value(Activation, 1, [0, 1]).place
+    columns = gather(weight(1, 0, 2), weight(1, 1, 2))
+    assert columns == weight()
+    assert columns.is_complete()
+    batches = [value(Activation, 1, [i], ("features", {0}, N)) for i in (2, 3)]
+    assert gather(*batches) == value(Activation, 1, [2, 3], ("features", {0}, N))
+
+
+@pytest.mark.parametrize(
+    ("law", "values", "fact"),
+    [
+        (reduce, [X, X], NoSum),
+        (reduce, [FEATURES[0], FEATURES[1]], NoSum),
+        (reduce, [value(Activation, 2, [0], HALF)] * 2, Twice),
+        (
+            reduce,
+            [value(Activation, 2, [0], ("terms", {i, i + 1}, 3)) for i in range(2)],
+            Twice,
+        ),
+        (reduce, [value(Activation, 2, [0], HALF), value(Activation, 2, [0])], Different),
+        (
+            reduce,
+            [value(Activation, 2, [0], HALF), value(Activation, 2, [0], ("terms", {1}, 3))],
+            Different,
+        ),
+        (
+            reduce,
+            [value(Activation, 2, [0], HALF), value(Activation, 2, [1], OTHER)],
+            Different,
+        ),
+        (
+            reduce,
+            [value(Activation, 2, [0], HALF), value(Activation, 3, [0], OTHER)],
+            Different,
+        ),
+        (gather, [FEATURES[0], FEATURES[0]], Twice),
+        (gather, [FEATURES[0], value(Activation, 1, [0, 1])], Different),
+        (gather, [FEATURES[0], value(Activation, 1, [2, 3], ("features", {1}, 2))], Different),
+        (gather, [FEATURES[0], value(Activation, 1, [0, 1], ("features", {1}, 4))], Different),
+        (gather, [value(Activation, 2, [0], HALF), value(Activation, 2, [1])], Different),
+        (gather, [weight(1, 0, 2), weight(1, 0, 2)], Twice),
+        (gather, [weight(1, 0, 2), weight(0, 1, 2)], Different),
+        (gather, [weight(1, 0, 2), weight(1, 1, 4)], Different),
+    ],
+)
+def test_what_the_laws_refuse(law: Callable[..., Any], values: list[Any], fact: type) -> None:
+    for order in (values, values[::-1]):
+        with pytest.raises(RuleError) as raised:
+            law(*order)
+        if fact is not Different or law is gather:
+            assert isinstance(raised.value.fact, fact)
+        assert str(raised.value)
+
+
+def test_every_other_member_is_looked_at() -> None:
+    thirds = [value(Activation, 1, [0], ("features", {i}, 4)) for i in range(4)]
+    assert gather(*thirds) == value(Activation, 1, [0])
+    for wrong in (
+        value(Activation, 1, [1], ("features", {2}, 4)),
+        thirds[1],
+        value(Activation, 1, [0], ("terms", {2}, 4)),
+    ):
+        with pytest.raises(RuleError):
+            gather(*thirds[:2], wrong, thirds[3])
+    sums = [value(Activation, 1, [0], ("terms", {i}, 4)) for i in range(4)]
+    assert reduce(*sums) == value(Activation, 1, [0])
+    for wrong in (value(Activation, 1, [1], ("terms", {2}, 4)), sums[1], thirds[2]):
+        with pytest.raises(RuleError):
+            reduce(*sums[:2], wrong, sums[3])
+
+
+def test_batches_are_cut_in_order_and_gathered_again() -> None:
+    some = value(Activation, 2, [0, 2, 3, 1])
+    assert [cut(some, i, 2).batches for i in range(2)] == [{0, 1}, {2, 3}]
+    assert [cut(value(Activation, 2, [0, 3]), i, 2).batches for i in range(2)] == [{0}, {3}]
+    for one in (some, value(ActivationGrad, 2, [0, 1, 2, 3]), value(Activation, 2, range(4), ("terms", {0}, 2))):
+        for n in (1, 2, 4):
+            assert gather(*(cut(one, i, n) for i in range(n))) == one
+    for n in (3, 8):
+        with pytest.raises(RuleError) as raised:
+            cut(some, 0, n)
+        assert raised.value.fact == Undivided(some, "batches", 4, n)
+
+
+# -- the rules, shaken ------------------------------------------------------------------------------------------
+
+
+def test_forward_is_shaken() -> None:
+    rows = weight(0, 0, 2, 1)
+    assert rules.forward(SHAPE, 1, FEATURES[0], rows)
+    for inp, part, fact in (
+        (FEATURES[1], rows, OtherFeatures),
+        (value(Activation, 1, [0, 1], ("features", {0}, 4)), rows, OtherFeatures),
+        (value(Activation, 1, [0, 1], ("features", {0, 1}, 4)), rows, OtherFeatures),
+        (value(Activation, 1, [0, 1], ("features", {0}, 2), ("terms", {0}, 2)), rows, Owes),
+        (value(Activation, 1, [0, 1], ("terms", {0}, 2)), weight(layer=1), Owes),
+        (value(Activation, 1, [0, 1], ("terms", {0}, 2)), weight(1, 0, 2, 1), Owes),
+        (FEATURES[0], weight(layer=1), OtherFeatures),
+        (FEATURES[0], weight(1, 0, 2, 1), OtherFeatures),
+        (value(Activation, 1, [0, 1]), rows, Incomplete),
+        (value(Activation, 1, [0, 1]), cut(weight(1, 0, 2, 1), 0, 2), Incomplete),
+    ):
+        with pytest.raises(RuleError) as raised:
+            rules.forward(SHAPE, 1, inp, part)
+        assert type(raised.value.fact) is fact, (inp, part)
+    # Batches are free.
+    for batches in ([0], [3], [0, 1, 2, 3]):
+        assert rules.forward(SHAPE, 1, value(Activation, 1, batches, ("features", {0}, 2)), rows).batches == set(
+            batches
+        )
+
+
+def test_backward_is_shaken() -> None:
+    inp, grad, columns = X, value(ActivationGrad, 0, [0, 1], ("features", {1}, 2)), weight(1, 1, 2)
+    assert rules.backward(SHAPE, 0, inp, grad, columns)
+    for wrong, fact in (
+        ((value(Activation, 0, [0, 1], ("features", {1}, 2)), grad, columns), OtherFeatures),
+        ((value(Activation, 0, [0, 1], OTHER), grad, columns), Owes),
+        ((inp, value(ActivationGrad, 0, [0, 1]), columns), OtherFeatures),
+        ((inp, value(ActivationGrad, 0, [0, 1], ("features", {0}, 2)), columns), OtherFeatures),
+        ((inp, value(ActivationGrad, 0, [0, 1], ("features", {1}, 4)), columns), OtherFeatures),
+        ((inp, value(ActivationGrad, 0, [0, 1], ("features", {1}, 2), OTHER), columns), Owes),
+        ((inp, grad, weight()), OtherFeatures),
+        ((inp, grad, weight(1, 0, 2)), OtherFeatures),
+        ((inp, grad, weight(0, 1, 2)), Incomplete),
+        ((inp, value(ActivationGrad, 0, [0, 1], ("terms", {0}, 2)), weight()), Owes),
+        ((value(Activation, 0, [0, 1], ("terms", {0}, 2)), value(ActivationGrad, 0, [0, 1]), weight()), Owes),
+    ):
+        with pytest.raises(RuleError) as raised:
+            rules.backward(SHAPE, 0, *wrong)
+        assert type(raised.value.fact) is fact, wrong
+    with pytest.raises(RuleError):
+        rules.backward(SHAPE, 0, inp, value(ActivationGrad, 0, [0], ("features", {1}, 2)), columns)
+
+
+def test_loss_takes_a_sum_that_is_done_and_any_features() -> None:
+    last = value(Activation, 4, [0, 1], ("features", {1}, 2))
+    assert rules.loss(SHAPE, last) == value(ActivationGrad, 3, [0, 1], ("features", {1}, 2))
+    with pytest.raises(RuleError) as raised:
+        rules.loss(SHAPE, value(Activation, 4, [0, 1], OTHER))
+    assert isinstance(raised.value.fact, Owes)
+
+
+def test_update_covers_the_columns_too() -> None:
+    part, state = rules.load_weights(SHAPE, 0, 1, 2, 1)
+
+    def grad(*rest: tuple[str, set[int], int], shards: Any = (0,), total: int = 1) -> WeightGrad:
+        return value_of(WeightGrad, SHAPE.tensors, 0, 4, frozenset(range(4)), 4, frozenset(shards), total, rest)
+
+    new, _ = rules.update(SHAPE, 0, grad(("out", {1}, 2)), part, state)
+    assert (new.step, parts(new)) == (1, {"out": ({1}, 2)})
+    assert rules.update(SHAPE, 0, grad(), part, state)
+    for wrong in (grad(("out", {0}, 2)), grad(("out", {1}, 4)), grad(shards=(1,), total=2)):
+        with pytest.raises(RuleError):
+            rules.update(SHAPE, 0, wrong, part, state)
+    with pytest.raises(RuleError):
+        rules.update(SHAPE, 0, grad(), weight(), state)
+    with pytest.raises(RuleError):
+        rules.update(SHAPE, 0, grad(), part, rules.load_weights(SHAPE, 0, 0, 2, 1)[1])
+
+
+def test_columns_must_divide_the_weight() -> None:
+    with pytest.raises(RuleError) as raised:
+        weight(1, 0, 3)
+    assert str(raised.value).startswith(
+        "512 columns cannot be cut into 3 equal parts\n  expected: a number that divides"
+    )
+    assert weight(1, 0, 1) == weight()
+
+
+# -- collectives, prices, forms ----------------------------------------------------------------------------------
+
+
+def test_collectives_of_parts() -> None:
+    def meet(op: str, values: list[Any]) -> list[Any]:
+        members = [rules.Member(rank, op, 2, one, 0) for rank, one in enumerate(values)]
+        return rules.collective(COLLECTIVES[op], members)
+
+    sums = [value(Activation, 2, [0, 1], ("terms", {i}, 2)) for i in range(2)]
+    assert meet("allreduce", sums) == [value(Activation, 2, [0, 1])] * 2
+    assert meet("scatterreduce", sums) == [value(Activation, 2, [i]) for i in range(2)]
+    assert meet("allgather", FEATURES) == [value(Activation, 1, [0, 1])] * 2
+    for op, values, ranks in (
+        ("allreduce", [sums[0], sums[1], sums[1]], (1, 2)),
+        ("allgather", [FEATURES[0], FEATURES[1], FEATURES[0]], (0, 2)),
+        ("allgather", [value(Activation, 1, [i], ("features", {0}, 2)) for i in (0, 1, 1)], (1, 2)),
+    ):
+        with pytest.raises(MismatchError) as raised:
+            meet(op, values)
+        assert raised.value.ranks == ranks
+    with pytest.raises(RuleError) as refused:
+        meet("scatterreduce", [value(Activation, 2, [0, 1, 2], ("terms", {i}, 2)) for i in range(2)])
+    assert isinstance(refused.value.fact, Undivided)
+
+
+def test_a_part_of_a_weight_takes_a_part_of_the_time() -> None:
+    row = OPERATIONS["forward"]
+    for one, price in ((weight(), 2), (weight(1, 0, 2), 1), (weight(0, 0, 4), 0.5), (weight(0, 0, 3), 2 / 3)):
+        ticks = UNIT.compute(row, 0, 0, row.work(2, [X, one]))
+        assert type(ticks) is int
+        assert units(ticks) == pytest.approx(price, abs=1e-9)
+    assert UNIT.compute(OPERATIONS["update"], 0, 0, OPERATIONS["update"].work(2, [X, weight(1, 0, 2)])) == 5 * 10**8
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (weight(1, 1, 2), "weight of layer 0, columns 1 of 2"),
+        (FEATURES[1], "activation 1, batches 0, 1, features 1 of 2"),
+        (
+            value(ActivationGrad, 0, [3], ("terms", {0, 1, 2}, 4)),
+            "gradient of activation 1, batch 3, part 0-2 of 4 of a sum",
+        ),
+    ],
+)
+def test_what_they_are_called_and_that_they_survive(one: Value, words: str) -> None:
+    assert describe(one) == words
+    assert repr(one) == f"<{words}>"
+    again = pickle.loads(pickle.dumps(one))
+    assert again == one
+    assert hash(again) == hash(one)
+    assert again.place.same(one.place)
