@@ -187,7 +187,7 @@ class Uneven(Costs):
     def factor(self, layer: int) -> Fraction:
         return self._factors[layer % len(self._factors)]
 
-    def compute(self, op: Operation, rank: int, layer: int | None, batches: int) -> int:
+    def compute(self, op: Operation, rank: int, layer: int | None, batches: Elements) -> int:
         cost = super().compute(op, rank, layer, batches)
         return round(cost * self.factor(layer)) if op.per_batch and layer is not None else cost
 

@@ -1,9 +1,10 @@
 """A second opinion on a Trace: is it one honest training step, and what are its figures?
 
 Slow, and from the definitions alone: it reads the JSON form of a Trace and imports nothing of lib. Every value is
-worked out element by element. A weight is cut into the smallest cells that anything in the run is cut into; each cell
-of a weight gradient is the list of the batches that are summed up in it, by honest forward and backward passes, and
-each cell of a weight is as loaded, updated once by exactly that sum, or spoilt.
+worked out element by element. A weight is cut into the smallest cells that anything in the run is cut into, each some
+rows of some columns; each cell of a weight gradient is the list of the batches that are summed up in it, by honest
+forward and backward passes, and each cell of a weight is as loaded, updated once by exactly that sum, or spoilt. A cell
+of an activation is a batch of some features: honest and done, spoilt, or the list of the parts that are summed in it.
 """
 
 from __future__ import annotations
@@ -43,16 +44,26 @@ class Opinion:
     sent: tuple[Fraction, ...] = ()
 
 
+Cell = tuple[int, int]
+
+
 @dataclass
 class Thing:
-    """A value. `cells` says of each cell (of batches for activations) what is in it; of gradients, a sorted tuple."""
+    """A value. `cells` says of each cell (rows and columns, or batch and features) what is in it; of gradients, a
+    sorted tuple."""
 
     kind: str
     layer: int
-    cells: dict[int, Any]
+    cells: dict[Cell, Any]
 
-    def size(self, grain: int) -> Fraction:
-        return Fraction(BATCH * len(self.cells)) if self.kind in "AD" else Fraction(WEIGHT * len(self.cells), grain)
+    def size(self, grain: tuple[int, int]) -> Fraction:
+        rows, columns = grain
+        whole = Fraction(BATCH, columns) if self.kind in "AD" else Fraction(WEIGHT, rows * columns)
+        return whole * len(self.cells)
+
+    def along(self, dim: int) -> set[int]:
+        """Which rows or columns there are, batches or features."""
+        return {cell[dim] for cell in self.cells}
 
 
 @dataclass
@@ -103,8 +114,12 @@ class _World:
         self.layers, self.batches, self.ranks = data["layers"], data["batches"], len(data["programs"])
         self.events = [[self._event(e) for e in program["events"]] for program in data["programs"]]
         self.things: list[dict[int, Thing]] = [{} for _ in self.events]
-        self.grain = self._grain()
-        self.every = range(self.grain)
+        self.columns = self._columns()
+        self.rows = lcm(self._rows(), self.columns)
+        if self.rows * self.columns > MOST_CELLS:
+            raise TooFine(self.rows, self.columns)
+        self.grain = self.rows, self.columns
+        self.every = [(row, column) for row in range(self.rows) for column in range(self.columns)]
         self.at = [0] * self.ranks
         self.begun = [-1] * self.ranks
         self.clock = [Fraction(0)] * self.ranks
@@ -113,7 +128,7 @@ class _World:
         self.joined: dict[Any, dict[int, Happening]] = defaultdict(dict)
         self.mail: dict[tuple[int, int], list[tuple[int, Happening]]] = defaultdict(list)
         self.wanted: dict[tuple[int, int], list[Happening]] = defaultdict(list)
-        self.used: dict[Any, set[int]] = defaultdict(set)
+        self.used: dict[Any, set[Cell]] = defaultdict(set)
         self.loaded: dict[tuple[int, int], bool] = {}
         self.sent = [Fraction(0)] * self.ranks
 
@@ -121,11 +136,25 @@ class _World:
         group = () if e[10] == -1 else tuple(self.data["groups"][e[10]])
         return Happening(e[0], e[1], numbers(e[2]), e[3], e[4], e[9], group, e[11], e[12])
 
-    def _grain(self) -> int:
+    def _columns(self) -> int:
+        """Into how many columns a weight is cut, and so into how many features an activation is."""
+        columns = 1
+        for events in self.events:
+            for e in events:
+                if e.op == "load_weights" and len(e.arg) > 2:
+                    columns = lcm(columns, max(1, e.arg[1]))
+        for program in self.data["programs"]:
+            for e in program["events"]:
+                rest = program["values"][e[4][0]][-1] if e[0] == "foreign" else None
+                for _, total in rest.values() if isinstance(rest, dict) else ():
+                    columns = lcm(columns, total)
+        return columns
+
+    def _rows(self) -> int:
         grain = 1
         for events in self.events:
             for e in events:
-                if e.op in ("load_weights", "shard"):
+                if e.op in ("load_weights", "shard") and len(e.arg) == 2:
                     grain = lcm(grain, max(1, e.arg[1]))
                 elif e.op == "scatterreduce":
                     grain = lcm(grain, len(e.group))
@@ -135,8 +164,6 @@ class _World:
                     grain = lcm(grain, program["values"][e[4][0]][5])
                 elif e[0] == "foreign" and program["values"][e[4][0]][0] == "weight gradient":
                     grain = lcm(grain, program["values"][e[4][0]][6])
-        if grain > MOST_CELLS:
-            raise TooFine(grain)
         return grain
 
     # -- one after the other ------------------------------------------------------------------------------------
@@ -219,18 +246,29 @@ class _World:
         if e.op in ("load_weights", "get_activation"):
             self.loaded.update({(rank, number): False for number in e.outputs})
         if e.op in ("forward", "backward"):
-            length = _exact(self.costs[e.op]) * len(things[0].cells)
+            share = Fraction(len(things[-1].cells), self.rows * self.columns)
+            length = _exact(self.costs[e.op]) * len(things[0].along(0)) * share
         else:
             length = _exact(self.costs[e.op]) if e.op in ("update", "loss") else Fraction(0)
         e.start = self.clock[rank]
         self.clock[rank] += length
         e.end = self.clock[rank]
 
-    def _part(self, shard: int, total: int) -> range:
+    def _part(self, shard: int, total: int, dim: int = 0) -> list[Cell]:
         if not 0 <= shard < total:
             raise Malformed(f"no shard {shard} of {total}")
-        each = self.grain // total
-        return range(shard * each, (shard + 1) * each)
+        each = self.grain[dim] // total
+        mine, sizes = range(shard * each, (shard + 1) * each), list(map(range, self.grain))
+        sizes[dim] = mine
+        return [(row, column) for row in sizes[0] for column in sizes[1]]
+
+    def _features(self, rows: set[int]) -> set[int]:
+        """The features that some rows of a weight are for, which must be all rows of each."""
+        each = self.rows // self.columns
+        features = {row // each for row in rows}
+        if len(rows) != each * len(features):
+            raise Malformed("a part of a feature")
+        return features
 
     def _known(self, layer: int | None) -> int:
         if layer is None or not 0 <= layer < self.layers:
@@ -241,55 +279,79 @@ class _World:
         for kind in "WO":
             yield Thing(kind, self._known(e.layer), dict.fromkeys(self._part(*e.arg), LOADED))
 
-    def _get_activation(self, e: Happening) -> Iterator[Thing]:
-        if not e.batches or max(e.batches) >= self.batches:
-            raise Malformed("no such data")
-        yield Thing("A", 0, dict.fromkeys(e.batches, LOADED))
-
     def _fake_grad(self, e: Happening) -> Iterator[Thing]:
         yield Thing("G", self._known(e.layer), dict.fromkeys(self.every, tuple([SPOILT] * len(e.batches))))
 
     def _foreign(self, e: Happening) -> Iterator[Thing]:
         program = next(p for p, events in zip(self.data["programs"], self.events, strict=True) if e in events)
         kind, layer, *rest = program["values"][e.outputs[0]]
+        more = rest.pop() if isinstance(rest[-1], dict) else {}
+        pieces, of = more.get("out") or more.get("features") or ["0", 1]
+        columns = {column for column in range(self.columns) if column * of // self.columns in numbers(pieces)}
         if kind.startswith("activation"):
-            cells: Iterable[int] = numbers(rest[1])
+            cells = [(batch, feature) for batch in numbers(rest[1]) for feature in columns]
             yield Thing("A" if kind == "activation" else "D", layer, dict.fromkeys(cells, SPOILT))
             return
         parts, total = rest[-2:]
-        cells = [cell for shard in numbers(parts) for cell in self._part(shard, total)]
+        cells = [cell for shard in numbers(parts) for cell in self._part(shard, total) if cell[1] in columns]
         if kind == "weight gradient":
             yield Thing("G", layer, dict.fromkeys(cells, (SPOILT,)))
         else:
             yield Thing("W" if kind == "weight" else "O", layer, dict.fromkeys(cells, SPOILT))
 
-    def _whole(self, weight: Thing, layer: int | None) -> bool:
-        """Whether it is all of the weight of a layer; and whether it is as loaded."""
-        if weight.kind != "W" or weight.layer != layer or len(weight.cells) != self.grain:
-            raise Malformed("not the whole weight of the layer")
-        return all(cell == LOADED for cell in weight.cells.values())
+    def _box(self, weight: Thing, layer: int | None) -> tuple[set[int], set[int], bool]:
+        """Which features a part of the weight of a layer takes and which it gives; and whether it is as loaded."""
+        if weight.kind != "W" or weight.layer != layer:
+            raise Malformed("not the weight of the layer")
+        rows, columns = weight.along(0), weight.along(1)
+        if len(weight.cells) != len(rows) * len(columns):
+            raise Malformed("no rectangle")
+        return self._features(rows), columns, all(cell == LOADED for cell in weight.cells.values())
+
+    def _done(self, thing: Thing, features: set[int]) -> None:
+        if any(isinstance(token, tuple) for token in thing.cells.values()) or thing.along(1) != features:
+            raise Malformed("other features, or a sum that is not done")
+
+    def _partial(self, terms: Iterable[int]) -> Any:
+        """What is in a cell in which these parts are summed up."""
+        found = tuple(sorted(terms))
+        return LOADED if found == tuple(range(self.columns)) else found
+
+    def _get_activation(self, e: Happening) -> Iterator[Thing]:
+        if not e.batches or max(e.batches) >= self.batches:
+            raise Malformed("no such data")
+        yield Thing("A", 0, {(b, f): LOADED for b in e.batches for f in range(self.columns)})
 
     def _forward(self, e: Happening, data: Thing, weight: Thing) -> Iterator[Thing]:
-        good = self._whole(weight, e.layer)
+        takes, gives, good = self._box(weight, e.layer)
         if data.kind != "A" or data.layer != e.layer:
             raise Malformed("forward of something else")
-        yield Thing("A", data.layer + 1, {b: LOADED if good and c == LOADED else SPOILT for b, c in data.cells.items()})
+        self._done(data, takes)
+        yield Thing("A", data.layer + 1, self._through(data, takes, gives, good))
+
+    def _through(self, thing: Thing, takes: set[int], gives: set[int], good: bool) -> dict[Cell, Any]:
+        fine = {b for b in thing.along(0) if good and all(thing.cells[b, f] == LOADED for f in takes)}
+        return {(b, f): self._partial(takes) if b in fine else SPOILT for b in thing.along(0) for f in gives}
 
     def _loss(self, e: Happening, data: Thing) -> Iterator[Thing]:
         if data.kind != "A" or data.layer != self.layers:
             raise Malformed("loss of something else")
+        self._done(data, data.along(1))
         yield Thing("D", self.layers - 1, dict(data.cells))
 
     def _backward(self, e: Happening, data: Thing, grad: Thing, weight: Thing) -> Iterator[Thing]:
-        good = self._whole(weight, e.layer)
+        takes, gives, good = self._box(weight, e.layer)
         if (data.kind, data.layer, grad.kind, grad.layer) != ("A", e.layer, "D", e.layer):
             raise Malformed("backward of something else")
-        if data.cells.keys() != grad.cells.keys():
+        if data.along(0) != grad.along(0):
             raise Malformed("backward of two different batches")
-        fine = {b for b, c in data.cells.items() if good and c == LOADED == grad.cells[b]}
-        summed = tuple(sorted(b if b in fine else SPOILT for b in data.cells))
-        yield Thing("G", data.layer, dict.fromkeys(self.every, summed))
-        yield Thing("D", data.layer - 1, {b: LOADED if b in fine else SPOILT for b in data.cells})
+        self._done(data, takes)
+        self._done(grad, gives)
+        spoilt = {b for thing in (data, grad) for (b, _), token in thing.cells.items() if token != LOADED}
+        summed = tuple(sorted(SPOILT if b in spoilt or not good else b for b in data.along(0)))
+        yield Thing("G", data.layer, dict.fromkeys(weight.cells, summed))
+        by_input = self._through(grad, gives, takes, good)
+        yield Thing("D", data.layer - 1, {at: SPOILT if at[0] in spoilt else token for at, token in by_input.items()})
 
     def _update(self, e: Happening, grad: Thing, weight: Thing, state: Thing) -> Iterator[Thing]:
         """Element by element. Of the state only those elements go one step on whose weight does."""
@@ -300,7 +362,7 @@ class _World:
         }:
             raise Malformed("update of something else")
         every = tuple(range(self.batches))
-        made: dict[int, int] = {}
+        made: dict[Cell, int] = {}
         for cell, before in weight.cells.items():
             if cell not in grad.cells or cell not in state.cells:
                 raise Malformed("update of more than there is a gradient or a state of")
@@ -324,23 +386,46 @@ class _World:
         yield self._cut(thing, e.arg[0], e.arg[1])
 
     def _cut(self, thing: Thing, shard: int, total: int) -> Thing:
-        if thing.kind not in "WOG" or len(thing.cells) != self.grain:
+        if not 0 <= shard < total:
+            raise Malformed(f"no shard {shard} of {total}")
+        if thing.kind in "AD":
+            batches = sorted(thing.along(0))
+            each, left = divmod(len(batches), total)
+            if left or not each:
+                raise Malformed("batches that do not divide")
+            mine = set(batches[shard * each : (shard + 1) * each])
+            return Thing(thing.kind, thing.layer, {at: token for at, token in thing.cells.items() if at[0] in mine})
+        if thing.along(0) != set(range(self.rows)) or len(thing.cells) != self.rows * len(thing.along(1)):
             raise Malformed("only what is whole is cut")
-        return Thing(thing.kind, thing.layer, {cell: thing.cells[cell] for cell in self._part(shard, total)})
+        cells = set(self._part(shard, total))
+        return Thing(thing.kind, thing.layer, {at: token for at, token in thing.cells.items() if at in cells})
 
     def _sum(self, things: list[Thing]) -> Thing:
         first = things[0]
-        if any(t.kind != "G" or t.layer != first.layer or t.cells.keys() != first.cells.keys() for t in things):
+        if any((t.kind, t.layer, t.cells.keys()) != (first.kind, first.layer, first.cells.keys()) for t in things):
             raise Malformed("these cannot be summed")
-        summed = {cell: tuple(sorted(b for t in things for b in t.cells[cell])) for cell in first.cells}
-        return Thing("G", first.layer, summed)
+        if first.kind == "G":
+            summed: dict[Cell, Any] = {at: tuple(sorted(b for t in things for b in t.cells[at])) for at in first.cells}
+        elif first.kind in "AD":
+            summed = {at: self._partial_sum([t.cells[at] for t in things]) for at in first.cells}
+        else:
+            raise Malformed("these cannot be summed")
+        return Thing(first.kind, first.layer, summed)
+
+    def _partial_sum(self, tokens: list[Any]) -> Any:
+        if any(token == LOADED for token in tokens):
+            raise Malformed("what is done is not added to")
+        return SPOILT if SPOILT in tokens else self._partial(term for token in tokens for term in token)
 
     def _union(self, things: list[Thing]) -> Thing:
-        first, cells = things[0], dict[int, Any]()
+        first, cells = things[0], dict[Cell, Any]()
         for thing in things:
             if thing.kind != first.kind or thing.layer != first.layer or cells.keys() & thing.cells.keys():
                 raise Malformed("these cannot be put together")
             cells.update(thing.cells)
+        rows, columns = ({cell[dim] for cell in cells} for dim in (0, 1))
+        if len(cells) != len(rows) * len(columns):
+            raise Malformed("together they are no rectangle")
         return Thing(first.kind, first.layer, cells)
 
     # -- collectives --------------------------------------------------------------------------------------------
@@ -458,7 +543,7 @@ class _World:
     def flaw(self) -> str | None:
         if self.data["error"] is not None:
             return "it did not end"
-        got: dict[int, set[int]] = defaultdict(set)
+        got: dict[int, set[Cell]] = defaultdict(set)
         for rank, events in enumerate(self.events):
             final = {e.layer: e.inputs[0] for e in events if e.op == "set_final_weight"}
             for layer, number in final.items():
@@ -467,7 +552,7 @@ class _World:
                     return f"rank {rank} hands in a weight of layer {layer} that is not exact"
                 got[layer or 0].update(cells)
         for layer in range(self.layers):
-            if len(got[layer]) < self.grain:
+            if len(got[layer]) < len(self.every):
                 return f"layer {layer} is not complete"
         for rank in range(self.ranks):
             stale = self.stale(rank)
@@ -487,7 +572,7 @@ class _World:
                 after.add(e.inputs[0])
             elif e.op == "update":
                 after.add(e.outputs[1])
-        there: dict[tuple[str, int], set[int]] = defaultdict(set)
+        there: dict[tuple[str, int], set[Cell]] = defaultdict(set)
         for number in after:
             if number in things and things[number].kind in "WO":
                 thing = things[number]

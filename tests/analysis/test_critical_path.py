@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -13,7 +13,8 @@ from lib import Costs, Model, Trace, retime, simulate
 from lib.analysis.critical_path import Path, critical_path
 from lib.cluster.clock import ticks
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import MESSAGES
+from lib.values.operations import MESSAGES, OPERATIONS
+from lib.values.values import Elements
 from tests.analysis.test_gaps import compute, end
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
@@ -52,10 +53,12 @@ def test_whatever_makes_an_operation_on_it_slower_makes_the_run_longer(case: Cas
     trace = retime(Trace.of(case.run(simulate)), costs)
     slower = replace(costs, **{field: getattr(costs, field) + 0.01})
     more = ticks(0.01)
-    count: Counter[str] = Counter()
-    for _, _, event in critical_path(trace).steps:
+    count: dict[str, Elements] = defaultdict(int)
+    for rank, _, event in critical_path(trace).steps:
         kind = "collective" if event.op in COLLECTIVES else "p2p" if event.op in MESSAGES else event.op
-        count[kind] += len(event.batches) if event.op in ("forward", "backward") else 1
+        row, program = OPERATIONS.get(event.op), trace.programs[rank]
+        work = 1 if row is None or not row.per_batch else row.work(len(event.batches), program.values_of(event.inputs))
+        count[kind] += work
     assert end(retime(trace, slower)) >= end(trace) + count[field] * more
 
 
