@@ -20,6 +20,7 @@ from lib.trace.retiming import retime
 from lib.trace.validation import decode
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS, Operation
+from lib.values.values import Elements
 
 WEIGHT = HIDDEN * HIDDEN
 BATCH = HIDDEN * LENGTH
@@ -249,7 +250,7 @@ def test_one_rank_may_be_slow_and_one_layer_heavy() -> None:
     """A straggler is a subclass with data: costs are asked of the operation, the rank, the layer and the batches."""
 
     class Straggler(Costs):
-        def compute(self, op: Operation, rank: int, layer: int | None, batches: int) -> int:
+        def compute(self, op: Operation, rank: int, layer: int | None, batches: Elements) -> int:
             return super().compute(op, rank, layer, batches) * (3 if rank == 1 else 1) * (2 if layer == 1 else 1)
 
     async def step(model: Model) -> None:
