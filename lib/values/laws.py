@@ -10,14 +10,13 @@ They ask the places of the values, and a place is all that changes. What they re
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
 from lib.values.facts import CutTwice, Different, NoShard, NoSum, OtherKind, TooManyShards, Twice, Undivided
-from lib.values.placement import MOST, NO_PIECES, REST, Elements, Part, Place
+from lib.values.placement import MOST, NO_PIECES, REST, Elements, Part, Place, alike, total_size
 
 if TYPE_CHECKING:
     from lib.values.values import Value
@@ -41,7 +40,7 @@ def gather(*values: V) -> V:
     """
     first, last = values[0], values[-1]
     kind, layer, place, step = type(first), first.layer, first.place, first.updates
-    at = _along(place, last.place) if type(last) is kind else 0
+    at = place.along(last.place) if type(last) is kind else 0
     grid = place.parts[at].grid if place.sharded or at else None
     head, tail = place.parts[:at], place.parts[at + 1 :]
     for other in values[1:]:
@@ -50,7 +49,7 @@ def gather(*values: V) -> V:
         parts = other.place.parts
         if grid is not None and parts[at].grid != grid:
             _refuse("gather", first, other, None)
-        if (parts[at + 1 :] != tail or parts[:at] != head) and not _alike(place.parts, parts, at):
+        if (parts[at + 1 :] != tail or parts[:at] != head) and not alike(place.parts, parts, at):
             _refuse("gather", first, other, at)
     return first.at(place.schema.place(*head, _union("gather", values, at), *tail))
 
@@ -74,7 +73,7 @@ def reduce(*values: V) -> V:
     if known is not None:
         return first.at(known)
     for other in values[1:]:
-        if other.place.parts[:at] != dims and not _alike(dims, other.place.dims, at):
+        if other.place.parts[:at] != dims and not alike(dims, other.place.dims, at):
             _refuse("sum", first, other, at)
         if not place.sharded and other.place.parts[at].grid != place.parts[at].grid:
             _refuse("sum", first, other, None)
@@ -110,31 +109,8 @@ def renew(value: V) -> V:
 
 
 def total_elements(values: Iterable[Value]) -> Elements:
-    """Elements of all values together. Sums fractions of one denominator as whole numbers: they are slow."""
-    whole, parts = 0, dict[int, int]()
-    for value in values:
-        size = value.place.elements
-        if type(size) is int:
-            whole += size
-        else:
-            parts[size.denominator] = parts.get(size.denominator, 0) + size.numerator
-    if not parts:
-        return whole
-    total = whole + sum(Fraction(count, denominator) for denominator, count in parts.items())
-    return total.numerator if total.denominator == 1 else total
-
-
-def _along(place: Place, other: Place) -> int:
-    """The dim along which two places are put together: the first in which they differ, else the first that is cut."""
-    pairs = list(zip(place.dims, other.dims, strict=False))
-    differ = [at for at, (mine, theirs) in enumerate(pairs) if mine is not theirs and not mine.same(theirs)]
-    return next(iter([*differ, *(at for at, (mine, _) in enumerate(pairs) if not mine.whole)]), 0)
-
-
-def _alike(parts: Sequence[Part], others: Sequence[Part], but: int) -> bool:
-    """Whether two values have the same parts, but for one."""
-    pairs = enumerate(zip(parts, others, strict=True))
-    return all(mine.same(theirs) for at, (mine, theirs) in pairs if at != but)
+    """Elements of all values together."""
+    return total_size([value.place.elements for value in values])
 
 
 def same_kind(verb: str, first: Value, other: object) -> None:

@@ -10,13 +10,19 @@ the other way round: the input's gradient is open over the columns that are not 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, asdict, dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from lib.errors.exceptions import RuleError
+from lib.values.facts import Incomplete, OtherFeatures, Owes
 from lib.values.placement import MOST, ONE_PIECE, Axis, Part, Place, Schema, keep
 
-__all__ = ["LINEAR", "Layer", "Shape", "Tensors", "by_hand", "layer_from"]
+if TYPE_CHECKING:
+    from lib.values.values import Value, Weight
+
+__all__ = ["LINEAR", "Layer", "Shape", "Tensors", "by_hand", "done", "layer_from"]
 
 _set = object.__setattr__
 
@@ -80,7 +86,7 @@ class Tensors:
         self.activation = Schema((("batch", batch), ("rows", rows), ("features", features)), sums=(("terms", terms),))
         self.weight_gradient = Schema(weight, sums=(("batch", batch), ("rows", rows)))
         self._gradients: dict[Place, Place] = {}
-        self._cut: dict[tuple[Place, ...], Place] = {}
+        self._cut: dict[tuple[Place, ...], tuple[Place, ...]] = {}
 
     def batches(self, items: frozenset[int]) -> Part:
         """A part of the batches, which are known to be those of the step."""
@@ -103,30 +109,33 @@ class Tensors:
             split.named(total, shards), rest.whole, batch.named(batch.size, batches), rows.whole
         )
 
-    def output_of(self, inp: Place, weight: Place) -> Place:
+    def output_of(self, inp: Value, weight: Weight) -> Place:
         """The place of what forward gives of an input with a part of a weight, whose rows are the input's features."""
-        key = (inp, weight)
-        return self._cut.get(key) or keep(self._cut, key, self._activation(inp, weight.parts[1], weight.parts[0]))
-
-    def input_gradient_of(self, inp: Place, weight: Place) -> Place:
-        """The same of backward, for the gradient of its input."""
-        key = (inp, weight, weight)
-        return self._cut.get(key) or keep(self._cut, key, self._activation(inp, weight.parts[0], weight.parts[1]))
-
-    def weight_gradient_of(self, inp: Place, grad: Place, weight: Place) -> Place:
-        """And for the gradient of the weight: its part, summed over the batches of the input."""
-        key = (inp, grad, weight)
+        key = (inp.place, weight.place)
         found = self._cut.get(key)
         if found is None:
+            _fits("input of forward", inp, weight, 0)
+            found = keep(self._cut, key, (self._activation(inp.place, weight.place, 0),))
+        return found[0]
+
+    def gradients_of(self, inp: Value, grad: Value, weight: Weight) -> Sequence[Place]:
+        """The places of what backward gives: the gradients of the part of the weight, and of the input."""
+        key = (inp.place, grad.place, weight.place)
+        found = self._cut.get(key)
+        if found is None:
+            _fits("input of backward", inp, weight, 0)
+            _fits("gradient given to backward", grad, weight, 1)
             split, columns, _, _ = self.weight_gradient.axes
-            whole, (rows, out) = self.gradient_of(inp), weight.parts
-            found = whole.having("in", split.like(rows)).having("out", columns.like(out))
-            keep(self._cut, key, found)
+            rows, out = weight.place.parts
+            by_weight = self.gradient_of(inp.place).having("in", split.like(rows)).having("out", columns.like(out))
+            found = keep(self._cut, key, (by_weight, self._activation(inp.place, weight.place, 1)))
         return found
 
-    def _activation(self, inp: Place, features: Part, terms: Part) -> Place:
-        _, _, of_features, of_terms = self.activation.axes
-        return inp.having("features", of_features.like(features)).having("terms", of_terms.like(terms))
+    def _activation(self, inp: Place, weight: Place, takes: int) -> Place:
+        """What comes out of a weight that takes its rows (0), or backwards its columns (1)."""
+        _, _, features, terms = self.activation.axes
+        gives = features.like(weight.parts[1 - takes])
+        return inp.having("features", gives).having("terms", terms.like(weight.parts[takes]))
 
     def gradient_of(self, place: Place) -> Place:
         """The place of the gradient of a whole weight that a backward pass over an activation gives: summed over the
@@ -139,6 +148,22 @@ class Tensors:
             found = self.weight_gradient.place(split.whole, rest.whole, part, rows.whole)
             keep(self._gradients, place, found)
         return found
+
+
+def done(role: str, value: Value) -> None:
+    """Whether a value is no partial sum: whatever is done to it has to wait for the rest of the sum."""
+    if value.place.open:
+        raise RuleError(Owes(role, value))
+
+
+def _fits(role: str, value: Value, weight: Weight, dim: int) -> None:
+    """Whether an activation or a gradient has the features that the part of a weight is for: rows (0) or columns."""
+    done(role, value)
+    features, part = value.place.dims[-1], weight.place.parts[dim]
+    if not features.alike(part):
+        if features.whole and not dim:
+            raise RuleError(Incomplete(weight))
+        raise RuleError(OtherFeatures(role, value, weight, weight.place.schema.roles[dim]))
 
 
 def by_hand(batches: Any = 1) -> Tensors:

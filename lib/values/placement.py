@@ -35,8 +35,10 @@ __all__ = [
     "Range",
     "Rest",
     "Schema",
+    "alike",
     "held_together",
     "listed",
+    "total_size",
     "union",
 ]
 
@@ -451,6 +453,12 @@ class Place(_Frozen):
             return False
         return all(mine.same(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
 
+    def along(self, other: Place) -> int:
+        """The dim along which two places are put together: the first in which they differ, else the first cut one."""
+        pairs = list(enumerate(zip(self.dims, other.dims, strict=False)))
+        differ = [at for at, (mine, theirs) in pairs if not mine.same(theirs)]
+        return next(iter([*differ, *(at for at, (mine, _) in pairs if not mine.whole)]), 0)
+
     def covers(self, other: Place) -> bool:
         """Whether every element of the other lies in this one, whatever each is cut into. Both have the same dims."""
         if self.complete:
@@ -477,6 +485,26 @@ class Place(_Frozen):
     def __repr__(self) -> str:
         dims, sums = ("; ".join(map(repr, parts)) for parts in (self.dims, self.sums))
         return f"<{dims}{' | ' + sums if sums else ''}>"
+
+
+def alike(parts: Sequence[Part], others: Sequence[Part], but: int) -> bool:
+    """Whether the parts of two places are the same, but for one."""
+    pairs = enumerate(zip(parts, others, strict=True))
+    return all(mine.same(theirs) for at, (mine, theirs) in pairs if at != but)
+
+
+def total_size(sizes: Iterable[Elements]) -> Elements:
+    """The sum of sizes. Sums fractions of one denominator as whole numbers: they are slow."""
+    whole, parts = 0, dict[int, int]()
+    for size in sizes:
+        if type(size) is int:
+            whole += size
+        else:
+            parts[size.denominator] = parts.get(size.denominator, 0) + size.numerator
+    if not parts:
+        return whole
+    total = whole + sum(Fraction(count, denominator) for denominator, count in parts.items())
+    return total.numerator if total.denominator == 1 else total
 
 
 def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:

@@ -17,7 +17,6 @@ from lib.values.collectives import Collective
 from lib.values.facts import (
     Disagree,
     EndlessBatches,
-    Incomplete,
     NoBatch,
     NoLayer,
     NoShard,
@@ -26,9 +25,7 @@ from lib.values.facts import (
     NothingToGet,
     NotOneForEach,
     OtherBatches,
-    OtherFeatures,
     OtherStep,
-    Owes,
     Stateless,
     ToldLayer,
     TooManyShards,
@@ -39,18 +36,9 @@ from lib.values.facts import (
     WrongKind,
     WrongLayer,
 )
-from lib.values.layers import Shape
+from lib.values.layers import Shape, done
 from lib.values.placement import MOST
-from lib.values.values import (
-    Activation,
-    ActivationGrad,
-    OptState,
-    Value,
-    Weight,
-    WeightGrad,
-    made,
-    made_step,
-)
+from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, made, made_step
 
 __all__ = [
     "Shape",
@@ -163,32 +151,15 @@ def forward(shape: Shape, layer: int, inp: Any, weight: Any) -> Activation:
         _on_layer("forward", "input of forward", inp, layer)
     place = inp.place
     if not (weight.place.complete and place.plain):
-        _fits("forward", "input", inp, weight, 0)
-        place = shape.tensors.output_of(place, weight.place)
+        place = shape.tensors.output_of(inp, weight)
     return made(Activation, layer + 1, shape.layers, place)
-
-
-def _done(op: str, role: str, value: Value) -> None:
-    """Whether a value is no partial sum: whatever is done to it has to wait for the rest of the sum."""
-    if value.place.open:
-        raise RuleError(Owes(f"{role} of {op}", value))
-
-
-def _fits(op: str, role: str, value: Value, weight: Weight, dim: int) -> None:
-    """Whether an activation or a gradient has the features that the part of a weight is for: rows (0) or columns."""
-    _done(op, role, value)
-    features, part = value.place.dims[-1], weight.place.parts[dim]
-    if not features.alike(part):
-        if features.whole and not dim:
-            raise RuleError(Incomplete(weight))
-        raise RuleError(OtherFeatures(f"{role} of {op}", value, weight, weight.place.schema.roles[dim]))
 
 
 def loss(shape: Shape, inp: Any) -> ActivationGrad:
     """The gradient of the loss by the output of the last layer."""
     inp = need(Activation, inp, "input of loss", "loss")
     _on_layer("loss", "input of loss", inp, shape.layers)
-    _done("loss", "input", inp)
+    done("input of loss", inp)
     return made(ActivationGrad, shape.layers - 1, shape.layers, inp.place)
 
 
@@ -208,14 +179,11 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tupl
     place = inp.place
     if place is not grad.place and place.batches != grad.place.batches:
         raise RuleError(OtherBatches(inp, grad))
-    tensors, layers, whole = shape.tensors, shape.layers, weight.place
-    if whole.complete and place.plain and grad.place.plain:
+    tensors, layers = shape.tensors, shape.layers
+    if weight.place.complete and place.plain and grad.place.plain:
         by_weight = tensors.gradient_of(place)
     else:
-        _fits("backward", "input", inp, weight, 0)
-        _fits("backward", "gradient", grad, weight, 1)
-        by_weight = tensors.weight_gradient_of(place, grad.place, whole)
-        place = tensors.input_gradient_of(place, whole)
+        by_weight, place = tensors.gradients_of(inp, grad, weight)
     return made(WeightGrad, layer, layers, by_weight), made(ActivationGrad, layer - 1, layers, place)
 
 
