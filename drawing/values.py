@@ -1,9 +1,10 @@
 """Pictures of values: the network as a row of layers, with what is held highlighted in its place.
 
 A layer has three slots, for its weight, optimizer state and weight gradient; before and after it lie the activation
-and its gradient. In a slot shards go down, so a quarter of a weight is a quarter of its slot. Batches of activations go
-across. A gradient is as large as its weight however many batches are summed in it: they are written on it, and counted
-by dots. Several values that would lie on each other are sheets of a stack.
+and its gradient. In a slot shards go down, so a quarter of a weight is a quarter of its slot, and its columns across.
+Batches of activations go across, and their features down; of a sum that is not done only its parts are in ink, on a
+paler ground. A gradient is as large as its weight however many batches are summed in it: they are written on it, and
+counted by dots. Several values that would lie on each other are sheets of a stack.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ NAMES: Final = {"layer": ("weight", "optimizer", "gradient"), "between": ("activ
 class Slot(NamedTuple):
     """Where a value lies: in layer number `place` or in what goes into it, in which row, and which part of the slot.
 
-    `summed`: its batches are added up in it and take no room.
+    `summed`: its batches are added up in it and take no room. `shards` go down; of an activation they are features.
+    `partial` names the part of a sum that it is.
     """
 
     column: str
@@ -49,6 +51,26 @@ class Slot(NamedTuple):
     shards: frozenset[int] = frozenset([0])
     total: int = 1
     summed: bool = False
+    columns: frozenset[int] = frozenset([0])
+    total_columns: int = 1
+    partial: str = ""
+
+    @property
+    def across(self) -> tuple[frozenset[int], int]:
+        """What lies across of how many: columns of a weight, batches of an activation."""
+        layer = self.column == "layer"
+        return (self.columns, self.total_columns) if layer else (self.batches, self.total_batches)
+
+
+def _cut(value: Value, role: str) -> tuple[frozenset[int], int]:
+    """Which pieces of an axis a value has, of how many."""
+    rest = {axis: (pieces, total) for axis, pieces, total in value.place.rest}
+    return rest.get(role, (frozenset([0]), 1))
+
+
+def _partial(value: Value) -> str:
+    parts, total = _cut(value, "terms")
+    return f"Σ {ranges(parts)} of {total}" if total > 1 else ""
 
 
 @singledispatch
@@ -60,27 +82,32 @@ def slot(value: Any) -> Slot:
 
 @slot.register
 def _(value: Weight) -> Slot:
-    return Slot("layer", value.layer, 0, shards=value.shards, total=value.total)
+    columns, total = _cut(value, "out")
+    return Slot("layer", value.layer, 0, shards=value.shards, total=value.total, columns=columns, total_columns=total)
 
 
 @slot.register
 def _(value: OptState) -> Slot:
-    return Slot("layer", value.layer, 1, shards=value.shards, total=value.total)
+    columns, total = _cut(value, "out")
+    return Slot("layer", value.layer, 1, shards=value.shards, total=value.total, columns=columns, total_columns=total)
 
 
 @slot.register
 def _(value: WeightGrad) -> Slot:
-    return Slot("layer", value.layer, 2, value.batches, value.total_batches, value.shards, value.total, True)
+    batches, shards = (value.batches, value.total_batches), (value.shards, value.total)
+    return Slot("layer", value.layer, 2, *batches, *shards, True, *_cut(value, "out"))
 
 
 @slot.register
 def _(value: Activation) -> Slot:
-    return Slot("between", value.layer, 0, value.batches, value.total_batches)
+    features = _cut(value, "features")
+    return Slot("between", value.layer, 0, value.batches, value.total_batches, *features, partial=_partial(value))
 
 
 @slot.register
 def _(value: ActivationGrad) -> Slot:
-    return Slot("between", value.layer + 1, 1, value.batches, value.total_batches)
+    features = _cut(value, "features")
+    return Slot("between", value.layer + 1, 1, value.batches, value.total_batches, *features, partial=_partial(value))
 
 
 def picture_of_value(value: Value) -> Picture:
@@ -140,8 +167,11 @@ def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
     parts = [slot(value) for _, value in items]
     notes = {
         "across: batches": any(part.total_batches > 1 and not part.summed for part in parts),
-        "down: shards": any(part.total > 1 for part in parts),
+        "across: columns": any(part.total_columns > 1 for part in parts),
+        "down: shards": any(part.total > 1 and part.column == "layer" for part in parts),
+        "down: features": any(part.total > 1 and part.column == "between" for part in parts),
         "Σ: added up": any(part.summed and len(part.batches) > 1 for part in parts),
+        "pale: a part of a sum": any(part.partial for part in parts),
     }
     if any(notes.values()):
         found.append((", ".join(words for words, holds in notes.items() if holds), ""))
@@ -245,6 +275,8 @@ def _sheets(parts: Iterable[Slot]) -> list[list[Slot]]:
 def _overlap(one: Slot, other: Slot) -> bool:
     """Whether two values take the same room in a slot."""
     if one.summed or one.column == "layer":
+        if one.total_columns == other.total_columns and one.columns.isdisjoint(other.columns):
+            return False
         if one.total == other.total:
             return not one.shards.isdisjoint(other.shards)
         held = (
@@ -252,19 +284,22 @@ def _overlap(one: Slot, other: Slot) -> bool:
         )
         mine, its = held
         return any(low < end and begin < high for low, high in mine for begin, end in its)
-    return not one.batches.isdisjoint(other.batches)
+    apart = one.total == other.total and one.shards.isdisjoint(other.shards)
+    return not apart and not one.batches.isdisjoint(other.batches)
 
 
 def _part(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     """Fills the cells of a slot that a value covers: columns of batches times rows of shards."""
     x, y, width, height = box
-    columns = 1 if part.summed else max(1, part.total_batches)
+    held, columns = part.across
+    columns = max(1, columns)
     wide, high = width / columns, height / max(1, part.total)
-    across = [(0, 1)] if part.summed else runs(batch for batch in part.batches if 0 <= batch < part.total_batches)
+    across = runs(number for number in held if 0 <= number < columns)
     down = runs(shard for shard in part.shards if 0 <= shard < part.total)
     for left, right in across:
         for top, bottom in down:
-            scene.add(Rect(x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high, fill))
+            here = mix(fill, PAPER, 0.6) if part.partial else fill
+            scene.add(Rect(x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high, here))
     pale = mix(fill, PAPER, 0.45)
     for batch in range(1, columns if wide >= 4 else 0):
         scene.add(Poly(((x + batch * wide, y), (x + batch * wide, y + height)), stroke=pale, line=0.7))
@@ -275,17 +310,23 @@ def _part(scene: Scene, part: Slot, fill: str, box: Box) -> None:
 def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
     """Writes on a value which shards and which batches it is."""
     x, y, width, height = box
-    wide, high = width / max(1, part.total_batches), height / max(1, part.total)
-    batches = sorted(batch for batch in part.batches if 0 <= batch < part.total_batches)
+    held, across = part.across
+    wide, high = width / max(1, across), height / max(1, part.total)
+    batches = sorted(number for number in held if 0 <= number < across)
     shards = sorted(shard for shard in part.shards if 0 <= shard < part.total)
-    if part.summed and part.total_batches > 1 and shards:
-        _summed(scene, part, fill, (x, y + shards[0] * high, width, (runs(shards)[0][1] - shards[0]) * high))
+    middle = y + (shards[0] + shards[-1] + 1) / 2 * high if shards else y + height / 2
+    if part.summed and part.total_batches > 1 and shards and batches:
+        left, right = runs(batches)[0]
+        top, bottom = runs(shards)[0]
+        _summed(scene, part, fill, (x + left * wide, y + top * high, (right - left) * wide, (bottom - top) * high))
+    elif part.partial:
+        scene.add(Text(x + width / 2, y + height / 2, fit(part.partial, width - 2, SMALL), SMALL, INK, "middle"))
     elif not part.summed and not batches:
         scene.add(Text(x + width / 2, y + height / 2, "no batches", SMALL, SOFT, "middle"))
-    elif part.total_batches > 1 and not part.summed and wide >= SMALL - 1:
+    elif across > 1 and not part.summed and wide >= SMALL - 1:
         for batch in batches:
-            scene.add(Text(x + (batch + 0.5) * wide, y + height / 2, str(batch), SMALL, ink_on(fill), "middle"))
-    if part.total > 1 and high >= SMALL:
+            scene.add(Text(x + (batch + 0.5) * wide, middle, str(batch), SMALL, ink_on(fill), "middle"))
+    if part.total > 1 and high >= SMALL and part.column == "layer":
         for shard in shards:
             scene.add(Text(x + 8, y + (shard + 0.5) * high, str(shard), SMALL, ink_on(fill), "middle"))
 

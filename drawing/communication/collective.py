@@ -11,7 +11,7 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width
 from drawing.communication.arrows import arrow, curve
 from drawing.communication.exchange import Exchange, Seat, beside, chosen
-from drawing.communication.tiles import Box, Origin, caption, plain_tile, tile, tile_height, weave
+from drawing.communication.tiles import Box, Origin, caption, laid, plain_tile, tile, tile_height, weave
 from drawing.communication.words import cost, group_name, headline, idea, summary
 from drawing.timeline.schedule import note, trace_of
 from lib.trace.trace import Trace, nothing_to
@@ -285,7 +285,7 @@ def _is_cut(one: Exchange) -> bool:
 def _sources(origin: Origin, value: Value, number: int) -> Iterator[int]:
     """The members that a value comes from. Of several that brought the same, the one of its number in a list."""
     place = value.place
-    held = place.shards if place.sharded else place.batches
+    held, _, _ = laid(place)
     found = dict.fromkeys(member for shard in sorted(held)[:64] for member in origin.of(value, shard))
     if number in found and len(origin.members) > 1:
         yield number

@@ -11,10 +11,23 @@ from typing import Final, NamedTuple
 from drawing.canvas.palette import EDGE, GRID, INK, PAPER, SOFT, TRACK, ink_on, origin_colour
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, text_width
 from lib.errors.wording import numbered, ranges
-from lib.values.placement import Place
+from lib.values.placement import REST, Place
 from lib.values.values import Value
 
-__all__ = ["FLAT", "SQUARE", "Box", "Origin", "Part", "caption", "parts", "plain_tile", "tile", "tile_height", "weave"]
+__all__ = [
+    "FLAT",
+    "SQUARE",
+    "Box",
+    "Origin",
+    "Part",
+    "caption",
+    "laid",
+    "parts",
+    "plain_tile",
+    "tile",
+    "tile_height",
+    "weave",
+]
 
 MOST: Final = 48
 """Parts that a tile has at most: of a weight in a thousand shards each shows several."""
@@ -60,16 +73,27 @@ def _is_in(own: Value, value: Value, number: int) -> bool:
         return False
     if not its.sharded:
         return number in mine.batches
+    if not laid(its)[2]:
+        return number in laid(mine)[0]
     low, high = number * mine.total, (number + 1) * mine.total  # in units of both grids
     if not any(shard * its.total < high and low < (shard + 1) * its.total for shard in mine.shards):
         return False
     return not its.batches or not mine.batches.isdisjoint(its.batches)
 
 
+def laid(place: Place) -> tuple[frozenset[int], int, bool]:
+    """What of a value lies in its tile, of how many, and whether it goes down, as shards do; columns and batches lie
+    side by side."""
+    columns = place.part("out")
+    if columns is not None and columns.grid is not None and not columns.whole and place.first.whole:
+        return columns.pieces, columns.grid, False
+    return (place.shards, place.total, True) if place.sharded else (place.batches, place.total_batches, False)
+
+
 def parts(value: Value, members: Callable[[int], tuple[int, ...]]) -> Iterator[Part]:
     """The parts of a value that are there; where they are too many to be seen, some of them."""
     place = value.place
-    held, total = (place.shards, place.total) if place.sharded else (place.batches, place.total_batches)
+    held, total, _ = laid(place)
     shown = min(max(1, total), MOST)
     first: dict[int, int] = {}
     for number in sorted(held):
@@ -93,17 +117,18 @@ def tile(scene: Scene, box: Box, value: Value, members: Callable[[int], tuple[in
     for part in found:
         here = _part_box(box, place, part)
         weave(scene, here, [origin_colour(member, of) for member in part.members], box)
-    few = (place.total if place.sharded else place.total_batches) <= MOST
+    _, total, _ = laid(place)
+    few = total <= MOST
     for part in found if few else []:
         here = _part_box(box, place, part)
         scene.add(Rect(*here, "none", PAPER, 1))
-        if place.total > 1 or not place.sharded:
+        if total > 1 or not place.sharded:
             _number(scene, here, str(part.number), [origin_colour(member, of) for member in part.members])
     scene.add(Rect(*box, "none", SOFT if found else EDGE, 1))
 
 
 def _part_box(box: Box, place: Place, part: Part) -> Box:
-    if place.sharded:
+    if laid(place)[2]:
         return Box(box.x, box.y + part.begin * box.height, box.width, part.size * box.height)
     return Box(box.x + part.begin * box.width, box.y, part.size * box.width, box.height)
 
@@ -166,8 +191,11 @@ def caption(value: Value, room: float = 1000) -> list[str]:
     """What stands below a tile, on a line each: "shard 0 of 4", "sum of batches 0-3"; shorter where there is little
     room."""
     place, lines = value.place, list[str]()
+    cut = [words for words in place.words() if words.startswith(tuple(REST.values()))]
     if place.sharded:
-        if place.total > 1 and len(place.shards) == place.total:
+        if cut:
+            lines += cut
+        elif place.total > 1 and len(place.shards) == place.total:
             lines.append("both shards" if place.total == 2 else f"all {place.total} shards")
         elif place.total > 1:
             shards = numbered("shard", place.shards)
@@ -178,6 +206,7 @@ def caption(value: Value, room: float = 1000) -> list[str]:
         batches = numbered("batch", place.batches) if place.batches else "no batches"
         summed = place.sharded and len(place.batches) > 1
         lines.append(_first_fitting(room, f"sum of {batches}" if summed else batches, batches, ranges(place.batches)))
+        lines += cut if not place.sharded else []
     return lines
 
 

@@ -149,9 +149,10 @@ def _words(trace: Trace, program: Program, event: Event) -> str:
 def _value(value: Value, tables: Tables) -> int:
     def row() -> list[Any]:
         part = slot(value)
-        batches, shards = _ends(part.batches), _ends(part.shards)
+        across, columns = part.across
+        batches, shards = _ends(across) if part.batches else [], _ends(part.shards)
         kind = list(KINDS).index(value.kind)
-        where: list[Any] = [part.column, part.place, part.row, batches, part.total_batches, shards, part.total]
+        where: list[Any] = [part.column, part.place, part.row, batches, columns, shards, part.total]
         written = batches_in(part) if part.summed and part.total_batches > 1 else None
         return [kind, *where, written, _size(value.elements()), str(value)]
 

@@ -163,12 +163,12 @@ function drawNetwork(layers, held, label) {
 }
 
 /**
- * A value in its slot: shards go down, and batches of activations across. A gradient is as large as its weight however
- * many batches are summed in it: they are written on it. Dashed where no store holds it.
+ * A value in its slot: shards and features go down, columns of weights and batches of activations across. A gradient is
+ * as large as its weight however many batches are summed in it: they are written on it. Dashed where no store holds it.
  */
 function drawValue(svg, value, outside, x, y, width, height) {
   const { colour, ink, edge } = KINDS[value.kind];
-  const columns = value.summed === null ? Math.max(1, value.totalBatches) : 1;
+  const columns = Math.max(1, value.totalBatches);
   const wide = width / columns;
   const tall = height / Math.max(1, value.total);
   const ranges = (runs, total) =>
@@ -177,7 +177,8 @@ function drawValue(svg, value, outside, x, y, width, height) {
     class: outside ? "value outside" : tall < 4 ? "value thin" : "value",
     style: `fill:${colour};stroke:${edge}`,
   };
-  for (const [first, last] of value.summed === null ? ranges(value.batches, columns) : [[0, 1]]) {
+  const empty = value.summed !== null && !value.batches.length;
+  for (const [first, last] of empty ? [[0, columns]] : ranges(value.batches, columns)) {
     for (const [upper, lower] of ranges(value.shards, Math.max(1, value.total))) {
       const box = {
         x: x + first * wide,
@@ -188,7 +189,7 @@ function drawValue(svg, value, outside, x, y, width, height) {
       svg.append(make("rect", { ...box, ...style }));
       const text = { class: "cell", style: `fill:${outside ? "var(--ink)" : ink}` };
       if (value.summed !== null && box.height >= 7) {
-        svg.append(make("text", { x: x + width / 2, y: box.y + box.height / 2 + 2.8, ...text }, value.summed));
+        svg.append(make("text", { x: box.x + box.width / 2, y: box.y + box.height / 2 + 2.8, ...text }, value.summed));
       } else if (columns > 1 && wide >= 7 && box.height >= 7) {
         for (let batch = first; batch < last; batch++) {
           svg.append(make("text", { x: x + (batch + 0.5) * wide, y: box.y + box.height / 2 + 2.8, ...text }, batch));

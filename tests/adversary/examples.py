@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.adversary.plans import SIZES, Plan, training_step
 from tests.adversary.programs import Program, programs
+from tests.adversary.tensor_plans import tensor_step
 
 seeds = st.integers(0, 2**40)
 randoms = seeds.map(Random)
@@ -32,6 +33,19 @@ def plans(draw: st.DrawFn, ranks: int | None = None) -> Plan:
     """A correct training step, on so many ranks or on any number of them."""
     sizes = {name: draw(st.sampled_from(found)) for name, found in SIZES.items()}
     return training_step(Random(draw(seeds)), **(sizes if ranks is None else sizes | {"ranks": ranks}))
+
+
+@st.composite
+def tensor_plans(draw: st.DrawFn) -> Plan:
+    """A correct training step with parts of weights."""
+    return tensor_step(Random(draw(seeds)))
+
+
+@st.composite
+def tensor_runs(draw: st.DrawFn) -> Program:
+    """A correct program of one."""
+    seed = draw(seeds)
+    return programs(draw(tensor_plans()), Random(seed) if seed else None)
 
 
 @st.composite

@@ -150,6 +150,25 @@ def blocking(data: Data, random: Random) -> None:
         event[BLOCKING] = not event[BLOCKING]
 
 
+def parts(data: Data, random: Random) -> None:
+    """A weight is cut along the other dim, or another part of it is loaded; or a value says that it is another part."""
+    if random.random() < 0.7:
+        event = _event(data, random, "load_weights")
+        if event is not None:
+            shard, total, *columns = event[ARG]
+            shard = random.choice([shard, shard, *range(total)])
+            event[ARG] = (
+                [shard, total, *([] if columns else [1])] if random.random() < 0.5 else [shard, total, *columns]
+            )
+        return
+    values = [v for program in data["programs"] for v in program["values"] if v is not None]
+    value = random.choice(values)
+    if isinstance(value[-1], dict):
+        value.pop()
+    else:
+        value.append({random.choice(["out", "features", "terms"]): [random.choice(["0", "1", "0-1"]), 2]})
+
+
 # -- events that were not, or were elsewhere ------------------------------------------------------------
 
 
@@ -310,6 +329,7 @@ FORGERIES: dict[str, Forgery] = {
     "outputs": outputs,
     "operation": operation,
     "argument": argument,
+    "parts": parts,
     "group": group,
     "peer": peer,
     "blocking": blocking,

@@ -114,8 +114,8 @@ class Plan:
         return out
 
     def add(self, left: int, right: int) -> int:
-        rank, (layer, batches) = self.homes[left], self.about[left]
-        out = self.value(rank, "G", layer, batches | self.about[right][1])
+        rank, (_, batches) = self.homes[left], self.about[left]
+        out = self.like(rank, left, batches | self.about[right][1])
         self.do(rank, "add", None, (left, right), (out,))
         return out
 

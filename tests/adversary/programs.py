@@ -113,7 +113,7 @@ class _Rank:
         model, more, values = self.model, call.more, self.inputs(call)
         match call.op:
             case "load_weights":
-                return model.load_weights(call.layer or 0, more["shard"], more["total"])
+                return model.load_weights(call.layer or 0, more["shard"], more["total"], more.get("dim", "in"))
             case "get_activation":
                 return model.get_activation(more["batches"])
             case "fake_grad":

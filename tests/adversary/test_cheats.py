@@ -10,7 +10,7 @@ from hypothesis import assume, given
 
 from lib import PuzzleError
 from tests.adversary.cheats import CHEATS
-from tests.adversary.examples import examples, plans, randoms
+from tests.adversary.examples import examples, plans, randoms, tensor_plans
 from tests.adversary.judging import dishonest
 from tests.adversary.plans import Plan
 from tests.adversary.programs import programs
@@ -41,3 +41,15 @@ def test_one_dishonest_edit(name: str) -> None:
 
     test()
     assert found["refused"] + found["found out"] >= EACH, found
+
+
+def test_one_dishonest_edit_where_weights_are_cut() -> None:
+    found: Counter[str] = Counter()
+
+    @examples(120)
+    @given(tensor_plans(), randoms)
+    def test(plan: Plan, random: Random) -> None:
+        found[cheat(random.choice(sorted(CHEATS)), plan, random)] += 1
+
+    test()
+    assert min(found["refused"], found["found out"]) > 10, found

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from lib import Trace, TraceError
 from lib.trace.json_format import encode
-from tests.adversary.examples import examples, randoms, runs
+from tests.adversary.examples import examples, randoms, runs, tensor_runs
 from tests.adversary.forgeries import FORGERIES
 from tests.adversary.judging import dishonest, read
 from tests.adversary.programs import Program
@@ -47,3 +47,17 @@ def test_one_thing_changed(name: str) -> None:
 
     test()
     assert found["refused"] + found["found out"] + found["honest"] > 0, found
+
+
+def test_one_thing_changed_where_weights_are_cut() -> None:
+    found: Counter[str] = Counter()
+
+    @examples(60)
+    @given(tensor_runs(), randoms)
+    def test(program: Program, random: Random) -> None:
+        trace = program.run()
+        for name in ["parts"] * EACH + random.sample(sorted(FORGERIES), EACH):
+            found[forge(name, trace, random)] += 1
+
+    test()
+    assert min(found["refused"], found["found out"], found["honest"]) > 10, found

@@ -12,7 +12,7 @@ from lib import Trace, simulate
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from lib.trace.json_format import encode
-from tests.adversary.examples import examples, runs
+from tests.adversary.examples import examples, runs, tensor_runs
 from tests.adversary.judging import agree, honest, judged, ready
 from tests.adversary.oracle import opinion
 from tests.adversary.plans import training_step
@@ -29,6 +29,12 @@ def test_a_correct_step_is_accepted(ranks: int, count: int) -> None:
         honest(program.run())
 
     test()
+
+
+@examples(200)
+@given(tensor_runs())
+def test_a_correct_step_with_parts_of_weights_is_accepted(program: Program) -> None:
+    honest(program.run())
 
 
 @examples(100)

@@ -118,7 +118,10 @@ def make_plan(trace: Trace, sizes: Sizes) -> Plan:
     """The plan. UnfitTrace where the Trace is not one correct training step."""
     _must_be_a_training_step(trace)
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
-    made = (value for program in simulated.programs for value in program.values if value is not None)
+    made = [value for program in simulated.programs for value in program.values if value is not None]
+    uneven = next((value for value in made if not sizes.divides(value)), None)
+    if uneven is not None:
+        raise UnfitTrace(f"{sizes.hidden} columns are no equal parts for {uneven}: make hidden a multiple of them")
     parts = max((value.place.total for value in made), default=1)
     if parts > sizes.weight:
         raise UnfitTrace(f"a weight of {sizes.hidden} x {sizes.hidden} has no {parts} shards: make hidden larger")

@@ -1,14 +1,15 @@
 """How many real numbers each value of a Trace has, and which ones: the sizes of the tensors.
 
-Every value is a set of ranges over a line of elements, along its first dim: a weight, its gradient and its optimizer
-state lie on a line of hidden x hidden elements (row after row), an activation on a line of length x hidden a batch.
+Every value is a set of ranges over a line of elements: a weight, its gradient and its optimizer state lie on a line of
+hidden x hidden elements (row after row), an activation on a line of length x hidden a batch. What has some columns of a
+weight, or some features, has a range in each row; of shards of such columns the line is that of the columns alone.
 Ends of ranges that fall between two elements are rounded down, so shard i of n goes from i x N // n to
 (i + 1) x N // n: contiguous rows where n divides the rows, and never more than an element away from N / n.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -41,11 +42,42 @@ class Sizes:
 
     def ranges(self, value: Value) -> tuple[Range, ...]:
         """Where a value lies on its line, in ascending order; neighbours are one range."""
+        blocks, sides = self._blocks(value), self.sides(value)
+        if sides == ((0, self.hidden),):
+            return blocks
+        wide = length(sides)
+        return merged([piece for low, high in blocks for piece in self._rows(low, high, sides, wide)])
+
+    def _blocks(self, value: Value) -> tuple[Range, ...]:
+        """Where it lies on the line of what has the same columns or features, row after row."""
         place, part = value.place, value.place.first
-        assert all(other.whole for other in place.dims[1:]), f"{value} is split along more than its first dim"
         axis = part.axis.size
-        line = self.weight if place.sharded else axis * self.batch
+        line = (self.weight if place.sharded else axis * self.batch) // self.hidden * self.columns(value)
         return merged([(int(low * line // axis), int(high * line // axis)) for low, high in part.ranges])
+
+    def sides(self, value: Value) -> tuple[Range, ...]:
+        """Which numbers of a row it has: those of its columns, or of its features."""
+        part = value.place.dims[-1]
+        axis = part.axis.size
+        return merged([(int(low * self.hidden // axis), int(high * self.hidden // axis)) for low, high in part.ranges])
+
+    def _rows(self, low: int, high: int, sides: tuple[Range, ...], wide: int) -> Iterator[Range]:
+        """A range of the line of some columns as ranges of the line of all."""
+        for row in range(low // wide, -(-high // wide)):
+            at = row * wide
+            for first, last in sides:
+                start, stop = max(low, at), min(high, at + last - first)
+                if start < stop:
+                    yield row * self.hidden + first + start - at, row * self.hidden + first + stop - at
+                at += last - first
+
+    def columns(self, value: Value) -> int:
+        """Numbers in a row of its matrix."""
+        return length(self.sides(value))
+
+    def divides(self, value: Value) -> bool:
+        """Whether its columns or features, and the rows of which it is a sum, are whole numbers of them."""
+        return all(self.hidden % total == 0 for _, _, total in value.place.rest)
 
     def width(self, value: Value) -> int:
         """Numbers kept for each element of the line."""
@@ -53,7 +85,7 @@ class Sizes:
 
     def numel(self, value: Value) -> int:
         """Numbers in a value's tensor."""
-        return length(self.ranges(value)) * self.width(value)
+        return length(self._blocks(value)) * self.width(value)
 
     def simulated(self, values: Sequence[Value]) -> Elements:
         """Numbers of some values as the simulator counts them, with fractions of an element."""

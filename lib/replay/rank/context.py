@@ -131,9 +131,10 @@ class Call:
         """A new flat tensor on the rank's device."""
         return self.context.empty(numel)
 
-    def matrix(self, tensor: Tensor) -> Tensor:
-        """The same numbers in rows, as layers take them."""
-        return tensor.view(-1, self.context.sizes.hidden)
+    def matrix(self, place: int) -> Tensor:
+        """The numbers of an input in rows, as layers take them."""
+        tensor = self.tensors[self.event.inputs[place]]
+        return tensor.view(-1, self.context.sizes.columns(self.input(place)))
 
     def may_overwrite(self, place: int) -> bool:
         """Whether nobody needs an input afterwards."""

@@ -25,18 +25,22 @@ Kernel = Callable[[Call, Sequence[Tensor]], Sequence[Tensor]]
 
 
 def _forward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    x, weight = map(call.matrix, inputs)
+    x, weight = map(call.matrix, range(2))
     return [layers.forward(x, weight).view(-1)]
 
 
 def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     context = call.context
-    target = context.initial.rows("target", _batches(call.input(0))).to(context.device)
-    return [layers.loss_gradient(call.matrix(inputs[0]), target, context.rows).view(-1)]
+    y = call.input(0)
+    target = context.initial.rows("target", _batches(y))
+    if not y.place.dims[-1].whole:
+        features = [number for first, last in context.sizes.sides(y) for number in range(first, last)]
+        target = target[:, features].contiguous()
+    return [layers.loss_gradient(call.matrix(0), target.to(context.device), context.rows).view(-1)]
 
 
 def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    x, grad, weight = map(call.matrix, inputs)
+    x, grad, weight = map(call.matrix, range(3))
     backward = layers.autograd if call.context.options.backward == "autograd" else layers.backward
     by_weight, by_input = backward(x, grad, weight, call.is_used(1))
     return [by_weight.reshape(-1), call.empty(x.numel()) if by_input is None else by_input.reshape(-1)]
