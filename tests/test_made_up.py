@@ -325,11 +325,11 @@ def test_it_is_replayed(transport: str, monkeypatch: pytest.MonkeyPatch) -> None
     from lib.replay.rank.kernels import KERNELS
 
     def by_weight(call: Call, inputs: Sequence[Any]) -> Sequence[Any]:
-        x, grad, _ = map(call.matrix, inputs)
+        x, grad, _ = map(call.matrix, range(3))
         return [layers.weight_gradient(torch.tanh(x), grad).reshape(-1)]
 
     def by_input(call: Call, inputs: Sequence[Any]) -> Sequence[Any]:
-        x, grad, weight = map(call.matrix, inputs)
+        x, grad, weight = map(call.matrix, range(3))
         return [layers.input_gradient(torch.tanh(x), grad, weight).reshape(-1)]
 
     def to_root(call: CollectiveCall, inputs: Sequence[Any]) -> Started:
