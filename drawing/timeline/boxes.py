@@ -17,7 +17,7 @@ from lib.trace.trace import Event, Program, Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS
 
-__all__ = ["Box", "Message", "Timeline", "boxes", "failed_rank"]
+__all__ = ["Box", "Message", "Timeline", "boxes", "failed_rank", "padded"]
 
 LANES: Final = 4
 """Communication lanes of a rank at most; what runs beside even more shares the last."""
@@ -124,6 +124,13 @@ def _without_room(trace: Trace, program: Program) -> bool:
     last = program.events[-1].peer
     left = [one.sent for one in messages(trace) if (one.source, one.target, one.received) == (program.rank, last, None)]
     return len(left) > 1
+
+
+def padded(trace: Trace, event: Event) -> int:
+    """How many of the batches that an event is about are padding, where they belong to what it is."""
+    if not trace.padding or event.op not in OPERATIONS or not OPERATIONS[event.op].has_batches:
+        return 0
+    return sum(batch >= trace.batches for batch in event.batches)
 
 
 def _look(event: Event) -> str:

@@ -12,14 +12,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from drawing.timeline.boxes import failed_rank
+from drawing.timeline.boxes import failed_rank, padded
 from drawing.timeline.labels import waiting
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import ranges
 from lib.trace.event import Event, Program
 from lib.trace.order import messages
 from lib.trace.trace import Trace
-from lib.values.operations import OPERATIONS
+from lib.values.operations import OPERATIONS, READS
 
 __all__ = ["Fold", "Shown", "fold", "shown_rows"]
 
@@ -134,7 +134,8 @@ class _Keys:
                 event.start,
                 event.length,
                 batches[event.batches],
-                len(event.arg) if event.group else shards[event.arg],
+                padded(self.trace, event),
+                len(event.arg) if event.group or event.op in READS else shards[event.arg],
                 self._group(event.group),
                 event.blocking,
                 event.inputs,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from drawing.timeline.boxes import Box, failed_rank
+from drawing.timeline.boxes import Box, failed_rank, padded
 from lib.analysis.event_words import event_words, ranges, spoken
 from lib.cluster.clock import units
 from lib.errors.wording import exact, numbered
@@ -146,7 +146,11 @@ def _what(trace: Trace, box: Box, event: Event) -> str:
         who = waiting(trace, box.rank, box.number).who
         return f"{head}: {event_words(event, trace.ranks)}" + (f"; {who}" if who else "")
     if box.look != "wait":
-        return event_words(event, trace.ranks)
+        padding = padded(trace, event)
+        much = (
+            "" if not padding else ", all padding" if padding == len(event.batches) else f", {padding} of them padding"
+        )
+        return event_words(event, trace.ranks) + much
     if event.op == "wait" and event.arg:
         event = trace.programs[box.rank].events[event.arg[0]]
     return f"waits for {event_words(event, trace.ranks)}"

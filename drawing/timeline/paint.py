@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, Entry, swatch
-from drawing.canvas.palette import ALARM, ARROW, LOOKS, PAPER, SOFT, TRACK, fill_and_border, ink_on, layer_colour
+from drawing.canvas.hatching import hatch
+from drawing.canvas.palette import ALARM, ARROW, LOOKS, PAPER, SOFT, TRACK, fill_and_border, ink_on, layer_colour, mix
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, text_width
-from drawing.timeline.boxes import Box, Message, Timeline
+from drawing.timeline.boxes import Box, Message, Timeline, padded
 from drawing.timeline.folding import Fold, Shown
 from drawing.timeline.labels import labels, title, waiting
 from drawing.timeline.names import Name, groups, write_names
@@ -25,6 +26,8 @@ PACKED: Final = 20_000
 """From this many boxes on, those that would share half a pixel are left out."""
 SHOWN: Final = 128
 """Rows of a picture at most; of more, the first ones are shown."""
+PALER: Final = 0.4
+"""How much paler than its box the hatching of padding is."""
 ARROWS: Final = 96
 """Messages that get a line from the sender to the receiver; more would only be a thicket."""
 
@@ -188,6 +191,12 @@ class _Painter:
             stripe = max(2.0, height / 10)
             colour = layer_colour(event.layer, self.layers)
             self.details.append(Rect(x, top + height - stripe, width, stripe, colour))
+        if box.look != "wait" and (padding := padded(self.trace, event)):
+            share = width * padding / len(event.batches)
+            fill, _ = fill_and_border(box.look, layer_colour(event.layer or 0, self.layers))
+            self.details.extend(
+                hatch(x + width - share, top + 1, share - 1, height - 2, mix(fill, PAPER, PALER), line=1.2)
+            )
 
     def failure(self, x: float, top: float, height: float, words: str) -> None:
         """The mark of the failure: a cross in a box, always of one size, and what it means beside it."""
@@ -255,7 +264,7 @@ def _arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
     return [Poly((start, (end[0], end[1] - tip)), stroke=ARROW, line=1.2), Poly(head, fill=ARROW)]
 
 
-def operations(layers: int, boxes: Iterable[Box], own: Collection[str] = ()) -> list[Entry]:
+def operations(layers: int, boxes: Iterable[Box], own: Collection[str] = (), padding: bool = False) -> list[Entry]:
     """The legend of timelines: the layers, and those operations that occur. `own`: names of batches."""
     families = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
@@ -269,6 +278,9 @@ def operations(layers: int, boxes: Iterable[Box], own: Collection[str] = ()) -> 
     batches = "own 0, #0: first of each rank's own" if counted else "own: each rank's own" if own else "number: batch"
     entries: list[Entry] = [(ramp, 17 * len(shown), "layer"), swatch(colour, text="forward (" + batches + ")")]
     entries.append(swatch(*fill_and_border("backward", colour), "backward"))
+    if padding:
+        sample = [Rect(0, 0, 16, 12, colour), *hatch(1, 1, 14, 10, mix(colour, PAPER, PALER), line=1.2)]
+        entries.append((sample, 16, "padding"))
     for family, look in LOOKS.items():
         if (family, False) in families or (family, True) in families:
             dash = "3 2" if family == "pending" else ""

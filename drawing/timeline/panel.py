@@ -78,6 +78,6 @@ def panels(scene: Scene, traces: Sequence[Trace], y: float, fold: bool | None = 
     layers = max(trace.layers for trace in traces)
     every = [box for line in timelines for box in line.boxes]
     own = {name for found in shown for row in found.rows for name in row.own.values()}
-    y = legend(scene, LEFT, y, WIDTH - 12, operations(layers, every, own))
+    y = legend(scene, LEFT, y, WIDTH - 12, operations(layers, every, own, any(trace.padding for trace in traces)))
     parts = zip(traces, timelines, shown, named, strict=True)
     return [Panel(trace, line, axis, layers, found, name) for trace, line, found, name in parts], y

@@ -21,6 +21,7 @@ from lib.checker.readiness import unready
 from lib.checker.verdict import Verdict
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError, TraceError
+from lib.errors.wording import counted
 from lib.puzzles.records import Goal, Puzzle, Size, schedule_record
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
@@ -55,7 +56,7 @@ def check(
     end, used = figures.end(timed), float(top.elements)
     goals = record.goals if record is not None else _own(time, memory)
     hidden = [(program.rank, alive) for program in timed.programs for alive in figures.hidden(program)]
-    remarks = [*judged.notes, *notes.forgotten(timed, hidden, judged=len(goals) > 1 and not faults)]
+    remarks = [*judged.notes, *notes.fed(timed), *notes.forgotten(timed, hidden, judged=len(goals) > 1 and not faults)]
     if record is None:
         remarks.extend(judged.stale)
     elif trace.costs != record.costs:
@@ -151,6 +152,12 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
             expected="each device on the host and in the process where the puzzle has it",
             fix=f"leave out mesh=, or give it the host_size and the processes of the puzzle: simulate({record.id}, "
             f'puzzle="{record.id}")',
+        )
+        found.append(_text(error))
+    if trace.padding:
+        error = PuzzleError(
+            f"the puzzle {record.id} has no padding, and this run has {counted(trace.padding, 'batch')} of it",
+            fix="leave out padding= in simulate(...)",
         )
         found.append(_text(error))
     if trace.descriptions != (LINEAR,):

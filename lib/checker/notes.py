@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
+from lib.analysis.feeding import examples
 from lib.analysis.memory import guests
 from lib.cluster.clock import in_units, units
 from lib.errors import fixes
@@ -19,10 +20,10 @@ from lib.trace.lifetimes import held_at, never_awaited
 from lib.trace.order import unreceived
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMMUNICATION, COMPUTE, LOADS, OPERATIONS
+from lib.values.operations import COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
 from lib.values.values import KINDS, Elements, Value
 
-__all__ = ["forgotten", "other_costs", "over_memory", "over_sent", "over_time"]
+__all__ = ["fed", "forgotten", "other_costs", "over_memory", "over_sent", "over_time"]
 
 SHOWN = 5
 """Lines of one sort that a remark shows; of more the first ones."""
@@ -92,6 +93,12 @@ def forgotten(trace: Trace, hidden: Sequence[tuple[int, figures.Alive]], *, judg
         )
 
 
+def fed(trace: Trace) -> Iterator[str]:
+    """How much was read and copied, where there is a reader that does it."""
+    if trace.error is None and any(event.op in READS for _, event in trace.events()):
+        yield f"{examples.words(trace)}."
+
+
 def _misplaced(trace: Trace) -> Iterator[tuple[int, int, Value, Event | None]]:
     """The values that were in the store of another kind: the rank, the store, the value, and what made it."""
     for program in trace.programs:
@@ -112,7 +119,7 @@ def other_costs(mine: float, judged: float) -> str:
 
 def over_sent(trace: Trace, sent: float, limit: float) -> str:
     """Why no goal counts: how much is sent, and the first all-reduce, else the first communication of all."""
-    moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION]
+    moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
     rank, event = next((found for found in moving if found[1].op == "allreduce"), moving[0])
     what = f"correct, but {amount(sent)} elements are sent per rank, and the goals allow {amount(limit)}"
     where = _places([(rank, event)])

@@ -14,7 +14,7 @@ from lib.cluster.clock import ticks
 from lib.cluster.costs import Costs
 from lib.cluster.mesh import Mesh
 
-__all__ = ["Readers", "Reading", "process_of"]
+__all__ = ["Asked", "Readers", "Reading", "process_of"]
 
 
 class Reading(NamedTuple):
@@ -36,6 +36,20 @@ class Reading(NamedTuple):
 def process_of(mesh: Mesh | None, rank: int) -> int:
     """The process that owns a rank's device. Without a mesh each rank is its own."""
     return rank if mesh is None else mesh.process(rank)
+
+
+class Asked:
+    """What a rank waits for that has asked its reader for some examples. Nobody keeps it waiting for ever."""
+
+    kind = "read"
+    __slots__ = ("batches",)
+
+    def __init__(self, batches: frozenset[int]) -> None:
+        self.batches = batches
+
+    def awaits(self, rank: int) -> list[int]:
+        """Nobody."""
+        return []
 
 
 class _Process:

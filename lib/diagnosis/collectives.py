@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lib.analysis.feeding.examples import feeds
+from lib.analysis.feeding.rows import rows_of
 from lib.cluster.mesh import Mesh
 from lib.diagnosis.provenance import calls, home, in_turn, line_of, maker, same_loop
 from lib.diagnosis.running import Advice, Running, line
@@ -12,7 +14,7 @@ from lib.errors.source_lines import student_frame
 from lib.errors.wording import listed, these
 from lib.trace.event import Event, Program, place_of
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import MESSAGES
+from lib.values.operations import MESSAGES, READS
 from lib.values.values import Value, Weight
 
 __all__ = [
@@ -117,7 +119,7 @@ def _pipeline(program: Running) -> list[Program]:
 
 def _takes(program: Running) -> list[tuple[int, Event]]:
     """Who took data for this rank: the rank itself, else the others of its pipeline."""
-    found = [(p.rank, event) for p in _pipeline(program) for event in p.events if event.op == "get_activation"]
+    found = [(p.rank, event) for p in _pipeline(program) for event in p.events if feeds(event)]
     return [item for item in found if item[0] == program.rank] or found
 
 
@@ -213,6 +215,8 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
     if field == "batches" and home(right) is not mine:
         if all(event is not None and event.op in COLLECTIVES for event in makers):
             return f"both have been summed{line_of(makers[0])} already: sum a gradient over the ranks once"
+        if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
+            return shared
         own, ranks = "model.rank", "model.RANKS"
         if mesh is not None and "data" in mesh.axes:
             own, ranks = 'model.coord["data"]', str(mesh.axes["data"])
@@ -221,10 +225,45 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
         batches = several if left.place.total_batches > count else f"[{own}]"
         if len(left.place.batches) == 1 and batches == several:
             return f"each rank works on batches of its own, one after the other: for b in {several}"
-        return f"each rank works on batches of its own: model.get_activation({batches})"
+        return f"each rank works on batches of its own: {_data_call(mine)}({batches})"
     if field != "batches":
         return None
     return _taken_again(mine, left.place.batches & right.place.batches) or _one_key(mine, right)
+
+
+def _data_call(program: Running) -> str:
+    """How a rank comes by its data."""
+    return "await model.read" if _reads(program) else "model.get_activation"
+
+
+def _reads(program: Running) -> bool:
+    return any(event.op in READS for event in program.events)
+
+
+def _same_examples(program: Running, batches: frozenset[int]) -> str | None:
+    """Rows of a mesh that hold the same examples, where a run says what a row is and who reads for whom."""
+    world = program.world
+    if world.mesh is None or not _reads(program) or (run := world.so_far("")) is None:
+        return None
+    rows = rows_of(run)
+    shared = rows.shared(batches)
+    if shared is None:
+        return None
+    lost = rows.unread(frozenset(range(run.batches)))
+    return f"{shared}:\neach row of data has examples of its own" + (
+        f", and nobody has read {these('batch', lost)}" if lost else ""
+    )
+
+
+def never_read(program: Running, there: frozenset[int]) -> str | None:
+    """Examples that a gradient lacks because nobody has read them; nothing where ranks still have to read."""
+    if not _reads(program) or (run := program.world.so_far("")) is None:
+        return None
+    rows = rows_of(run)
+    lost = rows.unread(frozenset(range(run.batches)))
+    if not lost or len(there) + len(lost) < run.batches:
+        return None
+    return f"nobody has read {these('batch', lost)}: the rows of data together hold every example once.\n{rows.words()}"
 
 
 def _one_key(program: Running, grad: Value) -> str | None:
@@ -252,7 +291,7 @@ def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
         rank, event = again[-1]
         return (
             f"rank {rank} took {these('batch', event.batches)}{line_of(event)}, {len(again)} times: "
-            "take another batch each time, model.get_activation([b])"
+            f"take another batch each time, {_data_call(program)}([b])"
         )
     passed = program.world.unread()
     unread = [source for source, target, _ in passed if target == program.rank]

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from lib.diagnosis.collectives import (
     meeting,
+    never_read,
     not_reached,
     not_taken,
     other_half,
@@ -225,6 +226,8 @@ def _(fact: facts.Unsummed, program: Running) -> Advice:
 
 
 def _sum_first(program: Running, grad: WeightGrad) -> Advice:
+    if (lost := never_read(program, grad.place.batches)) is not None:
+        return lost
     layer, made = grad.layer, maker(grad)
     back = [event.batches for event in program.events if (event.op, event.layer) == ("backward", layer)]
     here = frozenset[int]().union(*back)

@@ -377,9 +377,11 @@ def _(fact: facts.NotBatches) -> Words:
 def _(fact: facts.NoBatch) -> Words:
     return Words(
         f"there is no batch {_some(fact.wrong)}",
-        expected=f"batches from 0 to {fact.batches - 1}",
+        expected=f"batches from 0 to {fact.batches - 1}"
+        + (f", and {fact.batches} to {fact.batches + fact.padding - 1} for padding" if fact.padding else ""),
         got=f"{plural('batch', len(fact.named))} {_some(fact.named)}",
-        fix="batches are counted from 0; the last one is model.BATCHES - 1",
+        fix="batches are counted from 0; the last one is model.BATCHES - 1"
+        + (", and model.PADDING more are padding" if fact.padding else ""),
     )
 
 

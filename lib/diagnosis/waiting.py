@@ -53,11 +53,11 @@ def _a_sender(receive: Any, rank: int) -> str:
 
 
 def _asks(asked: Any, rank: int, whom: str | None) -> str:
-    return f"waits for the reader of its process, for {these('batch', asked.event.batches)}"
+    return f"waits for the reader of its process, for {these('batch', asked.batches)}"
 
 
 def _a_reader(asked: Any, rank: int) -> str:
-    return f"the reader of rank {rank}'s process to read {these('batch', asked.event.batches)}"
+    return f"the reader of rank {rank}'s process to read {these('batch', asked.batches)}"
 
 
 def _stays(elsewhere: Any, rank: int, whom: str | None) -> str:

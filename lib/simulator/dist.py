@@ -11,13 +11,13 @@ from lib import diagnosis
 from lib.cluster.clock import Streams
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh, named_twice
-from lib.cluster.reader import Readers
+from lib.cluster.reader import Asked, Readers
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import PuzzleError
 from lib.simulator.asyncio_support.drivers import Driver, RunningLoop
 from lib.simulator.engine import TURNS, Engine, Signal
 from lib.simulator.failures.cut import cut
-from lib.simulator.matching import Asked, Channel, Communicator, Group, Message, PendingCollective, Receive
+from lib.simulator.matching import Channel, Communicator, Group, Message, PendingCollective, Receive
 from lib.simulator.recorder import BUDGET
 from lib.trace.event import Event
 from lib.trace.trace import Trace
@@ -119,15 +119,15 @@ class Dist(Given):
         self._incoming: dict[int, dict[int, Channel]] = {}
         self._any: dict[int, deque[Receive]] = {}
 
-    def enter(self, model: Model, rank: int, layers: int, batches: int, *, sandbox: bool) -> Shape:
+    def enter(self, model: Model, rank: int, *size: int, sandbox: bool) -> Shape:
         """A rank has its Model. The first one says how large the training step of this world is."""
         if not self.models:
-            self._give(shape=Shape(layers, batches), sandbox=sandbox)
-        elif (layers, batches) != (self.shape.layers, self.shape.batches):
-            raise ValueError(
-                "the Models of one Dist are of one size, which the first one gave: "
-                f"layers={self.shape.layers}, batches={self.shape.batches}; got layers={layers}, batches={batches}"
-            )
+            layers, batches, padding = size
+            self._give(shape=Shape(layers, batches, padding=padding), sandbox=sandbox)
+        elif size != (given := (self.shape.layers, self.shape.batches, self.shape.padding)):
+            names = ("layers", "batches", "padding") if size[2] or given[2] else ("layers", "batches")
+            first, other = (", ".join(f"{n}={k}" for n, k in zip(names, one, strict=False)) for one in (given, size))
+            raise ValueError(f"the Models of one Dist are of one size, which the first one gave: {first}; got {other}")
         self.models[rank] = model
         return self.shape
 
@@ -251,7 +251,7 @@ class Dist(Given):
     def read(self, rank: int, event: Event, value: Value) -> Signal:
         """A rank asks the reader of its process for the data of an event. Requests are served in simulated time."""
         self.begin(rank)
-        signal = Signal(Asked(event))
+        signal = Signal(Asked(event.batches))
         self.engine.choose_later(event.issued, rank, lambda: self._serve(rank, signal, event, value))
         return signal
 

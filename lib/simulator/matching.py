@@ -15,7 +15,7 @@ from lib.simulator.engine import Signal
 from lib.trace.event import Event, located
 from lib.values.rules import Member, agree
 
-__all__ = ["Asked", "Channel", "Communicator", "Group", "Message", "PendingCollective", "Receive"]
+__all__ = ["Channel", "Communicator", "Group", "Message", "PendingCollective", "Receive"]
 
 
 class PendingCollective:
@@ -126,20 +126,6 @@ class Receive:
     def awaits(self, rank: int) -> list[int]:
         """The source, or everybody else."""
         return [r for r in self.others if r != rank] if self.source is None else [self.source]
-
-
-class Asked:
-    """Data that a rank has asked the reader of its process for. It waits for nobody else."""
-
-    kind = "read"
-    __slots__ = ("event",)
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
-
-    def awaits(self, rank: int) -> list[int]:
-        """Nobody: a reader always comes to it."""
-        return []
 
 
 class Channel:

@@ -54,6 +54,7 @@ _GIVEN = {
     "RANKS": ("the number of ranks of the world", "make another world: simulate(..., ranks=...)"),
     "LAYERS": ("the number of layers to train", "make another world: simulate(..., layers=...)"),
     "BATCHES": ("the number of batches of the step", "make another world: simulate(..., batches=...)"),
+    "PADDING": ("the number of batches that are padding", "make another world: simulate(..., padding=...)"),
     "dist": ("the world of this rank", "make another Model: Model(rank=..., dist=...)"),
     "program": ("the record of what this rank did", "call operations: they are recorded"),
     "shape": ("the size of the training step", "make another world: simulate(..., layers=..., batches=...)"),
@@ -81,7 +82,7 @@ _SLOTS = tuple(name for name in _GIVEN if name not in ("time", "mesh", "coord", 
 
 
 class Model(Given):
-    """One rank of a training step of `layers` layers on `batches` batches.
+    """One rank of a training step of `layers` layers on `batches` batches, and `padding` more that count for nothing.
 
     Without a `dist` it is a sandbox for trying operations: its check accepts made-up gradients. Every operation
     raises a PuzzleError that says what was wrong; one that failed leaves the clock where it was.
@@ -92,6 +93,7 @@ class Model(Given):
     RANKS: int
     LAYERS: int
     BATCHES: int
+    PADDING: int
     dist: Dist
     program: Recorder
     shape: rules.Shape
@@ -104,8 +106,11 @@ class Model(Given):
     grad_weights: Store[WeightGrad]
     __slots__ = ("__dict__", "__weakref__", "_costs", *_SLOTS)
 
-    def __init__(self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1) -> None:
+    def __init__(
+        self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1, padding: int = 0
+    ) -> None:
         rank, layers, batches = plain(rank), plain(layers), plain(batches)
+        padding = padding if isinstance(padding, bool) else plain(padding)
         whole = type(rank) is int
         sandbox = dist is None
         dist = Dist(max(rank, 0) + 1 if whole else 1) if dist is None else dist
@@ -114,6 +119,8 @@ class Model(Given):
                 raise ValueError(f"a model has at least one of its {name}; got {name}={written(value)}")
             if value > MOST:
                 raise ValueError(f"a model has at most {MOST} of its {name}; got {name}={written(value)}")
+        if type(padding) is not int or not 0 <= padding <= MOST:
+            raise ValueError(f"padding is how many batches count for nothing, 0 to {MOST}; got {written(padding)}")
         if not whole or not 0 <= rank < dist.ranks:
             raise ValueError(f"Dist({dist.ranks}) has ranks 0 to {dist.ranks - 1}; got rank={written(rank)}")
         if dist.failure is not None:
@@ -124,9 +131,10 @@ class Model(Given):
             RANKS=dist.ranks,
             LAYERS=layers,
             BATCHES=batches,
+            PADDING=padding,
             dist=dist,
             program=program,
-            shape=dist.enter(self, rank, layers, batches, sandbox=sandbox),
+            shape=dist.enter(self, rank, layers, batches, padding, sandbox=sandbox),
             sandbox=dist.sandbox,
             final_weights={},
             **{name: Store[Any](program, index) for index, name in enumerate(STORES)},

@@ -44,6 +44,7 @@ def simulate(
     puzzle: str | None = None,
     layers: int | None = None,
     batches: int | None = None,
+    padding: int = 0,
     ranks: int | None = None,
     mesh: Mesh | None = None,
     costs: Costs | None = None,
@@ -54,9 +55,10 @@ def simulate(
 
     Sizes come from the record of `puzzle`, from the arguments (which win), or are 2 layers, 1 batch and 1 rank, or
     as many ranks as the mesh has. A function that still raises NotSolved prints what to do and gives an empty list.
-    `budget` is how many events a rank may record: far more than any solution needs at the size of a puzzle, and
-    250,000 at others. `order` permutes the ranks that can run: it must not change anything, and tests show that it
-    does not.
+    `padding` is how many batches more there are, from the number `batches` on: they take time and memory like others,
+    and no gradient needs them. `budget` is how many events a rank may record: far more than any solution needs at the
+    size of a puzzle, and 250,000 at others. `order` permutes the ranks that can run: it must not change anything, and
+    tests show that it does not.
 
     Raises PuzzleError for a mistake of the function's, with the Trace up to there in `error.trace`.
     """
@@ -89,7 +91,7 @@ def simulate(
         dist.by_hand = False
         dist.puzzle = puzzle
         dist.asks = None if record is None else frozenset(record.asks)
-        return dist, [Model(rank, dist, *sizes[1:]) for rank in range(sizes[0])]
+        return dist, [Model(rank, dist, *sizes[1:], padding) for rank in range(sizes[0])]
 
     collecting = gc.isenabled()
     gc.disable()  # a run makes millions of objects and no garbage worth looking for: 2.8 times at 10^5 ranks

@@ -8,6 +8,7 @@ field by field, and either gives a whole run or a TraceError that says where it 
      (with "processes", a number or [[rank...]...], where a process owns several devices),
      "places": [[file, line, function, text]...], "groups": [[rank...]...],
      "layer_descriptions": [{"kind", "inputs", "outputs", "rows"}], for layers that are not the usual ones,
+     "padding", where batches after the last one are padding,
      "programs": [{"values": [[kind, field...] or null...], "events": [[...]...],
                    "moves": [[event, store, value, +1 or -1]...]}]}
 
@@ -72,6 +73,8 @@ def encode(run: Trace) -> dict[str, Any]:
     }
     if run.descriptions != (LINEAR,):  # else left out, so that an older version reads the file too
         encoded["layer_descriptions"] = [layer.to_json() for layer in run.descriptions]
+    if run.padding:
+        encoded["padding"] = run.padding
     return encoded
 
 

@@ -60,7 +60,7 @@ class Rebuilt(NamedTuple):
 
 class _Rebuild:
     def __init__(self, run: Trace) -> None:
-        self.shape = Shape(run.layers, run.batches, run.descriptions[0])
+        self.shape = Shape(run.layers, run.batches, run.descriptions[0], run.padding)
         self.programs = [_empty(program) for program in run.programs]
         self.run = replace(run, programs=self.programs)
         self.recorded = run.programs

@@ -40,6 +40,7 @@ from lib.values.values import KINDS, fields_of
 
 __all__ = ["from_text", "to_text"]
 
+HEADERS = ("costs", "mesh", "padding", "puzzle", "error")
 _STORES = "woagd"
 _REST = (
     r"(?P<number>-?\d+)?(?::(?P<batches>[\d,-]*))?(?:@(?P<arg>[\d.]+))?"
@@ -62,10 +63,10 @@ def _shows_batches(op: str) -> bool:
 
 def to_text(run: Trace) -> str:
     """The text of a run: a heading, its costs, its mesh if it has one, and a line a rank."""
-    data = encode(Trace(run.layers, run.batches, [], run.costs, run.mesh, error=run.error))
+    data = encode(Trace(run.layers, run.batches, [], run.costs, run.mesh, error=run.error, padding=run.padding))
     sandbox = " sandbox" if run.sandbox else ""
     lines = [f"llm-training-puzzles 1 layers={run.layers} batches={run.batches} ranks={run.ranks}{sandbox}"]
-    headers = [name for name in ("costs", "mesh", "puzzle", "error") if data[name] is not None]
+    headers = [name for name in HEADERS if data.get(name) is not None]
     lines.extend(f"{name} {json.dumps(data[name], separators=(',', ':'))}" for name in headers)
     everybody = tuple(range(run.ranks))
     lines.extend(f"{program.rank}| {' '.join(_words(program, everybody))}".rstrip() for program in run.programs)
@@ -132,7 +133,7 @@ def from_text(source: str) -> Trace:
     data = encode(Trace(max(layers, 1), max(batches, 1), []))
     data["sandbox"] = head[4] is not None
     rest = lines[1:]
-    while rest and (name := rest[0].split(" ", 1)[0]) in ("costs", "mesh", "puzzle", "error"):
+    while rest and (name := rest[0].split(" ", 1)[0]) in HEADERS:
         data[name] = _header(name, rest.pop(0))
     if len(rest) != ranks:
         raise TraceError(f"the heading promises {ranks} ranks, the text has {len(rest)} lines of them")

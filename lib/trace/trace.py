@@ -117,7 +117,8 @@ class ModelLike(Protocol):
 class Trace:
     """One run: its size, its costs, and a program for each rank. `error` is the message of a run that failed.
 
-    `descriptions` say what the layers are: one stands for all of them, which are alike.
+    `descriptions` say what the layers are: one stands for all of them, which are alike. `padding` is how many batches
+    after the last one are none of the step's (see `Shape`).
     """
 
     layers: int
@@ -129,6 +130,7 @@ class Trace:
     puzzle: str | None = None
     error: str | None = None
     descriptions: tuple[Layer, ...] = field(default=(LINEAR,), kw_only=True)
+    padding: int = field(default=0, kw_only=True)
     _derived: dict[object, Any] = field(default_factory=dict[object, Any], init=False, repr=False, compare=False)
     _size: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]], init=False, repr=False, compare=False)
 
@@ -157,6 +159,7 @@ class Trace:
             getattr(world, "puzzle", None),
             error,
             descriptions=described,
+            padding=shape.padding,
         )
 
     @property
@@ -167,7 +170,7 @@ class Trace:
     @property
     def shape(self) -> Shape:
         """The size of the training step, with tables of places that are kept with this Trace."""
-        return self.once(Shape, lambda: Shape(self.layers, self.batches, self.descriptions[0]))
+        return self.once(Shape, lambda: Shape(self.layers, self.batches, self.descriptions[0], self.padding))
 
     def events(self) -> Iterator[tuple[int, Event]]:
         """Every event with its rank, rank by rank in program order."""

@@ -41,6 +41,8 @@ FIELDS = (
     "groups",
     "programs",
 )
+PADDING = "padding"
+"""How many batches after the last one are padding. A file without it has none."""
 DESCRIPTIONS = "layer_descriptions"
 """What the layers are. A file without it is of the usual ones."""
 MAX_COUNT = 10**6
@@ -92,7 +94,7 @@ def decode(data: Any, *, whole: bool = True) -> Trace:
     top = cast("dict[str, Any]", data)
     if top.get("version") != VERSION:
         raise TraceError(f"this Trace has version {top.get('version')!r}, and this library reads version {VERSION}")
-    if set(top) - {DESCRIPTIONS} != set(FIELDS):
+    if set(top) - {DESCRIPTIONS, PADDING} != set(FIELDS):
         raise TraceError(f"a Trace has exactly the fields {sorted(FIELDS)}; got {sorted(map(str, top))}")
     return _Reader(top, whole).run()
 
@@ -107,8 +109,10 @@ class _Reader:
         self.totals: set[int] = set()
         self.layers = self.number("layers", top["layers"], 1)
         self.batches = self.number("batches", top["batches"], 1)
-        self.shape = Shape(self.layers, self.batches, self.layer(top.get(DESCRIPTIONS, [LINEAR.to_json()])))
-        self.tensors: dict[int, Tensors] = {self.batches: self.shape.tensors}
+        padding = self.number(PADDING, top.get(PADDING, 0))
+        layer = self.layer(top.get(DESCRIPTIONS, [LINEAR.to_json()]))
+        self.shape = Shape(self.layers, self.batches, layer, padding)
+        self.tensors: dict[int, Tensors] = {self.shape.items: self.shape.tensors}
         self.ranks = len(self.list("programs", top["programs"]))
         if not 1 <= self.ranks <= MAX_COUNT:
             raise TraceError(f"a Trace has from 1 to {MAX_COUNT} programs; got {self.ranks}")
@@ -193,6 +197,7 @@ class _Reader:
             self.maybe(self.text, "puzzle", top["puzzle"]),
             self.maybe(self.text, "error", top["error"]),
             descriptions=(self.shape.layer,),
+            padding=self.shape.padding,
         )
 
     def mesh(self, item: Any) -> Mesh:
@@ -258,7 +263,7 @@ class _Reader:
             else:
                 made.append(self.number(f"{where} {name}", field, -1 if name == "layer" else 0))
         fields = dict(zip(cls.__match_args__, made, strict=True))
-        total, batches = fields.get("total", 1), fields.get("total_batches", self.batches)
+        total, batches = fields.get("total", 1), fields.get("total_batches", self.shape.items)
         if not (total >= 1 and max(fields.get("shards", ()), default=0) < total):
             raise TraceError(f"{where}: its shards are not some of {total}")
         self.shards(where, total)

@@ -166,11 +166,12 @@ class NotBatches(Fact):
 
 
 class NoBatch(Fact):
-    """Some of the batches that are named are not there."""
+    """Some of the batches that are named are not there, nor among the `padding` after them."""
 
     wrong: frozenset[Any]
     named: frozenset[Any]
     batches: int
+    padding: int
 
 
 class EndlessBatches(Fact):

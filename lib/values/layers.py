@@ -179,19 +179,30 @@ def _by_hand(batches: int) -> Tensors:
 class Shape:
     """The size of the training step: layers of the model, batches of the step, and what a layer is.
 
+    Batches from the number `batches` on, `padding` of them, are padding: they take time and memory as others do, and no
+    gradient needs them. `items` are all together.
+
     It has the tables of the step's places: values of one run share them, and they go when the run goes.
     """
 
-    __slots__ = ("batches", "layer", "layers", "tensors")
+    __slots__ = ("batches", "items", "layer", "layers", "padding", "tensors")
     layers: int
     batches: int
+    padding: int
+    items: int
     layer: Layer
     tensors: Tensors
 
-    def __init__(self, layers: int, batches: int, layer: Layer = LINEAR) -> None:
-        for name, value in (("layers", layers), ("batches", batches), ("layer", layer)):
+    def __init__(self, layers: int, batches: int, layer: Layer = LINEAR, padding: int = 0) -> None:
+        items = batches + padding
+        for name, value in (("layers", layers), ("batches", batches), ("layer", layer), ("padding", padding)):
             _set(self, name, value)
-        _set(self, "tensors", Tensors(layer, batches))
+        _set(self, "items", items)
+        _set(self, "tensors", Tensors(layer, items))
+
+    def whole(self, batches: frozenset[int]) -> bool:
+        """Whether these are all batches of the step, with whatever padding."""
+        return len(batches) == self.items or batches.issuperset(range(self.batches))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field {name!r}: the size of a step never changes")

@@ -111,23 +111,23 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0)
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
     """The batches that are asked for. Takes no more of them than there can be, and few of those that there are not."""
-    most = REPEATED * shape.batches + SOME
+    most = REPEATED * shape.items + SOME
     found: set[Any] = set()
     wrong: set[Any] = set()
     try:
         for number, item in enumerate(batches):
             batch = plain(item)
             found.add(batch)
-            if type(batch) is not int or not 0 <= batch < shape.batches:
+            if type(batch) is not int or not 0 <= batch < shape.items:
                 wrong.add(batch)
                 if len(wrong) > ENOUGH or not isinstance(batches, Collection):
                     break
             if number >= most:
-                raise RuleError(EndlessBatches(shape.batches, most))
+                raise RuleError(EndlessBatches(shape.items, most))
     except TypeError:
         raise RuleError(NotBatches(batches)) from None
     if wrong:
-        raise RuleError(NoBatch(frozenset(wrong), frozenset(found), shape.batches))
+        raise RuleError(NoBatch(frozenset(wrong), frozenset(found), shape.batches, shape.padding))
     return frozenset(found)
 
 
@@ -203,7 +203,7 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
         for value, role in ((grad, "gradient"), (weight, "weight"), (state, "optimizer state")):
             _on_layer("update", f"{role} given to update", value, layer)
     place = weight.place
-    if len(grad.place.batches) != shape.batches or grad.place.total_batches != shape.batches:
+    if grad.place.total_batches != shape.items or not shape.whole(grad.place.batches):
         raise RuleError(Unsummed(grad, shape.batches))
     if not grad.place.covers(place):
         raise RuleError(Uncovered(grad, weight))

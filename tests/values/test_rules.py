@@ -420,7 +420,7 @@ def test_a_collective_names_no_layer_or_one_that_activations_and_their_gradients
 
 FACTS: list[tuple[Any, facts.Fact]] = [
     (lambda: rules.load_weights(SHAPE, 0, 4, 4), facts.NoShard(4, 4, loads=True)),
-    (lambda: rules.get_activation(SHAPE, [4, 0]), facts.NoBatch(frozenset([4]), frozenset([0, 4]), 4)),
+    (lambda: rules.get_activation(SHAPE, [4, 0]), facts.NoBatch(frozenset([4]), frozenset([0, 4]), 4, 0)),
     (
         lambda: rules.forward(SHAPE, 0, activation(0), weight(1)),
         facts.WrongLayer("forward", "weight of forward", weight(1), 0),

@@ -15,6 +15,9 @@ from lib.trace.trace import Trace
 
 __all__ = ["Rows", "rows_of"]
 
+SHOWN = 8
+"""Rows that are named one by one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -44,6 +47,11 @@ class Rows:
                 what = "example" if len(both) == 1 else "examples"
                 return f"{self.named(rows)} hold the same {what} ({these('batch', both)})"
         return None
+
+    def words(self) -> str:
+        """What each row holds: "row 0: batches 0-3; row 1: batches 4, 5"."""
+        held = [f"{self.named([row])}: {these('batch', self.examples[row])}" for row in range(len(self.ranks))[:SHOWN]]
+        return "; ".join(held) + ("; ..." if len(self.ranks) > SHOWN else "")
 
     def unread(self, batches: frozenset[int]) -> frozenset[int]:
         """Those of some examples that nobody got."""

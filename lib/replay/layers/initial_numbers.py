@@ -25,27 +25,31 @@ class InitialNumbers:
 
     They are drawn in float64 and rounded, so all types start from the same. With `share` whole tensors are kept once
     they are made, as ranks that are forked later share them; without, only the parts of weights that are asked for.
+    Batches from the number `batches` on are padding: data and targets of zeros, whose loss has no gradient.
     """
 
-    def __init__(self, sizes: Sizes, dtype: torch.dtype, seed: int = 0, share: bool = True) -> None:
+    def __init__(
+        self, sizes: Sizes, dtype: torch.dtype, seed: int = 0, share: bool = True, batches: int | None = None
+    ) -> None:
         self.sizes = sizes
         self.dtype = dtype
         self.seed = seed
         self.share = share
+        self.batches = batches
         self._kept: dict[tuple[str, int], Tensor] = {}
         self._parts: dict[tuple[str, int, tuple[Range, ...]], Tensor] = {}
 
     @classmethod
     def of(cls, plan: Plan, options: ReplayOptions, share: bool = True) -> InitialNumbers:
         """Those of a replay."""
-        return cls(plan.sizes, getattr(torch, options.dtype), options.seed, share)
+        return cls(plan.sizes, getattr(torch, options.dtype), options.seed, share, plan.trace.batches)
 
     def make_all(self, plan: Plan) -> None:
         """Makes all of them, in the memory that ranks will share which are forked from here."""
         for layer in range(plan.trace.layers):
             self("weight", layer)
             self("state", layer)
-        for batch in range(plan.trace.batches):
+        for batch in range(plan.trace.shape.items):
             self("data", batch)
             self("target", batch)
 
@@ -80,6 +84,8 @@ class InitialNumbers:
         return self("weight", layer).view(self.sizes.hidden, self.sizes.hidden)
 
     def _make(self, kind: str, index: int) -> Tensor:
+        if kind in ("data", "target") and self.batches is not None and index >= self.batches:
+            return torch.zeros(self.sizes.batch, dtype=self.dtype)
         generator = torch.Generator().manual_seed((self.seed * 8 + KINDS.index(kind)) * 1_000_003 + index)
         sizes = self.sizes
         if kind == "weight":

@@ -51,7 +51,7 @@ def predict(plan: Plan, options: ReplayOptions, here: Sequence[int] | None = Non
     sizes, number = plan.sizes, options.number.bytes
     ranks = range(plan.ranks) if here is None else [rank for rank in here if rank < plan.ranks]
     peaks = tuple(round(max(simulated_curve(plan, rank).values(), default=0.0)) for rank in range(plan.ranks))
-    layers, batches = plan.trace.layers, plan.trace.batches
+    layers, batches = plan.trace.layers, plan.trace.shape.items
     results = [rank_plan.kept * number for rank_plan in plan.rank_plans]
     if here is None:  # the data and the first weights once, in memory that forked ranks share
         host = (layers * sizes.weight * (1 + sizes.moments) + 2 * batches * sizes.batch) * number
