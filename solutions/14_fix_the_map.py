@@ -323,6 +323,12 @@ def fix_the_map_accepts(answer, grid, per_process, batch):
     return fix_the_map_fault(answer, grid, per_process, batch) or True
 
 
+def fix_the_map_feeding(answer, grid, per_process, batch):
+    from lib.replay import Feeding
+
+    return Feeding(mesh_of(grid, per_process), batch, answer)
+
+
 def fix_the_map_picture(answer, expected, grid, per_process, batch):
     mesh, fault = mesh_of(grid, per_process), fix_the_map_fault(answer, grid, per_process, batch)
     right = handed_out(expected, grid, per_process)

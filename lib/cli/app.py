@@ -30,7 +30,7 @@ from lib.course.hints import next_hint
 from lib.course.progress import known
 from lib.course.progress_file import Standing
 from lib.course.solutions import refusal
-from lib.course.subject import Outcome, Run, attempt, outcome
+from lib.course.subject import Outcome, Run, attempt, feedings, outcome
 from lib.course.subject import run as run_subject
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
@@ -397,8 +397,12 @@ def replay(
     limit: Limit = None,
     **chosen: Any,
 ) -> None:
-    """Run a schedule with real tensors on torch.distributed."""
+    """Run a schedule with real tensors on torch.distributed; or feed a mesh from files, as a puzzle's map says."""
     from lib.replay.__main__ import Outputs, replay_and_tell
+    from lib.replay.feeding import feed_and_tell
+
+    if (fed := feedings(what, limit=limit)) is not None:
+        raise typer.Exit(feed_and_tell(fed) if fed else 1)
 
     def paint(result: Any) -> None:
         from drawing import compare as draw_both

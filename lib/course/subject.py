@@ -10,10 +10,11 @@ from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lib.analysis import figures
 from lib.checker.checker import check
-from lib.checker.table import Answer, Given, ask_here
+from lib.checker.table import Answer, Ask, Given, ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course import progress
 from lib.course.child import LIMIT, Sent, answers_of, run_of
@@ -29,7 +30,7 @@ from lib.trace.event import Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 
-__all__ = ["STATES", "Attempt", "Outcome", "Run", "attempt", "outcome", "run"]
+__all__ = ["STATES", "Attempt", "Outcome", "Run", "attempt", "feedings", "outcome", "run"]
 
 STATES = ("passed", "missed", "unsolved", "failed")
 """Within the easiest goal; correct but not within it; still the stub; anything else."""
@@ -147,6 +148,30 @@ def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None,
     return None
 
 
+def feedings(what: str, *, puzzle: str | None = None, limit: float | None = None) -> list[Any] | None:
+    """What processes read by a plain function's answers to the table of its puzzle, to be replayed: what
+    `<puzzle>_feeding(answer, *arguments)` of its source makes of each. None for anything but a plain function.
+
+    Raises SourceError for one that feeds nothing, and PuzzleError for one that answers wrong. Empty where it is not
+    solved yet, which is said.
+    """
+    path, puzzle = _found(what, puzzle)
+    if puzzle is None or path.suffix == ".json" or not PUZZLES[puzzle].is_function:
+        return None
+    try:
+        made = load_function(reference(puzzle), f"{puzzle}_feeding")
+    except SourceError:
+        raise SourceError(f"the answer to {puzzle} is a plain function, and feeds no mesh: nothing to replay") from None
+    given = [row.given for row in PUZZLES[puzzle].table if not row.raises]
+    with _said(puzzle, path):
+        verdict = _answered(what, path, puzzle, limit or PATIENCE).verdict
+        if not verdict.correct:
+            raise PuzzleError(verdict.text())
+        ask = ask_here(load_function(path, puzzle)) if what in PUZZLES else _asked(path, puzzle, limit or PATIENCE, [])
+        return [made(answer.value, *arguments) for answer, arguments in zip(ask(given), given, strict=True)]
+    return []
+
+
 def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: int | None) -> Attempt:
     """What comes of it: see `run`, which says what it may be. Recorded as progress, as `outcome` does.
 
@@ -251,16 +276,21 @@ def _answered(what: str, path: Path, puzzle: str, limit: float) -> Outcome:
     if what in PUZZLES:
         return Outcome(judge_answers(puzzle, ask_here(load_function(path, puzzle))))
     printed: list[str] = []
+    verdict = judge_answers(puzzle, _asked(path, puzzle, limit, printed))
+    if _is_own(path):
+        progress.checked(verdict, None)
+    return Outcome(verdict, printed[0])
+
+
+def _asked(path: Path, puzzle: str, limit: float, printed: list[str]) -> Ask:
+    """Asks the plain function of a file in a process of its own, and keeps what it printed."""
 
     def ask(inputs: Sequence[Given]) -> Sequence[Answer]:
         sent = _whole(answers_of(path, puzzle, inputs, limit))
         printed.append(sent.printed)
         return sent.answers
 
-    verdict = judge_answers(puzzle, ask)
-    if _is_own(path):
-        progress.checked(verdict, None)
-    return Outcome(verdict, printed[0])
+    return ask
 
 
 def _whole(sent: Sent) -> Sent:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 import struct
 import sys
@@ -24,10 +23,8 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from multiprocessing.connection import wait
-from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from lib.cluster.mesh import Mesh, mesh_from
 from lib.errors.wording import counted, these
@@ -35,7 +32,10 @@ from lib.files import write_whole
 from lib.replay.errors import ReplayError, WrongWorld, need_torch
 from lib.replay.examples import Examples, Reader, Reads
 
-__all__ = ["FeedResult", "Feeding", "feed", "main"]
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkProcess
+
+__all__ = ["FeedResult", "Feeding", "feed", "feed_and_tell", "main"]
 
 SIZE = 512
 """Bytes of an example, behind its number."""
@@ -173,6 +173,8 @@ def content(number: int) -> bytes:
 def _feed_forked(feeding: Feeding) -> FeedResult:
     if not hasattr(os, "fork"):
         raise ReplayError(f"{sys.platform} cannot fork the processes: use torchrun")
+    import multiprocessing
+
     import torch  # noqa: F401 # once, and not in each of them
 
     with tempfile.TemporaryDirectory(prefix="puzzles-feeding-") as name, warnings.catch_warnings():
@@ -194,6 +196,8 @@ def _feed_forked(feeding: Feeding) -> FeedResult:
 
 
 def _until_all_ended(children: Sequence[ForkProcess], folder: Path) -> None:
+    from multiprocessing.connection import wait
+
     left = {child.sentinel: number for number, child in enumerate(children)}
     while left:
         ended = wait(left, TIMEOUT)
@@ -295,17 +299,27 @@ def _faults(feeding: Feeding, held: Mapping[int, Sequence[tuple[int, str]]]) -> 
         yield f"no row has {these('example', missing)}"
 
 
+def feed_and_tell(feedings: Sequence[Feeding]) -> int:
+    """Feeds one after the other, and prints what came of it. The exit status is that of `main`."""
+    try:
+        results = [feed(feeding) for feeding in feedings]
+    except (ReplayError, ImportError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return 1
+    if results[0].process == 0:
+        print("\n\n".join(result.text() for result in results), flush=True)
+    return 0 if all(result.ok for result in results) else 1
+
+
 def main(arguments: Sequence[str]) -> int:
     """Feeds what a file says. Exit status 1 where it is wrong or cannot be done."""
     try:
         (path,) = arguments
-        result = feed(Feeding.from_json(json.loads(Path(path).read_text("utf-8"))))
-    except (ReplayError, ImportError, OSError, ValueError) as error:
+        feeding = Feeding.from_json(json.loads(Path(path).read_text("utf-8")))
+    except (OSError, ValueError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return 1
-    if result.process == 0:
-        print(result.text(), flush=True)
-    return 0 if result.ok else 1
+    return feed_and_tell([feeding])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lib import Trace
+from lib import PUZZLES, Trace
 from lib.replay import ReplayResult, replay
 from tests.replay.schedules import CASES, CLASSIC, compared, trace
 
@@ -58,6 +58,11 @@ def test_every_schedule_is_ordinary_training(name: str, where: dict[str, Any]) -
         pytest.skip(f"nccl needs {trace(name).ranks} GPUs, there are {GPUS}")
     schedule = trace(name)
     correct(replay(schedule, **SMALL, **where), schedule)
+
+
+@pytest.mark.parametrize("name", [name for name in PUZZLES if not PUZZLES[name].is_function and name not in CLASSIC])
+def test_every_puzzle_is_ordinary_training(name: str) -> None:
+    correct(replay(trace(name), **SMALL), trace(name))
 
 
 @pytest.mark.parametrize("transport", ["local", "gloo"])

@@ -9,8 +9,12 @@ import pytest
 
 from lib import Mesh
 from lib.analysis.feeding.examples import examples_read
+from lib.course.subject import feedings
+from lib.errors.exceptions import PuzzleError
 from lib.replay import Feeding, ReplayError, WrongWorld, feed, replay
 from lib.replay.examples import Examples
+from lib.submissions.load import SourceError
+from lib.submissions.locations import reference
 from tests.replay.schedules import trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
@@ -77,6 +81,34 @@ def test_the_published_mapping_is_wrong_for_the_smallest_mesh() -> None:
     right = feed(by_index(SMALLEST, 6))
     assert right.ok, right.text()
     assert [one.examples for one in right.read] == list(right.needed) == [4, 4, 4]
+
+
+def test_the_answers_to_the_puzzles_about_mapping(capfd: pytest.CaptureFixture[str]) -> None:
+    """What `puzzles replay` feeds: every row of their tables. The published mapping is wrong in the last one."""
+    *published, last = [feed(feeding) for feeding in feedings("process_map") or ()]
+    by_rows = [feed(feeding) for feeding in feedings("fix_the_map") or ()]
+    assert len(published) == 6
+    assert len(by_rows) == 4
+    for result in (*published, *by_rows):
+        assert result.ok, result.text()
+        assert tuple(one.examples for one in result.read) == result.needed
+    assert last.faults[-1] == "rows 1 and 2 hold the same example"
+    assert feedings("ddp") is None
+    with pytest.raises(SourceError, match="the answer to local_devices is a plain function, and feeds no mesh"):
+        feedings("local_devices")
+
+
+def test_only_right_answers_are_fed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = reference("fix_the_map").read_text()
+    wrong, unsolved = tmp_path / "wrong_fix_the_map.py", tmp_path / "fix_the_map.py"
+    wrong.write_text(text.replace("range(number * each, (number + 1) * each)", "range(each)"))
+    unsolved.write_text(
+        'from lib import NotSolved\ndef fix_the_map(grid, per_process, batch):\n    raise NotSolved("fix_the_map")\n'
+    )
+    with pytest.raises(PuzzleError, match=r"fix_the_map\(\[\[\[0\], \[1\]\]\], 1, 4\) is not right"):
+        feedings(str(wrong), puzzle="fix_the_map")
+    assert feedings(str(unsolved), puzzle="fix_the_map") == []
+    assert "fix_the_map is not solved yet" in capfd.readouterr().out
 
 
 def test_an_example_that_nobody_reads() -> None:
