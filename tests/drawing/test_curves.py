@@ -1,0 +1,52 @@
+"""draw_curves: where the lowest curve becomes another one, and what is written on the paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from drawing import draw_curves
+from drawing.canvas.scene import Poly, Text
+from drawing.figures.curves import crossings
+
+FLAT = [(0, 1.0), (1, 1.0), (2, 1.0)]
+UP = [(0, 0.0), (1, 0.5), (2, 2.0)]
+DOWN = [(0, 3.0), (1, 1.5), (2, 0.5)]
+
+
+def where(**curves: Any) -> list[tuple[object, ...]]:
+    return [tuple(crossing) for crossing in crossings(curves)]
+
+
+def test_the_lowest_becomes_another_one() -> None:
+    assert where(up=UP, flat=FLAT) == [(pytest.approx(1 + 1 / 3), 1.0, "up", "flat")]
+    assert where(up=UP, flat=FLAT, down=DOWN) == [
+        (pytest.approx(1 + 1 / 3), 1.0, "up", "flat"),
+        (pytest.approx(1.5), 1.0, "flat", "down"),
+    ]
+    assert where(flat=FLAT, lower=[(x, 0.5) for x, _ in FLAT]) == []
+    assert where(one=FLAT, same=FLAT) == []
+
+
+def test_a_crossing_at_a_place_that_was_measured_is_one() -> None:
+    """They meet just where there is a point: neither lost nor told twice."""
+    assert where(a=[(0, 0), (1, 1), (2, 2)], b=[(0, 0.5), (1, 1), (2, 1.5)]) == [(1, 1, "a", "b")]
+    assert where(a=[(0, 0), (1, 1), (2, 1)], b=[(0, 0.5), (1, 1), (2, 1)]) == []
+    assert where(a=[(0, 0), (1, 1), (2, 0)], b=[(0, 0.5), (1, 1), (2, 0.5)]) == []
+
+
+def test_the_picture_has_a_line_a_name_and_the_crossing() -> None:
+    picture = draw_curves({"up": UP, "flat": FLAT}, across="price", title="A title")
+    texts = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
+    assert {"A title", "price", "time", "up", "flat", "1.3333", "up is lowest up to 1.3333, then flat."} <= set(texts)
+    lines = [mark for mark in picture.scene.marks if isinstance(mark, Poly) and mark.line == 2.4]
+    assert [len(line.points) for line in lines] == [3, 3]
+    assert "up is lowest up to 1.3333, then flat" in picture.words
+    assert "flat is lowest everywhere" in draw_curves({"flat": FLAT, "high": [(0, 2), (1, 3), (2, 4)]}, "x").words
+
+
+@pytest.mark.parametrize("wrong", [{}, None, {"a": [(0, 1)]}, {"a": FLAT, "b": FLAT[:2]}, {"a": [(1, 0), (0, 1)]}])
+def test_what_are_no_curves_is_said(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="draw_curves takes curves by name"):
+        draw_curves(wrong, "x")
