@@ -180,6 +180,12 @@ def _(fact: facts.Incomplete, program: Running) -> Advice:
     """A shard where the whole weight is needed."""
     weight = fact.weight
     made = maker(weight)
+    for value in program.values:
+        if isinstance(value, Activation) and value.layer == weight.layer and not value.place.dims[-1].whole:
+            return (
+                f"this rank has the rows of the weight for the features that {_made(value)}:\n"
+                "give forward these features as they are, without a gather"
+            )
     if made is not None and made.op == "allgather":
         count = len(made.group)
         return (
@@ -197,6 +203,32 @@ def _(fact: facts.Incomplete, program: Running) -> Advice:
         f"this rank has {these('shard', weight.shards)} only: all shards have to be put together first",
         f"gather all shards first:\n{GATHER}",
     )
+
+
+@likely_cause.register
+def _(fact: facts.Owes, program: Running | None) -> Advice | None:
+    """A part of a sum that is used: what gave it, and over which ranks to add it up."""
+    value, made, name = fact.value, maker(fact.value), STORE[type(fact.value)]
+    if program is None or made is None:
+        return None
+    mesh, world, members = program.world.mesh, program.world.ranks, value.place.sums[0].grid
+    axes = [] if mesh is None else [axis for axis, size in mesh.axes.items() if size == members and axis != "data"]
+    group = f', group="{axes[0]}"' if axes else "" if world == members else ", group=..."
+    number = value.layer + (name == "grad_activations")
+    idea = f"{made.op}{line_of(made)} used a part of the weight, and gave a part of a sum"
+    call = f"{name}[{number}] = await model.allreduce({name}[{number}], {number}{group})"
+    return line(
+        program,
+        "allreduce",
+        f"{idea}: whoever has the other parts of the weight has the rest",
+        f"{idea}. Add it up with those who have the other parts of the weight:\n{call}",
+    )
+
+
+def _made(value: Value) -> str:
+    """What made a value, as the end of a sentence: "forward gave in line 12"."""
+    made = maker(value)
+    return "it has" if made is None else f"{made.op} gave{line_of(made)}"
 
 
 GATHER = 'weights[layer, "full"] = await model.allgather(weights[layer], layer)'

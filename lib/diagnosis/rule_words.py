@@ -93,8 +93,24 @@ def _(fact: facts.Different) -> Words:
         f"cannot {fact.verb} {fact.first.kind}s {DIFFERENT[fact.field]}",
         expected=f"values {SAME[fact.field]}",
         got=f"{describe(fact.first)}; {describe(fact.other)}",
-        fix=ALIKE[fact.field],
+        fix=_alike(fact),
     )
+
+
+def _alike(fact: facts.Different) -> str:
+    """How to get values that are alike."""
+    activations = isinstance(fact.first, Activation | ActivationGrad)
+    if fact.verb == "sum" and fact.field == "batches" and activations:
+        return (
+            "parts of one sum are of the same batches: the ranks that share a layer take the same batches,\n"
+            'and sum over their own group alone, such as group="model"'
+        )
+    if fact.verb == "sum" and fact.field == "out":
+        return (
+            "each rank has the gradient of its own columns, so there is nothing to add: sum over the ranks that have\n"
+            'the same columns and other batches, such as group="data"'
+        )
+    return ALIKE[fact.field]
 
 
 TWICE = {
