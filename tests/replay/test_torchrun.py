@@ -126,11 +126,11 @@ def no_logs() -> None:
 
 
 def test_a_rank_that_stalls_is_named_by_the_others(tmp_path: Path) -> None:
-    """And all end, without an agent that would see to it."""
+    """Even by one of its own process. And all end, without an agent that would see to it."""
     script = tmp_path / "stall.py"
     script.write_text(
         "import os, sys, time\n"
-        "from lib import Trace, simulate\n"
+        "from lib import Mesh, Trace, simulate\n"
         "from lib.replay import ReplayError\n"
         "from tests.replay.hooks import hooked\n"
         "from tests.replay.schedules import overlapped\n"
@@ -138,7 +138,8 @@ def test_a_rank_that_stalls_is_named_by_the_others(tmp_path: Path) -> None:
         "    if rank == 1 and event.op == 'backward':\n"
         "        time.sleep(30)\n"
         "try:\n"
-        "    schedule = Trace.of(simulate(overlapped, ranks=2, layers=2, batches=2))\n"
+        "    mesh = Mesh({'data': 4}, processes=2)\n"
+        "    schedule = Trace.of(simulate(overlapped, layers=2, batches=4, mesh=mesh))\n"
         "    hooked(schedule, hook, hidden=8, length=4, timeout=1)\n"
         "except ReplayError as error:\n"
         "    print(type(error).__name__, error)\n"

@@ -112,14 +112,13 @@ class Life:
                     self.store.set(f"life/{rank}", json.dumps([self.beats, state, event]))
             self.over.wait(BEAT)
 
-    def others(self, ranks: int) -> dict[int, tuple[int, int, int]]:
-        """The beats, state and event that each other rank told last."""
+    def told(self, ranks: int) -> dict[int, tuple[int, int, int]]:
+        """The beats, state and event that each rank told last."""
         found: dict[int, tuple[int, int, int]] = {}
         for rank in range(ranks):
-            if rank not in self.now:
-                with contextlib.suppress(Exception):
-                    beats, state, event = json.loads(self.store.get(f"life/{rank}"))
-                    found[rank] = (beats, state, event)
+            with contextlib.suppress(Exception):
+                beats, state, event = json.loads(self.store.get(f"life/{rank}"))
+                found[rank] = (beats, state, event)
         return found
 
     def end(self) -> None:
@@ -184,10 +183,10 @@ def _alive(job: Job, store: Any, ranks: Sequence[int]) -> Iterator[Life]:
 def _blame(job: Job, life: Life, waiting: int) -> ReplayError | None:
     """The first rank that gives no sign of life any more, or has not moved though it waits for nobody."""
     plan = job.plan
-    before = life.others(plan.ranks)
+    before = life.told(plan.ranks)
     time.sleep(3 * BEAT)
     waited = f"rank {waiting} waited for it in {describe_event(plan, waiting, life.now[waiting][1])}"
-    for rank, (beats, state, event) in sorted(life.others(plan.ranks).items()):
+    for rank, (beats, state, event) in sorted(life.told(plan.ranks).items()):
         last_beats, _, last_event = before.get(rank, (0, STARTING, None))
         if beats == last_beats:
             operation = describe_event(plan, rank, event)
