@@ -180,8 +180,17 @@ def _overlapping(
 
 
 def _intersection(left: Sequence[Range], right: Sequence[Range]) -> list[Range]:
-    found = [(max(a, c), min(b, d)) for a, b in left for c, d in right]
-    return sorted((start, stop) for start, stop in found if start < stop)
+    found: list[Range] = []
+    one = other = 0
+    while one < len(left) and other < len(right):
+        start, stop = max(left[one][0], right[other][0]), min(left[one][1], right[other][1])
+        if start < stop:
+            found.append((start, stop))
+        if left[one][1] < right[other][1]:
+            one += 1
+        else:
+            other += 1
+    return found
 
 
 def _common(mine: Tensor, ranges: Sequence[Range], other: Tensor, theirs: Sequence[Range]) -> tuple[Tensor, Tensor]:
