@@ -20,6 +20,7 @@ import struct
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -68,6 +69,9 @@ class Feeding:
         for process, reads in self.reads.items():
             if strange := [number for number in reads if number not in range(batch)]:
                 raise ValueError(f"the batch has the examples 0 to {batch - 1}; process {process} reads {strange[0]}")
+            if twice := [number for number, times in Counter(reads).items() if times > 1]:
+                what = these("example", twice)
+                raise ValueError(f"process {process} reads {what} twice: name each once, it is kept for all devices")
             for device in self.mesh.devices(process):
                 if missing := set(pieces[device]) - set(reads):
                     what = these("example", missing)
@@ -109,10 +113,13 @@ class Feeding:
         needed = {"mesh", "batch", "reads"}
         if not needed <= set(data) <= needed | {"held", "along"}:
             raise ValueError(f"a feeding has mesh, batch and reads, and may have held and along; got {', '.join(data)}")
-        held = data.get("held")
-        pieces = None if held is None else {int(device): examples for device, examples in held.items()}
-        along = tuple(data.get("along", ()))
-        return cls(mesh_from(data["mesh"]), data["batch"], dict(enumerate(data["reads"])), pieces, along)
+        try:
+            held = data.get("held")
+            pieces = None if held is None else {int(device): examples for device, examples in held.items()}
+            along = tuple(data.get("along", ()))
+            return cls(mesh_from(data["mesh"]), data["batch"], dict(enumerate(data["reads"])), pieces, along)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"a feeding is numbers, and lists of them, as Feeding.save writes them: {error}") from None
 
     def save(self, path: Path) -> None:
         """Writes it as JSON."""
