@@ -162,7 +162,8 @@ picture
 # ## On real GPUs
 #
 # - *Devices in any order.* `jax.make_mesh` on 8 TPU v3 cores gives the order 0, 1, 2, 3, 6, 7, 4, 5, so that the
-#   devices of a line form a ring [3]. Whoever counts on 0 to 7 feeds four devices wrongly.
+#   devices of a line form a ring [3]. Whoever counts on 0 to 7 feeds four devices wrongly. So Levanter searches the
+#   mesh for the devices of a process, as you have done [2].
 # - *Innermost is closest.* Llama 3 orders its ranks [tensor, context, pipeline, data], tensor innermost: those eight
 #   share the wires inside a host, and all GPUs of a host are in one row [1].
 # - *Making the groups is work, too.* MegaScale needed 1,047 seconds to set up the process groups of 2,048 GPUs, and

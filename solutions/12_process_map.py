@@ -178,6 +178,7 @@ picture
 # %% [markdown]
 # ## On real GPUs
 #
+# - *The rule* went into Levanter in May 2024, with the mesh above as its example [2].
 # - *The same text eight times.* MegaScale found that the workers of a tensor parallel group on one host read identical
 #   data, and gave each host one reader with shared memory [1].
 # - *What it takes from the storage.* Llama 3's cluster had 240 PB behind it, with 2 TB/s sustained [3]. For 16,384 GPUs

@@ -222,6 +222,7 @@ if FEED and verdict:
 # %% [markdown]
 # ## On real GPUs
 #
+# - *The rule* was part of Levanter [2]. Its loader asks in another way today: the next puzzle.
 # - *The same mistake, elsewhere.* Forked workers of PyTorch's loader shared NumPy's seed (issue 5059); mended in
 #   version 1.9 [1].
 # - *Unequal shares do make noise,* sometimes: with DDP, ranks with different numbers of batches wait for each other

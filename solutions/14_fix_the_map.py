@@ -203,9 +203,9 @@ if FEED and verdict:
 # %% [markdown]
 # ## On real GPUs
 #
-# - *By index.* A map-style data set in PyTorch (`__getitem__`), memory-mapped token files and JAX's
-#   `make_array_from_callback` all read by index. A stream does not; whoever trains from a stream has to make meshes for
-#   which shards will do, or read more than is needed.
+# - *By index.* Levanter's loader works out which indices each device needs, and reads them [2]. A map-style data set in
+#   PyTorch (`__getitem__`), memory-mapped token files and JAX's `make_array_from_callback` all read by index. A stream
+#   does not; whoever trains from a stream has to make meshes for which shards will do, or read more than is needed.
 # - *What reading costs.* The storage behind Llama 3 gave 2 TB/s sustained to 16,384 GPUs [1]. An unneeded factor of 128
 #   would be felt.
 # - *Start-up is part of it.* Process groups for 2,048 GPUs once took MegaScale 1,047 seconds; under 5 after some

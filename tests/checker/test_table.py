@@ -310,10 +310,54 @@ def test_a_row_may_ask_for_an_error() -> None:
         ({1: 2}, frozenset([1]), "give back a dict; this is a set"),
         (3, 9, "work this one out by hand"),
         ([], ["x"], "the answer has 0 items; this has 1"),
+        ({0: 1, 10: 2, 9: 3}, {0: 1}, "the answer has the keys 9, 10; this has not"),
+        ({0: 1}, {0: 1, 3: 2, "x": 4}, "there is no key 3 and no key 'x' in the answer"),
+        ({0: 1}, {0: 2}, "work this one out by hand"),
     ],
 )
 def test_the_likely_reason(expected: Any, got: Any, fix: str) -> None:
     assert (wrong_answer("f", Failure((1,), Answer(expected), Answer(got))).fix or "").startswith(fix)
+
+
+def test_what_is_wrong_may_be_said_by_the_puzzle() -> None:
+    def accepts(answer: Any, number: int) -> bool | str:
+        return answer in (number, -number) or f"{answer!r} is not {number}, with or without a sign"
+
+    judge = Judge(abs, accepts=accepts)
+    table = [Row((3,), 3), Row((-12,), 12)]
+    assert first_failure(table, 0, judge, ask_here(lambda number: number)) == (2, None)
+    _, failure = first_failure(table, 0, judge, ask_here(lambda number: 3))
+    assert str(failure and wrong_answer("size", failure)).endswith("fix:      3 is not -12, with or without a sign")
+    _, failure = first_failure(table, 0, judge, ask_here(lambda number: None))
+    assert str(failure and wrong_answer("size", failure)).endswith("fix:      None is not 3, with or without a sign")
+
+
+def test_a_dict_is_shown_in_the_order_of_its_keys() -> None:
+    text = str(wrong_answer("f", Failure((1,), Answer({2: "b", 10: "c", 0: "a"}), Answer({}))))
+    assert "expected: {0: 'a', 2: 'b', 10: 'c'}\n" in text
+
+
+def test_a_wrong_answer_has_a_picture_where_the_puzzle_says_of_what() -> None:
+    def picture(answer: Any, expected: int, number: int) -> str:
+        return f"{number}: {expected}" + ("" if answer is None else f", not {answer + 0}")
+
+    judge = Judge(abs, picture=picture)
+    assert judge.shown(Failure((-3,), Answer(3), Answer(4))) == "-3: 3, not 4"
+    assert judge.shown(Failure((-3,), Answer(3), Answer("four"))) == "-3: 3"  # of another kind
+    assert judge.shown(Failure((-3,), Answer(3), Answer(raised="KeyError"))) == "-3: 3"
+    assert judge.shown(Failure((-3,), Answer(raised="ValueError"), Answer(3))) is None
+    assert Judge(abs).shown(Failure((-3,), Answer(3), Answer(4))) is None
+
+
+def test_of_all_inputs_the_first_that_is_wrong_is_shown_unless_a_row_of_the_table_is_smaller() -> None:
+    def inputs() -> Iterator[tuple[int]]:
+        yield from ((number,) for number in (5000, 10, 7))
+
+    judge, wrong = Judge(abs, inputs), ask_here(lambda number: -1)
+    for table, smallest in (([Row((123456,), 123456)], (5000,)), ([Row((123456,), 123456), Row((3,), 3)], (3,))):
+        _, failure = first_failure(table, 0, judge, wrong)
+        assert failure is not None
+        assert failure.given == smallest
 
 
 def test_draws_can_be_made_again_and_are_within_their_bounds() -> None:

@@ -59,6 +59,7 @@ def test_a_count_and_its_noun(number: int, words: str) -> None:
     assert counted(number, "batch", ",") == words.replace("1024", "1,024")
     assert counted(number, "rank") == words.replace("batches", "ranks").replace("batch", "rank")
     assert plural("other batch", number) == f"other {words.split()[1]}"
+    assert counted(number, "process") == words.replace("batch", "process")
 
 
 def test_figures_are_as_short_as_they_are_exact() -> None:

@@ -90,7 +90,7 @@ def test_an_edition_is_one_file_without_links_and_with_one_set_up(editions: dict
         links = re.findall(r"\]\(#(\w+)\)", "\n".join(sources))
         assert all(f'<a id="{link}"' in "\n".join(sources) for link in links)
         assert len({cell["id"] for cell in notebook["cells"]}) == len(sources)
-        assert path.stat().st_size < 800_000
+        assert path.stat().st_size < 60_000 * len(PUZZLES)
 
 
 def test_of_one_notebook_only_the_set_up_is_changed_and_the_links_to_others_go() -> None:
