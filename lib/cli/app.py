@@ -85,19 +85,21 @@ def puzzles(context: typer.Context) -> None:
 @app.command("list")
 def list_() -> None:
     """The puzzles by chapter, and how far you are: their sizes and their goals."""
-    title, sizes = Column("title", overflow="fold"), "sizes: ranks, layers, batches"
-    table, standings = Table("", "id", title, "sizes", "goals", "time", "memory", caption=sizes), known()
+    puzzle = Column("puzzle", overflow="fold", min_width=max(map(len, PUZZLES)))  # a title folds, and an id does not
+    table = Table("", puzzle, "sizes", "goals", "time", "memory", caption="sizes: ranks, layers, batches")
+    standings = known()
     for chapter, records in by_chapter():
+        title, solved = chapter_row(chapter, records, standings)
         table.add_section()
-        table.add_row("", "", *chapter_row(chapter, records, standings))
+        table.add_row("", title, "", solved)
         for record in records:
+            name = f"{record.id}\n{record.title}"
             if record.is_function:
-                table.add_row(str(record.number), record.id, record.title, "a function")
+                table.add_row(str(record.number), name, "a function")
                 continue
             limits = [(goal.name, f"{goal.time:g}", f"{goal.memory:,}") for goal in record.goals]
             columns = ("\n".join(column) for column in zip(*limits, strict=True))
-            sizes = f"{record.ranks}, {record.layers}, {record.batches}"
-            table.add_row(str(record.number), record.id, record.title, sizes, *columns)
+            table.add_row(str(record.number), name, ", ".join(map(str, record.size)), *columns)
     show_table(table)
 
 

@@ -86,7 +86,8 @@ def show_table(table: Table) -> None:
     for column in table.columns:
         column.no_wrap = column.overflow != "fold"
         lines = [line for cell in (column.header, *column.cells) for line in str(cell).splitlines()]
-        column.min_width = min(max(map(len, lines), default=0), 1000 if column.no_wrap else LEAST)
+        least = min(max(map(len, lines), default=0), 1000 if column.no_wrap else LEAST)
+        column.min_width = max(least, column.min_width or 0)
     found.width = max(found.width, found.measure(table, options=found.options.update(max_width=10**4)).minimum)
     found.print(table)
 
@@ -108,7 +109,8 @@ def status_table(standings: Mapping[str, Standing]) -> None:
     table = Table("", "puzzle", "", "best goal reached", *counts)
     for chapter, records in by_chapter():
         table.add_section()
-        table.add_row("", *chapter_row(chapter, records, standings))
+        title, solved = chapter_row(chapter, records, standings)
+        table.add_row("", title, "", solved)
         for record in records:
             found = standings.get(record.id, Standing())
             state = Text("solved", "green") if found.passed else Text("tried" if found.runs else "", "yellow")
