@@ -125,22 +125,34 @@ def _answer_of(row: Row) -> Answer:
 
 
 def first_failure(table: Sequence[Row], draws: int, judge: Judge, ask: Ask) -> tuple[int, Failure | None]:
-    """How many inputs were asked first, and the smallest that is wrong; None where all are right."""
+    """How many inputs were asked first, and the smallest that is wrong; None where all are right. One that is to be
+    refused is shown only where all others are right: what a function is for comes first."""
     rows = [(row.given, row) for row in table]
     every, drawn = _inputs(judge, draws)
     asked = [*rows, *((given, None) for given in every), *((given, None) for _, given in drawn)]
     answers = ask([given for given, _ in asked])
     failures = [judge.failure(given, got, row) for (given, row), got in zip(asked, answers, strict=True)]
     wrong = [failure for failure in failures[: len(rows)] if failure is not None]
-    wrong += [failure for failure in failures[len(rows) : len(rows) + len(every)] if failure is not None][:1]
+    found = [failure for failure in failures[len(rows) : len(rows) + len(every)] if failure is not None]
+    wrong += sorted(found, key=_refuses)[:1]
     random = [
         (choices, failure)
         for (choices, _), failure in zip(drawn, failures[len(rows) + len(every) :], strict=True)
         if failure is not None
     ]
     if random:
-        wrong.append(_shrunk(*min(random, key=lambda found: _order(found[0])), judge, ask))
-    return len(asked), min(wrong, key=lambda failure: (len(repr(failure.given)), repr(failure.given)), default=None)
+        first = min(random, key=lambda drawn: (_refuses(drawn[1]), _order(drawn[0])))
+        wrong.append(_shrunk(*first, judge, ask))
+    return len(asked), min(wrong, key=_smaller_first, default=None)
+
+
+def _refuses(failure: Failure) -> bool:
+    """Whether the right answer is an error."""
+    return bool(failure.expected.raised)
+
+
+def _smaller_first(failure: Failure) -> tuple[bool, int, str]:
+    return _refuses(failure), len(repr(failure.given)), repr(failure.given)
 
 
 def _inputs(judge: Judge, draws: int) -> tuple[list[Given], list[tuple[list[int], Given]]]:
@@ -177,7 +189,7 @@ def _shrunk(choices: list[int], failure: Failure, judge: Judge, ask: Ask) -> Fai
                 break
         answers = ask(list(smaller.values()))
         for made, given, got in sorted(zip(smaller, smaller.values(), answers, strict=True), key=_by_choices):
-            if (found := judge.failure(given, got)) is not None:
+            if (found := judge.failure(given, got)) is not None and _refuses(found) <= _refuses(failure):
                 choices, failure = list(made), found
                 break
         else:

@@ -274,6 +274,29 @@ def test_an_input_may_have_to_be_refused() -> None:
     )
 
 
+def test_what_is_to_be_refused_is_shown_last() -> None:
+    def half(number: int) -> int:
+        if number % 2:
+            raise ValueError("odd")
+        return number // 2
+
+    def every() -> Iterator[tuple[int]]:
+        yield from ((number,) for number in range(1, 10))
+
+    def drawn(draw: Draw) -> tuple[int]:
+        return (draw.integer(1, 9),)
+
+    table = [Row((3,), raises="ValueError"), Row((44,), 22)]
+    for inputs in (None, every, drawn):
+        judge = Judge(half, inputs)
+        _, failure = first_failure(table, 40, judge, ask_here(lambda number: 7))
+        assert failure is not None
+        assert failure.given == ((44,) if inputs is None else (2,))
+        _, failure = first_failure(table, 40, judge, ask_here(lambda number: number // 2))
+        assert failure is not None
+        assert failure.given == ((3,) if inputs is None else (1,))
+
+
 def test_a_row_may_ask_for_an_error() -> None:
     def half(number: int) -> int:
         if number % 2:
