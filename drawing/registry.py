@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from drawing.batch import picture_of_batch
 from drawing.canvas.picture import Picture
 from drawing.communication.mesh import draw_mesh, picture_of_holdings
 from drawing.goal import picture_of_task
@@ -13,6 +14,7 @@ from drawing.timeline.schedule import picture_of_trace, trace_of
 from drawing.values import draw_group, picture_of_value
 from drawing.verdict import picture_of_answers, picture_of_verdict
 from lib.checker.verdict import FunctionVerdict, Verdict
+from lib.cluster.batch import PhysicalBatch
 from lib.cluster.holdings import Holdings
 from lib.cluster.mesh import Mesh
 from lib.course.review import Review
@@ -37,6 +39,7 @@ PICTURES: Final[Mapping[type, Shown]] = {
     FunctionVerdict: Shown(picture_of_answers, repr),
     Mesh: Shown(draw_mesh, repr),
     Holdings: Shown(picture_of_holdings),
+    PhysicalBatch: Shown(picture_of_batch, repr),
     Review: Shown(picture_of_review, Review.text),
     Task: Shown(picture_of_task),
 }

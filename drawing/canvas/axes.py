@@ -11,7 +11,7 @@ from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, tex
 from lib.cluster.clock import ticks
 from lib.errors.wording import exact
 
-__all__ = ["Axis", "compact", "legend", "named_every", "nice", "swatch"]
+__all__ = ["Axis", "compact", "few", "legend", "named_every", "nice", "swatch"]
 
 
 class Axis(NamedTuple):
@@ -102,3 +102,8 @@ def _moved(mark: Mark, dx: float, dy: float) -> Mark:
     if isinstance(mark, Poly):
         return mark._replace(points=[(x + dx, y + dy) for x, y in mark.points])
     return mark._replace(x=mark.x + dx, y=mark.y + dy)
+
+
+def few(count: int, most: int) -> list[int | None]:
+    """The numbers below a count, of many the first and the last with None between."""
+    return [*range(count)] if count <= most else [*range(most - 2), None, count - 1]

@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
+from drawing.canvas.axes import few
 from drawing.canvas.palette import ALARM, EDGE, INK, PAPER, SOFT, ink_on
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit, text_width
@@ -105,9 +106,9 @@ class _Panel:
         self.face = face
         self.names = [*mesh.axes]
         sizes = [*mesh.axes.values()]
-        self.rows = _few(sizes[-2], MOST_ROWS) if len(sizes) > 1 else [0]
-        self.slices = [None if n is None else _digits(n, sizes[:-2]) for n in _few(prod(sizes[:-2]), MOST_SLICES)]
-        self.columns = _few(sizes[-1], min(MOST_COLUMNS, MOST_ACROSS // len(self.slices)))
+        self.rows = few(sizes[-2], MOST_ROWS) if len(sizes) > 1 else [0]
+        self.slices = [None if n is None else _digits(n, sizes[:-2]) for n in few(prod(sizes[:-2]), MOST_SLICES)]
+        self.columns = few(sizes[-1], min(MOST_COLUMNS, MOST_ACROSS // len(self.slices)))
         self.left = 0.0
         if len(sizes) > 1:
             self.left = max(text_width(f"{self.names[-2]} {row}", TEXT) for row in self.rows if row is not None) + 10
@@ -222,11 +223,6 @@ def _digits(number: int, sizes: Sequence[int]) -> Place:
         number, digit = divmod(number, size)
         found.append(digit)
     return tuple(reversed(found))
-
-
-def _few(count: int, most: int) -> list[int | None]:
-    """The numbers below a count, of many the first and the last with None between."""
-    return [*range(count)] if count <= most else [*range(most - 2), None, count - 1]
 
 
 def _stretches(items: Sequence[int | None]) -> Iterator[tuple[int, int, int]]:

@@ -1,0 +1,75 @@
+"""PhysicalBatch: the slots of one batch as they lie on the devices, as plain data that a picture or a text can show."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from lib.errors.wording import counted
+
+__all__ = ["PhysicalBatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalBatch:
+    """What each feed brings, in order: the number of an example, or None for a slot that is only padding. All slots one
+    after the other are shared out among the `devices`. `notes` are said of the feeds, `wrong` are those in which
+    something is wrong, and `title` says what is shown."""
+
+    feeds: Sequence[Sequence[int | None]]
+    devices: int
+    notes: Sequence[str] = ()
+    wrong: Collection[int] = ()
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if len({len(slots) for slots in self.feeds}) > 1:
+            raise ValueError(f"every feed has as many slots; got {[len(slots) for slots in self.feeds]}")
+        if self.devices < 1 or self.size % self.devices:
+            raise ValueError(f"{counted(self.size, 'slot')} do not divide among {counted(self.devices, 'device')}")
+
+    @classmethod
+    def filled(
+        cls,
+        feeds: int,
+        slots: int,
+        examples: int,
+        order: Iterable[int],
+        devices: int,
+        *,
+        notes: Sequence[str] = (),
+        wrong: Collection[int] = (),
+        title: str = "",
+    ) -> PhysicalBatch:
+        """The batch in which the feeds of `order` bring so many `examples` each, one after the other, and no other feed
+        brings any. Each feed has so many `slots`."""
+        place = {feed: number for number, feed in enumerate(order)}
+        rows: list[list[int | None]] = []
+        for feed in range(feeds):
+            first, count = place.get(feed, 0) * examples, examples if feed in place else 0
+            rows.append([first + slot if slot < count else None for slot in range(slots)])
+        return cls(rows, devices, notes, wrong, title)
+
+    @property
+    def size(self) -> int:
+        """How many slots there are."""
+        return sum(map(len, self.feeds))
+
+    @property
+    def padding(self) -> int:
+        """How many of them are only padding."""
+        return sum(slot is None for slots in self.feeds for slot in slots)
+
+    def device(self, feed: int, slot: int) -> int:
+        """The device that has a slot."""
+        return (feed * len(self.feeds[feed]) + slot) // (self.size // self.devices)
+
+    def words(self) -> str:
+        """What it is, in a line."""
+        return (
+            f"{counted(self.size, 'slot')} from {counted(len(self.feeds), 'feed')} on "
+            f"{counted(self.devices, 'device')}: {self.size - self.padding} with an example, {self.padding} padding"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.words()}>"
