@@ -1,0 +1,316 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# You evaluate a model on 16 hosts, one feed each, and the last two examples are left. Two examples, sixteen hosts. But the
+# hosts run one program together, and in that program a batch is **one array, cut into equal pieces**. A piece of nothing is
+# not allowed. So the array has 16 rows, two of them are examples, and fourteen are zeros: for this step 87.5 % of the
+# computing is for nothing.
+#
+# That is the price. The danger is elsewhere: which of the 16 rows count? Who reads what for the other fourteen? If a zero
+# is taken for an example, or an example is read twice, no error comes. The loss is a little off, and that is all.
+#
+# > **To tell a friend:** there are two batches, the one you mean and the one the machines want, and somebody has to write
+# > down which row of the second is which row of the first.
+#
+# *Reminder.* A **process** runs on each host and reads the data for its devices. A **data shard** is one of n equal parts of
+# a data set; its reader gets every n-th example.
+
+# %%
+from drawing import picture_of
+from lib import check_function, goal
+from lib.cluster.batch import PhysicalBatch
+
+# %% [markdown]
+# ## The idea
+#
+# The batch you mean is the **logical** one. The array on the devices is the **physical** one: its rows, the **slots**, must
+# divide evenly among all devices. A **feed** is a process that brings a part of the array. All bring equally many slots. What
+# is more than the examples is **padding**.
+#
+# Here are 8 examples in 16 slots, from two feeds, on eight devices:
+
+# %%
+picture_of(PhysicalBatch.filled(2, 8, 4, [0, 1], 8, title="8 examples, 2 feeds: each brings 4, and 4 slots of padding"))
+
+# %% [markdown]
+# Not every feed has to bring examples that count. Here only feeds 1 and 3 of four do:
+
+# %%
+picture_of(PhysicalBatch.filled(4, 4, 4, [1, 3], 8, title="8 examples, and feeds 1 and 3 bring them"))
+
+# %% [markdown]
+# Feeds 0 and 2 still have to bring *something*: an array of the same shape, because all processes run the same program. So
+# they read some part of the data set as well, through the same reader, and what they read is thrown away.
+
+# %% [markdown]
+# ## The puzzle
+#
+# Write `dispatch(logical, physical, feeds, indices, devices)`.
+#
+# **Given:** the size of the logical batch; that of the physical one, or `None`; how many feeds there are; a list of the
+# feeds that count, or `None`; how many devices.
+#
+# **To do:** give back a dict with
+#
+# | key | what it says |
+# |---|---|
+# | `"logical_feeds"` | how many feeds count |
+# | `"logical_per_feed"` | how many examples each of them brings |
+# | `"physical"` | the size of the physical batch |
+# | `"physical_per_feed"` | how many slots each feed brings |
+# | `"padding"` | how many slots in all are only padding |
+# | `"shards"` | a list with the data shard that each feed reads |
+#
+# **Rules**
+#
+# - With `indices` None the first feeds count, as many as there can be: no more than there are feeds, or examples.
+# - With `physical` None the batch is the smallest one that divides evenly among the devices and among the feeds, with room
+#   in each feed for its examples.
+# - The data set has as many shards as feeds count. The first feed *in `indices`* reads shard 0, the second shard 1, and so on.
+#   The others, in the order of their numbers, read 0, 1, 2, ... too, and begin again at 0 when there are no more.
+# - What cannot be is a `ValueError`: a number below 1; examples that do not divide among the feeds that count; slots that do
+#   not divide among feeds or devices, or are too few; `indices` with a feed twice, a feed that there is not, or none at all.
+
+# %% [markdown]
+# ### Predict first
+#
+# 8 examples in 16 slots, four feeds, `indices` [1, 3], eight devices: the second picture. Which data shard does each of the
+# four feeds read?
+#
+# <details><summary>Answer</summary>
+#
+# Two feeds count, so there are two shards. Feed 1 is the first in the list and reads shard 0, feed 3 reads shard 1. The
+# others are feed 0 with shard 0 and feed 2 with shard 1. In the order of the feeds: `[0, 0, 1, 1]`.
+#
+# </details>
+
+# %% [markdown]
+# ### The goal
+#
+# Your function is asked for the rows of a table, for every small combination, and for larger ones. A wrong answer shows the
+# smallest one that it is wrong for.
+
+# %%
+goal("dispatch")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+def dispatch(logical, physical, feeds, indices, devices):
+    from math import lcm  # the smallest number that several numbers divide
+
+    # First which feeds count, then how many examples and slots a feed brings, then what each feed reads.
+    # --- your code (about 28 lines) ---
+    if min(logical, feeds, devices, 1 if physical is None else physical) < 1:
+        raise ValueError("every number is 1 or more")
+    if indices is None:
+        indices = list(range(min(logical, feeds)))
+    if not indices or len(set(indices)) < len(indices) or not set(indices) <= set(range(feeds)):
+        raise ValueError(f"indices names feeds 0 to {feeds - 1}, each once; got {indices}")
+    if logical % len(indices):
+        raise ValueError(f"{logical} examples do not divide among {len(indices)} feeds")
+    examples = logical // len(indices)
+
+    if physical is None:
+        together = lcm(feeds, devices)
+        physical = -(-examples * feeds // together) * together
+    if physical % feeds or physical % devices:
+        raise ValueError(f"{physical} slots do not divide among {feeds} feeds and {devices} devices")
+    slots = physical // feeds
+    if slots < examples:
+        raise ValueError(f"a feed has {slots} slots for {examples} examples")
+
+    others = [feed for feed in range(feeds) if feed not in indices]
+    reads = {feed: shard for shard, feed in enumerate(indices)}
+    reads |= {feed: number % len(indices) for number, feed in enumerate(others)}
+    return {
+        "logical_feeds": len(indices),
+        "logical_per_feed": examples,
+        "physical": physical,
+        "physical_per_feed": slots,
+        "padding": physical - logical,
+        "shards": [reads[feed] for feed in range(feeds)],
+    }
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(dispatch, puzzle="dispatch")
+verdict
+
+# %% [markdown]
+# Passed? Then `reveal("dispatch")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+
+# %% [markdown]
+# ### See what it is for
+#
+# The two examples and sixteen feeds from the beginning, on sixteen devices, with feeds 7 and 11 for those that count. Change the
+# numbers as you like.
+
+# %%
+picture = None
+if verdict:
+    indices, feeds, devices = [7, 11], 16, 16
+    sizes = dispatch(2, None, feeds, indices, devices)
+    batch = PhysicalBatch.filled(
+        feeds,
+        sizes["physical_per_feed"],
+        sizes["logical_per_feed"],
+        indices,
+        devices,
+        notes=[
+            f"reads shard {shard}" + ("" if feed in indices else ", for nothing")
+            for feed, shard in enumerate(sizes["shards"])
+        ],
+        title=f"2 examples in {sizes['physical']} slots, {sizes['padding']} of them padding",
+    )
+    picture = picture_of(batch)
+picture
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# This is the `InputDispatcher` of AXLearn, the system with which Apple trains its foundation models [1]. It does one thing more:
+# each feed sends, beside its slots, a little table that says which example each slot is. Inside the program that table picks the
+# logical batch out of the physical one, by a matrix product with ones and zeros:
+#
+# ```
+# logical[l] = sum over all slots p of  physical[p] · (1 if slot p is example l else 0)
+# ```
+#
+# A slot of padding has a row of zeros, so it adds nothing to anything. It is safe to shuffle the feeds: the table goes with them.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Evaluation is where it happens.* In training you choose a batch that divides. A test set has the size that it has.
+# - *Some ranks have more than others.* In PyTorch each process has its own loader, and if one has a batch more than another,
+#   it waits in an all-reduce that nobody else joins [2].
+# - *Dividing by the wrong number.* A mean over 16 slots when 8 are examples is half of what it should be. A cousin of this was
+#   found in October 2024: with gradient accumulation, the mean of means is wrong where microbatches have different numbers of
+#   tokens, and it was wrong in more than one library [3].
+#
+# [1] apple/axlearn, axlearn/common/input_dispatch.py.
+# [2] pytorch/pytorch, issue 38174.
+# [3] huggingface/transformers, pull request 34191, 2024.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# Where you give no size, AXLearn takes the larger of two numbers: the slots that the examples need, and one for each device. It
+# does not look whether that divides. With 12 examples from 3 feeds on 8 devices it says 12, and the array cannot be made. Ours is
+# the same wherever theirs works, and finds 24 here. And our slots are rows of one array; a real batch is a tree of arrays (tokens,
+# labels, masks), all padded alike.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Feeds that do not count bring zeros. Why do they read at all?
+#
+# <details><summary>Answer</summary>
+#
+# Because nobody else knows what an example looks like. The reader gives arrays with names, shapes and types, and the program needs
+# the same from every process. It is easiest to read something and then set it to zero, and it does not matter what. That is
+# also why they are spread over the shards: no part of the storage has more readers than another.
+#
+# </details>
+#
+# **2.** How much of the computing is for nothing with 8 examples in 16 slots? With 2 in 16?
+#
+# <details><summary>Answer</summary>
+#
+# Half, and 87.5 %. The share is padding / physical. It is the same number as in a pipeline that waits: devices that are paid for and
+# do nothing that counts. Only that here they look busy.
+#
+# </details>
+#
+# **3.** Six examples and four feeds are a `ValueError`, although three of the feeds could bring two each. Would you rather have
+# the function find that out?
+#
+# <details><summary>Answer</summary>
+#
+# It could take the largest number of feeds that divides the batch. But for a batch of 7 that is one feed, which then reads
+# everything while three wait, and nobody has asked for that. An error makes somebody decide: `indices` [0, 1, 2], or another batch.
+#
+# </details>
+#
+# **4.** Why must the slots divide among the devices *and* among the feeds?
+#
+# <details><summary>Answer</summary>
+#
+# A feed cannot bring half a slot, and a device cannot have half of one. With 3 feeds and 8 devices both hold only for 24, 48, ...
+# In practice each process owns equally many devices, so the number of devices is a multiple of the number of feeds, and the first
+# follows from the second.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Padding is a waste that grows with the cluster. When a batch has fewer examples than there are hosts, there is something better
+# than zeros: several hosts can work on one example together.
+
+# %% [markdown]
+# <!-- part: links -->
+
+
+# %% tags=["judge"]
+from itertools import permutations, product
+from random import Random
+
+
+def dispatch_inputs():
+    for feeds in range(4):
+        lists = [list(chosen) for count in range(feeds + 1) for chosen in permutations(range(feeds), count)]
+        for logical, physical, devices in product(range(5), (None, 0, 2, 3, 4, 6, 12), range(4)):
+            for indices in [None, *lists, [0, 0], [feeds]] if logical and devices else [None]:
+                yield logical, physical, feeds, indices, devices
+    random = Random(0)
+    for _ in range(400):
+        feeds = random.choice((1, 2, 3, 4, 6, 8, 16))
+        devices = feeds * random.choice((1, 2, 4, 8)) + (random.random() < 0.2)
+        indices = random.sample(range(feeds), random.randint(1, feeds)) if random.random() < 0.6 else None
+        logical = random.randint(1, 6) * (feeds if indices is None else len(indices)) + (random.random() < 0.1)
+        physical = devices * feeds * random.randint(1, 3) if random.random() < 0.4 else None
+        yield logical, physical, feeds, indices, devices
+
+
+def dispatch_picture(answer, expected, logical, physical, feeds, indices, devices):
+    asked = expected if answer is None else answer
+    order = list(range(expected["logical_feeds"])) if indices is None else indices
+    wrong = [feed for feed in range(feeds) if asked["shards"][feed] != expected["shards"][feed]]
+    return PhysicalBatch.filled(
+        feeds,
+        asked["physical_per_feed"],
+        min(asked["logical_per_feed"], asked["physical_per_feed"]),
+        order,
+        devices,
+        notes=[f"reads shard {shard} of {asked['logical_feeds']}" for shard in asked["shards"]],
+        wrong=wrong,
+        title="What would be right" if answer is None else "What your function says",
+    )

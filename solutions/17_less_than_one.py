@@ -1,0 +1,283 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# In its last stage Llama 3 405B was trained on texts of 131,072 tokens, with 16 million tokens a batch. That is 128 texts. There
+# were 16,384 GPUs, in 2,048 hosts: **one sixteenth of a text for each host**.
+#
+# With what you have built so far, 128 hosts would bring a text each, and the other 1,920 zeros: 94 % padding. Nobody does that. A
+# text was on 128 GPUs at once, 16 hosts, each with a part of its tokens and a part of each layer [1]. Then every host computes
+# something that counts.
+#
+# But now 16 hosts must open *the same* text at the same moment, and the next 16 another one. If a host reads its
+# neighbour's text, its 8 GPUs hold the middle of one story inside another, and the loss comes out all the same.
+#
+# > **To tell a friend:** when an example is larger than a host, reading is done in groups, and who is in a group stands in the
+# > mesh, not in the numbers of the hosts.
+#
+# *Reminder.* A **row of data** is all devices at one place of `replica` and `data`. A process owns `per_process` devices by
+# number: process p has those from p · `per_process` on, wherever they stand. Here a process is a host.
+
+# %%
+from drawing import draw_mesh
+from lib import check_function, goal
+from lib.cluster.grids import mesh_of
+
+# %% [markdown]
+# ## The idea
+#
+# There are as many rows of data as `replica` times `data`, numbered with those of the first replica first. The batch is laid
+# over the rows in order. With 4 rows and 8 examples each row has two of them. With 4 rows and 2 examples it is the other way
+# round: **two rows share an example**, and each takes a half of its tokens. Here are two examples on four hosts of two devices:
+
+# %%
+in_order = [[[0, 1], [2, 3], [4, 5], [6, 7]]]
+holds = {device: f"example {device // 4}" for device in range(8)}
+draw_mesh(mesh_of(in_order, per_process=2), holds=holds, title="2 examples on 4 hosts: half an example each")
+
+# %% [markdown]
+# Processes 0 and 1 read example 0, processes 2 and 3 read example 1. They are two groups, and each group is one feed: its
+# members open the same data shard. On a mesh in order that is `process * batch // processes`, and one is tempted to write
+# just that. On the next mesh it is wrong: the devices stand in another order, and processes 0 and 2 share an example.
+
+# %%
+crossed = [[[0, 1], [4, 5], [2, 3], [6, 7]]]
+holds = {device: f"example {number // 2}" for number, row in enumerate(crossed[0]) for device in row}
+draw_mesh(mesh_of(crossed, per_process=2), holds=holds, title="The same batch, with the devices in another order")
+
+# %% [markdown]
+# ## The puzzle
+#
+# Write `less_than_one(grid, per_process, batch)`.
+#
+# **Given:** the mesh, `grid[replica][data][model]`, how many devices each process owns, and how many examples the batch has.
+#
+# **To do:** give back a dict: for each process the list of the examples that it reads, in order.
+#
+# **Rules**
+#
+# - A process reads the examples of all rows in which it has a device, each once.
+# - The batch fits the rows: it is a multiple of their number, or it divides their number. Anything else is a `ValueError`.
+# - Groups are clean: two processes read the same examples, or have none in common. Where the mesh does not allow it, there is
+#   no data shard that suits both, and that is a `ValueError`, too.
+# - So is a batch below 1, and devices that do not divide among processes.
+
+# %% [markdown]
+# ### Predict first
+#
+# Sixteen devices stand like this in four rows: 0 1 4 5 · 8 9 12 13 · 10 11 14 15 · 2 3 6 7. Four processes of four. What do
+# they read of a batch of 4? Of a batch of 2?
+#
+# <details><summary>Answer</summary>
+#
+# Of 4 each row has one. Processes 0 and 1 have devices in rows 0 and 3, so they read `[0, 3]`; processes 2 and 3 read `[1, 2]`.
+# Two groups. Of 2 examples rows 0 and 1 share the first, rows 2 and 3 the second. Everybody has a row of each, so all four read
+# `[0, 1]`: one group.
+#
+# </details>
+
+# %% [markdown]
+# ### The goal
+#
+# Your function is asked for the meshes in a table, for every small mesh with every batch, and for larger ones with their devices
+# in any order. A wrong answer shows the smallest mesh that it is wrong for, as a picture.
+
+# %%
+goal("less_than_one")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+def less_than_one(grid, per_process, batch):
+    rows = [row for replica in grid for row in replica]
+
+    # First what cannot be. Then the examples of each row, and of each process. At the end: are the groups clean?
+    # --- your code (about 15 lines) ---
+    devices = sum(len(row) for row in rows)
+    if per_process < 1 or devices % per_process:
+        raise ValueError(f"{devices} devices do not divide among processes of {per_process}")
+    if batch < 1 or (batch % len(rows) and len(rows) % batch):
+        raise ValueError(f"a batch of {batch} does not fit {len(rows)} rows")
+
+    reads = {process: set() for process in range(devices // per_process)}
+    for number, row in enumerate(rows):
+        first, end = (place * batch // len(rows) for place in (number, number + 1))
+        for device in row:
+            reads[device // per_process].update(range(first, max(first + 1, end)))
+
+    for one in reads.values():
+        for other in reads.values():
+            if one & other and one != other:
+                raise ValueError(f"one process reads {sorted(one)}, another {sorted(other)}")
+    return {process: sorted(examples) for process, examples in reads.items()}
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(less_than_one, puzzle="less_than_one")
+verdict
+
+# %% [markdown]
+# Passed? Then `reveal("less_than_one")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+
+# %% [markdown]
+# ### See what it is for
+#
+# From the lists follow the groups, and with them what each process asks of its data set: "shard k of n". Try other batches: 1, 4, 8.
+
+# %%
+picture = None
+if verdict:
+    batch = 2
+    reads = less_than_one(crossed, 2, batch)
+    groups = sorted({tuple(examples) for examples in reads.values()})
+    for process, examples in reads.items():
+        print(f"process {process} reads {examples}: shard {groups.index(tuple(examples))} of {len(groups)}")
+    holds = {device: f"reads {reads[device // 2]}" for device in range(8)}
+    picture = draw_mesh(
+        mesh_of(crossed, per_process=2), holds=holds, title=f"What the processes read of a batch of {batch}"
+    )
+picture
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# This is the question that `SpmdInputDispatcher` of AXLearn asks JAX: given the mesh and how the batch is laid over it, how
+# many different feeds are there, and which one am I [2]? With *R* rows and *B* examples:
+#
+# ```
+# row r holds    examples r·B/R ... (r + 1)·B/R - 1        where B is a multiple of R
+# row r holds    a part of example r·B/R, rounded down     where B divides R
+# ```
+#
+# It is the process map once more, and it is right for every mesh, because it looks at all devices of a process and not at one
+# corner. Where groups cannot be clean it says so, which is more than the published map did. JAX says it too: its error is
+# called `NonUniformShardingError`, and it is a `ValueError`.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Long texts.* Llama 3's last stage had 8-way tensor and 16-way context parallelism: 128 GPUs for one text, and 128 texts a
+#   batch [1].
+# - *It costs nothing to read it sixteen times.* 131,072 tokens of four bytes are half a megabyte. So each of the 16 hosts reads
+#   the whole text and keeps its part. With images it is another matter.
+# - *A group too many.* A later version of AXLearn finds the groups from the mesh; the first one gave every host a number and
+#   padded [2, 3].
+# - *Cut along the wrong dimension.* In torchtitan an input was once transposed before its tokens were shared out, so context
+#   parallelism cut the batch where it meant the sequence [4]. The shapes fitted.
+#
+# [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [2] apple/axlearn, axlearn/common/input_dispatch.py.
+# [3] apple/axlearn, axlearn/common/input_dispatch_test.py.
+# [4] pytorch/torchtitan, issue 3206, 2026.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# Half an example is half of its tokens, and we do not say which half: with attention that looks back only, contiguous halves
+# are unequal work, and real programs give each part a piece from the front and one from the back. We also take it that all
+# rows count alike. A pipeline has another axis, whose stages need no data at all but for the first and the last.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** When is `process * batch // processes` right?
+#
+# <details><summary>Answer</summary>
+#
+# When the devices stand in order, and each process lies within the rows of one example. Then processes that follow each other
+# share, and the division finds them. Cloud machines do not promise such an order: JAX puts eight TPU v3 cores in the order 0, 1,
+# 2, 3, 6, 7, 4, 5, because that follows the ring of links.
+#
+# </details>
+#
+# **2.** Six rows and a batch of 4: why an error, when 4 is less than 6?
+#
+# <details><summary>Answer</summary>
+#
+# Four examples on six rows are two thirds of an example a row. Row 1 would have the last third of example 0 and the first third
+# of example 1. That can be computed, but all rows would have to be cut differently, and every layer that looks at a whole text
+# would talk to other partners in every row. With padding to 6, each row has one.
+#
+# </details>
+#
+# **3.** Three processes of two devices, three rows: 0 2 · 3 4 · 1 5. What happens for a batch of 3, and what for a batch of 1?
+#
+# <details><summary>Answer</summary>
+#
+# Process 0 is in rows 0 and 2, process 1 in rows 0 and 1, process 2 in rows 1 and 2. Of 3 examples each two processes share one
+# and differ in another: no clean groups, a `ValueError`. Reading by index would still work, with each process reading its two
+# examples. Of 1 example all read `[0]`, one group: what is shared by everybody is easy.
+#
+# </details>
+#
+# **4.** Two examples, sixteen hosts: padding (puzzle $number_dispatch), or eight hosts an example? What does each cost?
+#
+# <details><summary>Answer</summary>
+#
+# Padding wastes 14 of 16 hosts, but needs no communication that you do not have already. Eight hosts on an example compute eight
+# times as fast, if the parts can be kept together: attention needs all tokens, so keys and values travel between the hosts in
+# every layer. For one last batch of an evaluation take padding. For a training run take the groups.
+#
+# </details>
+#
+# ## Where this leads
+#
+# From one device to a cluster that is fed: every GPU has its place on the mesh, its shards, and its own examples. What is still
+# missing is time. A pipeline that never waits, a layer that is cut in two, a text in a ring: the same rules, and a mesh with more
+# axes.
+
+# %% [markdown]
+# <!-- part: links -->
+
+
+# %% tags=["judge"]
+from random import Random
+
+from lib.cluster.grids import grids, random_grids, small_grids
+from lib.cluster.holdings import Holdings
+
+
+def less_than_one_inputs():
+    for grid, per_process in small_grids(6):
+        rows = sum(map(len, grid))
+        yield from ((grid, per_process, batch) for batch in range(2 * rows + 1))
+    for shape in ((1, 4, 2), (2, 2, 2), (2, 4, 1)):
+        yield from ((grid, 2, batch) for grid in grids(*shape, 2) for batch in (1, 2, 4))
+    yield from (([[[0, 1], [2, 3]]], size, 2) for size in (0, 3, -2))
+    random = Random(0)
+    for grid, per_process in random_grids(200, [3, 6, 4]):
+        rows = sum(map(len, grid))
+        yield grid, per_process, random.choice([1, rows, 2 * rows, *(n for n in range(1, rows) if rows % n == 0)])
+
+
+def less_than_one_picture(answer, expected, grid, per_process, batch):
+    mesh, asked = mesh_of(grid, per_process), answer if isinstance(answer, dict) else expected
+    holds = {device: f"reads {', '.join(map(str, asked[mesh.process(device)]))}" for device in mesh.ranks}
+    wrong = [device for device in mesh.ranks if asked[mesh.process(device)] != expected[mesh.process(device)]]
+    return Holdings(mesh, holds, wrong, f"What each process reads of a batch of {batch}")
