@@ -22,7 +22,10 @@ __all__ = ["Stop", "puzzle_map"]
 
 WIDTH: Final = 240
 """Pixels of a card, as all that follow; LANE is for an arrow that passes a row, BETWEEN lies between two rows."""
-HEIGHT: Final = 80
+LEAST: Final = 80
+"""Pixels that a card is high, at least: a line is `STEP`, and there are MOST of them at most."""
+STEP: Final = 15
+MOST: Final = 5
 GAP: Final = 14
 LANE: Final = 12
 BETWEEN: Final = 42
@@ -207,7 +210,8 @@ class _Panel:
         self.width = right - self.left
         self.lines = wrapped(chapter.about, ROOM, TEXT)
         self.head = INSIDE + 38 + LINE * len(self.lines)
-        self.height = self.head + len(self.rows) * (HEIGHT + BETWEEN) - BETWEEN + INSIDE
+        self.high = [max(_high(self.mine[place.name]) for place in row if place.name is not None) for row in self.rows]
+        self.height = self.head + sum(self.high) + BETWEEN * (len(self.rows) - 1) + INSIDE
 
     def words(self) -> str:
         """How far one is."""
@@ -243,16 +247,19 @@ class _Panel:
             scene.add(Text(left, y + 30 + number * LINE, line, TEXT, SOFT))
 
     def _y(self, row: int) -> float:
-        return self.top + row * (HEIGHT + BETWEEN)
+        return self.top + sum(self.high[:row]) + row * BETWEEN
+
+    def _bottom(self, row: int) -> float:
+        return self._y(row) + self.high[row]
 
     def _arrows(self, scene: Scene, place: Place) -> None:
         """The arrows that leave a card, each to the top of another."""
         for index, lower in enumerate(sorted(place.below, key=lambda other: other.x)):
             start = place.x + _spread(index, len(place.below))
-            points = [(start, self._y(place.row) + HEIGHT)]
+            points = [(start, self._bottom(place.row))]
             upper = place
             while lower.name is None:
-                points += [(lower.x, self._y(lower.row)), (lower.x, self._y(lower.row) + HEIGHT)]
+                points += [(lower.x, self._y(lower.row)), (lower.x, self._bottom(lower.row))]
                 upper, (lower,) = lower, lower.below
             order = sorted(lower.above, key=lambda other: other.x)
             spread = [lower.x + _spread(number, len(order)) for number in range(len(order))]
@@ -274,16 +281,16 @@ class _Panel:
 
     def _card(self, scene: Scene, place: Place, name: str) -> Link:
         stop, solved = self.mine[name], name in self.solved
-        x, y = place.x - WIDTH / 2, self._y(place.row)
+        x, y, high = place.x - WIDTH / 2, self._y(place.row), self.high[place.row]
         title = f"{stop.number}. {stop.title}"
         colour = GOLD if solved else layer_colour(round((place.row + 1) / len(self.rows) * 10), 10)
-        scene.add(Rect(x, y, WIDTH, HEIGHT, PAPER, GOLD if solved else EDGE, 2 if solved else 1, radius=5))
-        scene.add(Rect(x, y + 5, 5, HEIGHT - 10, colour))
-        names = _lines(title, WIDTH - 22, SIZE * 1.04, 2)
+        scene.add(Rect(x, y, WIDTH, high, PAPER, GOLD if solved else EDGE, 2 if solved else 1, radius=5))
+        scene.add(Rect(x, y + 5, 5, high - 10, colour))
+        names, about = _said(stop)
         for number, line in enumerate(names):
-            scene.add(Text(x + 14, y + 18 + number * 15, line, SIZE, bold=True))
-        for number, line in enumerate(_lines(stop.teaches, WIDTH - 22, SIZE, 4 - len(names)), len(names)):
-            scene.add(Text(x + 14, y + 21 + number * 15, line, SIZE, SOFT))
+            scene.add(Text(x + 14, y + 18 + number * STEP, line, SIZE, bold=True))
+        for number, line in enumerate(about, len(names)):
+            scene.add(Text(x + 14, y + 21 + number * STEP, line, SIZE, SOFT))
         words, end = self._tag(name)
         if words:
             needs = "\n".join(f"{need.number}. {need.title}" for need in self._elsewhere(name))
@@ -291,7 +298,7 @@ class _Panel:
             scene.add(Text(x + 8 + (end - 8) / 2, y, words, SIZE, SOFT, "middle"))
         if solved:
             _check_mark(scene, x + WIDTH - 3, y + 3)
-        return Link(x, y, WIDTH, HEIGHT, f"{stop.stem}.ipynb", f"{title} (solved)" if solved else title)
+        return Link(x, y, WIDTH, high, f"{stop.stem}.ipynb", f"{title} (solved)" if solved else title)
 
 
 def _spread(index: int, count: int) -> float:
@@ -304,7 +311,19 @@ def _check_mark(scene: Scene, x: float, y: float) -> None:
     scene.add(Poly(((x - 4.5, y), (x - 1.3, y + 3.5), (x + 4.7, y - 3.8)), stroke=ink_on(GOLD), line=2))
 
 
-def _lines(text: str, room: float, size: float, most: int) -> list[str]:
+def _said(stop: Stop) -> tuple[list[str], list[str]]:
+    """The lines of a card: its number and title, and what it teaches."""
+    names = _lines(f"{stop.number}. {stop.title}", SIZE * 1.04, 2)
+    return names, _lines(stop.teaches, SIZE, MOST - len(names))
+
+
+def _high(stop: Stop) -> float:
+    """Pixels that the card of a puzzle is high, if it were alone."""
+    return max(LEAST, 20 + STEP * sum(map(len, _said(stop))))
+
+
+def _lines(text: str, size: float, most: int) -> list[str]:
     """The text in so many lines at most."""
+    room = WIDTH - 22
     lines = wrapped(text, room, size)
     return lines if len(lines) <= most else [*lines[: most - 1], fit(" ".join(lines[most - 1 :]), room, size)]

@@ -42,7 +42,11 @@ _CHAPTERS = {
         "rows": ("both", "Which row of data is it?", "the places of the devices of a process"),
         "map": ("rows", "Which process reads what?", "processes with the same rows read the same part"),
         "break": ("map", "Break the map", "a mesh on which the published rule goes wrong"),
-        "mend": ("break", "Mend the map, so that it holds for every mesh", "every row right, and nothing read twice"),
+        "mend": (
+            "break",
+            "Mend the map, so that it holds for every mesh",
+            "every row of data right, and no example read by a process that does not need it",
+        ),
         "loader": ("map hybrid", "The loader", "each example is read once a process, and each device gets its slice"),
         "place": ("hybrid", "Where to put the inputs", "three placements of a batch"),
         "still": ("place batches", "Accumulate in place", "two microbatches without resharding"),

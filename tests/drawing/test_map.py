@@ -13,7 +13,7 @@ from drawing import puzzle_map
 from drawing.canvas.palette import PANEL
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Poly, Rect, Text
-from drawing.map import HEIGHT, WIDTH, depths
+from drawing.map import WIDTH, depths
 from lib import PUZZLES
 from lib.puzzles.records import chapters
 from tests.drawing.curriculum import CURRICULUM, SOLVED, Stop
@@ -32,7 +32,7 @@ def curricula(draw: st.DrawFn) -> dict[str, Stop]:
 def boxes(picture: Picture) -> list[Rect]:
     """The cards of a picture."""
     rects = [mark for mark in picture.scene.marks if isinstance(mark, Rect)]
-    return [rect for rect in rects if (rect.width, rect.height) == (WIDTH, HEIGHT)]
+    return [rect for rect in rects if rect.width == WIDTH]
 
 
 def inside(text: Text, rect: Rect) -> bool:
@@ -56,7 +56,7 @@ def test_cards_do_not_overlap_and_every_need_is_above(puzzles: dict[str, Stop]) 
     found = cards(puzzles)
     assert found.keys() == puzzles.keys()
     for name, stop in puzzles.items():
-        assert all(found[need].y + HEIGHT < found[name].y for need in stop.needs)
+        assert all(found[need].y + found[need].height < found[name].y for need in stop.needs)
         for other in puzzles:
             assert other == name or found[other].y != found[name].y or abs(found[other].x - found[name].x) > WIDTH
 
@@ -71,7 +71,7 @@ def test_an_arrow_for_each_need_of_the_chapter_goes_around_the_cards(puzzles: di
     for line in lines:
         assert all(0 < x < scene.width and 0 < y < scene.height for x, y in line.points)
         for x, y in line.points[1:-1]:
-            assert not any(box.x < x < box.x + WIDTH and box.y < y < box.y + HEIGHT for box in boxes(picture))
+            assert not any(box.x < x < box.x + WIDTH and box.y < y < box.y + box.height for box in boxes(picture))
 
 
 @given(curricula())
@@ -97,7 +97,7 @@ def test_a_chapter_has_its_puzzles_in_a_panel_and_its_title_above_them(puzzles: 
         for key, stop in puzzles.items():
             card = found[key]
             here = panel.x < card.x < card.x + WIDTH < panel.x + panel.width
-            here = here and heading.y < card.y < card.y + HEIGHT < panel.y + panel.height
+            here = here and heading.y < card.y < card.y + card.height < panel.y + panel.height
             assert here == (stop.chapter == name)
 
 
