@@ -46,7 +46,7 @@ def picture_of_answers(verdict: FunctionVerdict) -> Picture:
     """A verdict on a plain function: a trophy and confetti where it is right."""
     left = 216.0 if verdict.correct else 24.0
     headline = f"{verdict.puzzle}: {'correct!' if verdict.correct else 'not right yet'}"
-    said = [f"Right on all of {counted(verdict.asked, 'input')}"]
+    said = [f"Right on all of {counted(verdict.asked, 'input', ',')}"]
     if not verdict.correct:
         said = [line for fault in verdict.faults for line in fault.splitlines()][:6]
     scene = Scene(WIDTH, 190 if verdict.correct else 62 + 18 * len(said))

@@ -237,13 +237,14 @@ picture
 
 
 # %% tags=["judge"]
-from lib.cluster.grids import random_grids, small_grids
+from lib.cluster.grids import grids, random_grids, small_grids
 from lib.cluster.holdings import Holdings
 from lib.errors.wording import these
 
 
 def local_devices_inputs():
-    for grid, per_process in [*small_grids(6), *random_grids(60, [2, 6, 4])]:
+    pairs = [(grid, 2) for grid in grids(1, 4, 2, 2)]
+    for grid, per_process in [*small_grids(6), *pairs, *random_grids(60, [2, 6, 4])]:
         devices = sum(len(row) for replica in grid for row in replica)
         for process in range(devices // per_process):
             yield grid, per_process, process
@@ -280,4 +281,4 @@ def local_devices_picture(answer, expected, grid, per_process, process):
             yours = f", not {asked[number]}" if is_wrong and number in asked else ""
             holds |= dict.fromkeys(mine, f"piece {expected[number]}{yours}")
     title = f"Process {process} feeds {these('row', expected)}; each gets a piece of its list"
-    return Holdings(mesh_of(grid, per_process), holds, wrong, title)
+    return Holdings(mesh_of(grid, per_process), holds, wrong, title, processes=True)

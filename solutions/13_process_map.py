@@ -295,4 +295,4 @@ def process_map_picture(answer, expected, grid, per_process):
         process = mesh.process(device)
         yours = f", not {asked.get(process)}" if device in wrong else ""
         holds[device] = f"shard {expected[process]}{yours}"
-    return Holdings(mesh, holds, wrong, "The data shard of each process, by the published rule")
+    return Holdings(mesh, holds, wrong, "The data shard of each process, by the published rule", processes=True)

@@ -179,7 +179,8 @@ if verdict:
     held = published(grid, 2, batch=6)
     example = next(example for example in range(6) if len(rows_with(example, grid, held)) > 1)
     holders = [device for device in held if example in held[device]]
-    title = f"One of the smallest: example {example} is in rows {rows_with(example, grid, held)}"
+    one, other = rows_with(example, grid, held)
+    title = f"One of the smallest: example {example} is in rows {one} and {other}"
     picture = draw_mesh(mesh_of(grid, 2), holds=in_words(held), wrong=holders, title=title)
 picture
 
@@ -360,4 +361,4 @@ def break_the_map_picture(answer, expected, grid, per_process, batch):
     else:
         title = f"By the rule, with a batch of {batch}: {break_the_map_place(example, grid, held)}"
         holders = [device for device in held if example in held[device]] if example == expected else []
-    return Holdings(mesh_of(grid, per_process), in_words(held), holders, title)
+    return Holdings(mesh_of(grid, per_process), in_words(held), holders, title, processes=True)

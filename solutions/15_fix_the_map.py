@@ -333,7 +333,7 @@ def fix_the_map_picture(answer, expected, grid, per_process, batch):
     mesh, fault = mesh_of(grid, per_process), fix_the_map_fault(answer, grid, per_process, batch)
     right = handed_out(expected, grid, per_process)
     if answer is None:
-        return Holdings(mesh, in_words(right), [], f"A batch of {batch}: one way to be right")
+        return Holdings(mesh, in_words(right), [], f"A batch of {batch}: one way to be right", processes=True)
     held = handed_out(answer, grid, per_process)
     counts, wrong = {}, []
     for row in mesh.rows("replica", "data"):
@@ -345,4 +345,4 @@ def fix_the_map_picture(answer, expected, grid, per_process, batch):
             short = len(held[device]) != len(right[device]) or len(set(held[device])) < len(held[device])
             if torn or short or any(counts[example] > 1 for example in held[device]):
                 wrong.append(device)
-    return Holdings(mesh, in_words(held), wrong, f"A batch of {batch}: {fault}")
+    return Holdings(mesh, in_words(held), wrong, f"A batch of {batch}: {fault}", processes=True)

@@ -123,7 +123,7 @@ class Held:
         self.axis: str | None = None
         self.hosts = False
         self.card = 118.0
-        self.several = len(self.mesh.processes) < len(self.mesh)
+        self.several = shown.processes or len(self.mesh.processes) < len(self.mesh)
         self.high = 4.0 + 15 * max(2, len(self.lines(self.mesh.ranks[0])))
         held = dict.fromkeys(shown.holds.get(rank, "") for rank in self.mesh.ranks)
         self.kinds = {words: number for number, words in enumerate(filter(None, held))}

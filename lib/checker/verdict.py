@@ -96,5 +96,5 @@ class FunctionVerdict:
     def text(self) -> str:
         """The verdict in words."""
         if self.correct:
-            return f"Correct! Right on all of {counted(self.asked, 'input')}."
+            return f"Correct! Right on all of {counted(self.asked, 'input', ',')}."
         return "\n".join(["Not right yet.", *("  " + fault.replace("\n", "\n  ") for fault in self.faults)])

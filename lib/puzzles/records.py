@@ -360,7 +360,7 @@ class Task:
         """Its size, and its goals."""
         record = self.record
         if record.is_function:
-            asked = f"{len(record.table)} given inputs and {record.draws} others"
+            asked = f"{len(record.table)} given inputs and {record.draws:,} others"
             return f"{record.title}: a function that is right on {asked}"
         lines = [f"{record.title}: {self.size()}"]
         for goal in record.goals:

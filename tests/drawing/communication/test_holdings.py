@@ -82,6 +82,10 @@ def test_what_there_is_one_of_is_not_said() -> None:
     assert "Mesh of 4 ranks: data 4" in words
 
 
+def test_processes_are_named_where_that_is_asked_for() -> None:
+    assert "process 3" in texts(Holdings(Mesh({"data": 4}), {0: "x"}, processes=True))
+
+
 def test_draw_mesh_takes_what_devices_hold() -> None:
     assert draw_mesh(GRID, holds=HOLDS, wrong=[4, 5], title=SHOWN.title).svg() == picture_of(SHOWN).svg()
     words = draw_mesh(GRID, holds={}).words
