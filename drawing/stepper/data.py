@@ -16,6 +16,7 @@ from drawing.timeline.boxes import Box, Timeline, boxes
 from drawing.timeline.labels import labels, size
 from drawing.timeline.paint import place_rows
 from drawing.values import batches_in, slot
+from lib.analysis.dependencies import slowed
 from lib.analysis.difference import difference, figures_of, said
 from lib.analysis.event_words import event_words, ranges, spoken
 from lib.analysis.figures import makespan
@@ -23,7 +24,7 @@ from lib.analysis.memory import PLACES, whereabouts
 from lib.cluster.clock import TICKS
 from lib.errors.wording import counted, runs
 from lib.trace.order import awaited_at_once, messages
-from lib.trace.trace import STORES, Event, Program, Trace
+from lib.trace.trace import STORES, Program, Trace
 from lib.values.operations import COMMUNICATION, TIMED
 from lib.values.values import Value
 
@@ -122,7 +123,7 @@ def _event(trace: Trace, program: Program, number: int, ids: list[int], tables: 
     if event.op in COMMUNICATION:
         mode = 1 if awaited_at_once(trace, program, number) else 2
     return [
-        tables.texts.add(_words(trace, program, event)),
+        tables.texts.add(_words(trace, program, number)),
         tables.texts.add(spoken(event.op)),
         event.layer,
         tables.texts.add(ranges(event.batches)),
@@ -140,10 +141,12 @@ def _event(trace: Trace, program: Program, number: int, ids: list[int], tables: 
     ]
 
 
-def _words(trace: Trace, program: Program, event: Event) -> str:
+def _words(trace: Trace, program: Program, number: int) -> str:
+    event = program.events[number]
     if event.op == "wait" and event.arg:
         return f"wait for {event_words(program.events[event.arg[0]], trace.ranks)}"
-    return event_words(event, trace.ranks)
+    why = slowed(trace, program.rank, number)
+    return event_words(event, trace.ranks) + (f"; {why}" if why else "")
 
 
 def _value(value: Value, tables: Tables) -> int:

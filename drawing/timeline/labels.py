@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from drawing.timeline.boxes import Box, failed_rank, padded
+from lib.analysis.dependencies import slowed
 from lib.analysis.event_words import event_words, ranges, spoken
 from lib.cluster.clock import units
 from lib.errors.wording import exact, numbered
@@ -145,12 +146,10 @@ def _what(trace: Trace, box: Box, event: Event) -> str:
         head = "waited when the run stopped" if failed_rank(trace) is not None else "waits for ever"
         who = waiting(trace, box.rank, box.number).who
         return f"{head}: {event_words(event, trace.ranks)}" + (f"; {who}" if who else "")
-    if box.look != "wait":
-        padding = padded(trace, event)
-        much = (
-            "" if not padding else ", all padding" if padding == len(event.batches) else f", {padding} of them padding"
-        )
-        return event_words(event, trace.ranks) + much
-    if event.op == "wait" and event.arg:
-        event = trace.programs[box.rank].events[event.arg[0]]
-    return f"waits for {event_words(event, trace.ranks)}"
+    number = event.arg[0] if box.look == "wait" and event.op == "wait" and event.arg else box.number
+    meant = trace.programs[box.rank].events[number]
+    words = ("waits for " if box.look == "wait" else "") + event_words(meant, trace.ranks)
+    if box.look != "wait" and (padding := padded(trace, event)):
+        words += ", all padding" if padding == len(event.batches) else f", {padding} of them padding"
+    why = slowed(trace, box.rank, number)
+    return f"{words}; {why}" if why else words

@@ -18,7 +18,10 @@ __all__ = ["Path", "critical_path"]
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The critical path: operations of which each begins exactly when the one before is over, from 0 to the end."""
+    """The critical path: operations of which each begins exactly when the one before is over, from 0 to the end.
+
+    A message that waits for room is not on it: what let its sender go on is what the receiver did.
+    """
 
     steps: tuple[At, ...]
 
@@ -50,6 +53,9 @@ def critical_path(run: Trace) -> Path:
     seen: set[tuple[int, int]] = set()
     while here is not None and here[:2] not in seen:  # a Trace from a file may say that something waits for itself
         seen.add(here[:2])
+        if (room := causes.room(here)) is not None:
+            here = _reason(causes, room)
+            continue
         if here.event.length:
             found.append(here)
         here = _reason(causes, here) if here.event.start else None

@@ -2,23 +2,30 @@
 
 A rank's compute clock is moved on by what it computes and by what it waits for. A communication begins when its last
 member has issued it (a message: when it has been sent) and the stream that it runs on is free; see `clock.Streams`.
+Where links are shared it may take longer than alone, for what is beside it or for want of room; see `cluster.network`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
+from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
+from lib.analysis.event_words import operation
 from lib.analysis.figures import makespan
+from lib.cluster.clock import in_units
 from lib.cluster.reader import Readers
 from lib.trace.event import Event, Program
 from lib.trace.order import awaited_at_once, collectives, messages, requests
+from lib.trace.retiming import alone
 from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES
 
-__all__ = ["At", "Causes", "Span", "causes_of"]
+__all__ = ["At", "Causes", "Span", "causes_of", "slowed"]
 
 
 class At(NamedTuple):
@@ -59,6 +66,8 @@ class Causes:
         self._number: dict[tuple[int, int], int] = {}
         self._sent: dict[tuple[int, int], At] = {}
         self._before: dict[tuple[int, int], At] = {}
+        self._received: dict[tuple[int, int], At] = {}
+        """Of each message the receive of the one before it."""
         self._match()
 
     def _match(self) -> None:
@@ -70,9 +79,13 @@ class Causes:
                 if (before := latest.get((here.rank, group))) is not None:
                     self._before[here[:2]] = before
                 latest[here.rank, group] = here
-        for passage in messages(self.run):
-            if passage.received is not None:
-                self._sent[passage.target, passage.received] = self.at(passage.source, passage.sent)
+        taken: dict[tuple[int, int], At] = {}
+        for source, sent, target, received in messages(self.run):
+            if (source, target) in taken:
+                self._received[source, sent] = taken[source, target]
+            if received is not None:
+                self._sent[target, received] = self.at(source, sent)
+                taken[source, target] = self.at(target, received)
         readers = Readers(self.run.costs, self.run.mesh)
         for queue in requests(self.run).values():
             for rank, number in queue:
@@ -110,6 +123,66 @@ class Causes:
         which brought what it asks for."""
         return self._before.get(here[:2])
 
+    # -- where links are shared ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _alone(self) -> dict[tuple[int, int], int]:
+        return alone(self.run)
+
+    def by_itself(self, here: At) -> int | None:
+        """When a communication would be over with its links for itself, where that is before it was. Else None."""
+        length, event = self._alone.get(here[:2]), here.event
+        if length is None or event.start is None or length >= event.length:
+            return None
+        return event.start + length
+
+    def room(self, here: At) -> At | None:
+        """Of a message that was through and had no room: the receive of the one before it, which made some."""
+        before = self._received.get(here[:2]) if here.event.op == "pass_to" else None
+        waited = before is not None and before.event.start == here.event.end and self.by_itself(here) is not None
+        return before if waited else None
+
+    def beside(self, here: At) -> At | None:
+        """What shared a link with a communication, of several that for longest."""
+        start, end = here.event.start or 0, here.event.end or 0
+        best: tuple[tuple[int, int, int, int], At] | None = None
+        for link in self._links_of(here):
+            uses, longest = self._uses[link]
+            for place in range(bisect_left(uses, (end,)) - 1, -1, -1):
+                begin, over, other = uses[place]
+                if begin < start - longest:
+                    break
+                shared = min(end, over) - max(start, begin)
+                key = shared, -begin, -other.rank, -other.number
+                if shared > 0 and not self._same(here, other) and (best is None or key > best[0]):
+                    best = key, other
+        return None if best is None else best[1]
+
+    def _same(self, here: At, other: At) -> bool:
+        """Whether two events are of one communication."""
+        number = self._number.get(here[:2])
+        return here[:2] == other[:2] or (number is not None and number == self._number.get(other[:2]))
+
+    @cached_property
+    def _uses(self) -> dict[Hashable, tuple[list[tuple[int, int, At]], int]]:
+        """For each link what uses it, from when to when, in order; and the longest of that."""
+        found: dict[Hashable, list[tuple[int, int, At]]] = defaultdict(list)
+        firsts = [members[0][:2] for members in self._members]
+        sides = [where for where in self._alone if where not in self._number]
+        for where in (*firsts, *sides):
+            here = self.at(*where)
+            if where in self._alone and here.event.start is not None and here.event.end is not None:
+                for link in self._links_of(here):
+                    found[link].append((here.event.start, here.event.end, here))
+        return {link: (sorted(uses), max(end - start for start, end, _ in uses)) for link, uses in found.items()}
+
+    def _links_of(self, here: At) -> list[Hashable]:
+        prices, event = self.run.costs.on(self.run.mesh), here.event
+        if event.op in COLLECTIVES:
+            return list(prices.passes(event.group))
+        peer = here.rank if event.peer is None else event.peer
+        return list(prices.passes_out(here.rank, peer) if event.op == "pass_to" else prices.passes_in(peer, here.rank))
+
     def kept(self, here: At) -> At | None:
         """What the rank was in, on its compute clock, until it came to this event."""
         spans = self.spans[here.rank]
@@ -128,6 +201,21 @@ class Causes:
                 if found is None or (event.op in COMPUTE and found.event.op not in COMPUTE):
                     found = At(program.rank, number, event)
         return found
+
+
+def slowed(run: Trace, rank: int, number: int) -> str:
+    """Why a communication took longer than alone, in words; nothing where it did not."""
+    if not run.costs.shared:
+        return ""
+    causes = causes_of(run)
+    here = causes.at(rank, number)
+    if (until := causes.by_itself(here)) is None:
+        return ""
+    took = f"{in_units(until - (here.event.start or 0))} alone"
+    if (room := causes.room(here)) is not None:
+        return f"{took}: it had no room before rank {room.rank} took the message before it"
+    other = causes.beside(here)
+    return "" if other is None else f"{took}: it shares a link with {operation(other.event)}"
 
 
 def _spans(run: Trace, program: Program, end: int) -> Iterator[Span]:

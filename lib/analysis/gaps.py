@@ -71,6 +71,19 @@ KINDS: Final = {
     ),
     # It waits while its communication is under way: communication that nothing hides.
     "communication": Kind(" {side}", "{call}{layers} that nothing hides", ("spends", "each spend"), by_call=True),
+    # Its communication is under way, and takes longer because others use the same links.
+    "shared": Kind(
+        " longer in {call}, which shares a link with {cause}",
+        "{call}{layers} that shares a link with other communication",
+        ("spends", "each spend"),
+        by_call=True,
+    ),
+    # Its message is through, and has no room: the one before has not been taken.
+    "room": Kind(
+        " for room for its message: rank {late} takes the one before it{later}",
+        "waiting for room for messages, which is made{later}",
+        by_cause=True,
+    ),
     # It has done everything, and others still work.
     "drain": Kind(" early{last}", "done before the end of the run", ("is done", "are each done")),
     # It waits for something that never happened: only in a run that failed.
@@ -235,7 +248,18 @@ def _waits(causes: Causes, rank: int, span: Span, first: int | None) -> Iterator
                 kind = "fill"
             yield Gap(rank, now, over, kind, here, late, cause)
         now = over
-    if span.end > now:
+    until = causes.by_itself(here)
+    room, other = (None, None) if until is None else (causes.room(here), causes.beside(here))
+    if until is not None and (room is not None or other is not None):
+        alone = max(now, min(until, span.end))
+        if alone > now:
+            yield Gap(rank, now, alone, "communication", here, None, here)
+        now = alone
+        if span.end > now and room is not None:
+            yield Gap(rank, now, span.end, "room", here, room.rank, causes.kept(room))
+        elif span.end > now:
+            yield Gap(rank, now, span.end, "shared", here, None, other)
+    elif span.end > now:
         yield Gap(rank, now, span.end, "communication", here, None, here)
 
 

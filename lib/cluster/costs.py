@@ -3,13 +3,15 @@
 UNIT has the constants of the classic puzzles. `Links` prices communication by the elements that move: a link inside a
 host moves one batch of activations (131 072 elements) in 0.2, so that the ring all-gather of one weight over 4 ranks
 takes 3/4 x 262 144 x 0.2 / 131 072 = 0.3: the classic constants are this bandwidth. Between hosts a link is `ratio`
-times slower. `latency` is the alpha of the alpha-beta model (Thakur, Rabenseifner, Gropp 2005), once a message.
+times slower. `latency` is the alpha of the alpha-beta model (Thakur, Rabenseifner, Gropp 2005), once a message. What
+uses a link at the same time shares it (see `network`).
 `Uneven` has layers that are not equally heavy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
@@ -18,6 +20,7 @@ from typing import Any, ClassVar
 
 from lib.cluster.clock import ticks
 from lib.cluster.mesh import Mesh
+from lib.cluster.network import Shares
 from lib.values.collectives import Collective
 from lib.values.layers import LINEAR
 from lib.values.operations import Operation
@@ -27,8 +30,12 @@ __all__ = ["LINKS", "UNIT", "Costs", "Links", "Uneven", "costs_from"]
 
 MOST_TIME = 10**9
 """What no cost comes up to: the times of a Trace are whole billionths of a time unit, below 2^60."""
-LATER = ("read", "to_device")
-"""Costs that are left out where they are 0, so that an older version reads the file too."""
+LATER = ("read", "to_device", "cards")
+"""Costs that are left out where they are 0 or None, so that an older version reads the file too."""
+
+
+COUNTS = {"host_size": "a whole number of ranks", "cards": "a whole number of network cards"}
+"""Fields that are no times: what each is. None stands for as many as there are ranks."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,9 @@ class Costs:
     Input data is free in them. `read` is what the reader of a process takes for a batch, `to_device` the copy of a
     batch from its memory to a device.
     """
+
+    shared: ClassVar[bool] = False
+    """Whether what communicates at the same time shares the links, so that a communication may take longer."""
 
     forward: float = 1.0
     backward: float = 1.0
@@ -51,13 +61,14 @@ class Costs:
     def __post_init__(self) -> None:
         for field in fields(self):
             name, value = field.name, getattr(self, field.name)
-            if (name == "host_size" and value is None) or name == "layers":
+            if (name in COUNTS and value is None) or name == "layers":
                 continue
-            kinds = int if name == "host_size" else int | float
+            kinds = int if name in COUNTS else int | float
             if not isinstance(value, kinds) or isinstance(value, bool):
-                wanted = "a whole number of ranks" if name == "host_size" else "a time, such as 1 or 0.3"
-                wanted = "a number, such as 10" if name == "ratio" else wanted
-                raise ValueError(f"{name} is {wanted}; got {name}={value!r}")
+                wanted = "a number, such as 10" if name == "ratio" else "a time, such as 1 or 0.3"
+                raise ValueError(f"{name} is {COUNTS.get(name, wanted)}; got {name}={value!r}")
+            if name == "cards" and value < 1:
+                raise ValueError(f"a host has at least one network card; got cards={value}")
             if not (1 if name == "host_size" else 0) <= value < float("inf"):
                 raise ValueError(f"costs are times, so at least 0, and a host has a rank; got {name}={value}")
             if value >= MOST_TIME:
@@ -107,6 +118,18 @@ class Costs:
     def _message(self) -> int:
         return ticks(self.p2p)
 
+    def passes(self, members: Sequence[int]) -> Shares:
+        """The links that a collective over `members` passes, and what it needs of each, where links are shared."""
+        return {}
+
+    def passes_out(self, source: int, target: int) -> Shares:
+        """The links that a message passes when it is sent."""
+        return {}
+
+    def passes_in(self, source: int, target: int) -> Shares:
+        """The links that a message passes when it is received."""
+        return {}
+
     def on(self, mesh: Mesh | None) -> Costs:
         """These costs for ranks that are arranged so. Here nothing depends on where a rank is."""
         return self
@@ -123,13 +146,20 @@ class Links(Costs):
 
     `host_size` ranks share a host (None: all do); a ring that leaves a host runs at `ratio` times the price. Where a
     mesh says how large its hosts are, that counts (see `Mesh.host`), whatever stands here.
+
+    Each rank has a link inside its host, and a network card to the others; or the host has so many `cards`, and its
+    ranks in their order share them evenly. A collective inside a host needs all of the inside link of each of its
+    members, both ways. One that leaves the host needs all of their cards, and of the inside links of those that have
+    another member beside them the part that a ring at the pace of the cards does.
     """
 
     _mesh: ClassVar[Mesh | None] = None
+    shared: ClassVar[bool] = True
 
     host_size: int | None = None
     ratio: float = 10.0
     latency: float = 0.0
+    cards: int | None = None
 
     def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
         travel, count = row.travel, len(members)
@@ -145,6 +175,33 @@ class Links(Costs):
     def least_between(self, elements: Elements) -> Fraction:
         return elements * _exact(self.ratio) * _exact(self.p2p) / LINEAR.batch
 
+    def passes(self, members: Sequence[int]) -> Shares:
+        hosts = Counter(map(self._host, members))
+        if len(members) == 1 or len(hosts) == 1:
+            return _both_ways(("inside", rank) for rank in members if len(members) > 1)
+        ratio = _exact(self.ratio)
+        beside = [("inside", rank) for rank in members if hosts[self._host(rank)] > 1]
+        return _both_ways(beside, 1 / ratio if ratio > 1 else 1) | _both_ways(map(self._card, members))
+
+    def passes_out(self, source: int, target: int) -> Shares:
+        return {("out", *self._link(source, target)): 1}
+
+    def passes_in(self, source: int, target: int) -> Shares:
+        return {("in", *self._link(target, source)): 1}
+
+    def _link(self, rank: int, other: int) -> tuple[Hashable, ...]:
+        return ("inside", rank) if self._host(rank) == self._host(other) else self._card(rank)
+
+    def _card(self, rank: int) -> tuple[Hashable, ...]:
+        size = self._host_size
+        if size is None or self.cards is None or self.cards >= size:
+            return "card", rank
+        return "card", self._host(rank), rank % size * self.cards // size
+
+    @property
+    def _host_size(self) -> int | None:
+        return self.host_size if self._mesh is None else self._mesh.host_size
+
     def on(self, mesh: Mesh | None) -> Costs:
         if mesh is None or mesh.host_size is None:
             return self
@@ -153,9 +210,8 @@ class Links(Costs):
         return placed
 
     def _host(self, rank: int) -> int:
-        if self._mesh is not None:
-            return self._mesh.host(rank)
-        return 0 if self.host_size is None else rank // self.host_size
+        size = self._host_size
+        return 0 if size is None else rank // size
 
     def _beta(self, members: Sequence[int]) -> Fraction:
         """Time an element takes on the slowest link of the ring."""
@@ -192,6 +248,11 @@ class Uneven(Costs):
         return round(cost * self.factor(layer)) if op.per_batch and layer is not None else cost
 
 
+def _both_ways(links: Iterable[tuple[Hashable, ...]], share: Fraction | int = 1) -> dict[Hashable, Fraction | int]:
+    """Links in both directions, each with the same share."""
+    return {(way, *link): share for link in links for way in ("in", "out")}
+
+
 def _is_number(value: object) -> bool:
     """Whether a cost can be that."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_TIME
@@ -222,6 +283,6 @@ def costs_from(data: dict[str, Any]) -> Costs:
     if not names >= set(fields_):
         raise ValueError(f"the {model} costs have the fields {sorted(names)}; got {sorted(fields_)}")
     for name, value in fields_.items():
-        if name != "layers" and not _is_number(value) and not (name == "host_size" and value is None):
+        if name != "layers" and not _is_number(value) and not (name in COUNTS and value is None):
             raise ValueError(f"cost {name} must be a number from 0 up; got {value!r}")
     return cls(**fields_)

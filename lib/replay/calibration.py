@@ -88,7 +88,7 @@ def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) 
                     rows.append((1.0, _elements(program, event.outputs), seconds))
     latency, beta = _least_squares(rows)
     medians = {op: median(found) for op, found in compute.items()}
-    costs = Links(**medians, p2p=beta * LINEAR.batch, latency=latency, host_size=None)
+    costs = Links(**medians, p2p=beta * LINEAR.batch, latency=latency, host_size=None, cards=None)
     predictions = [_predict(result, costs, unit, True) for result in fit]
     predictions += [_predict(result, costs, unit, False) for result in others]
     return Calibration(costs, unit, tuple(predictions))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,21 +11,23 @@ from lib import diagnosis
 from lib.cluster.clock import Streams
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh, named_twice
+from lib.cluster.network import Network
 from lib.cluster.reader import Asked, Readers
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import PuzzleError
 from lib.simulator.asyncio_support.drivers import Driver, RunningLoop
 from lib.simulator.engine import TURNS, Engine, Signal
 from lib.simulator.failures.cut import cut
-from lib.simulator.matching import Channel, Communicator, Group, Message, PendingCollective, Receive
+from lib.simulator.matching import Communicator, Group, PendingCollective
 from lib.simulator.recorder import BUDGET
+from lib.simulator.traffic.messages import Messages
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.layers import Shape
 from lib.values.placement import MOST
 from lib.values.rules import Member, collective
-from lib.values.values import Elements, Value
+from lib.values.values import Value
 
 if TYPE_CHECKING:
     from lib.simulator.model import Model
@@ -111,13 +113,13 @@ class Dist(Given):
         """The puzzle that is run here, where simulate was told one."""
         self.asks: frozenset[str] | None = None
         self._prices = costs.on(mesh)
+        self._network = Network(self._prices, self.engine.choose_later) if costs.shared else None
         self._readers = Readers(costs, mesh)
         self._groups: dict[tuple[int, ...], Group] = {}
         self._communicators: dict[tuple[int, ...], Communicator] = {}
         self._by_name: dict[tuple[int, str], Group] = {}
-        self._channels: dict[tuple[int, int], Channel] = {}
-        self._incoming: dict[int, dict[int, Channel]] = {}
-        self._any: dict[int, deque[Receive]] = {}
+        messages = Messages(self.engine, self.streams, self._prices, self._network, total, self.begin)
+        self.send, self.receive, self.unread = messages.send, messages.receive, messages.unread
 
     def enter(self, model: Model, rank: int, *size: int, sandbox: bool) -> Shape:
         """A rank has its Model. The first one says how large the training step of this world is."""
@@ -140,8 +142,16 @@ class Dist(Given):
         """The Trace of all ranks up to now, for the error of one of them to show."""
         if not self.models:
             return None
+        if self._network is not None:
+            self._network.note()
         trace = Trace.of(list(self.models.values()), error=error)
         return trace if self.until is None else cut(trace, self.until[0])
+
+    def settle(self) -> None:
+        """Where all ranks that somebody runs by hand have ended, what nobody waits for comes to its end as well."""
+        if self.by_hand and self._network is not None and all(task.done() for task in self.driver.tasks.values()):
+            while self.engine.choose():
+                pass
 
     # What goes wrong is told by `stuck`, imported when it does: `import lib` should be quick.
     def _on_stuck(self) -> Callable[[], PuzzleError] | None:
@@ -240,7 +250,12 @@ class Dist(Given):
             raise
         whole = row.size([m.value for m in members], members[0].root)
         length = self._prices.communicate(row, whole, group.ranks)
-        start = self.streams.start(communicator, max([event.issued for event in events]), length)
+        ready = max([event.issued for event in events])
+        if self._network is not None:
+            over = partial(self.engine.fire, pending.signal, results)
+            self._network.meet(communicator, communicator.ranks, ready, length, events, over)
+            return
+        start = self.streams.start(communicator, ready, length)
         for event in events:
             event.start = start
             event.length = length
@@ -259,123 +274,3 @@ class Dist(Given):
         found = self._readers.read(rank, event.batches, event.issued)
         event.arg, event.start, event.length = (found.number,), found.start, found.length
         self.engine.fire(signal, value)
-
-    # -- messages -----------------------------------------------------------------------------------------------
-
-    def _channel(self, source: int, target: int) -> Channel:
-        found = self._channels.get((source, target))
-        if found is None:
-            found = self._channels[source, target] = Channel(source, target)
-            self._incoming.setdefault(target, {})[source] = found
-        return found
-
-    def send(self, source: int, target: int, event: Event, load: Any, elements: Elements) -> Signal:
-        """A message starts on its way. The signal fires when it has found room: one message fits in a channel.
-
-        Waiting for room takes no simulated time, as in the original: the send itself is over at its own end.
-        """
-        self.begin(source)
-        channel = self._channels.get((source, target)) or self._channel(source, target)
-        event.length = self._prices.message(elements, source, target)
-        event.start = start = self.streams.start(channel.sends, event.issued, event.length)
-        message = Message(event, load, start + event.length)
-        if not channel.ready:
-            self._post(channel, message)
-            return _SENT
-        message.signal = Signal(message)
-        channel.waiting.append(message)
-        return message.signal
-
-    def _post(self, channel: Channel, message: Message) -> None:
-        """A message has found room in its channel."""
-        if channel.receives:
-            wanted = channel.receives.popleft()
-            self._time(channel, message, wanted.event)
-            self.engine.fire(wanted.signal, message.load)
-            return
-        channel.ready.append(message)
-        waiting = self._any.get(channel.target)
-        if waiting:
-            self._offer(waiting[0], message.posted)
-
-    def unread(self) -> list[tuple[int, int, Event]]:
-        """The messages that nobody has received: who passed them to whom, and the event, in order."""
-        found = [(channel, m) for channel in self._channels.values() for m in (*channel.ready, *channel.waiting)]
-        return sorted(((c.source, c.target, m.event) for c, m in found), key=lambda item: item[:2])
-
-    def receive(self, rank: int, source: int | None, event: Event) -> Signal:
-        """A rank asks for the next message of a source, or for the message that is first in simulated time.
-
-        Receives are answered in the order in which they were issued: one that comes after a bare receive waits until
-        that has its message, as in MPI. So the order in the program says who got what.
-        """
-        self.begin(rank)
-        queue = self._any.get(rank)
-        if source is not None:
-            channel = self._channels.get((source, rank)) or self._channel(source, rank)
-            if channel.ready and not queue:
-                return Signal.happened(self._take(channel, event))
-            wanted = Receive(event, rank, source)
-            (queue or channel.receives).append(wanted)
-            return wanted.signal
-        wanted = Receive(event, rank, None)
-        wanted.others = range(self.ranks)
-        if queue is None:
-            queue = self._any[rank] = deque()
-        queue.append(wanted)
-        if len(queue) == 1 and (first := self._first(rank)) is not None:
-            self._offer(wanted, first.ready[0].posted)
-        return wanted.signal
-
-    def _first(self, rank: int) -> Channel | None:
-        """The incoming channel whose message is first in simulated time; of equals the lowest source."""
-        ready = [c for c in self._incoming.get(rank, {}).values() if c.ready]
-        return min(ready, key=lambda c: (c.ready[0].posted, c.source), default=None)
-
-    def _offer(self, wanted: Receive, posted: int) -> None:
-        time = max(wanted.event.issued, posted)
-        self.engine.choose_later(time, wanted.rank, lambda: self._take_any(wanted))
-
-    def _take_any(self, wanted: Receive) -> None:
-        queue = self._any[wanted.rank]
-        if wanted.signal.fired or not queue or queue[0] is not wanted:
-            return
-        channel = self._first(wanted.rank)
-        if channel is None:
-            return
-        queue.popleft()
-        self.engine.fire(wanted.signal, self._take(channel, wanted.event))
-        while queue and (source := queue[0].source) is not None:
-            named = queue.popleft()
-            channel = self._channel(source, named.rank)
-            if channel.ready:
-                self.engine.fire(named.signal, self._take(channel, named.event))
-            else:
-                channel.receives.append(named)
-        if queue and (first := self._first(wanted.rank)) is not None:
-            self._offer(queue[0], first.ready[0].posted)
-
-    def _take(self, channel: Channel, event: Event) -> Any:
-        """A receive takes the message that is ready; if another waits for room, it has it now."""
-        message = channel.ready.popleft()
-        start = self._time(channel, message, event)
-        if channel.waiting:
-            following = channel.waiting.popleft()
-            following.posted = max(following.posted, start)
-            self._post(channel, following)
-            self.engine.fire(cast(Signal, following.signal))
-        return message.load
-
-    def _time(self, channel: Channel, message: Message, event: Event) -> int:
-        """Times a receive, and tells its event what it received."""
-        sent = message.event
-        event.peer = channel.source
-        event.layer = sent.layer
-        event.batches = sent.batches
-        event.length = sent.length
-        event.start = start = self.streams.start(channel.arrivals, max(event.issued, message.over), sent.length)
-        return start
-
-
-_SENT = Signal.happened()
-"""What every send that finds room at once returns."""

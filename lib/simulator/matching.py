@@ -93,16 +93,17 @@ class Group:
 
 class Message:
     """Something on its way. `over` is when its sender is through with it, `posted` when it found room in the
-    channel: its place in simulated time."""
+    channel: its place in simulated time. `length` is what it takes where it has its links for itself."""
 
     kind = "pass"
-    __slots__ = ("event", "load", "over", "posted", "signal")
+    __slots__ = ("event", "length", "load", "over", "posted", "signal")
 
     def __init__(self, event: Event, load: Any, over: int) -> None:
         self.event = event
         self.load = load
         self.over = over
         self.posted = over
+        self.length = event.length
         self.signal: Signal | None = None
 
     def awaits(self, rank: int) -> list[int]:

@@ -32,6 +32,7 @@ __all__ = [
     "Passage",
     "Read",
     "Step",
+    "Walk",
     "awaited_at_once",
     "brought_to",
     "collectives",
@@ -232,7 +233,9 @@ class Done(NamedTuple):
 Step = Do | Issue | Meet | Pass | Read | Done
 
 
-class _Walk:
+class Walk:
+    """Goes through the programs of a run. What happens when all that it needs is there is for a subclass to delay."""
+
     def __init__(self, run: Trace) -> None:
         self.run = run
         self.at = [0] * run.ranks
@@ -256,9 +259,36 @@ class _Walk:
         self.ready.append(rank)
 
     def steps(self) -> Iterator[Step]:
-        while self.ready:
-            rank = self.ready.popleft()
-            yield from self.advance(rank)
+        """The steps, as far as they go."""
+        while self.ready or self.later():
+            if self.ready:
+                yield from self.advance(self.ready.popleft())
+
+    def whole(self) -> Iterator[Step]:
+        """The steps. Afterwards TraceError if some rank could not reach the end of its program."""
+        yield from self.steps()
+        stuck = [rank for rank, program in enumerate(self.run.programs) if self.at[rank] < len(program.events)]
+        if stuck:
+            rank = stuck[0]
+            event = self.run.programs[rank].events[self.at[rank]]
+            raise TraceError(
+                f"rank {rank} cannot get past its event {self.at[rank]} ({event.op}): nobody answers it"
+                + (f"; ranks {stuck} are stuck" if 1 < len(stuck) <= 16 else "")
+            )
+
+    def later(self) -> bool:
+        """Where no rank can go on: whether something happens all the same."""
+        return False
+
+    def meet(self, members: list[tuple[int, int]]) -> None:
+        """A collective takes place, in the order of the group."""
+        for one in members:
+            self.finish(one)
+
+    def hand_over(self, sent: tuple[int, int], received: tuple[int, int]) -> None:
+        """A message and its receive are both there."""
+        self.finish(sent)
+        self.finish(received)
 
     def advance(self, rank: int) -> Iterator[Step]:
         events = self.run.programs[rank].events
@@ -294,10 +324,10 @@ class _Walk:
                 del self.open[communicator, number]
                 if self.run.error is not None and self.differ(joined):
                     return  # that is where the run failed: it never took place
-                by_rank = {r: (r, i) for r, i in joined}
-                yield Meet([(r, self.event(by_rank[r])) for r in event.group])
-                for one in joined:
-                    self.finish(one)
+                numbers = dict(joined)
+                members = [(r, numbers[r]) for r in event.group]
+                yield Meet([(one[0], self.event(one)) for one in members])
+                self.meet(members)
         elif event.op in READS:
             self.asked.add(where)
             yield from self.serve(rank)
@@ -328,8 +358,7 @@ class _Walk:
         if sent and wanted:
             from_, to = sent.popleft(), wanted.popleft()
             yield Pass(source, self.event(from_), target, self.event(to))
-            self.finish(from_)
-            self.finish(to)
+            self.hand_over(from_, to)
             self.find_room(source, target)
 
     def find_room(self, source: int, target: int) -> None:
@@ -341,21 +370,12 @@ class _Walk:
 
 def walk(run: Trace) -> Iterator[Step]:
     """The steps of a run. Afterwards TraceError if some rank could not reach the end of its program."""
-    state = _Walk(run)
-    yield from state.steps()
-    stuck = [rank for rank, program in enumerate(run.programs) if state.at[rank] < len(program.events)]
-    if stuck:
-        rank = stuck[0]
-        event = run.programs[rank].events[state.at[rank]]
-        raise TraceError(
-            f"rank {rank} cannot get past its event {state.at[rank]} ({event.op}): nobody answers it"
-            + (f"; ranks {stuck} are stuck" if 1 < len(stuck) <= 16 else "")
-        )
+    yield from Walk(run).whole()
 
 
 def unreceived(run: Trace) -> list[tuple[int, Event]]:
     """The messages that nobody received, with the rank that sent each."""
-    state = _Walk(run)
+    state = Walk(run)
     for _ in state.steps():
         pass
     left = [where for queue in state.sent.values() for where in queue]

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
 from lib.cluster.clock import Streams
 from lib.cluster.costs import Costs
+from lib.cluster.network import Network
 from lib.cluster.reader import Readers
 from lib.errors.exceptions import TraceError
 from lib.trace.event import Event, Program
-from lib.trace.order import Communicators, Do, Done, Issue, Meet, Pass, Read, walk
+from lib.trace.order import Communicators, Do, Done, Issue, Meet, Pass, Read, Step, Walk, meetings, messages
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
 from lib.values.operations import OPERATIONS
 from lib.values.values import Value
 
-__all__ = ["retime"]
+__all__ = ["alone", "retime"]
 
 R = TypeVar("R", bound=Trace)
 
@@ -31,23 +33,26 @@ def retime(run: R, costs: Costs) -> R:
     copied = replace(run, programs=[_copy(program) for program in run.programs], costs=costs)
     prices, clocks = costs.on(run.mesh), [0] * run.ranks
     streams, communicator, readers = Streams(), Communicators(), Readers(costs, run.mesh)
+    walk = _Shared(copied, prices) if prices.shared else Walk(copied)
     try:
-        for step in walk(copied):
+        for step in walk.whole():
             if isinstance(step, Do):
                 _local(copied, prices, clocks, step)
             elif isinstance(step, Issue):
                 step.event.issued = clocks[step.rank]
-                if step.event.op == "pass_to":
+                if step.event.op == "pass_to" and not prices.shared:
                     _send(copied, prices, streams, step)
-            elif isinstance(step, Meet):
-                _meet(copied, prices, streams, communicator, step)
-            elif isinstance(step, Pass):
-                _receive(streams, step)
+            elif isinstance(step, Done):
+                _done(clocks, step)
             elif isinstance(step, Read):
                 found = readers.read(step.rank, step.event.batches, step.event.issued)
                 step.event.start, step.event.length = found.start, found.length
+            elif prices.shared:
+                continue  # that is for the network to time
+            elif isinstance(step, Meet):
+                _meet(copied, prices, streams, communicator, step)
             else:
-                _done(clocks, step)
+                _receive(streams, step)
     except TraceError:
         if run.error is None:
             raise
@@ -82,11 +87,23 @@ def _values(run: Trace, rank: int, event: Event) -> list[Value]:
     return found
 
 
+def _message(run: Trace, prices: Costs, rank: int, event: Event) -> int:
+    """What a message takes that is sent here, with all links for itself."""
+    return prices.message(total_elements(_values(run, rank, event)), rank, cast(int, event.peer))
+
+
+def _collective(run: Trace, prices: Costs, members: Sequence[tuple[int, Event]]) -> int:
+    """What a collective takes, with all links for itself."""
+    _, first = members[0]
+    row = COLLECTIVES[first.op]
+    brought = row.brought([_values(run, rank, event) for rank, event in members])
+    return prices.communicate(row, row.size(brought, first.arg[0] if row.rooted else 0), first.group)
+
+
 def _send(run: Trace, prices: Costs, streams: Streams, step: Issue) -> None:
     event = step.event
-    target = cast(int, event.peer)
-    event.length = prices.message(total_elements(_values(run, step.rank, event)), step.rank, target)
-    event.start = streams.start((step.rank, target, "send"), event.issued, event.length)
+    event.length = _message(run, prices, step.rank, event)
+    event.start = streams.start((step.rank, event.peer, "send"), event.issued, event.length)
 
 
 def _receive(streams: Streams, step: Pass) -> None:
@@ -97,12 +114,9 @@ def _receive(streams: Streams, step: Pass) -> None:
 
 
 def _meet(run: Trace, prices: Costs, streams: Streams, communicator: Communicators, step: Meet) -> None:
-    _, first = step.members[0]
-    row = COLLECTIVES[first.op]
-    brought = row.brought([_values(run, rank, event) for rank, event in step.members])
-    whole = row.size(brought, first.arg[0] if row.rooted else 0)
-    length = prices.communicate(row, whole, first.group)
-    start = streams.start(communicator(first.group), max(event.issued for _, event in step.members), length)
+    length = _collective(run, prices, step.members)
+    stream = communicator(step.members[0][1].group)
+    start = streams.start(stream, max(event.issued for _, event in step.members), length)
     for _, event in step.members:
         event.start, event.length = start, length
 
@@ -114,3 +128,74 @@ def _done(clocks: list[int], step: Done) -> None:
         step.wait.issued = step.wait.start = now
         step.wait.length = after - now
     clocks[step.rank] = after
+
+
+def alone(run: Trace) -> dict[tuple[int, int], int]:
+    """What each communication that took place takes where it has all links for itself, by its rank and number. Empty
+    where links are not shared, and nothing can take longer."""
+    prices = run.costs.on(run.mesh)
+    found: dict[tuple[int, int], int] = {}
+    for members in meetings(run) if prices.shared else ():
+        length = _collective(run, prices, [(rank, run.programs[rank].events[number]) for rank, number in members])
+        found.update(dict.fromkeys(members, length))
+    for source, sent, target, received in messages(run) if prices.shared else ():
+        found[source, sent] = length = _message(run, prices, source, run.programs[source].events[sent])
+        if received is not None:
+            found[target, received] = length
+    return found
+
+
+class _Shared(Walk):
+    """Communications as a network of shared links has them: they take place when their time has come."""
+
+    def __init__(self, run: Trace, prices: Costs) -> None:
+        super().__init__(run)
+        self.prices = prices
+        self.network = Network(prices)
+        self.receives: dict[tuple[int, int], tuple[int, int]] = {}
+        """The receive of each message that is not over yet, by its send."""
+        self.over: set[tuple[int, int]] = set()
+
+    def later(self) -> bool:
+        return self.network.step()
+
+    def meet(self, members: list[tuple[int, int]]) -> None:
+        events = [self.event(one) for one in members]
+        length = _collective(self.run, self.prices, [(rank, self.event((rank, i))) for rank, i in members])
+        group, ready = events[0].group, max(event.issued for event in events)
+        self.network.meet(self.communicator(group), group, ready, length, events, lambda: self.all_over(members))
+
+    def all_over(self, members: list[tuple[int, int]]) -> None:
+        """A collective is over."""
+        for one in members:
+            self.finish(one)
+
+    def issue(self, where: tuple[int, int], event: Event) -> Iterator[Step]:
+        if event.op == "pass_to" and event.peer is not None:
+            ends = where[0], event.peer
+            length = _message(self.run, self.prices, where[0], event)
+            self.network.send(*ends, event.issued, length, event, lambda: self.sent_off(where))
+        yield from super().issue(where, event)
+
+    def sent_off(self, sent: tuple[int, int]) -> None:
+        """A message is over for its sender."""
+        self.over.add(sent)
+        self.finish(sent)
+        if sent in self.receives:
+            self.take(sent)
+
+    def hand_over(self, sent: tuple[int, int], received: tuple[int, int]) -> None:
+        self.receives[sent] = received
+        if sent in self.over:
+            self.take(sent)
+
+    def take(self, sent: tuple[int, int]) -> None:
+        """A message is there, and somebody wants it."""
+        where = self.receives[sent]
+        event, ends = self.event(where), (sent[0], where[0])
+        length = _message(self.run, self.prices, sent[0], self.event(sent))
+        ready = max(event.issued, cast(int, self.event(sent).end))
+        self.network.receive(*ends, ready, length, event, lambda: self.finish(where))
+
+    def find_room(self, source: int, target: int) -> None:
+        """The network says when there is room."""

@@ -144,6 +144,8 @@ class Trace:
             raise ValueError("a Trace needs at least one Model; got none")
         # Sizes are those of the world: a Model is a student's, who may have written another class of it.
         world = models[0].dist
+        if (settle := getattr(world, "settle", None)) is not None:
+            settle()
         programs = {model.rank: model.program for model in models}
         if len(programs) != len(models) or any(model.dist is not world for model in models):
             raise ValueError("the Models of one run have one Dist and different ranks; these do not")

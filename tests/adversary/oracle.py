@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import lcm
+from math import ceil, lcm
 from typing import Any
 
 WEIGHT, BATCH = 512 * 512, 512 * 256
@@ -66,7 +66,7 @@ class Thing:
         return {cell[dim] for cell in self.cells}
 
 
-@dataclass
+@dataclass(eq=False)
 class Happening:
     """An event, and what became of it."""
 
@@ -87,6 +87,23 @@ class Happening:
     result: list[Thing] = field(default_factory=list[Thing])
     met: Happening | None = None
     """Of a message: its other end."""
+
+
+@dataclass(eq=False)
+class Journey:
+    """What uses shared links, from `ready` on if nothing before it on its `stream` is still there."""
+
+    stream: Any
+    ready: Fraction
+    left: Fraction
+    needs: dict[Any, Fraction]
+    whose: list[Happening]
+    begun: bool = False
+    through: bool = False
+    over: bool = False
+    ends: Fraction = Fraction(-1)
+    """When it will be through, as things are."""
+    pace: Fraction = Fraction(1)
 
 
 def numbers(text: str) -> frozenset[int]:
@@ -131,6 +148,9 @@ class _World:
         self.used: dict[Any, set[Cell]] = defaultdict(set)
         self.loaded: dict[tuple[int, int], bool] = {}
         self.sent = [Fraction(0)] * self.ranks
+        self.now = Fraction(0)
+        self.journeys: list[Journey] = []
+        self.lengths: dict[int, Fraction] = {}
 
     def _event(self, e: list[Any]) -> Happening:
         group = () if e[10] == -1 else tuple(self.data["groups"][e[10]])
@@ -175,6 +195,7 @@ class _World:
             for rank in range(self.ranks):
                 while self.step(rank):
                     moved = True
+            moved = moved or self.tick()
         for rank, events in enumerate(self.events):
             if self.at[rank] < len(events):
                 raise Malformed(f"rank {rank} waits for ever in event {self.at[rank]}, {events[self.at[rank]].op}")
@@ -448,6 +469,14 @@ class _World:
         results = self.exchange(first, brought)
         whole, moved = self.moved(first, brought)
         length = self.collective_time(first, whole)
+        if self.costs["model"] == "links":
+            for place, r in enumerate(first.group):
+                members[r].result = results[place]
+                self.sent[r] += moved[place]
+            ready = max(m.issued for m in members.values())
+            length = _ticks(length / 2) * 2 if first.op == "allreduce" else _ticks(length)
+            self.journeys.append(Journey(ranks, ready, length, self.links(first.group), [*members.values()]))
+            return
         start = max(self.free[ranks], *(m.issued for m in members.values()))
         self.free[ranks] = start + length
         for place, r in enumerate(first.group):
@@ -506,6 +535,113 @@ class _World:
         hosts = 1 if size is None else len({r // size for r in ranks})
         return _exact(self.costs["p2p"]) / BATCH * (_exact(self.costs["ratio"]) if hosts > 1 else 1)
 
+    # -- links that are shared ----------------------------------------------------------------------------------
+
+    def host(self, rank: int) -> tuple[int, int | None]:
+        mesh, size = self.data["mesh"], self.costs["host_size"]
+        if mesh is not None and mesh["host_size"] is not None:
+            size = mesh["host_size"]
+        return (0 if size is None else rank // size), size
+
+    def card(self, rank: int) -> Any:
+        host, size = self.host(rank)
+        cards = self.costs.get("cards")
+        if cards is None or size is None:
+            return "outside", rank
+        return "outside", host, (rank - host * size if cards >= size else (rank - host * size) * cards // size)
+
+    def links(self, group: tuple[int, ...]) -> dict[Any, Fraction]:
+        """Which links a collective passes, and what it needs of them."""
+        found: dict[Any, Fraction] = {}
+        crosses = len({self.host(rank)[0] for rank in group}) > 1
+        for rank in group:
+            near = [other for other in group if other != rank and self.host(other)[0] == self.host(rank)[0]]
+            for way in ("from", "to"):
+                if near:
+                    ratio = max(_exact(self.costs["ratio"]), Fraction(1))
+                    found[way, "inside", rank] = 1 / ratio if crosses else Fraction(1)
+                if crosses:
+                    found[way, *self.card(rank)] = Fraction(1)
+        return found
+
+    def way(self, rank: int, other: int, way: str) -> dict[Any, Fraction]:
+        inside = self.host(rank)[0] == self.host(other)[0]
+        return {(way, "inside", rank) if inside else (way, *self.card(rank)): Fraction(1)}
+
+    def tick(self) -> bool:
+        """Goes on to the next moment at which something begins, is through, or finds room; whether there is one."""
+        waiting: dict[Any, Journey] = {}
+        for journey in self.journeys:
+            if not journey.over:
+                waiting.setdefault(journey.stream, journey)
+        active = [journey for journey in waiting.values() if journey.begun and not journey.through]
+        times = [journey.ends for journey in active]
+        times += [max(self.now, journey.ready) for journey in waiting.values() if not journey.begun]
+        if not times:
+            return False
+        before, self.now = self.now, min(times)
+        for journey in active:
+            journey.left -= journey.pace * (self.now - before)
+            journey.through = journey.ends <= self.now
+        for journey in waiting.values():
+            if not journey.begun and journey.ready <= self.now:
+                journey.begun = True
+                for e in journey.whose:
+                    e.start = self.now
+        for journey in waiting.values():
+            if journey.through and not journey.over and self.has_room(journey):
+                journey.over = True
+                for e in journey.whose:
+                    e.end, e.over = self.now, True
+                if isinstance(journey.stream, tuple) and journey.stream[-1] == "sent":
+                    self.deliver_shared(*journey.stream[:2])
+        self.repace()
+        return True
+
+    def has_room(self, journey: Journey) -> bool:
+        """Whether a message that is through may leave: the one before has begun to be received."""
+        if not isinstance(journey.stream, tuple) or journey.stream[-1] != "sent":
+            return True
+        source, target, _ = journey.stream
+        number = [j for j in self.journeys if j.stream == journey.stream].index(journey)
+        return sum(j.begun for j in self.journeys if j.stream == (source, target, "got")) >= number
+
+    def repace(self) -> None:
+        """All go faster and faster, as long as no link that they pass is full."""
+        active = [journey for journey in self.journeys if journey.begun and not journey.through]
+        paces = {id(journey): Fraction(0) for journey in active}
+        growing = active
+        while growing:
+            used: dict[Any, Fraction] = defaultdict(Fraction)
+            more: dict[Any, Fraction] = defaultdict(Fraction)
+            for journey in active:
+                for link, need in journey.needs.items():
+                    used[link] += need * paces[id(journey)]
+                    more[link] += need if journey in growing else 0
+            steps = [(1 - used[link]) / more[link] for link in more if more[link]]
+            step = min([1 - paces[id(growing[0])], *steps])
+            for journey in growing:
+                paces[id(journey)] += step
+            full = {link for link in more if used[link] + step * more[link] == 1}
+            growing = [j for j in growing if paces[id(j)] < 1 and not full & j.needs.keys()]
+        for journey in active:
+            pace = paces[id(journey)]
+            if journey.ends < 0 or pace != journey.pace:
+                journey.pace = pace
+                journey.ends = self.now + Fraction(ceil(journey.left / pace * 10**9), 10**9)
+
+    def deliver_shared(self, source: int, target: int) -> None:
+        """Who has number n meets who asked for number n."""
+        mail, wanted = self.mail[source, target], self.wanted[source, target]
+        for (_, sent), e in zip(mail, wanted, strict=False):
+            if e.met is None:
+                e.met, sent.met, e.result = sent, e, sent.result
+            asked = [whose for j in self.journeys if j.stream == (source, target, "got") for whose in j.whose]
+            if sent.over and e not in asked:
+                ready = max(e.issued, sent.end)
+                needs = self.way(target, source, "to")
+                self.journeys.append(Journey((source, target, "got"), ready, self.lengths[id(sent)], needs, [e]))
+
     # -- messages -----------------------------------------------------------------------------------------------
 
     def post(self, rank: int, e: Happening) -> None:
@@ -515,7 +651,14 @@ class _World:
         self.sent[rank] += elements
         length = _exact(self.costs["p2p"])
         if self.costs["model"] == "links":
-            length = elements * self.beta((rank, e.peer)) + _exact(self.costs["latency"])
+            length = _ticks(elements * self.beta((rank, e.peer))) + _exact(self.costs["latency"])
+            self.lengths[id(e)] = length
+            e.result = [_again(t) for t in things]
+            self.mail[rank, e.peer].append((rank, e))
+            needs = self.way(rank, e.peer, "from")
+            self.journeys.append(Journey((rank, e.peer, "sent"), e.issued, length, needs, [e]))
+            self.deliver_shared(rank, e.peer)
+            return
         link = rank, e.peer, "out"
         e.start = max(e.issued, self.free[link])
         e.end = self.free[link] = e.start + length
@@ -525,6 +668,9 @@ class _World:
 
     def deliver(self, source: int, target: int) -> None:
         """Who sent number n meets who asked for number n; and the first that nobody asked for has room."""
+        if self.costs["model"] == "links":
+            self.deliver_shared(source, target)
+            return
         mail, wanted = self.mail[source, target], self.wanted[source, target]
         for number, (_, sent) in enumerate(mail):
             if number <= len(wanted):
@@ -690,6 +836,10 @@ class _World:
 
 def _again(thing: Thing) -> Thing:
     return Thing(thing.kind, thing.layer, thing.cells)
+
+
+def _ticks(time: Fraction) -> Fraction:
+    return Fraction(round(time * 10**9), 10**9)
 
 
 def _exact(number: float) -> Fraction:

@@ -20,6 +20,7 @@ COSTS = [
     UNIT,
     LINKS,
     Links(host_size=2, ratio=3, latency=0.07),
+    Links(host_size=2, ratio=3, cards=1),
     Costs(p2p=0, collective=0),
     Costs(0.5, 1.5, 0.25),
 ]

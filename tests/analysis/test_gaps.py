@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from lib import Costs, Model, Trace, simulate
-from lib.analysis.dependencies import At
+from lib import LINKS, Costs, Mesh, Model, Trace, simulate
+from lib.analysis.critical_path import critical_path
+from lib.analysis.dependencies import At, slowed
 from lib.analysis.event_words import operation
 from lib.analysis.gaps import KINDS, Gap, Group, computing, gaps
 from lib.trace.event import Event
@@ -52,6 +53,14 @@ def check_reason(trace: Trace, gap: Gap) -> None:
     assert event.start is not None
     if gap.kind == "communication":
         assert gap.end <= (event.end or 0)
+    elif gap.kind == "shared":
+        assert gap.cause is not None
+        assert (gap.cause.event.start or 0) < (event.end or 0)
+        assert (gap.cause.event.end or 0) > event.start
+    elif gap.kind == "room":
+        assert event.op == "pass_to"
+        assert gap.late == event.peer
+        assert gap.end == event.end
     elif gap.kind == "collective":
         assert event.op in COLLECTIVES
         assert gap.late in event.group
@@ -159,6 +168,54 @@ async def hidden(model: Model) -> None:
     work = model.allreduce(model.fake_grad(0, []), 0)
     compute(model, 1)
     await work
+
+
+async def across(model: Model) -> None:
+    """A gather inside the host and one across hosts at the same time: the ring across needs a tenth of a link."""
+    shard, _ = model.load_weights(1, model.coord["shard"], 4)
+    whole = model.allgather(model.load_weights(0, model.rank, 8)[0], 0)
+    await model.allgather(shard, 1, "shard")
+    await whole
+
+
+def test_a_communication_that_others_slow() -> None:
+    mesh = Mesh({"replica": 2, "shard": 4}, host_size=4)
+    slow = trace(across, ranks=8, mesh=mesh, costs=LINKS)
+    assert [gap.text() for gap in gaps(slow) if gap.rank == 5] == [
+        "rank 5 spends 0.3 time units (0 to 0.3) in all-gather of layer 1",
+        "rank 5 spends 0.03 time units (0.3 to 0.33) longer in all-gather of layer 1, "
+        "which shares a link with all-gather of layer 0",
+        "rank 5 spends 3.17 time units (0.33 to 3.5) in all-gather of layer 0",
+        "rank 5 spends 0.03 time units (3.5 to 3.53) longer in all-gather of layer 0, "
+        "which shares a link with all-gather of layer 1",
+    ]
+    assert slowed(slow, 5, 3) == "0.3 time units alone: it shares a link with all-gather of layer 0"
+    assert slowed(slow, 5, 0) == slowed(trace(across, ranks=8, mesh=mesh), 5, 3) == ""
+
+
+async def ahead(model: Model) -> None:
+    """Rank 0 sends two messages, and rank 1 takes the first one only when it has computed."""
+    if model.rank == 0:
+        for batch in range(2):
+            await model.pass_to(1, model.get_activation([batch]))
+        compute(model, 1)
+    else:
+        compute(model, 1)
+        for _ in range(2):
+            await model.receive(0)
+
+
+def test_a_message_without_room_waits_where_links_are_shared() -> None:
+    full = trace(ahead, ranks=2, batches=2, costs=LINKS)
+    assert [gap.text() for gap in gaps(full) if gap.kind == "room"] == [
+        "rank 0 waits 0.6 time units (0.4 to 1) for room for its message: "
+        "rank 1 takes the one before it after forward of layer 0 (batch 0)"
+    ]
+    send = next(i for i, event in enumerate(full.programs[0].events) if event.op == "pass_to" and event.start)
+    assert slowed(full, 0, send) == ("0.2 time units alone: it had no room before rank 1 took the message before it")
+    assert [(step.rank, step.event.op) for step in critical_path(full).steps] == [(1, "forward"), (0, "forward")]
+    at_once = trace(ahead, ranks=2, batches=2)
+    assert not [gap for gap in gaps(at_once) if gap.kind == "room"]
 
 
 def test_communication_beside_computation_is_no_gap() -> None:

@@ -36,7 +36,7 @@ from lib.analysis import figures
 from lib.trace import json_format as serial
 from lib.trace.rebuild import rebuild
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMMUNICATION
+from lib.values.operations import COMMUNICATION, READS
 from tests.support.drivers import DRIVERS, encoded, in_asyncio, python, without_places
 from tests.support.puzzles import SCHEDULES
 from tests.support.random_programs import Schedule, run, schedules
@@ -115,6 +115,8 @@ def check_times(trace: Trace) -> None:
                 assert event.start == event.issued
             if event.blocking or event.op not in COMMUNICATION:
                 clock = event.start + event.length
+            if event.op in READS:  # the next examples are read while these are copied
+                continue
             if event.op in COLLECTIVES:
                 stream = (event.group, program.rank)
             else:
@@ -162,7 +164,8 @@ def test_a_message_arrives_after_it_was_sent(schedule: Schedule) -> None:
         for target in range(trace.ranks):
             sent = [e for e in sender.events if e.op == "pass_to" and e.peer == target]
             got = [e for e in trace.programs[target].events if e.op == "receive" and e.peer == sender.rank]
-            assert [e.length for e in sent] == [e.length for e in got]
+            if not schedule.costs.shared:
+                assert [e.length for e in sent] == [e.length for e in got]
             assert [len(e.inputs) for e in sent] == [len(e.outputs) for e in got]
             for one, other in zip(sent, got, strict=True):
                 assert one.end is not None

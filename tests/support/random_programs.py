@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from lib import LINKS, UNIT, Costs, Links, Mesh, Model, Weight, simulate
 
 LAYERS, BATCHES = 2, 3
-COSTS = [UNIT, Costs(to_device=0.3), Costs(p2p=0, collective=0), LINKS, Links(host_size=2, ratio=3, latency=0.07)]
+COSTS = [
+    UNIT,
+    Costs(to_device=0.3),
+    Costs(p2p=0, collective=0),
+    LINKS,
+    Links(host_size=2, ratio=3, latency=0.07, cards=1),
+]
 
 
 @dataclass

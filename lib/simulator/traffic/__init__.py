@@ -1,0 +1,1 @@
+"""What is on its way from one rank to another."""
