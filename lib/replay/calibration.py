@@ -99,12 +99,15 @@ def _predict(result: ReplayResult, costs: Links, unit: float, fitted: bool) -> P
     return PredictedStep(result.simulated.ranks, result.median, predicted, end(result.simulated) * unit, fitted)
 
 
-def _batches(program: Program, event: Event) -> int:
-    """Batches that an operation priced by them worked on: an update costs the same for all."""
-    if not OPERATIONS[event.op].per_batch:
+def _batches(program: Program, event: Event) -> float:
+    """Batches that an operation priced by them worked on, or the part of them that a part of a weight is: an update
+    costs the same for all."""
+    row, values = OPERATIONS[event.op], program.values_of(event.inputs)
+    if not row.per_batch:
         return 1
-    value = program.values[event.inputs[0]]
-    return max(1, len(value.batches)) if isinstance(value, Activation | ActivationGrad) else 1
+    found = values[0] if values else None
+    work = row.work(len(found.batches), values) if isinstance(found, Activation | ActivationGrad) else 1
+    return float(work) or 1
 
 
 def _moved(trace: Trace) -> dict[tuple[int, int], tuple[float, float]]:

@@ -17,7 +17,7 @@ from lib.replay.plan.plan import Plan, RankPlan
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMPUTE, MESSAGES, READS
+from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS, READS
 from lib.values.values import Activation
 
 __all__ = ["Measured", "Spread", "assemble", "whole_step"]
@@ -93,13 +93,13 @@ def _unit(plan: Plan, reports: Sequence[Report]) -> float:
     return max(median(found), 1.0) if found else 1e6
 
 
-def _forwards(rank_plan: RankPlan) -> list[tuple[int, int]]:
-    """Events that are a forward, with the number of batches that each really has."""
-    found: list[tuple[int, int]] = []
+def _forwards(rank_plan: RankPlan) -> list[tuple[int, float]]:
+    """Events that are a forward, with the number of batches that each really has: of a part of a weight, a part."""
+    found: list[tuple[int, float]] = []
     for i, event in enumerate(rank_plan.program.events):
         value = rank_plan.program.values[event.outputs[0]] if event.op == "forward" else None
         if isinstance(value, Activation):
-            found.append((i, len(value.batches)))
+            found.append((i, float(OPERATIONS[event.op].work(len(value.batches), rank_plan.inputs(event)))))
     return found
 
 

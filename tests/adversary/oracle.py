@@ -271,6 +271,8 @@ class _World:
             length = _exact(self.costs[e.op]) * len(things[0].along(0)) * share
         else:
             length = _exact(self.costs[e.op]) if e.op in ("update", "loss") else Fraction(0)
+        if e.op == "get_activation":
+            length = _exact(self.costs.get("to_device", 0)) * len(e.batches)
         e.start = self.clock[rank]
         self.clock[rank] += length
         e.end = self.clock[rank]

@@ -37,8 +37,9 @@ def _runs() -> Iterator[Run]:
     for puzzle in BOUNDED:
         yield Run("reference", puzzle, load_function(reference(puzzle), puzzle))
     for path in sorted((home() / "solutions" / "alternatives").glob("*.py")):
-        puzzle = max((name for name in BOUNDED if path.stem.startswith(name)), key=len)
-        yield Run(path.stem, puzzle, load_function(path, puzzle))
+        puzzle = max((name for name in BOUNDED if path.stem.startswith(name)), key=len, default=None)
+        if puzzle is not None:
+            yield Run(path.stem, puzzle, load_function(path, puzzle))
     others: list[tuple[str, Any]] = [(case.name, case) for case in EVERYTHING] + list(CASES.items())
     for name, case in others:
         for puzzle in BOUNDED:

@@ -1,0 +1,114 @@
+"""Columns, features and partial sums in files and texts: they come back, and what there cannot be is refused."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from lib import Mesh, Model, Trace, TraceError, check, simulate
+from lib.schedules.tensor_parallel import tensor_parallel
+from lib.trace.json_format import encode
+from lib.trace.validation import decode
+from lib.values.layers import by_hand
+from lib.values.values import Activation, Weight, value_of
+
+MESH = Mesh({"data": 2, "model": 2})
+TRACE = Trace.of(simulate(tensor_parallel(), layers=2, batches=2, mesh=MESH))
+
+
+def forged(place: int, last: Any, program: int = 0) -> dict[str, Any]:
+    """The file of the run, with something else as the last field of a value."""
+    data = copy.deepcopy(encode(TRACE))
+    data["programs"][program]["values"][place][-1] = last
+    return data
+
+
+def test_the_form_of_a_file() -> None:
+    data = encode(TRACE)
+    values = data["programs"][1]["values"]
+    assert values[0] == ["weight", 0, 2, 0, "0", 1, {"out": ["1", 2]}]
+    assert ["activation", 1, 2, "0", 2, {"features": ["1", 2]}] in values
+    assert ["activation", 2, 2, "0", 2, {"terms": ["1", 2]}] in values
+    assert ["activation", 2, 2, "0", 2] in values
+    assert [event[9] for event in data["programs"][1]["events"][:2]] == [[1, 2, 1], [1, 2]]
+    assert encode(decode(data)) == data
+    assert "W0@1.2.1>" in TRACE.text()
+    assert Trace.parse(TRACE.text()).text() == TRACE.text()
+
+
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        ({"in": ["0", 2]}, "it can be cut along out; got in"),
+        ({"features": ["0", 2]}, "it can be cut along out; got features"),
+        ({"out": ["2", 2]}, "its columns are not some of 2"),
+        ({"out": ["0", 0]}, "expected a whole number from 1"),
+        ({"out": ["0", True]}, "expected a whole number from 1"),
+        ({"out": ["0"]}, "expected a list of 2"),
+        ({"out": [0, 2]}, "expected text; got 0"),
+        ({"out": ["0-9999999", 2]}, "is not a set of numbers|out of bounds"),
+        ([["out", "0", 2]], "expected a kind of value and its fields"),
+    ],
+)
+def test_parts_that_there_cannot_be_are_refused(last: Any, why: str) -> None:
+    with pytest.raises(TraceError, match=why):
+        decode(forged(0, last))
+
+
+@pytest.mark.parametrize("arg", [[0, 2, 0], [0, 2, 2], [0, 2, 1, 1], [0]])
+def test_a_load_names_columns_or_nothing(arg: list[int]) -> None:
+    data = copy.deepcopy(encode(TRACE))
+    data["programs"][0]["events"][0][9] = arg
+    with pytest.raises(TraceError, match="load_weights names a shard and their number"):
+        decode(data)
+
+
+def test_a_stated_part_is_not_believed() -> None:
+    """Values are made anew: whatever part of a sum a file says that somebody has."""
+    for program in range(4):
+        for place, value in enumerate(encode(TRACE)["programs"][program]["values"]):
+            if isinstance(value[-1], dict):
+                (role,) = value[-1]
+                for parts in (["0", 1], ["0-1", 2], ["0", 4]):
+                    assert check(decode(forged(place, {role: parts}, program))).correct
+
+
+def test_the_other_columns_are_no_way_to_have_all() -> None:
+    """Both ranks of a row load the same columns: the sums have a part twice."""
+    data = copy.deepcopy(encode(TRACE))
+    for program in (1, 3):
+        data["programs"][program]["events"][0][9] = [0, 2, 1]
+        data["programs"][program]["events"][1][9] = [0, 2]
+    verdict = check(decode(data))
+    assert not verdict.correct
+    assert "part 0 of 2 would be counted twice" in verdict.faults[0]
+
+
+def test_columns_and_rows_of_one_layer_are_two_loads_of_what_they_share() -> None:
+    async def crossed(model: Model) -> None:
+        columns, _ = model.load_weights(0, 0, 2, dim="out")
+        rows, _ = model.load_weights(0, 1, 2)
+        others, _ = model.load_weights(0, 1, 2, dim="out")
+        model.weights["columns"], model.weights["rows"] = columns.combine(others), rows
+        model.set_final_weight(0, model.weights["columns"])
+        await model.allgather(rows, 0)
+
+    verdict = check(simulate(crossed, layers=1, batches=1)[0].trace)
+    assert not verdict.correct
+    rebuilt = simulate(crossed, layers=1, batches=1)[0].trace.rebuilt()
+    assert [flaw.what for flaw in rebuilt.flaws.values() if "second time" in flaw.what]
+
+
+def test_values_by_hand_are_written_with_their_parts() -> None:
+    async def by_hand_made(model: Model) -> None:
+        made = value_of(Weight, by_hand(), 0, 1, 0, frozenset([0]), 1, [("out", [1], 2)])
+        given = value_of(Activation, by_hand(1), 0, 1, frozenset([0]), 1)
+        model.activations[1] = model.forward(0, given, made)
+
+    trace = Trace.of(simulate(by_hand_made, layers=1, batches=1))
+    assert "Q0;0;1;0;0;1;out=1/2>" in trace.text()
+    assert Trace.parse(trace.text()).text() == trace.text()
+    assert encode(decode(encode(trace))) == encode(trace)
+    assert str(trace.programs[0].values[2]) == "activation 1, batch 0, features 1 of 2"
