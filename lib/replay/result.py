@@ -164,10 +164,12 @@ class ReplayResult:
         """The processes, where one has several ranks or reads examples."""
         if all(len(one.ranks) == 1 and not one.examples for one in self.processes):
             return []
-        rows = [("process", "ranks", "examples read", "in bytes", "on the wire")]
+        reads = any(one.examples for one in self.processes)
+        rows = [("process", "ranks", *(("examples read", "in bytes") if reads else ()), "on the wire")]
         for number, one in enumerate(self.processes[:16]):
             wire = "" if one.wire is None else f"{one.wire:,}"
-            rows.append((f"{number}", ranges(one.ranks), f"{one.examples}", f"{one.bytes:,}", wire))
+            read = (f"{one.examples}", f"{one.bytes:,}") if reads else ()
+            rows.append((f"{number}", ranges(one.ranks), *read, wire))
         lines = _table(rows)
         if len(self.processes) > 16:
             lines.append(f"and {len(self.processes) - 16} more processes")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from lib import PUZZLES, Costs, Model, Trace, check, simulate
+from lib.course.solutions import alternatives
 from lib.replay import replay
 from lib.submissions.load import load_function
 from lib.trace.event import Event
@@ -20,12 +21,12 @@ from tests.replay.trainings import Training, traced, trainings
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 SMALL: dict[str, Any] = {"hidden": 24, "length": 4, "timeout": 30}
-ALTERNATIVES = sorted(Path(__file__).parents[2].glob("solutions/alternatives/*.py"), key=lambda path: path.stem)
+SCHEDULES = [record for record in PUZZLES.values() if not record.is_function]
+ALTERNATIVES = [(record.id, path) for record in SCHEDULES for path in alternatives(record.id)]
 
 
-@pytest.mark.parametrize("path", ALTERNATIVES, ids=lambda path: path.stem)
-def test_alternative_solutions(path: Path) -> None:
-    puzzle = max((name for name in PUZZLES if path.stem.startswith(name)), key=len)
+@pytest.mark.parametrize(("puzzle", "path"), ALTERNATIVES, ids=[path.stem for _, path in ALTERNATIVES])
+def test_alternative_solutions(puzzle: str, path: Path) -> None:
     schedule = Trace.of(simulate(load_function(path, puzzle), puzzle=puzzle))
     result = replay(schedule, transport="local", **SMALL)
     assert result.ok, result.text()
