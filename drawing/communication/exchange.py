@@ -96,7 +96,8 @@ def _collective(run: Trace, joined: Joined) -> Exchange:
     first = run.programs[joined.calls[0][0]].events[joined.calls[0][1]]
     events = {rank: run.programs[rank].events[number] for rank, number in joined.calls}
     happened = len(numbers) == len(first.group) and first.start is not None
-    row, root = COLLECTIVES[first.op], first.arg[0] if first.arg else 0
+    row = COLLECTIVES[first.op]
+    root = first.arg[0] if row.rooted else 0
     brought = {rank: run.programs[rank].values_of(event.inputs) for rank, event in events.items()}
     sent: Sequence[Elements] = [0] * len(first.group)
     if happened:

@@ -55,6 +55,8 @@ def idea(one: Exchange) -> str:
         if smaller:
             return "Each rank brings its own. They are added up, the sum is cut into shards, and each rank gets one."
         return f"Each rank brings its own. They are added up, and {who} the sum, which is as large as one of them."
+    if one.row.bucket:
+        return f"Each rank brings a list. What has the same place in all lists is added up, and {who} the sums."
     if one.row.rooted:
         return f"Rank {one.ranks[one.root]} is the root: what it brings, every rank gets."
     return "Arrows show whose value goes to whom."

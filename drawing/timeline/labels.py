@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from drawing.timeline.boxes import Box, failed_rank, padded
 from lib.analysis.dependencies import slowed
-from lib.analysis.event_words import event_words, ranges, spoken
+from lib.analysis.event_words import event_words, layers_of, ranges, spoken
 from lib.cluster.clock import units
 from lib.errors.wording import exact, numbered
 from lib.puzzles.records import Size
@@ -53,7 +53,7 @@ def labels(
     `own` says what the batches of some events are called, by their numbers (see `folding.Fold`), and `waits` what the
     box of a rank that waits is about.
     """
-    layer = "" if event.layer is None else f"L{event.layer}"
+    layer = "" if event.layer is None else f"L{ranges(layers_of(event))}"
     if box.look == "pending" and waits is not None:
         if box.lane:  # the rank itself did not wait
             return [waits.what, spoken(event.op), "…"], waits.who

@@ -10,7 +10,7 @@ from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES, title
 from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, READS
 
-__all__ = ["event_words", "operation", "operations", "ranges", "spoken"]
+__all__ = ["event_words", "layers_of", "operation", "operations", "ranges", "spoken"]
 
 
 @lru_cache(maxsize=4096)
@@ -26,10 +26,24 @@ def operation(event: Event) -> str:
         return f"the message {side} {'any rank' if event.peer is None else f'rank {event.peer}'}"
     words, row = title(event.op), OPERATIONS.get(event.op)
     if event.layer is not None and (row is None or row.about == "call"):
-        words += f" of layer {event.layer}"
+        words += f" of {_layers(event)}"
     if row is not None and (row.per_batch or event.op in READS):
         words += f" ({numbered('batch', event.batches)})"
     return words
+
+
+def _layers(event: Event) -> str:
+    """The layer of an operation, or those of a bucket."""
+    return numbered("layer", layers_of(event))
+
+
+def layers_of(event: Event) -> frozenset[int]:
+    """The layers that an operation is about: one, or those of a bucket."""
+    return frozenset(event.arg if _is_bucket(event) else () if event.layer is None else (event.layer,))
+
+
+def _is_bucket(event: Event) -> bool:
+    return event.op in COLLECTIVES and COLLECTIVES[event.op].bucket
 
 
 def operations(event: Event) -> str:
@@ -49,7 +63,7 @@ def event_words(event: Event, ranks: int) -> str:
     if event.peer is not None:
         parts[0] += f" {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
     if event.layer is not None and event.layer >= 0:  # the gradient of the data has no layer to come from
-        parts.append(f"layer {event.layer}")
+        parts.append(_layers(event))
     if event.batches:
         parts.append(f"{plural('batch', len(event.batches))} {ranges(event.batches)}")
     if event.op in LOCAL and OPERATIONS[event.op].says == "shard" and len(event.arg) > 1 and event.arg[1] > 1:

@@ -87,6 +87,9 @@ ALIKE = {
 }
 
 
+SHARD_AND_WHOLE = "one is a shard of a sum, the other is whole: reduce-scatter that one too, and then add the shards"
+
+
 @words.register
 def _(fact: facts.Different) -> Words:
     return Words(
@@ -110,6 +113,8 @@ def _alike(fact: facts.Different) -> str:
             "each rank has the gradient of its own columns, so there is nothing to add: sum over the ranks that have\n"
             'the same columns and other batches, such as group="data"'
         )
+    if fact.verb == "sum" and fact.field == "total" and fact.first.is_complete() != fact.other.is_complete():
+        return SHARD_AND_WHOLE
     return ALIKE[fact.field]
 
 
@@ -524,6 +529,31 @@ def _(fact: facts.NotOneForEach) -> Words:
     )
 
 
+SAME_BUCKETS = "every rank fills its buckets with the same layers, in the same order"
+
+
+@words.register
+def _(fact: facts.NoBucket) -> Words:
+    single = isinstance(fact.value, Value)
+    return Words(
+        f"a {fact.row.title} takes a list of gradients, and got {'a single one' if single else 'none'}",
+        expected="a list of gradients, of as many layers as you like",
+        got=describe(fact.value),
+        fix="put brackets round it: model.allreduce_bucket([gradient, another])"
+        + ("; for one gradient\nthere is model.allreduce(gradient, layer)" if single else ""),
+    )
+
+
+@words.register
+def _(fact: facts.OtherBucket) -> Words:
+    return Words(
+        "the buckets have different lengths",
+        expected=f"as many gradients in both: {fact.count}",
+        got=f"{fact.count} and {fact.other}",
+        fix=SAME_BUCKETS,
+    )
+
+
 @words.register
 def _(fact: facts.ToldLayer) -> Words:
     value = fact.value
@@ -544,6 +574,8 @@ def _(fact: facts.Disagree) -> Words:
         but, same = "call different ones", "the same operation"
     elif first.layer != other.layer:
         but, same = "for different layers", "the same layer"
+        if COLLECTIVES[first.op].bucket:
+            fix = SAME_BUCKETS
     elif first.group != other.group:
         but, same = "name its group in different orders", "the same order of ranks"
         fix = "write the group in the same way on every rank: as an axis of the mesh, or as one list of ranks;\n"
@@ -564,10 +596,11 @@ def _(fact: facts.Disagree) -> Words:
 
 
 def _call(member: Member, beside: Member) -> str:
-    what = describe(member.value) if isinstance(member.value, Value) else type(member.value).__name__
-    root = f", root={member.root}" if COLLECTIVES[member.op].rooted else ""
+    row = COLLECTIVES[member.op]
+    what = describe(member.value) if isinstance(member.value, Value) or row.bucket else type(member.value).__name__
+    root = f", root={member.root}" if row.rooted else ""
     group = "" if member.group == beside.group else f", group={list(member.group)}"
-    what = what if isinstance(member.value, Activation) else with_article(what)
+    what = what if row.bucket or isinstance(member.value, Activation) else with_article(what)
     return f"{member.op}(layer={member.layer}{root}{group}) with {what}"
 
 

@@ -27,6 +27,10 @@ def one_collective(name: str) -> Callable[[Model], Coroutine[Any, Any, None]]:
         else:
             brought = model.fake_grad(0, [model.rank])
         run = cast("Callable[[Any, int], Any]", getattr(model, name))
+        if row.bucket:
+            bucket = [model.fake_grad(layer, [model.rank]) for layer in range(model.LAYERS)]
+            store.update((("gets", layer), value) for layer, value in enumerate(await model.allreduce_bucket(bucket)))
+            return
         if row.many:
             parts = await run([brought.shard(part, model.RANKS) for part in range(model.RANKS)], 0)
             store.update((("gets", part), value) for part, value in enumerate(parts))

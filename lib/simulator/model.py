@@ -294,6 +294,10 @@ class Model(Given):
         """All-reduce: everybody gets the sum of what the members bring."""
         return self._communicate("allreduce", v, layer, group)
 
+    def allreduce_bucket(self, gradients: Sequence[T], group: Any = None) -> Work[list[T]]:
+        """All-reduce of several gradients in one go, of whatever layers: everybody gets the list of their sums."""
+        return self._communicate("allreduce_bucket", gradients, None, group)
+
     def allgather(self, v: T, layer: int, group: Any = None) -> Work[T]:
         """All-gather: everybody gets the shards of all members put together."""
         return self._communicate("allgather", v, layer, group)
@@ -360,7 +364,7 @@ class Model(Given):
         program.append(event)
         return Work(self, event, self.dist.read(self.rank, event, value))
 
-    def _communicate(self, op: str, v: Any, layer: int, group: Any, root: Any = None) -> Work[Any]:
+    def _communicate(self, op: str, v: Any, layer: int | None, group: Any, root: Any = None) -> Work[Any]:
         """A collective of a group, which a method of that name calls. `root` is a rank, where there is one."""
         frame = _frame(2)
         program, dist = self.program, self.dist
@@ -381,6 +385,7 @@ class Model(Given):
                 inputs = tuple([program.id(value, source) for value in values])
                 v = [clean(value) for value in values]
                 first = v[0]
+                layer = first.layer if row.bucket else layer
             else:
                 rules.bring(row, v, layer, len(members.ranks))
                 inputs = (program.id(v, source),)
@@ -391,7 +396,7 @@ class Model(Given):
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
             batches = first.place.batches
-            arg = (place,) if row.rooted else ()
+            arg = (place,) if row.rooted else tuple([value.layer for value in v]) if row.bucket else ()
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
             program.append(event)
             signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, place, members.ranks), event)

@@ -209,11 +209,11 @@ def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
                 gone[passage.source][passage.sent] = given_up(run, passage)
         used, stored = uses(program, gone[program.rank]), left_stores(program)
         for number in calls:
-            value = program.events[number].inputs[0]
-            until = next(end for index, end in used[value] if index == number)
-            others = any(end >= number for index, end in used[value] if index != number)
-            if others or stored.get(value, 0) > until + 1:
-                found.add((program.rank, number))
+            for value in program.events[number].inputs:
+                until = next(end for index, end in used[value] if index == number)
+                others = any(end >= number for index, end in used[value] if index != number)
+                if others or stored.get(value, 0) > until + 1:
+                    found.add((program.rank, number))
     return found
 
 

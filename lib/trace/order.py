@@ -172,7 +172,7 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
     event = run.programs[rank].events[number]
     row = COLLECTIVES[event.op]
     values = [run.programs[rank].values_of(run.programs[rank].events[number].inputs) for rank, number in members]
-    return row, row.brought(values), event.arg[0] if event.arg else 0
+    return row, row.brought(values), event.arg[0] if row.rooted else 0
 
 
 def member(rank: int, event: Event, values: list[Value], members: int) -> Member:

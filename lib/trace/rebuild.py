@@ -176,6 +176,8 @@ class _Rebuild:
         event.batches = sent[0].place.batches if sent else NO_BATCHES
         if event.op == "pass_to":
             event.layer = sent[0].layer if sent else None
+        elif COLLECTIVES[event.op].bucket:
+            event.layer, event.arg = sent[0].layer, tuple([value.layer for value in sent])
 
     def meet(self, members: list[tuple[int, Event]]) -> None:
         brought: list[rules.Member] = []

@@ -15,8 +15,9 @@ from itertools import product
 from typing import Any
 
 from lib.errors.exceptions import RuleError
-from lib.values.facts import NotSized
+from lib.values.facts import NotSized, OtherBucket
 from lib.values.laws import cut, gather, reduce, renew, total_elements
+from lib.values.placement import MOST
 from lib.values.table import Table
 from lib.values.values import Elements, Value
 
@@ -55,7 +56,8 @@ class Collective:
 
     `name` is Model's method, `word` its short form in text and pictures, `signature` how a student writes it.
 
-    What the members bring is a value each, or of `many` a list of values each, one for each member. `results` maps
+    What the members bring is a value each, or of `many` a list of values each, one for each member; in a `bucket` it is
+    a list as long as they agree on, of values of several layers. `results` maps
     that, in group order, to what each member gets: a value, a list of them, or None. `law` is what is done to values,
     of whatever number of members, and complains where they do not fit; `apart` is what no two may have in common.
     `root` says what the rank is that has the part of its own, in two ways, where there is one: "the rank ..." and "the
@@ -74,6 +76,7 @@ class Collective:
     law: Callable[..., object]
     apart: Callable[[Any], Iterable[object]] = lambda value: ()
     many: bool = False
+    bucket: bool = False
     root: tuple[str, str] | None = None
     origins: Callable[[int, int, int], Iterable[int]] | None = None
     whole: Callable[[Sequence[Any], int, Size], Elements]
@@ -151,6 +154,24 @@ def _all_reduce(values: Sequence[Any], root: int) -> Results:
     return [renew(total) for _ in values]
 
 
+def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
+    """The sums of the first values of all buckets, of the second ones, and so on."""
+    first = buckets[0]
+    for bucket in buckets[1:]:
+        if len(bucket) != len(first):
+            raise RuleError(OtherBucket(len(first), len(bucket)))
+    return [reduce(*values) for values in zip(*buckets, strict=True)]
+
+
+def _bucket_batches(bucket: Sequence[Value]) -> Iterable[int]:
+    return (place * MOST + batch for place, value in enumerate(bucket) for batch in value.place.batches)
+
+
+def _all_reduce_bucket(values: Sequence[Sequence[Value]], root: int) -> Results:
+    totals = _bucket_sum(*values)
+    return [[renew(total) for total in totals] for _ in values]
+
+
 def _all_gather(values: Sequence[Any], root: int) -> Results:
     whole = gather(*values)
     return [renew(whole) for _ in values]
@@ -180,6 +201,10 @@ def _as_large(first: Value, *others: Value) -> None:
 
 def _first(values: Sequence[Any], root: int, size: Size) -> Elements:
     return size(values[:1])
+
+
+def _first_bucket(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
+    return size(values[0])
 
 
 def _sum(values: Sequence[Any], root: int, size: Size) -> Elements:
@@ -233,6 +258,20 @@ COLLECTIVES = Table(
             law=reduce,
             apart=_summed,
             whole=_first,
+            travel=TWICE_ROUND,
+            in_place=True,
+        ),
+        Collective(
+            name="allreduce_bucket",
+            word="BA",
+            title="bucketed all-reduce",
+            signature="await model.allreduce_bucket(gradients)",
+            results=_all_reduce_bucket,
+            law=_bucket_sum,
+            apart=_bucket_batches,
+            many=True,
+            bucket=True,
+            whole=_first_bucket,
             travel=TWICE_ROUND,
             in_place=True,
         ),

@@ -264,6 +264,20 @@ class NotOneForEach(Fact):
     members: int
 
 
+class NoBucket(Fact):
+    """A bucket is a list of values, and this is none, or an empty one."""
+
+    row: Collective
+    value: object
+
+
+class OtherBucket(Fact):
+    """Two members bring buckets of different lengths."""
+
+    count: int
+    other: int
+
+
 class ToldLayer(Fact):
     """A collective was told another layer than that of the value."""
 

@@ -18,6 +18,7 @@ from lib.values.facts import (
     Disagree,
     EndlessBatches,
     NoBatch,
+    NoBucket,
     NoLayer,
     NoShard,
     NotALayer,
@@ -235,7 +236,9 @@ def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
         if is_awaitable(value):
             need(Value, value, f"list given to {row.name}", row.name)
         brought = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
-        if len(brought) != members:
+        if row.bucket and not brought:
+            raise RuleError(NoBucket(row, cast("object", value)))
+        if not row.bucket and len(brought) != members:
             raise RuleError(NotOneForEach(row, cast("object", value), len(brought), members))
     else:
         brought = (value,)
@@ -243,7 +246,7 @@ def bring(row: Collective, value: Any, layer: Any, members: int) -> None:
         need(Value, item, f"first argument of {row.name}", row.name)
         # What is no number may answer a comparison with anything: numpy's arrays do with an array.
         other = item.layer != layer if isinstance(layer, int | float) else True
-        if other and item.place.sharded:
+        if other and item.place.sharded and not row.bucket:
             raise RuleError(ToldLayer(row.name, item, layer))
 
 

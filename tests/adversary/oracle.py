@@ -18,8 +18,9 @@ from typing import Any
 
 WEIGHT, BATCH = 512 * 512, 512 * 256
 REDUCED = ("allreduce", "scatterreduce")
-COLLECTIVES = ("allreduce", "allgather", "scatterreduce", "alltoall", "broadcast")
-OVERWRITES = ("allreduce", "broadcast")
+COLLECTIVES = ("allreduce", "allreduce_bucket", "allgather", "scatterreduce", "alltoall", "broadcast")
+OVERWRITES = ("allreduce", "allreduce_bucket", "broadcast")
+TWICE = ("allreduce", "allreduce_bucket")
 """What comes out lies where what went in was: no memory of its own."""
 SAMPLED = ("forward", "backward", "loss", "update", "pass_to", "receive", *COLLECTIVES)
 LOADED, UPDATED, SPOILT = 0, 1, -1
@@ -493,6 +494,11 @@ class _World:
             if any(len(row) != n for row in brought):
                 raise Malformed("an all-to-all takes one for each")
             return [[_again(row[i]) for row in brought] for i in range(n)]
+        if e.op == "allreduce_bucket":
+            if len({len(row) for row in brought}) != 1:
+                raise Malformed("buckets are alike")
+            sums = [self._sum([row[place] for row in brought]) for place in range(len(brought[0]))]
+            return [[_again(total) for total in sums] for _ in brought]
         if any(len(row) != 1 for row in brought):
             raise Malformed(f"{e.op} takes one value")
         things = [row[0] for row in brought]
@@ -514,13 +520,15 @@ class _World:
             into = [sum(row[i] for row in sizes) - sizes[i][i] for i in range(n)]
             busiest = Fraction(max(out + into))
             return busiest * n / (n - 1) if n > 1 else sizes[0][0], [Fraction(x) for x in out]
-        whole = {"broadcast": sizes[e.arg[0] if e.arg else 0][0], "allgather": sum(row[0] for row in sizes)}.get(
-            e.op, sizes[0][0]
-        )
+        whole = {
+            "broadcast": sizes[e.arg[0] if e.op == "broadcast" else 0][0],
+            "allgather": sum(row[0] for row in sizes),
+            "allreduce_bucket": sum(sizes[0]),
+        }.get(e.op, sizes[0][0])
         if e.op == "allgather":  # everything goes round, and stops before whoever has it already
             return Fraction(whole), [Fraction(whole - sizes[(i + 1) % n][0]) for i in range(n)]
         once = Fraction(n - 1, n) * whole
-        return Fraction(whole), [once * (2 if e.op == "allreduce" else 1)] * n
+        return Fraction(whole), [once * (2 if e.op in TWICE else 1)] * n
 
     def collective_time(self, e: Happening, whole: Fraction) -> Fraction:
         if self.costs["model"] == "unit":
@@ -528,7 +536,7 @@ class _World:
         n = len(e.group)
         busiest = (whole if n > 1 else Fraction(0)) if e.op == "broadcast" else Fraction(n - 1, n) * whole
         once = busiest * self.beta(e.group) + _exact(self.costs["latency"]) * (n - 1)
-        return once * (2 if e.op == "allreduce" else 1)
+        return once * (2 if e.op in TWICE else 1)
 
     def beta(self, ranks: Iterable[int]) -> Fraction:
         mesh, size = self.data["mesh"], self.costs["host_size"]
@@ -780,7 +788,8 @@ class _World:
                 if e.op == "pass_to":
                     needed(number, over if e.met is None else self.begins_before(events, e, index))
             for number in e.outputs:
-                in_place = away and e.op in OVERWRITES and not self.is_kept(rank, e.inputs[0], index, there)
+                in_place = away and e.op in OVERWRITES
+                in_place = in_place and not any(self.is_kept(rank, i, index, there) for i in e.inputs)
                 first[number] = there if in_place else index
                 if away:
                     needed(number, there)

@@ -28,6 +28,9 @@ WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 # -- memory, worked out the slow way ------------------------------------------------------------------------------
 
 
+IN_PLACE = ("allreduce", "allreduce_bucket", "broadcast")
+
+
 def alive(trace: Trace, rank: int, index: int) -> list[int]:
     """The ids of the values alive when an event starts, straight from the definition.
 
@@ -44,9 +47,7 @@ def alive(trace: Trace, rank: int, index: int) -> list[int]:
     for number, event in enumerate(program.events):
         if event.op == "wait":
             work = program.events[event.arg[0]]
-            early = work.op in ("receive", "read") or (
-                work.op in COLLECTIVES and work.op not in ("allreduce", "broadcast")
-            )
+            early = work.op in ("receive", "read") or (work.op in COLLECTIVES and work.op not in IN_PLACE)
             early = early or (work.op in COLLECTIVES and needed_besides(trace, rank, event.arg[0], number))
             for value in work.outputs:
                 born[value] = event.arg[0] if early else number
@@ -74,8 +75,12 @@ def alive(trace: Trace, rank: int, index: int) -> list[int]:
 
 def needed_besides(trace: Trace, rank: int, call: int, wait: int) -> bool:
     """Whether anything else needs what a collective would write over, once it is called."""
+    return any(needs(trace, rank, value, call, wait) for value in trace.programs[rank].events[call].inputs)
+
+
+def needs(trace: Trace, rank: int, value: int, call: int, wait: int) -> bool:
+    """The same of one value."""
     program = trace.programs[rank]
-    (value,) = program.events[call].inputs
     waits = {event.arg[0]: number for number, event in enumerate(program.events) if event.op == "wait"}
     for number, event in enumerate(program.events):
         if value not in event.inputs or number == call:

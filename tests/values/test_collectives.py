@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from lib import LINKS, Activation, Links, MismatchError, Model, RuleError, Trace, Weight, WeightGrad, simulate
 from lib.analysis import figures
-from lib.values.collectives import COLLECTIVES, title
+from lib.cluster.clock import units
+from lib.values.collectives import COLLECTIVES, TWICE_ROUND, title
+from lib.values.collectives import given as given_to
 from lib.values.facts import Disagree
 from lib.values.laws import gather
 from lib.values.rules import Member, agree, bring, collective
@@ -23,6 +25,11 @@ SIZES = [1, 2, 3, 4, 5, 7, 8, 12]
 def grads(n: int, batches: int) -> list[WeightGrad]:
     """The gradients of n ranks that share `batches` batches out."""
     return [WeightGrad(1, 3, range(rank, batches, n), batches) for rank in range(n)]
+
+
+def buckets(n: int) -> list[list[WeightGrad]]:
+    """A bucket of the gradients of two layers on each of n ranks, a batch each."""
+    return [[WeightGrad(layer, 3, [rank], n) for layer in (2, 1)] for rank in range(n)]
 
 
 def results(op: str, values: list[Any], root: int = 0) -> list[Any]:
@@ -81,10 +88,32 @@ def test_everybody_gets_a_value_of_its_own(op: str) -> None:
         brought = [Weight(0, 3, 0, [i], 3) for i in range(3)]
     if op == "alltoall":
         brought = [[value.shard(i, 3) for i in range(3)] for value in brought]
+    if op == "allreduce_bucket":
+        brought = buckets(3)
     got = results(op, brought)
-    flat = [item for one in got for item in (one if op == "alltoall" else [one])]
+    flat = [item for one in got for item in given_to(one)]
     assert len({id(item) for item in flat}) == len(flat)
     assert all(item.mark is None for item in flat)
+
+
+def test_a_bucket_is_summed_place_by_place() -> None:
+    sums = [WeightGrad(layer, 3, range(4), 4) for layer in (2, 1)]
+    assert results("allreduce_bucket", buckets(4)) == [sums] * 4
+
+
+def test_two_of_a_bucket_that_share_a_batch_are_found_wherever_they_stand_in_it() -> None:
+    row, brought = COLLECTIVES["allreduce_bucket"], buckets(4)
+    brought[3][1] = brought[1][1]
+    members = [Member(rank, row.name, 2, value, 0) for rank, value in enumerate(brought)]
+    with pytest.raises(MismatchError) as caught:
+        collective(row, members)
+    assert caught.value.ranks == (1, 3)
+
+
+def test_a_bucket_costs_one_latency_and_the_bytes_of_all() -> None:
+    costs, row, whole = Links(latency=0.15), COLLECTIVES["allreduce_bucket"], 512 * 512
+    times = [units(costs.communicate(row, layers * whole, range(4))) for layers in (1, 2, 4, 8)]
+    assert times == [1.5, 2.1, 3.3, 5.7]
 
 
 # -- what moves ---------------------------------------------------------------------------------------------------
@@ -109,11 +138,13 @@ def test_what_is_sent_is_that_of_a_ring(n: int) -> None:
         "allgather": [Weight(0, 1, 0, [i], n) for i in range(n)],
         "alltoall": [[Weight(0, 1, 0, [i], n) for i in range(n)]] * n,
         "broadcast": [Weight(0, 1, 0)] * n,
+        "allreduce_bucket": buckets(n),
     }
     for op, row in COLLECTIVES.items():
-        rounds = 2 if op == "allreduce" else 1
-        assert row.size(brought[op]) == whole
-        assert row.sent(brought[op]) == [rounds * once] * n
+        rounds = 2 if row.travel is TWICE_ROUND else 1
+        layers = 2 if row.bucket else 1
+        assert row.size(brought[op]) == layers * whole
+        assert row.sent(brought[op]) == [layers * rounds * once] * n
         assert row.busiest(whole, n) == (whole if op == "broadcast" and n > 1 else rounds * once)
         assert row.messages(n) == rounds * (n - 1)
 
@@ -195,6 +226,7 @@ def test_whole_numbers_of_elements_are_whole_numbers() -> None:
 def test_what_an_operation_is_called_in_a_sentence() -> None:
     assert [title(op) for op in (*COLLECTIVES, "forward")] == [
         "all-reduce",
+        "bucketed all-reduce",
         "all-gather",
         "reduce-scatter",
         "all-to-all",

@@ -157,8 +157,8 @@ def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]
         members = tuple(rank for rank, _ in meeting)
         events = [plans[rank].program.events[number] for rank, number in meeting]
         brought = tuple(plans[rank].inputs(event) for rank, event in zip(members, events, strict=True))
-        root = events[0].arg[0] if events[0].arg else 0
         row, numbers = COLLECTIVES[events[0].op], tuple(number for _, number in meeting)
+        root = events[0].arg[0] if row.rooted else 0
         planned = PlannedCollective(row, members, brought, root, numbers)
         for rank, number in meeting:
             plans[rank].collectives[number] = planned

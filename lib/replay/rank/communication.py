@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from lib.replay.layers.ranges import in_order, join
@@ -156,6 +157,16 @@ def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     return Started(call.transport.all_reduce(call.group, buffer), [buffer])
 
 
+def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    """One flat buffer for all of them, as torch's DDP has it."""
+    buffer, sizes = torch.cat(list(inputs)), [tensor.numel() for tensor in inputs]
+    for place, number in enumerate(call.event.inputs):
+        if call.may_overwrite(place):
+            call.tensors.pop(number, None)  # its memory is the buffer's now
+    handle = call.transport.all_reduce(call.group, buffer)
+    return Started(handle, [buffer], lambda: [part.clone() for part in buffer.split(sizes)])
+
+
 def _all_gather(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     values = [brought[0] for brought in call.brought]
     sizes, ranges = [call.numel(value) for value in values], [call.ranges(value) for value in values]
@@ -195,6 +206,7 @@ def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
     {
         "allreduce": _all_reduce,
+        "allreduce_bucket": _all_reduce_bucket,
         "allgather": _all_gather,
         "scatterreduce": _reduce_scatter,
         "alltoall": _all_to_all,

@@ -13,6 +13,10 @@ async def allreduce(model: Model) -> None:
     model.grad_weights["sum"] = await model.allreduce(model.fake_grad(0, [model.rank]), 0)
 
 
+async def allreduce_bucket(model: Model) -> None:
+    await model.allreduce_bucket([model.fake_grad(layer, [model.rank]) for layer in reversed(range(model.LAYERS))])
+
+
 async def allgather(model: Model) -> None:
     model.weights[0], _ = model.load_weights(0, model.rank, model.RANKS)
     model.weights["whole"] = await model.allgather(model.weights[0], 0)
@@ -72,8 +76,9 @@ def small(function: Callable[[Model], Any], ranks: int = 4, **sizes: Any) -> Tra
     return trace(function, **{"ranks": ranks, "layers": 2, "batches": ranks * ranks, **sizes})
 
 
+GOOD = (allreduce, allreduce_bucket, allgather, scatterreduce, broadcast, alltoall, message)
 EXCHANGES: dict[str, Trace] = {
-    **{each.__name__: small(each) for each in (allreduce, allgather, scatterreduce, broadcast, alltoall, message)},
+    **{each.__name__: small(each) for each in GOOD},
     **{each.__name__: small(each) for each in (missing, different, unreceived)},
     "grid": small(grid, mesh=MESH),
     "many": small(allgather, ranks=12),
