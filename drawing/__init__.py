@@ -1,7 +1,8 @@
 """Pictures of values and of schedules. Importing it makes notebooks show them unasked.
 
     from drawing import compare, draw, draw_group, step_through
-    from drawing import draw_collective, draw_curves, draw_mesh, draw_ring, draw_step, draw_trade_off
+    from drawing import draw_collective, draw_curves, draw_figures, draw_mesh, draw_ring, draw_step
+    from drawing import draw_trade_off
 
 All but `step_through` and `draw_ring` give a Picture: notebooks show it, `picture.save("name.svg")` writes it (or .png
 or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a value to plain marks
@@ -16,7 +17,7 @@ from drawing.communication.collective import draw_collective
 from drawing.communication.mesh import draw_mesh
 from drawing.communication.ring.draw import draw_ring
 from drawing.communication.step import draw_step
-from drawing.comparison import compare
+from drawing.comparison import compare, draw_figures
 from drawing.display import register
 from drawing.figures.curves import draw_curves
 from drawing.map import puzzle_map
@@ -32,6 +33,7 @@ __all__ = [
     "draw",
     "draw_collective",
     "draw_curves",
+    "draw_figures",
     "draw_group",
     "draw_mesh",
     "draw_ring",

@@ -19,7 +19,7 @@ from lib.analysis.difference import Difference, difference, figures_of, lesson, 
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
 
-__all__ = ["compare"]
+__all__ = ["compare", "draw_figures"]
 
 TITLE: Final = 17
 EDGE_ROOM: Final = 24.0
@@ -33,8 +33,31 @@ def compare(*runs: Any, names: Sequence[str] | None = None, **named: Any) -> Pic
 
     Names come from the keywords, from `names`, or from the keys of a dict given alone.
     """
+    traces = _named("compare", runs, names, named)
+    if isinstance(traces, Picture):
+        return traces
+    gaps = [difference(traces[0][1], trace) for _, trace in traces[1:]]
+    return Picture(_paint(traces, gaps), "\n".join(_words(traces, gaps)))
+
+
+def draw_figures(*runs: Any, names: Sequence[str] | None = None, **named: Any) -> Picture:
+    """Draws only the figures of runs as bars beside each other: time, what is alive at the peak, what is sent.
+
+    Names come as for `compare`.
+    """
+    traces = _named("draw_figures", runs, names, named)
+    if isinstance(traces, Picture):
+        return traces
+    scene = Scene(WIDTH, 0)
+    y = table(scene, traces, EDGE_ROOM, WIDTH - EDGE_ROOM, _headline(scene, traces), unequal(traces) is None)
+    scene.height = legend(scene, EDGE_ROOM, y + 12, WIDTH - 12, kinds_of([trace for _, trace in traces])) + 6
+    return Picture(scene, "\n".join(f"{name}: {figures_of(trace)}" for name, trace in traces))
+
+
+def _named(call: str, runs: Sequence[Any], names: Sequence[str] | None, named: Mapping[str, Any]) -> Runs | Picture:
+    """The runs with their names; a picture that says why, where there is nothing to draw."""
     if len(runs) == 1 and isinstance(runs[0], Mapping):
-        named = {str(key): run for key, run in cast("Mapping[Any, Any]", runs[0]).items()} | named
+        named = {str(key): run for key, run in cast("Mapping[Any, Any]", runs[0]).items()} | {**named}
         runs = ()
     if names is not None and len(names) != len(runs):
         raise ValueError(f"names has {len(names)} for {len(runs)} runs")
@@ -44,9 +67,7 @@ def compare(*runs: Any, names: Sequence[str] | None = None, **named: Any) -> Pic
     for name, run in labelled:
         if (why := nothing_to("draw", run, name)) is not None:
             return note(why)
-    traces = [(name, trace_of(run, "compare")) for name, run in labelled]
-    gaps = [difference(traces[0][1], trace) for _, trace in traces[1:]]
-    return Picture(_paint(traces, gaps), "\n".join(_words(traces, gaps)))
+    return [(name, trace_of(run, call)) for name, run in labelled]
 
 
 def _words(runs: Runs, gaps: Gaps) -> Iterator[str]:

@@ -21,7 +21,7 @@ from lib.trace.order import unreceived
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
-from lib.values.values import KINDS, Elements, Value
+from lib.values.values import KINDS, Elements, OptState, Value
 
 __all__ = ["fed", "forgotten", "other_costs", "over_memory", "over_sent", "over_time"]
 
@@ -118,15 +118,18 @@ def other_costs(mine: float, judged: float) -> str:
 
 
 def over_sent(trace: Trace, sent: float, limit: float) -> str:
-    """Why no goal counts: how much is sent, and the first all-reduce, else the first communication of all."""
+    """Why no goal counts: how much is sent, and the first all-reduce, else the first optimizer state that travels, else
+    the first communication of all."""
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
-    rank, event = next((found for found in moving if found[1].op == "allreduce"), moving[0])
+    states = [found for found in moving if _brings_state(trace, *found)]
+    rank, event = next((found for found in moving if found[1].op == "allreduce"), (states or moving)[0])
     what = f"correct, but {amount(sent)} elements are sent per rank, and the goals allow {amount(limit)}"
     where = _places([(rank, event)])
     if event.op != "allreduce":
-        return _remark(
-            what, where=where, fix="gather each weight as rarely as the memory allows, and send nothing twice"
-        )
+        fix = "gather each weight as rarely as the memory allows, and send nothing twice"
+        if states:
+            fix = "the optimizer state of a shard stays on the rank that updates the shard: nobody else needs it"
+        return _remark(what, where=where, fix=fix)
     whole = "an all-reduce brings every rank the whole sum, and a rank that updates one shard needs only that shard:\n"
     error = PuzzleError(
         what,
@@ -136,6 +139,11 @@ def over_sent(trace: Trace, sent: float, limit: float) -> str:
     )
     fixes.keep(error)
     return str(error)
+
+
+def _brings_state(trace: Trace, rank: int, event: Event) -> bool:
+    values = trace.programs[rank].values
+    return any(isinstance(values[number], OptState) for number in event.inputs)
 
 
 def _more(found: Sequence[object], noun: str) -> str:

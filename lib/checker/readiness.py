@@ -109,6 +109,11 @@ def _fix(program: Program, value: Held, ends: str) -> str:
             "gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer);\n"
             "or begin with no more than the shard that this rank updates"
         )
+    if ends == PARTLY:
+        return (
+            "this rank updates only a part of it: begin with no more than that part:\n"
+            "_, opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)"
+        )
     updates = any(event.op in UPDATES and event.layer == value.layer for event in program.events)
     if updates:
         return "keep what update gives: weights[layer], opt_states[layer] = model.update(...)"

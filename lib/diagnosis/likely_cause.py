@@ -36,7 +36,7 @@ from lib.values import facts
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import reduce
 from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, calls, signatures
-from lib.values.values import KINDS, Activation, ActivationGrad, Value, Weight, WeightGrad, definite, subject
+from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, definite, subject
 
 __all__ = ["advise"]
 
@@ -191,6 +191,11 @@ def _(fact: facts.Incomplete, program: Running) -> Advice:
         return (
             f"{count} ranks put {len(weight.shards)} shards together, but the weight is cut into {weight.total}:\n"
             f"cut it into as many as there are ranks to gather from: {shard_call(program, count, made.group)}"
+        )
+    if made is not None and made.op == "shard":
+        return (
+            f"the whole weight was cut{line_of(made)} already: cut it when nothing needs it whole any more,\n"
+            "which is after its last backward"
         )
     for number, whole in alike(program, weight):
         if whole.is_complete() and whole.step == weight.step and whole.mark is not None:
@@ -541,14 +546,30 @@ def _(fact: facts.OtherBatches, program: Running | None) -> str | None:
 
 
 @likely_cause.register
-def _(fact: facts.Uncovered, _: Running | None) -> str | None:
+def _(fact: facts.Uncovered, program: Running | None) -> str | None:
     """A shard of the gradient for a weight that was never cut."""
     made, summed = maker(fact.weight), maker(fact.grad)
+    loaded = made is not None and made.op == "load_weights" and fact.weight.is_complete()
+    if program is not None and loaded and _has_state_of(program, fact.grad):
+        return (
+            f"this rank has the gradient and the optimizer state of {these('shard', fact.grad.shards)} only: when its "
+            "backward is done,\ncut the weight to that shard too: "
+            "weights[layer] = weights[layer].shard(model.rank, model.RANKS)"
+        )
     if made is None or made.op != "load_weights" or summed is None or summed.op != "scatterreduce":
         return None
     return (
         f"this rank loaded the whole weight{line_of(made)}, and updates all of it: it needs the whole sum.\n"
         "A reduce-scatter leaves each rank one shard of the sum; an all-reduce brings all of it to every rank"
+    )
+
+
+def _has_state_of(program: Running, grad: WeightGrad) -> bool:
+    """Whether a store of the rank has the optimizer state of the shard that a gradient is of, and no more."""
+    return any(
+        isinstance(value, OptState) and value.layer == grad.layer and value.shards == grad.shards
+        for number, value in enumerate(program.values)
+        if value is not None and is_held(program, number) and not value.is_complete()
     )
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from lib.schedules.steps import backward, compute, forward, load, loss, mine, step
+from lib.schedules.steps import accumulate, backward, compute, forward, load, loss, mine, step, update
 from lib.simulator.model import Model
 from lib.values.values import Weight, WeightGrad
 
-__all__ = ["ddp", "ddp_overlap", "fetching", "fsdp", "fsdp_prefetch", "fully_sharded", "zero1"]
+__all__ = ["ddp", "ddp_overlap", "fetching", "fsdp", "fsdp_prefetch", "fully_sharded", "zero", "zero1"]
 
 
 async def ddp(model: Model) -> None:
@@ -67,6 +67,48 @@ async def zero1(model: Model) -> None:
         shard, model.opt_states[layer] = model.update(layer, grad, shard, model.opt_states[layer])
         model.weights[layer] = await model.allgather(shard, layer)
         model.set_final_weight(layer, model.weights[layer])
+
+
+def zero(stage: int) -> Callable[[Model], Coroutine[Any, Any, None]]:
+    """A stage of ZeRO with microbatches of one batch, every collective awaited at once. At 0 nothing is sharded (DDP),
+    at 1 the optimizer states are, at 2 the sums of gradients too, and at 3 the weights, which are gathered and dropped
+    for each use (FSDP)."""
+
+    async def run(model: Model) -> None:
+        weights, _, _, _, sums = model.storage()
+        place, batches = (model.rank, model.RANKS), mine(model)
+        for layer in range(model.LAYERS):
+            whole, of_all = model.load_weights(layer)
+            shard, of_mine = model.load_weights(layer, *place)
+            weights[layer] = shard if stage == 3 else whole
+            model.opt_states[layer] = of_mine if stage else of_all
+            del whole, of_all, shard, of_mine
+
+        async def at_work(layer: int) -> Weight:
+            return await model.allgather(weights[layer], layer) if stage == 3 else weights[layer]
+
+        for b in batches:
+            model.activations[0] = model.get_activation([b])
+            for layer in range(model.LAYERS):
+                forward(model, layer, await at_work(layer))
+            loss(model)
+            for layer in reversed(range(model.LAYERS)):
+                grad = backward(model, layer, await at_work(layer))
+                if 0 < stage < 3 and b == batches[-1]:
+                    weights[layer] = weights[layer].shard(*place)  # nobody needs the rest of the old weight
+                accumulate(model, layer, await model.scatterreduce(grad, layer) if stage > 1 else grad)
+                del grad
+        for layer in reversed(range(model.LAYERS)):
+            if stage < 2:
+                total = sums.pop(layer)
+                sums[layer] = await (model.scatterreduce if stage else model.allreduce)(total, layer)
+                del total
+            update(model, layer)
+            if 0 < stage < 3:
+                weights[layer] = await model.allgather(weights[layer], layer)
+            model.set_final_weight(layer, weights[layer])
+
+    return run
 
 
 def fully_sharded(shard: str | None = None, replica: str | None = None) -> Callable[[Model], Coroutine[Any, Any, None]]:

@@ -129,6 +129,8 @@ def test_a_run_that_ends_but_is_wrong_is_a_check_error(name: str) -> None:
     found = outcome(name)
     if found.verdict is None or found.verdict.correct or CASES[name].sizes:  # a size is only wrong for the puzzle
         return
+    if all("not ready for the next training step" in fault for fault in found.verdict.faults):
+        return  # a fault of a puzzle; a bare check notes it
     assert found.wrong is not None
     assert isinstance(found.wrong.trace, Trace)
     assert str(found.wrong).startswith("this is not one correct training step\n  got:      ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drawing import Picture
+from drawing import Picture, draw_figures
 from drawing import compare as compare
 from drawing.canvas.palette import ALARM, GOOD, INK
 from drawing.canvas.scene import Poly, Rect, Text
@@ -138,3 +138,13 @@ def test_marks_lie_behind_boxes() -> None:
     assert len(lines) == 2
     boxes = [place for place, mark in enumerate(marks) if isinstance(mark, Rect) and "rank 0" in mark.title]
     assert lines[0] < min(boxes)
+
+
+def test_figures_alone() -> None:
+    """The bars of `compare` without its timelines."""
+    picture = draw_figures(ddp=RUNS["ddp"], overlapped=RUNS["overlapped"])
+    assert picture.words.splitlines() == compare(ddp=RUNS["ddp"], overlapped=RUNS["overlapped"]).words.splitlines()[:2]
+    assert picture.scene.height < 200
+    assert draw_figures([], names=["mine"]).words == compare([], names=["mine"]).words
+    with pytest.raises(ValueError, match="names has 1 for 2 runs"):
+        draw_figures(RUNS["ddp"], RUNS["late"], names=["one"])

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from lib import HIDDEN, LENGTH, PUZZLES, Mesh, Trace, check, simulate
+from lib.analysis.figures import traffic
 from lib.course.solutions import answer
+from lib.schedules.data_parallel import zero
 from lib.submissions.gap import parse
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
@@ -27,6 +29,7 @@ SIZES = {
     "wsdp": [(4, 6, 4), (2, 3, 2), (8, 2, 8)],
     "pipeline": [(4, 8, 4), (2, 4, 3), (3, 3, 2)],
     "gpipe": [(4, 8, 4), (3, 3, 2), (3, 6, 5), (5, 10, 8)],
+    "zero1": [(4, 6, 4), (8, 2, 8), (4, 3, 4), (8, 5, 8)],
 }
 """Ranks, layers and batches at which the formulas are tried, the puzzle's own first."""
 PARTS = (
@@ -115,6 +118,30 @@ def test_the_formulas_of_a_pipeline_with_fsdp() -> None:
             names = {"S": stages, "D": ranks, "m": each}
             assert float(value_of(time, **names)) == pytest.approx(verdict.time, rel=1e-12)
             assert value_of(peak, **names) == verdict.memory
+
+
+def test_the_formulas_of_the_ladder_of_zero() -> None:
+    """The second stage is the puzzle's reference; of all four, awaited at once, there are the peaks."""
+    formulas = FORMULA.findall(source("zero2"))
+    assert [name for name, _ in formulas] == ["time", "peak"] + ["peak"] * 4
+    schedules = [load_function(reference("zero2"), "zero2"), *map(zero, range(4))]
+    for ranks, layers in ((4, 6), (4, 8), (8, 9)):
+        names = {"R": ranks, "L": layers, "m": 2}
+        for schedule, (_, peak) in zip(schedules, formulas[1:], strict=True):
+            verdict = check(Trace.of(simulate(schedule, ranks=ranks, layers=layers, batches=2 * ranks)))
+            assert verdict.correct
+            assert value_of(peak, **names) == verdict.memory
+            if schedule is schedules[0]:
+                assert float(value_of(formulas[0][1], **names)) == pytest.approx(verdict.time, rel=1e-12)
+
+
+def test_what_the_ladder_sends() -> None:
+    """The table of that notebook, in layers a rank."""
+    for ranks, layers, each in ((4, 6, 2), (2, 3, 3), (8, 4, 2)):
+        share = Fraction(ranks - 1, ranks) * layers * HIDDEN * HIDDEN
+        for stage, times in enumerate((2, 2, each + 1, 3 * each)):
+            run = Trace.of(simulate(zero(stage), ranks=ranks, layers=layers, batches=each * ranks))
+            assert {sent for sent, _ in traffic(run)} == {times * share}
 
 
 def test_when_accumulation_is_worth_it() -> None:

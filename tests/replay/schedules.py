@@ -15,7 +15,7 @@ from lib.schedules.pipelines import one_f_one_b
 from lib.schedules.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
-from tests.support.schedules import ddp_fed, two_of_a_row
+from tests.support.schedules import buckets, ddp_fed, two_of_a_row
 
 CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
 
@@ -321,5 +321,6 @@ CASES = {
     "unhurried": Case(unhurried, 4, 2, 4),
     "crossed": Case(crossed, 2, 2, 2),
     "loose": Case(loose, 4, 2, 3),
+    "buckets": Case(buckets, 3, 3, 3),
     "one_f_one_b": Case(program_of(one_f_one_b(4, 6)), 4, 8, 6),
 }

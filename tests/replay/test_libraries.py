@@ -14,6 +14,8 @@ from lib.replay import ReplayResult, replay
 from lib.schedules.data_parallel import fully_sharded, zero1
 from lib.schedules.pipelines import one_f_one_b
 from lib.schedules.program import program_of
+from lib.submissions.load import load_function
+from lib.submissions.locations import home, reference
 from tests.replay.schedules import compute, trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
@@ -113,6 +115,36 @@ def test_stages_of_zero() -> None:
     assert first.rank_counts == ({"allreduce": 6, "broadcast": 6},) * 4
     assert first.replay_counts == {"allgather": 4 * 6, "allreduce": 4 * 6}
     assert second.rank_counts == ({"allgather": 6, "scatterreduce": 6},) * 4
+
+
+def way(puzzle: str, alternative: str = "") -> Trace:
+    """The reference of a puzzle, or an alternative."""
+    path = home() / "solutions" / "alternatives" / f"{puzzle}_{alternative}.py" if alternative else reference(puzzle)
+    return Trace.of(simulate(load_function(path, puzzle), puzzle=puzzle))
+
+
+def test_buckets_beside_those_of_ddp() -> None:
+    """Torch counts bytes: so small a model fits into one bucket, after the first step."""
+    (ddp,) = against(way("ddp_overlap"), "ddp").libraries
+    assert ddp.rank_counts == ({"allreduce": 1},) * 4
+    assert ddp.replay_counts == {"allreduce_bucket": 4 * 4}
+
+
+def test_whole_layers_are_what_the_zero_redundancy_optimizer_calls() -> None:
+    (zero,) = against(way("zero1", "whole_layers"), "zero1").libraries
+    assert zero.replay_counts == zero.counts == {"allreduce": 4 * 6, "broadcast": 4 * 6}
+
+
+def test_gathering_first_is_what_fully_shard_calls_that_keeps_its_weights() -> None:
+    (zero,) = against(way("zero1", "gather_first"), "zero2").libraries
+    assert zero.replay_counts == zero.counts == {"allgather": 4 * 6, "scatterreduce": 4 * 6}
+
+
+def test_the_second_stage_with_two_microbatches() -> None:
+    """fully_shard drops the weights after backward all the same, and gathers them for the next microbatch."""
+    (zero,) = against(way("zero2"), "zero2").libraries
+    assert zero.counts == {"allgather": 4 * 2 * 6, "scatterreduce": 4 * 2 * 6}
+    assert zero.replay_counts == zero.counts | {"allgather": 4 * 6}
 
 
 def test_pipelines() -> None:

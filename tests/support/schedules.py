@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, Uneven, WeightGrad
 from lib.schedules.data_parallel import ddp as ddp_lean
-from lib.schedules.data_parallel import ddp_overlap, fetching, fsdp_prefetch, fully_sharded, zero1
+from lib.schedules.data_parallel import ddp_overlap, fetching, fsdp_prefetch, fully_sharded, zero, zero1
 from lib.schedules.pipelines import gpipe as gpipe_order
 from lib.schedules.pipelines import one_f_one_b
 from lib.schedules.program import program_of
@@ -297,6 +297,28 @@ async def star(model: Model) -> None:
         model.set_final_weight(layer, model.weights[layer])
 
 
+async def buckets(model: Model) -> None:
+    """Data parallel, with all-reduces of two layers each behind backward."""
+    load(model)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer)
+    loss(model)
+    waiting: list[int] = []
+    works: list[tuple[list[int], Awaitable[list[WeightGrad]]]] = []
+    for layer in reversed(range(model.LAYERS)):
+        model.grad_weights[layer] = backward(model, layer)
+        waiting.append(layer)
+        if len(waiting) == 2 or layer == 0:
+            works.append((waiting, model.allreduce_bucket([model.grad_weights[i] for i in waiting])))
+            waiting = []
+    for layers, work in works:
+        for layer, total in zip(layers, await work, strict=True):
+            model.grad_weights[layer] = total
+        for layer in layers:
+            step(model, layer)
+
+
 async def all_to_all(model: Model) -> None:
     """A reduce-scatter by hand: cut the gradient, exchange the shards, sum them up; then everybody gets the weight."""
     for layer in range(model.LAYERS):
@@ -403,6 +425,9 @@ OTHERS = [
     Case("ddp_fed", ddp_fed, 4, 2, 8, Mesh({"data": 4}, processes=2), Costs(read=0.5, to_device=0.1)),
     Case("ddp_fed, slowly", ddp_fed, 2, 1, 6, None, Costs(read=7, to_device=0.3)),
     Case("two_of_a_row", two_of_a_row, 4, 3, 6, ROWS, Costs(read=0.5, to_device=0.25)),
+    Case("zero, stage 1", zero(1), 3, 2, 6),
+    Case("zero, stage 2", zero(2), 2, 3, 4),
+    Case("buckets", buckets, 4, 5, 4, None, Links(latency=0.15)),
     Case("gpipe, freeing early", program_of(gpipe_order(4, 4)), 4, 8, 4),
     Case("one_f_one_b", program_of(one_f_one_b(4, 8)), 4, 8, 8),
     Case("star", star, 4, 3, 4),

@@ -394,7 +394,7 @@ MISTAKES: list[tuple[Any, str]] = [
         "  expected: values that are cut into the same number of shards\n"
         "  got:      weight gradient of layer 1, batches 0, 1; weight gradient of layer 1, batch 2, shard 0 "
         "of 2\n"
-        "  fix:      give load_weights or shard the same total everywhere: how many ranks share the weight",
+        "  fix:      one is a shard of a sum, the other is whole: reduce-scatter that one too, and then add the shards",
     ),
     (
         lambda: grad + Weight(1, 2, 0),  # type: ignore[operator]

@@ -28,7 +28,7 @@ from lib.values.values import Activation, ActivationGrad, OptState, Value, Weigh
 
 __all__ = ["Family", "excuse"]
 
-PRICED = frozenset(["allreduce", "allgather", "scatterreduce"])
+PRICED = frozenset(["allreduce", "allreduce_bucket", "allgather", "scatterreduce"])
 """Collectives of which `figures.traffic` counts what really moves, whatever the members bring."""
 
 
@@ -40,7 +40,9 @@ class Family:
     batches. `sharded`: a rank holds one part of each weight of its stage, of as many as the stage has ranks; else all
     of it. It holds that and the optimizer state from its first forward until it updates it itself. With `copies` the
     same part is on so many ranks of a stage, that of a state on `state_copies`; then weights are gathered inside a
-    host, and what was updated goes straight from host to host. `grouping` says how many batches go through a layer at
+    host, and what was updated goes straight from host to host. Where it holds more of a weight than of its state, it
+    needs that until the last backward only, and no state travels. (As many copies as ranks are ZeRO's stages 1 and 2.)
+    `grouping` says how many batches go through a layer at
     once: "all" that the rank has, "one", or "any". Activations and their gradients travel from stage to stage, once,
     each in a message of its own; weights and their gradients among the ranks of a stage. When messages and collectives
     are awaited is free. Where the ranks of a stage take several batches each, gradients of weights travel in
@@ -85,6 +87,11 @@ class Family:
     def state_share(self) -> Fraction:
         """The part of each optimizer state that a rank holds, and updates."""
         return Fraction(self.state_copies, self.replicas) if self.sharded else Fraction(1)
+
+    @property
+    def lends(self) -> bool:
+        """Whether a rank holds more of the weights than it updates."""
+        return self.state_share < self.share
 
     def stage(self, layer: int) -> int:
         """The stage of a layer."""
@@ -172,30 +179,39 @@ def _given(program: Program, lives: Lifetimes, family: Family, stage: int) -> It
     """Whether a rank loads its part of its stage and nothing else, keeps it until its update, and updates it itself."""
     mine = range(stage * family.each, (stage + 1) * family.each)
     used = {number for event in program.events for number in event.inputs}
-    loaded: dict[int, list[Value]] = defaultdict(list)
+    loaded: dict[int, tuple[list[Value], list[Value]]] = defaultdict(lambda: ([], []))
     for event in program.events:
-        if event.op in LOADS and event.outputs[0] in used and event.layer is not None:
-            loaded[event.layer] += program.values_of(event.outputs[:1])
-    for layer, weights in sorted(loaded.items()):
-        if layer not in mine:
+        for number, values in zip(event.outputs, loaded[event.layer or 0] if event.op in LOADS else (), strict=False):
+            values.extend(program.values_of([number] if number in used else []))
+    for layer, (weights, states) in sorted(loaded.items()):
+        if weights and layer not in mine:
             yield f"rank {program.rank} loads layer {layer}, which is not of its stage"
-        if family.sharded and total_elements(weights) > LINEAR.weight * family.share:
+        if total_elements(weights) > LINEAR.weight * family.share and family.sharded:
             yield f"rank {program.rank} loads more of layer {layer} than its shard"
+        if total_elements(states) > LINEAR.weight * family.state_share and family.lends:
+            yield f"rank {program.rank} loads more of the {OptState.kind} of layer {layer} than its shard"
     for layer in mine:
         updates = [i for i, event in enumerate(program.events) if event.op == "update" and event.layer == layer]
         done = [program.values_of(program.events[i].inputs)[1] for i in updates]
         if _part(done) < family.state_share:
-            yield f"rank {program.rank} does not itself update {_what(family)} of layer {layer}"
-        for kind, share in ((Weight, family.share), (OptState, family.state_share)):
-            if not _stays(program, lives, kind, layer, updates[0], share):
+            yield f"rank {program.rank} does not itself update {_what(family.state_share)} of layer {layer}"
+        last, until = updates[0], "update"
+        if family.lends:
+            events = enumerate(program.events)
+            last, until = max(i for i, e in events if e.op == "backward" and e.layer == layer), "last backward"
+        for kind, share, end, word in (
+            (Weight, family.share, last, until),
+            (OptState, family.state_share, updates[0], "update"),
+        ):
+            if not _stays(program, lives, kind, layer, end, share):
                 yield (
-                    f"rank {program.rank} does not hold {_what(family)} of the {kind.kind} of layer {layer} "
-                    "from its first forward to the update"
+                    f"rank {program.rank} does not hold {_what(share)} of the {kind.kind} of layer {layer} "
+                    f"from its first forward to the {word}"
                 )
 
 
-def _what(family: Family) -> str:
-    return "its shard" if family.sharded else "all"
+def _what(share: Fraction) -> str:
+    return "its shard" if share < 1 else "all"
 
 
 def _stays(
@@ -249,6 +265,8 @@ def _collective(program: Program, event: Event, family: Family, place: dict[int,
     for value in program.values_of(event.inputs):
         if isinstance(value, Activation | ActivationGrad):
             yield f"rank {program.rank} brings an activation to {event.op}"
+        elif family.lends and isinstance(value, OptState):
+            yield f"rank {program.rank} brings an optimizer state to {event.op}"
         elif {place[rank] for rank in event.group} != {family.stage(value.layer)}:
             yield f"{event.op} of layer {value.layer} has members that are not of its stage"
 
@@ -283,6 +301,8 @@ def _message(
         if not isinstance(value, Activation | ActivationGrad):
             if target is None or not place[rank] == place[target] == family.stage(value.layer):
                 yield f"rank {rank} sends {what} to rank {target}, which is not of the same stage"
+            if family.lends and isinstance(value, OptState):
+                yield f"rank {rank} sends {what} in a message"
             if isinstance(value, WeightGrad) and family.adds_up:
                 yield f"rank {rank} sends {what} in a message"
             continue

@@ -79,7 +79,7 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
     layers, updates = counted(each, "layer"), each * costs.update
     told = told_in + costs.update if family.replicas > 1 else 0.0
     parts: list[Part] = []
-    if family.sharded:
+    if family.share < 1:
         parts.append(Part(collective, "all-gather of the first layer"))
     parts += _way(family, "forward", costs.forward * group, costs)
     work = round((costs.forward + costs.backward) * last * family.mine, 9)
@@ -123,7 +123,9 @@ def _time_proof(family: Family, working: bool) -> str:
             "The last stage can begin only when the first input has come through all others; then it has all its work "
             f"to do; and its last gradient has to go all the way back. On the first stage {tail}."
         )
-    start = "No rank can begin before the first layer is gathered. " if family.sharded else ""
+    start = "No rank can begin before the first layer is gathered. " if family.share < 1 else ""
+    if family.lends:
+        tail += "; and what it updates last still has to get to the other copies"
     if family.ranks == 1:
         return "Each layer has to take each batch forward and backward and to be updated, and there is one rank."
     return f"{start}A rank has to take its batches forward and backward through all layers; {tail}."
@@ -159,7 +161,8 @@ def alive(family: Family) -> Moment:
     updates need a gradient of these batches: weights and states are there, 2kW (sharded: 2kW/D, and the rest of this
     layer's weight, W - W/D). The inputs of all k layers are there and one gradient, for nothing is computed twice:
     (k + 1)gA. When it is over, and the next operation starts, there is its gradient, W, in place of the rest of the
-    weight, the inputs of the k - 1 layers below and one gradient, kgA; with k = 1 the gradient that is to be sent.
+    weight (and of what the rank has of it but does not update, for that may be gone now), the inputs of the k - 1
+    layers below and one gradient, kgA; with k = 1 the gradient that is to be sent.
 
     A rank has the gradients of its other batches, too, if not all went together: of o layers there has been no
     backward yet, of any batch; then of the sums of the k - o others there is at least a shard, (k - o)W/D, for
@@ -175,11 +178,15 @@ def alive(family: Family) -> Moment:
     return min(options, key=attrgetter("total"))
 
 
-def _states(family: Family) -> Part:
+def _states(family: Family, over: bool = False) -> Part:
+    """What was given. `over`: the top layer has had its last backward, so what is not updated of its weight may go."""
     amount = family.each * LINEAR.weight * (family.share + family.state_share)
     layers = counted(family.each, "layer")
-    if family.share != family.state_share:
-        return Part(float(amount), f"{family.share} of the weights and {family.state_share} of the states of {layers}")
+    if family.lends:
+        gone = LINEAR.weight * (family.share - family.state_share) if over else 0
+        cut = f", but {family.state_share} of one weight" if over else ""
+        weights = "the weights" if family.share == 1 else f"{family.share} of the weights"
+        return Part(float(amount - gone), f"{weights} and {family.state_share} of the states of {layers}{cut}")
     shards = f", {family.share} of each" if family.sharded else ""
     return Part(float(amount), f"weights and optimizer states of {layers}{shards}")
 
@@ -194,7 +201,11 @@ def _own(family: Family, group: int, when: str = "the first backward") -> Part:
 def _together(family: Family, group: int) -> Moment:
     """When the top layer's backward starts, or when it is over: whichever is more."""
     start = [_states(family), *_rest(family), _own(family, group)]
-    over = [_states(family), Part(LINEAR.weight, "gradient of a weight"), *_left(family, group, "the first backward")]
+    over = [
+        _states(family, over=True),
+        Part(LINEAR.weight, "gradient of a weight"),
+        *_left(family, group, "the first backward"),
+    ]
     return max(Moment("start", tuple(start)), Moment("over", tuple(over)), key=attrgetter("total"))
 
 
@@ -220,15 +231,20 @@ def _apart(family: Family, open_: int) -> Moment:
     closed = family.each - open_
     shards = f", 1/{family.replicas} of each" if family.replicas > 1 else ""
     sums = Part(closed * LINEAR.weight / family.replicas, f"sums of gradients of {counted(closed, 'layer')}{shards}")
-    kept = [_states(family), sums]
+    kept = [sums]
     if open_:
         others = family.mine - 1
         what = f"{counted(open_, 'activation')} and a gradient of {counted(others, 'other batch')} each"
         kept.append(Part(others * (open_ + 1) * LINEAR.batch, what))
     last = "the last batch's first backward"
-    start = [*kept, *_rest(family), _own(family, 1, last)]
+    start = [_states(family), *kept, *_rest(family), _own(family, 1, last)]
     uncut = float(LINEAR.weight * (1 - Fraction(1, family.replicas)))
-    over = [*kept, *([Part(uncut, "the rest of the gradient of a weight")] if uncut else []), *_left(family, 1, last)]
+    over = [
+        _states(family, over=True),
+        *kept,
+        *([Part(uncut, "the rest of the gradient of a weight")] if uncut else []),
+        *_left(family, 1, last),
+    ]
     return max(Moment("last batch", tuple(start)), Moment("after last batch", tuple(over)), key=attrgetter("total"))
 
 
@@ -265,7 +281,8 @@ def sent(family: Family, reached: bool) -> Limit:
         share = f"{ranks - 1}/{ranks} of {layers}"
         if family.sharded:
             others, told = 1 - family.share, Fraction(family.copies - 1, ranks)
-            parts.append(Part(float(whole * others), f"all-gather: {others} of {layers}"))
+            if others:
+                parts.append(Part(float(whole * others), f"all-gather: {others} of {layers}"))
             parts.append(Part(whole * (ranks - 1) / ranks, f"reduce-scatter of the gradients: {share}"))
             if told:
                 parts.append(Part(float(whole * told), f"to the other copies: {told} of {layers}"))
@@ -282,7 +299,12 @@ def sent(family: Family, reached: bool) -> Limit:
 
 def _sent_proof(family: Family) -> str:
     found: list[str] = []
-    if family.sharded:
+    if family.sharded and family.share == 1:
+        found.append(
+            "The gradient of each shard has to be summed where the shard is updated, and every rank needs the new "
+            "shards of all others: each element is sent 2(n - 1) times, by the n ranks together."
+        )
+    elif family.sharded:
         found.append(
             "Every rank needs the shards of all others, and the gradient of each shard has to be summed where the "
             "shard is: each element is sent n - 1 times, by the n ranks together."

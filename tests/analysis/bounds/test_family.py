@@ -11,7 +11,7 @@ from lib import Mesh, Model, Trace, Weight, check, simulate
 from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.puzzle_bounds import bound_of, lower_bound
 from lib.analysis.figures import peak
-from lib.schedules.data_parallel import fully_sharded, zero1
+from lib.schedules.data_parallel import fully_sharded, zero, zero1
 from lib.schedules.pipelines import one_f_one_b
 from lib.schedules.program import program_of
 from lib.submissions.load import load_function
@@ -395,3 +395,81 @@ def test_a_trace_that_is_no_program(what: str) -> None:
     else:
         event.peer = 0
     assert excuse(trace, PIPE) == "it is not one correct training step"
+
+
+# -- only the optimizer states are sharded --------------------------------------------------------------------------
+
+
+STATES = Family(2, 2, 2, sharded=True, copies=2)
+
+
+def _zero(model: Model, kept: bool = True) -> tuple[dict[int, Weight], dict[int, Any]]:
+    """All weights, and a shard of each state; or all of both."""
+    weights = {layer: model.load_weights(layer)[0] for layer in range(model.LAYERS)}
+    place = (model.rank, model.RANKS) if kept else (0, 1)
+    return weights, {layer: model.load_weights(layer, *place)[1] for layer in range(model.LAYERS)}
+
+
+async def _finish(model: Model, made: dict[int, Any], weights: dict[int, Weight], states: dict[int, Any]) -> None:
+    place = model.rank, model.RANKS
+    for layer in range(model.LAYERS):
+        grad = await model.scatterreduce(made.pop(layer), layer)
+        shard, model.opt_states[layer] = model.update(layer, grad, weights[layer].shard(*place), states[layer])
+        model.set_final_weight(layer, await model.allgather(shard, layer))
+
+
+def test_sharded_states_alone() -> None:
+    assert _excuse(zero1, STATES) is None
+    assert _excuse(zero(1), STATES) is None
+    assert _excuse(fsdp, STATES) is not None
+    said = _excuse(_ddp(lambda rank: [rank]), STATES)
+    assert said == "rank 0 loads more of the optimizer state of layer 0 than its shard"
+
+
+def test_a_state_that_travels() -> None:
+    async def lent(model: Model) -> None:
+        weights, states = _zero(model)
+        other = 1 - model.rank
+        model.pass_to(other, states[0])
+        await model.receive(other)
+        await _finish(model, _train(model, [model.rank], weights), weights, states)
+
+    async def gathered(model: Model) -> None:
+        weights, states = _zero(model)
+        await model.allgather(states[0], 0)
+        await _finish(model, _train(model, [model.rank], weights), weights, states)
+
+    assert _excuse(lent, STATES) == "rank 0 sends the optimizer state of layer 0, shard 0 of 2 in a message"
+    assert _excuse(gathered, STATES) == "rank 0 brings an optimizer state to allgather"
+
+
+def test_weights_that_are_whole_only_when_they_are_used() -> None:
+    async def late(model: Model) -> None:
+        place = model.rank, model.RANKS
+        held = {layer: model.load_weights(layer, *place) for layer in range(model.LAYERS)}
+        weights = {layer: await model.allgather(held[layer][0], layer) for layer in held}
+        made = _train(model, [model.rank], weights)
+        for layer in held:
+            grad = await model.scatterreduce(made.pop(layer), layer)
+            model.set_final_weight(layer, model.update(layer, grad, *held[layer])[0])
+
+    async def one_by_one(model: Model) -> None:
+        await fully_sharded()(model)
+
+    assert _excuse(late, STATES) is None
+    said = _excuse(one_by_one, STATES)
+    assert said == "rank 0 does not hold all of the weight of layer 0 from its first forward to the last backward"
+
+
+def test_least_memory_of_the_stages_of_zero() -> None:
+    """What is alive at the first backward, or when it is over, in closed form for other sizes."""
+    weight, batch = 512 * 512, 512 * 256
+    first = bound_of(Family(4, 6, 4, sharded=True, copies=4)).memory.value
+    assert first == 6 * weight + 6 * weight / 4 + 7 * batch
+    # Of two ranks each has half of a state, and of the layer that is through half of the weight beside its gradient.
+    two = bound_of(Family(2, 3, 2, sharded=True, copies=2)).memory.value
+    assert (
+        two == 2 * weight + weight / 2 + 3 * weight / 2 + weight + 3 * batch == 3 * weight + 3 * weight / 2 + 4 * batch
+    )
+    second = bound_of(Family(4, 6, 8, sharded=True, copies=4)).memory.value
+    assert second == 6 * weight + 2 * 6 * weight / 4 + 7 * batch

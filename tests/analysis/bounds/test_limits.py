@@ -14,6 +14,7 @@ from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import alive, memory
 from lib.analysis.bounds.puzzle_bounds import Bound, bound_of, has_bound, lower_bound
 from lib.analysis.figures import end, peak, traffic
+from lib.course.solutions import owner
 from lib.puzzles.records import PUZZLES
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
@@ -37,8 +38,8 @@ def _runs() -> Iterator[Run]:
     for puzzle in BOUNDED:
         yield Run("reference", puzzle, load_function(reference(puzzle), puzzle))
     for path in sorted((home() / "solutions" / "alternatives").glob("*.py")):
-        puzzle = max((name for name in BOUNDED if path.stem.startswith(name)), key=len, default=None)
-        if puzzle is not None:
+        puzzle = owner(path)
+        if puzzle in BOUNDED:
             yield Run(path.stem, puzzle, load_function(path, puzzle))
     others: list[tuple[str, Any]] = [(case.name, case) for case in EVERYTHING] + list(CASES.items())
     for name, case in others:
@@ -142,6 +143,9 @@ def test_the_figures_of_all() -> None:
         "pipeline_fsdp": (17.5, 655_360, 1_441_792),
         "fsdp_prefetch": (21.9, 1_900_544, 2_359_296),
         "hsdp": (15.3, 1_900_544, 2_752_512),
+        "ddp_overlap": (20.0, 5_505_024, 3_145_728),
+        "zero1": (15.3, 2_883_584, 2_359_296),
+        "zero2": (27.3, 3_276_800, 2_359_296),
     }
 
 

@@ -1,0 +1,116 @@
+"""The ways to hide an all-reduce and to shard the optimizer: their figures, and what cannot be had for nothing."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise, product
+from typing import Any
+
+import pytest
+
+from lib import PUZZLES, Links, Model, Trace, Verdict, check, simulate
+from lib.course.solutions import alternatives, ways
+from lib.schedules.data_parallel import ddp, zero
+from lib.schedules.steps import backward, forward, load, loss, mine, step
+
+FIGURES = {
+    "ddp_overlap_layer_by_layer": (21.5, 6_422_528),
+    "ddp_overlap_one_by_one": (32.0, 5_505_024),
+    "ddp_overlap_pairs": (22.8, 6_422_528),
+    "ddp_overlap_update_early": (20.0, 6_029_312),
+    "zero1_all_reduce": (18.6, 2_883_584),
+    "zero1_gather_first": (15.3, 2_883_584),
+    "zero1_one_by_one": (18.6, 2_883_584),
+    "zero1_whole_layers": (18.6, 3_145_728),
+    "zero2_one_by_one": (32.4, 3_276_800),
+    "zero2_one_large_batch": (30.6, 3_801_088),
+    "zero2_whole_sums": (30.6, 4_456_448),
+}
+"""Time and elements of the alternatives."""
+THREE = ("ddp_overlap", "zero1", "zero2")
+
+
+@pytest.mark.parametrize("puzzle", THREE)
+def test_every_way_is_correct_and_has_its_figures(puzzle: str) -> None:
+    official, *others = ways(puzzle)
+    assert isinstance(official.verdict, Verdict)
+    assert official.verdict.best == PUZZLES[puzzle].goals[-1].name
+    for way in others:
+        assert isinstance(way.verdict, Verdict), way.verdict
+        assert way.verdict.correct, way.verdict.faults
+        assert (way.verdict.time, way.verdict.memory) == FIGURES[way.path.stem]
+        assert "ood " in way.worth
+        assert "cost" in way.worth
+    assert {path.stem for name in THREE for path in alternatives(name)} == set(FIGURES)
+
+
+def goals(puzzle: str, function: Any) -> list[str]:
+    """The goals that a schedule reaches."""
+    verdict = check(Trace.of(simulate(function, puzzle=puzzle)), puzzle)
+    assert verdict.correct, verdict.faults
+    return [goal.name for goal in verdict.goals if goal.reached]
+
+
+def test_the_first_stage_cannot_be_reached_without_it() -> None:
+    """Data parallelism holds too much, and with sharded weights more is sent."""
+    assert goals("zero1", ddp) == goals("zero1", zero(0)) == goals("zero1", zero(3)) == []
+    assert goals("zero1", zero(1)) == ["passes", "frees what it will not update"]
+
+
+def test_the_second_stage_cannot_be_reached_by_the_first() -> None:
+    """Whole sums hold too much, and so does one large batch; FSDP sends too much."""
+    for stage in (0, 1, 3):
+        assert goals("zero2", zero(stage)) == []
+    assert goals("zero2", zero(2)) == ["passes", "frees what it will not update"]
+    reached = {way.name: way.verdict.best for way in ways("zero2")[1:] if isinstance(way.verdict, Verdict)}
+    assert [best for name, best in sorted(reached.items()) if best is not None] == ["frees what it will not update"]
+
+
+# -- buckets --------------------------------------------------------------------------------------------------------
+
+
+def bucketed(sizes: tuple[int, ...]) -> Any:
+    """The all-reduces of buckets of these sizes, behind backward."""
+
+    async def run(model: Model) -> None:
+        load(model)
+        model.activations[0] = model.get_activation(mine(model))
+        for layer in range(model.LAYERS):
+            forward(model, layer)
+        loss(model)
+        ends, bucket, works = set(accumulate(sizes)), list[int](), list[Any]()
+        for done, layer in enumerate(reversed(range(model.LAYERS)), 1):
+            model.grad_weights[layer] = backward(model, layer)
+            bucket.append(layer)
+            if done in ends:
+                works.append((bucket, model.allreduce_bucket([model.grad_weights[i] for i in bucket])))
+                bucket = []
+        for layers, work in works:
+            for layer, total in zip(layers, await work, strict=True):
+                model.grad_weights[layer] = total
+            for layer in layers:
+                step(model, layer)
+
+    return run
+
+
+def ends(latency: float, *choices: tuple[int, ...]) -> list[float]:
+    """When the step is over, by the sizes of buckets."""
+    costs = Links(latency=latency)
+    runs = [simulate(bucketed(sizes), ranks=4, layers=8, batches=4, costs=costs) for sizes in choices]
+    return [verdict.time for verdict in map(check, runs) if verdict.correct]
+
+
+def test_the_ends_in_the_texts_of_the_notebook() -> None:
+    alike = [(1,) * 8, (2,) * 4, (3, 3, 2), (4, 4), (8,)]
+    assert ends(0.15, *alike, (1, 2, 2, 2, 1)) == [21.5, 20.0, 20.0, 21.3, 25.7, 20.0]
+    assert ends(0.3, (2,) * 4, (3, 3, 2)) == [23.0, 22.2]
+    assert ends(0.0, *alike[:2]) == [20.0, 20.0]
+
+
+def test_a_few_of_all_buckets_are_as_fast_as_can_be() -> None:
+    """Of the 128 ways to cut eight layers into buckets, 27 end with what a rank has to compute; none is faster."""
+    cuts = [(0, *(i + 1 for i, cut in enumerate(choice) if cut), 8) for choice in product((0, 1), repeat=7)]
+    found = ends(0.15, *[tuple(b - a for a, b in pairwise(cut)) for cut in cuts])
+    assert len(found) == 128
+    assert min(found) == 20.0
+    assert found.count(20.0) == 27
