@@ -1,0 +1,341 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# The engineers of MegaScale looked at a host with eight GPUs and found eight data loaders in it, all reading the same
+# file at the same time [1]. The eight GPUs shared one model by tensor parallelism, so they all worked on the same
+# examples, and each had its own process to fetch them. Seven of the eight reads were for nothing, and every GPU waited
+# for the disk. They put one loader in each host, and let the GPUs take what they need from its memory.
+#
+# On a mesh whose devices stand in any order it is not even clear what "the same examples" are. This puzzle has sixteen
+# devices, four processes and sixteen examples. A loader for each device makes a process read 16 examples. You will get
+# along with 8, and then hide nearly all of them.
+#
+# > **To tell a friend:** read an example once a process, and ask for the next one before you need it.
+#
+# *Reminder.* A **row of data** is the devices that work on the same examples. In a mesh with the axes `data` and
+# `model`, `model.coord["data"]` is the number of my row. The devices along `model` share one model: each has a part of
+# every weight, and needs all the examples of its row.
+
+# %%
+from drawing import draw, draw_curves, draw_mesh
+from lib import Costs, Mesh, Model, goal, predict, simulate
+from lib.analysis.feeding.examples import examples_read
+
+# %% [markdown]
+# ## The idea
+#
+# Here are the sixteen devices. Process 0 owns the devices 0 to 3, process 1 the devices 4 to 7, and so on. Look for
+# process 0: it has two devices in row 0 and two in row 3.
+
+# %%
+order = [0, 1, 4, 5, 8, 9, 12, 13, 10, 11, 14, 15, 2, 3, 6, 7]
+mesh = Mesh({"data": 4, "model": 4}, ranks=order, processes=4)
+draw_mesh(mesh)
+
+# %% [markdown]
+# Each row takes 4 of the 16 examples, so a process with devices in two rows has to read 8. If every device has a loader
+# of its own, the same process reads 4 · 4 = 16. And who reads the whole batch and throws most of it away, reads 16 too.
+#
+# In this puzzle reading takes time. Every process has one **reader**. It reads an example in 0.5 and keeps it for
+# all devices of its process. From there an example takes 0.1 to a device. You ask for examples with
+#
+# ```python
+# activation = await model.read(batches)
+# ```
+#
+# As with any communication, calling it asks, and `await` waits. A reader serves whoever asked first. What one device
+# has read is there for the others, and they only wait for the copy. This is what reading once saves, for rows of 4
+# examples and processes of 2, 4 and 8 devices:
+
+
+# %%
+def seconds(devices: int, rows: int, shared: bool) -> float:
+    """When everything is read, for one process of so many devices, which lie in so many rows."""
+    host = Mesh({"data": rows, "model": devices // rows}, processes=devices)
+
+    async def reads(model: Model) -> None:
+        mine = model.coord["data"] if shared else model.rank
+        await model.read(range(4 * mine, 4 * mine + 4))
+
+    return max(model.time for model in simulate(reads, mesh=host, batches=4 * devices, costs=Costs(read=0.5)))
+
+
+counts = (2, 4, 8)
+draw_curves(
+    {
+        "a loader for each device": [(n, seconds(n, 1, shared=False)) for n in counts],
+        "one, for two rows": [(n, seconds(n, 2, shared=True)) for n in counts],
+        "one, for one row": [(n, seconds(n, 1, shared=True)) for n in counts],
+    },
+    across="devices a process",
+    title="When a process has read everything, with 4 examples a row",
+)
+
+# %% [markdown]
+# With *d* devices a process that lie in *r* different rows, reading once takes *r* parts where a loader for each device
+# takes *d*. The saving is *d/r*: two here, eight for MegaScale's hosts, and nothing at all where each device is a row.
+#
+# Reading less is the first half. The second half is **when**. If all four examples are fetched at once, the devices of
+# row 3 wait until those of row 0 have everything. If they come one at a time, both rows can begin almost at once, and
+# the reader goes on while the devices compute.
+#
+# ## The puzzle
+#
+# | ranks | mesh | processes | layers | batches | read | to the device |
+# |---|---|---|---|---|---|---|
+# | 16 | data 4, model 4, out of order | 4 | 2 | 16 | 0.5 | 0.1 |
+#
+# A batch is one example here.
+#
+# **Given:** the parts of the two weights: layer 0 is cut into columns, layer 1 into rows, so that one all-reduce along
+# `model` makes the output whole. Two helpers: `forward(b)` takes `activations[0, b]` through both layers, starts that
+# all-reduce and returns it; `backward(b, coming)` awaits it and adds to the gradients. And, below your code, the sum of
+# the gradients along `data` and the updates.
+#
+# **To do:** find out which examples are those of my row, read them, and take each forward and backward.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts; data on its way to a device counts from the call on.
+# - A rank reads an example once. Data comes from `read`: `get_activation` is refused where reading has a price.
+# - Works may wait in a variable.
+
+# %% [markdown]
+# ### Predict first
+#
+# Suppose each rank reads all 4 examples of its row with one call, and then takes them through the model together.
+# A quarter of a weight takes a quarter of the time: 4 examples need 1 forward through a layer and 1 backward. When is
+# the step over, and how many collectives does a rank take part in?
+
+# %%
+guess = predict("loader", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# A run in which every process reads all 16 examples takes 15 and only passes. For the second goal a process reads 8, and
+# the devices do not wait for more than the first. For the third, something else has to be out of sight as well.
+
+# %%
+goal("loader")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def loader(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    member, members = model.coord["model"], len(model.group("model"))
+    weights[0], opt_states[0] = model.load_weights(0, member, members, "out")
+    weights[1], opt_states[1] = model.load_weights(1, member, members, "in")
+
+    def forward(b):
+        activations[1, b] = model.forward(0, activations[0, b], weights[0])
+        activations[2, b] = model.forward(1, activations[1, b], weights[1])
+        return model.allreduce(activations[2, b], 1, group="model")
+
+    async def backward(b, coming):
+        activations[2, b] = await coming
+        grad_activations[2] = model.loss(activations.pop((2, b)))
+        for layer in (1, 0):
+            gradient, grad_activations[layer] = model.backward(
+                layer, activations.pop((layer, b)), grad_activations.pop(layer + 1), weights[layer]
+            )
+            grad_weights[layer] = grad_weights[layer] + gradient if layer in grad_weights else gradient
+        del grad_activations[0]
+
+    # Which examples are those of my row? Read each, and ask for the next one in time. Then forward and backward.
+    # --- your code (about 11 lines) ---
+    row, rows = model.coord["data"], len(model.group("data"))
+    mine = range(row, model.BATCHES, rows)
+
+    reading, coming = model.read([mine[0]]), {}
+    for b in mine:
+        activations[0, b] = await reading
+        if b + rows in mine:  # on its way while this one is computed
+            reading = model.read([b + rows])
+        coming[b] = forward(b)
+        if b - rows in mine:  # the sum of the one before is there by now
+            await backward(b - rows, coming[b - rows])
+    await backward(b, coming[b])
+    # --- end of your code ---
+
+    sums = {layer: model.allreduce(grad_weights[layer], layer, group="data") for layer in (1, 0)}
+    for layer in (1, 0):
+        grad_weights[layer] = await sums[layer]
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(loader, puzzle="loader")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# With one call for the whole row, the reader of a process serves the first row, 4 · 0.5 = 2, and then the second, until
+# 4. The devices of the second row then copy 4 · 0.1 = 0.4 and begin at 4.4. Forward takes 4 examples through 2 quarter
+# layers, 2; the all-reduce of the output 0.3; backward 2 again: 8.7. The gradients are summed in 0.3, and two updates
+# take 0.5 each: 10.0. That is one all-reduce along `model` and two along `data`, so 3 collectives.
+#
+# The naive run reads 16 examples, which takes 8, and every device copies all of them, 1.6: it begins at 9.6 and ends at
+# 15.2.
+#
+# One example at a time, asked for one ahead: the second row begins at 2 · 0.5 + 0.1 = 1.1. Each of its examples takes
+# 0.5 + 0.3 + 0.5, so it is done at 1.1 + 5.2 = 6.3, and the run at 7.6. Now three quarters of the reading cannot be seen
+# any more. What is left to hide is the all-reduce of each example.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="loader")
+
+# %% [markdown]
+# How many examples did each process read?
+
+# %%
+if out:
+    print(examples_read(out[0].trace))
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## When the batch does not divide
+#
+# Sixteen examples for four rows, that was kind. What about six examples for two devices that want four each? Frameworks
+# fill up the batch with **padding**: examples of zeros that nobody counts. In this simulator
+# `simulate(..., batches=6, padding=2)` gives the numbers 6 and 7 to padding. `model.BATCHES` stays 6, `model.PADDING` is
+# 2. Padding takes time and memory like any example, but owes nothing: a gradient is whole when it has the six real ones.
+
+
+# %%
+async def padded(model: Model) -> None:
+    weight, state = model.load_weights(0)
+    data = await model.read(range(4 * model.rank, 4 * model.rank + 4))
+    gradient, _ = model.backward(0, data, model.loss(model.forward(0, data, weight)), weight)
+    weight, state = model.update(0, await model.allreduce(gradient, 0), weight, state)
+    model.set_final_weight(0, weight)
+
+
+draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=0.5)))
+
+# %% [markdown]
+# The hatched half of the boxes of rank 1 is work for nothing. It has a use all the same: both ranks run the same shapes,
+# and a compiled program wants nothing else. Without padding rank 1 would be done earlier, and wait in the all-reduce.
+#
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# This is a **sharded data loader with prefetching**. Levanter does it by a map from processes to rows, Megatron-LM
+# reads on one rank of a tensor-parallel group and broadcasts, MegaScale has one loader in each host. With *r* rows of *n*
+# examples in a process and *c* the time in which an example is computed:
+#
+# ```
+# read = r·n·0.5                        time that the reader of a process needs
+# wait = r·0.5 + 0.1                    what the last row waits for its first example
+# ```
+#
+# The reader stays out of sight as long as it keeps up: *r* examples take it less time than one takes a device,
+# 2 · 0.5 < 1.3 here. Where it does not keep up, no schedule helps: read fewer rows in a process, or with more readers.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Once a host.* In MegaScale the ranks of a tensor-parallel group read the same data, so a loader in each host puts it
+#   into shared memory for all eight [1].
+# - *How much there is to read.* Llama 3 was trained from 240 PB of storage that delivers 2 TB/s, and the hard part were
+#   bursts: 16,384 GPUs that all want something at the same moment [2].
+# - *What goes wrong.* Loader processes that are forked each had the same seed for numpy in PyTorch until version 1.9, so
+#   every worker "augmented" in the same way [3]. And each forked worker may grow: somebody watched them go from 5 to
+#   17 GB within half an hour [4].
+#
+# [1] Jiang et al., *MegaScale: Scaling LLM Training to More Than 10,000 GPUs*, NSDI 2024, arXiv 2402.15627, section 3.4.
+# [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783, section 3.3.1.
+# [3] pytorch/pytorch, issue 5059. [4] pytorch/pytorch, issue 5902.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# A reader reads one example after the other, always in the same time. Real loaders have several workers in a process, a
+# queue of batches that are ready, and slow moments. The copies to the devices of a host do not get into each other's way
+# here; on a real host they share the memory. And an example that was read stays in the host's memory for free.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Call `model.read([b])` for all four examples at once, before the loop, and await each in its turn. Nothing is
+# asked for late. Why is the step slower than with one ahead?
+#
+# <details><summary>Answer</summary>
+#
+# A reader serves whoever asks first. At time 0 rank 0 asks for four examples and rank 2, of the other row, for its four;
+# the first four come first, and the second row gets its first example at 2.5 instead of 1.0. The step ends at 9.1 instead of
+# 7.6. A queue that is too long is as bad as one that is too short: real loaders limit it (`prefetch_factor` in PyTorch).
+#
+# </details>
+#
+# **2.** The same machines, but the mesh in order: process p owns row p. What does each process read, and when does the
+# best schedule end?
+#
+# <details><summary>Answer</summary>
+#
+# Four examples, which take 2. No row waits for another one: each begins at 0.6, and its next example is always there in
+# time. The step ends at 6.0 instead of 6.9. Which device stands where is not only a matter of fast links.
+#
+# </details>
+#
+# **3.** When does reading once a process save nothing?
+#
+# <details><summary>Answer</summary>
+#
+# When all devices of a process are in different rows, as in plain data parallel: *d/r* is 1. The picture above has no
+# line for it, because it would lie on the first one. The more axes a mesh has that do not cut the data (tensor, sequence
+# or pipeline parallel inside a host), the more is saved.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Every device has its examples now. But what if its share is too large for one pass? Then it has to be cut, and there is
+# a right and a wrong way to do so.
+
+# %% [markdown]
+# <!-- part: links -->
