@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -71,12 +72,15 @@ def test_a_rank_that_is_killed() -> None:
 
 
 def test_a_process_of_several_ranks_that_is_killed() -> None:
-    """The rank that did it is named: the others of its process wait for each other."""
-    at = first("update", 1)
+    """The rank that did it is named: the other one of its process waits for it."""
+    at, over = first("update", 1), threading.Event()
 
     def kill(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if rank == 0 and index == len(trace("fsdp").programs[0].events) - 1:
+            over.set()
         if (rank, index) == (1, at):
-            time.sleep(0.2)
+            over.wait()
+            time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGKILL)
 
     match = rf"^rank 1 was killed by SIGKILL, .* in event {at}, update of layer 1 .*; rank 0 had the same process$"
