@@ -180,7 +180,8 @@ class _Picture:
                 member = column.place if not side else next(_sources(origin, value, number), column.place)
                 plain_tile(self.scene, here, value, [origin_colour(member, size)])
             else:
-                tile(self.scene, here, value, _colours(origin, value, column.place if not side else -1), size)
+                colours = _colours(origin, value, column.place if not side else -1)
+                tile(self.scene, here, value, colours, size, origin.beside(value))
             top += here.height + 4
 
     def _nothing(self, each: Exchange, seat: Seat, side: int, box: Box) -> None:
@@ -285,7 +286,7 @@ def _is_cut(one: Exchange) -> bool:
 def _sources(origin: Origin, value: Value, number: int) -> Iterator[int]:
     """The members that a value comes from. Of several that brought the same, the one of its number in a list."""
     place = value.place
-    held, _, _ = laid(place)
+    held = laid(place, origin.beside(value)).held
     found = dict.fromkeys(member for shard in sorted(held)[:64] for member in origin.of(value, shard))
     if number in found and len(origin.members) > 1:
         yield number

@@ -62,38 +62,57 @@ class Origin(NamedTuple):
     members: Sequence[int]
 
     def of(self, value: Value, number: int) -> tuple[int, ...]:
-        """The members that brought a part of a value: a shard, or of an activation a batch."""
-        return tuple(i for i in self.members if any(_is_in(own, value, number) for own in self.brought[i]))
+        """The members that brought a part of a value: a shard, some columns, or of an activation a batch."""
+        beside = self.beside(value)
+        return tuple(i for i in self.members if any(_is_in(own, value, number, beside) for own in self.brought[i]))
+
+    def beside(self, value: Value) -> Place | None:
+        """How one of its parts was cut: columns that are gathered are seen side by side."""
+        alike = (own.place for i in self.members for own in self.brought[i][:1] if own.kind == value.kind)
+        return next(alike, None)
 
 
-def _is_in(own: Value, value: Value, number: int) -> bool:
+class Laid(NamedTuple):
+    """What of a value lies in its tile, of how many: shards and features go down, columns and batches across."""
+
+    held: frozenset[int]
+    total: int
+    down: bool
+    role: str = ""
+
+
+def laid(place: Place, beside: Place | None = None) -> Laid:
+    """How a value lies in its tile; one that is whole, as it was put together from what is `beside` it."""
+    for role in ("out", "features"):
+        mine, its = place.part(role), None if beside is None else beside.part(role)
+        cut = its if mine is not None and mine.whole and its is not None else mine
+        if mine is not None and cut is not None and cut.grid is not None and not cut.whole:
+            if role == "out" and not place.first.whole:
+                continue
+            held = frozenset(range(cut.grid)) if mine.whole else mine.pieces
+            return Laid(held, cut.grid, role == "features", role)
+    if place.sharded:
+        return Laid(place.shards, place.total, True)
+    return Laid(place.batches, place.total_batches, False)
+
+
+def _is_in(own: Value, value: Value, number: int, beside: Place | None) -> bool:
     """Whether a value that was brought is in part of another one."""
     mine, its = own.place, value.place
     if own.kind != value.kind or own.layer != value.layer:
         return False
-    if not its.sharded:
-        return number in mine.batches
-    if not laid(its)[2]:
-        return number in laid(mine)[0]
+    lies = laid(its, beside)
+    if lies.role or not its.sharded:
+        return number in (laid(mine).held if lies.role else mine.batches)
     low, high = number * mine.total, (number + 1) * mine.total  # in units of both grids
     if not any(shard * its.total < high and low < (shard + 1) * its.total for shard in mine.shards):
         return False
     return not its.batches or not mine.batches.isdisjoint(its.batches)
 
 
-def laid(place: Place) -> tuple[frozenset[int], int, bool]:
-    """What of a value lies in its tile, of how many, and whether it goes down, as shards do; columns and batches lie
-    side by side."""
-    columns = place.part("out")
-    if columns is not None and columns.grid is not None and not columns.whole and place.first.whole:
-        return columns.pieces, columns.grid, False
-    return (place.shards, place.total, True) if place.sharded else (place.batches, place.total_batches, False)
-
-
-def parts(value: Value, members: Callable[[int], tuple[int, ...]]) -> Iterator[Part]:
+def parts(value: Value, members: Callable[[int], tuple[int, ...]], beside: Place | None = None) -> Iterator[Part]:
     """The parts of a value that are there; where they are too many to be seen, some of them."""
-    place = value.place
-    held, total, _ = laid(place)
+    held, total, *_ = laid(value.place, beside)
     shown = min(max(1, total), MOST)
     first: dict[int, int] = {}
     for number in sorted(held):
@@ -109,26 +128,32 @@ def tile_height(value: Value) -> float:
     return max(SQUARE, 14 * place.total if place.total <= 8 else 0) if place.sharded else FLAT
 
 
-def tile(scene: Scene, box: Box, value: Value, members: Callable[[int], tuple[int, ...]], of: int) -> None:
+def tile(
+    scene: Scene,
+    box: Box,
+    value: Value,
+    members: Callable[[int], tuple[int, ...]],
+    of: int,
+    beside: Place | None = None,
+) -> None:
     """Paints a value into a box: what is not there of it stays empty. `of` is the size of the group."""
     scene.add(Rect(*box, TRACK, GRID))
-    place = value.place
-    found = [*parts(value, members)]
+    place, lies = value.place, laid(value.place, beside)
+    found = [*parts(value, members, beside)]
     for part in found:
-        here = _part_box(box, place, part)
+        here = _part_box(box, lies.down, part)
         weave(scene, here, [origin_colour(member, of) for member in part.members], box)
-    _, total, _ = laid(place)
-    few = total <= MOST
+    few = lies.total <= MOST
     for part in found if few else []:
-        here = _part_box(box, place, part)
+        here = _part_box(box, lies.down, part)
         scene.add(Rect(*here, "none", PAPER, 1))
-        if total > 1 or not place.sharded:
+        if lies.total > 1 or not place.sharded:
             _number(scene, here, str(part.number), [origin_colour(member, of) for member in part.members])
     scene.add(Rect(*box, "none", SOFT if found else EDGE, 1))
 
 
-def _part_box(box: Box, place: Place, part: Part) -> Box:
-    if laid(place)[2]:
+def _part_box(box: Box, down: bool, part: Part) -> Box:
+    if down:
         return Box(box.x, box.y + part.begin * box.height, box.width, part.size * box.height)
     return Box(box.x + part.begin * box.width, box.y, part.size * box.width, box.height)
 

@@ -11,7 +11,8 @@ from drawing.canvas.palette import KINDS
 from drawing.canvas.scene import Rect, Text
 from drawing.values import slot
 from lib import Activation, Model, OptState, Weight, WeightGrad, simulate
-from lib.values.values import Value
+from lib.values.layers import by_hand
+from lib.values.values import Value, value_of
 from tests.drawing.runs import VALUES, ddp
 
 
@@ -129,3 +130,25 @@ def test_absurd_values_are_drawn_and_named() -> None:
     ):
         assert str(value)[:40] in " ".join(texts(value))
         assert len(picture_of(value).svg()) < 20_000
+
+
+def test_columns_lie_side_by_side_and_features_go_down() -> None:
+    rows, columns = (
+        value_of(Weight, by_hand(), layer, 2, 0, frozenset([1 - layer]), 2 - layer, [("out", [1], 2)] if layer else [])
+        for layer in (0, 1)
+    )
+    upper, right = filled([rows, columns], "weight")
+    assert (right.width, right.height) == (pytest.approx(upper.width / 2), pytest.approx(2 * upper.height))
+    assert "across: columns, down: shards" in texts([rows, columns])
+    half = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("features", [1], 2)])
+    whole, lower = filled([Activation(0, 2, [0, 1], 2), half], "activation")
+    assert (lower.width, lower.height) == (whole.width, pytest.approx(whole.height / 2))
+    assert lower.y == pytest.approx(whole.y + whole.height / 2)
+    other = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("features", [0], 2)])
+    assert [mark.y for mark in filled([other, half], "activation")] == [whole.y, lower.y], "beside each other"
+
+
+def test_a_part_of_a_sum_is_pale_and_says_which() -> None:
+    part = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("terms", [1], 2)])
+    assert filled(part, "activation") == []
+    assert {"Σ 1 of 2", "across: batches, pale: a part of a sum"} <= set(texts(part))

@@ -13,7 +13,7 @@ from drawing.communication.exchange import Exchange
 from drawing.communication.ring.layout import MARGIN, Frame, halfway, laid_out, middle, way
 from drawing.communication.ring.rounds import Hop, Rounds
 from drawing.communication.ring.words import holdings, phase, step_words, title
-from drawing.communication.tiles import Box, weave
+from drawing.communication.tiles import Box, laid, weave
 from lib.values.laws import gather
 from lib.values.values import Value
 
@@ -128,5 +128,5 @@ def _labels(one: Exchange, pieces: int) -> dict[int, int]:
 
 def _only(value: Value) -> int | None:
     """The one shard or batch that a value has."""
-    held = value.place.shards if value.place.sharded else value.place.batches
+    held = laid(value.place).held
     return next(iter(held)) if len(held) == 1 else None

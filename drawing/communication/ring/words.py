@@ -9,6 +9,7 @@ from drawing.communication.exchange import Exchange
 from drawing.communication.ring.rounds import Rounds
 from lib.errors.wording import amount, counted, these
 from lib.values.laws import gather, reduce
+from lib.values.placement import REST
 
 __all__ = ["holdings", "phase", "step_words", "title"]
 
@@ -41,7 +42,8 @@ def _start(one: Exchange, steps: Rounds) -> str:
     value = one.seats[0].brought[0]
     adds = one.row is not None and one.row.law is reduce
     if one.row is not None and one.row.law is gather:
-        return f"each rank has its own {'shard' if value.place.sharded else 'batches'}, which is one piece"
+        own = next((REST[role] for role, _, _ in value.place.rest if role != "terms"), None)
+        return f"each rank has its own {own or ('shard' if value.place.sharded else 'batches')}, which is one piece"
     if not adds:
         return f"rank {one.seats[one.root].rank} alone has it"
     cut = f", cut into {len(steps.sizes)} pieces" if len(steps.sizes) > 1 else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,11 +12,12 @@ from drawing import Picture, draw_collective
 from drawing.canvas.palette import ALARM, READABLE, contrast, night, origin_colour
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text
 from drawing.communication.exchange import MESSAGE, beside, chosen, exchanges
-from drawing.communication.tiles import Box, Origin, caption, parts, weave
+from drawing.communication.tiles import Box, Origin, caption, laid, parts, weave
 from lib import Activation, Model, Trace, Weight, WeightGrad
 from lib.analysis.figures import traffic
 from lib.values.collectives import COLLECTIVES
-from lib.values.values import Elements
+from lib.values.layers import by_hand
+from lib.values.values import Elements, value_of
 from tests.drawing.communication.exchanges import EXCHANGES, MESH, grid, small
 from tests.drawing.test_palette import grounds
 
@@ -195,3 +198,20 @@ def test_captions_are_short_where_there_is_little_room() -> None:
 
 def test_every_row_of_the_table_is_among_these() -> None:
     assert set(COLLECTIVES) <= set(EXCHANGES)
+
+
+def test_columns_and_features_that_are_gathered_lie_as_they_were_cut() -> None:
+    def part(kind: Any, role: str, number: int, *fields: Any) -> Any:
+        return value_of(kind, by_hand(), 0, 1, *fields, [(role, [number], 2)])
+
+    columns = [[part(Weight, "out", number, 0, frozenset([0]), 1)] for number in range(2)]
+    origin, whole = Origin(columns, range(2)), Weight(0, 1, 0)
+    assert laid(whole.place, origin.beside(whole)) == (frozenset([0, 1]), 2, False, "out")
+    assert [origin.of(whole, number) for number in range(2)] == [(0,), (1,)]
+    assert laid(whole.place) == (frozenset([0]), 1, True, "")
+    features = [[part(Activation, "features", number, frozenset([0]), 1)] for number in range(2)]
+    origin, done = Origin(features, range(2)), Activation(0, 1, [0], 1)
+    assert laid(done.place, origin.beside(done)) == (frozenset([0, 1]), 2, True, "features")
+    assert [origin.of(done, number) for number in range(2)] == [(0,), (1,)]
+    sums = [[part(Activation, "terms", number, frozenset([0]), 1)] for number in range(2)]
+    assert Origin(sums, range(2)).of(done, 0) == (0, 1)
