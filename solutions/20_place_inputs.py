@@ -427,6 +427,18 @@ draw_curves(
 #
 # </details>
 #
+# **4.** FSDP that looks ahead, over all four ranks, ends at 10.35 in this puzzle, with the same peak. Why cut layers at
+# all?
+#
+# <details><summary>Answer</summary>
+#
+# FSDP needs a batch for every rank. Give the four ranks two batches, and two of them have nothing to do, while in a row of
+# tensor parallel both devices work on the same batch: each for half as long. That is how a step gets shorter when the batch
+# must not get larger. And FSDP sends weights where this sends activations: the larger the layers and the smaller the
+# batches, the more there is to be said for cutting.
+#
+# </details>
+#
 # ## Where this leads
 #
 # Each device now has its examples, and each example went where it was needed. What if a device cannot hold the activations

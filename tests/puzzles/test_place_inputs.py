@@ -12,6 +12,7 @@ from drawing.figures.curves import crossings
 from lib import PUZZLES, Links, Mesh, Model, Trace, check, retime, simulate
 from lib.analysis.figures import end
 from lib.course.solutions import alternatives
+from lib.schedules.data_parallel import fsdp_prefetch
 from lib.schedules.tensor_parallel import PLACEMENTS, tensor_parallel
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
@@ -83,6 +84,11 @@ def test_the_figures_of_all_ways() -> None:
         "place_inputs_await_all": [12.45, 12.2, 12.3],
         "place_inputs_hide_gradients": [11.25, 11.0, 11.1],
     }
+
+
+def test_fsdp_is_nearly_as_fast_where_every_rank_has_a_batch() -> None:
+    verdict = check(run(fsdp_prefetch), PUZZLE)
+    assert (verdict.correct, verdict.time, verdict.memory) == (True, 10.35, 2_097_152)
 
 
 def test_the_crossing_is_where_the_link_is_as_fast_as_the_host() -> None:
