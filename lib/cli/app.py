@@ -22,8 +22,9 @@ from lib.cli.console import (
     show_ways,
     status_table,
 )
-from lib.cli.options import takes_fields_of
+from lib.cli.options import mesh_of, takes_fields_of
 from lib.cli.report import as_json, show
+from lib.cluster.mesh import Mesh
 from lib.course.child import LIMIT
 from lib.course.hints import hint as open_hints
 from lib.course.hints import next_hint
@@ -70,6 +71,15 @@ PuzzleOption = Annotated[str | None, typer.Option("--puzzle", help="The puzzle, 
 Ranks = Annotated[int | None, typer.Option(min=1, help="Ranks, instead of the puzzle's.")]
 Layers = Annotated[int | None, typer.Option(min=1, help="Layers, instead of the puzzle's.")]
 Batches = Annotated[int | None, typer.Option(min=1, help="Batches, instead of the puzzle's.")]
+MeshOption = Annotated[
+    Mesh | None,
+    typer.Option(
+        "--mesh",
+        parser=mesh_of,
+        metavar="AXIS=SIZE,...",
+        help="A mesh, instead of the puzzle's: replica=2,shard=4;host_size=4 (and ;ranks=... ;processes=...).",
+    ),
+]
 Limit = Annotated[float | None, typer.Option(min=0.1, help="Seconds that a function may run.", show_default=False)]
 PuzzleArgument = Annotated[str, typer.Argument(help="The puzzle's id.", callback=_known_puzzle, show_default=False)]
 Output = Annotated[Path | None, typer.Option("--output", "-o", callback=_picture, help="Picture: .svg, .png, .pdf.")]
@@ -110,6 +120,7 @@ def run(
     ranks: Ranks = None,
     layers: Layers = None,
     batches: Batches = None,
+    mesh: MeshOption = None,
     save: Annotated[Path | None, typer.Option(help="Write the Trace here, as JSON.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
     limit: Limit = None,
@@ -117,9 +128,10 @@ def run(
     """Run a function, or those of several files, and say how good it is.
 
     Exit status: 0 where each reaches its first goal, 1 where one does not, for whatever reason, and 2 for a command
-    that makes no sense. With --ranks, --layers or --batches there are no goals, and 0 is for what is correct.
+    that makes no sense. With --ranks, --layers, --batches or --mesh there are no goals, and 0 is for what is correct.
     """
     options: dict[str, Any] = {"puzzle": puzzle, "limit": limit, "ranks": ranks, "layers": layers, "batches": batches}
+    options["mesh"] = mesh
     if save is not None and len(whats) > 1:
         raise typer.BadParameter("--save takes the Trace of one run")
     if len(whats) == 1 and not json:
@@ -282,6 +294,7 @@ def compare(
     ranks: Ranks = None,
     layers: Layers = None,
     batches: Batches = None,
+    mesh: MeshOption = None,
     limit: Limit = None,
 ) -> None:
     """Put the figures of several runs side by side, and say where they first differ from the first one.
@@ -290,7 +303,7 @@ def compare(
     """
     from lib.analysis.difference import difference, lesson, said, unequal
 
-    found = [_named(what, limit, ranks=ranks, layers=layers, batches=batches) for what in whats]
+    found = [_named(what, limit, ranks=ranks, layers=layers, batches=batches, mesh=mesh) for what in whats]
     table = Table("", *found[0].figures())
     for one in found:
         table.add_row(one.name, *one.figures().values())
@@ -309,7 +322,7 @@ def compare(
         say(f"Drew {output}")
 
 
-def _named(what: str, limit: float | None, **size: int | None) -> Run:
+def _named(what: str, limit: float | None, **size: Any) -> Run:
     """A run under the name that is said before it: NAME=WHAT."""
     name, equals, rest = what.partition("=")
     plain = not (equals and name and rest) or Path(what).exists()

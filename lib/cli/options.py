@@ -1,4 +1,4 @@
-"""Options of a command that are the fields of a dataclass, where alone their names, defaults and help stand."""
+"""Options of a command: a mesh, and the fields of a dataclass, where alone their names, defaults and help stand."""
 
 from __future__ import annotations
 
@@ -9,9 +9,31 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-__all__ = ["takes_fields_of"]
+from lib.cluster.mesh import Mesh, mesh_from
+
+__all__ = ["mesh_of", "takes_fields_of"]
 
 C = TypeVar("C", bound=Callable[..., Any])
+
+
+def mesh_of(text: str) -> Mesh:
+    """The mesh of an option: "replica=2,shard=4", and what else Mesh takes, "replica=2,shard=4;host_size=4"."""
+    axes, *more = [part.strip() for part in text.split(";")]
+    try:
+        data: dict[str, Any] = {"axes": [_pair(axis) for axis in axes.split(",")]}
+        for name, value in (part.split("=", 1) for part in more):
+            several = name.strip() == "ranks" or "," in value
+            data[name.strip()] = [int(number) for number in value.split(",")] if several else int(value)
+        return mesh_from(data)
+    except ValueError as error:
+        reason = None if "invalid literal" in str(error) or "unpack" in str(error) else str(error)
+        example = "a mesh is its axes, such as replica=2,shard=4, and perhaps ;host_size=4 ;processes=4 ;ranks=0,2,1,3"
+        raise typer.BadParameter(reason or f"{example}; got {text!r}") from None
+
+
+def _pair(axis: str) -> tuple[str, int]:
+    name, size = axis.split("=")
+    return name.strip(), int(size)
 
 
 def takes_fields_of(cls: type[Any]) -> Callable[[C], C]:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from lib.checker.table import Answer, Given, decode, encode
+from lib.cluster.mesh import Mesh, mesh_from
 from lib.errors import fixes
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.source_lines import Place, raised_at, resolve, student_frame
@@ -86,13 +87,15 @@ class Request:
     ranks: int | None = None
     layers: int | None = None
     batches: int | None = None
+    mesh: Any = None
+    """In the form of `Mesh.to_json`."""
     inputs: Any = None
     lines: bool = False
     """Whether the message of a mistake shows the line that mends it, where it would name only the idea."""
 
     def at_own_size(self) -> bool:
         """Whether a schedule is run at the size of its puzzle, or a plain function asked."""
-        return (self.ranks, self.layers, self.batches) == (None, None, None)
+        return (self.ranks, self.layers, self.batches, self.mesh) == (None, None, None, None)
 
 
 def run_of(
@@ -102,13 +105,15 @@ def run_of(
     ranks: int | None = None,
     layers: int | None = None,
     batches: int | None = None,
+    mesh: Mesh | None = None,
     limit: float = LIMIT,
 ) -> Sent:
     """Simulates the function `puzzle` of a notebook or .py, at the puzzle's size where none is said.
 
     Nothing is raised for anything that the function does.
     """
-    return _ask(Request(str(file), puzzle, limit, ranks, layers, batches, lines=fixes.are_shown()))
+    arranged = None if mesh is None else mesh.to_json()
+    return _ask(Request(str(file), puzzle, limit, ranks, layers, batches, arranged, lines=fixes.are_shown()))
 
 
 def answers_of(file: Path, puzzle: str, inputs: Sequence[Given], limit: float = LIMIT) -> Sent:
@@ -343,7 +348,8 @@ def _run(request: Request) -> Sent:
             inputs = [tuple(decode(given)) for given in request.inputs]
             return Sent("answers", answers=tuple(ask_here(function, where)(inputs)))
         size = {name: getattr(request, name) for name in ("ranks", "layers", "batches")}
-        models = simulate(function, puzzle=request.puzzle, **size)
+        mesh = None if request.mesh is None else mesh_from(request.mesh)
+        models = simulate(function, puzzle=request.puzzle, mesh=mesh, **size)
         return Sent("unsolved") if isinstance(models, Unsolved) else Sent("trace", trace=Trace.of(models))
     except NotSolved:
         return Sent("unsolved")

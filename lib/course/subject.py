@@ -123,12 +123,12 @@ class Stub(Exception):
     """A function that is not solved yet."""
 
 
-def run(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: int | None) -> Run | None:
+def run(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Run | None:
     """Simulates the function of a notebook or .py, or a puzzle's reference solution, or loads a Trace.
 
-    The function is that of `puzzle`, else of the puzzle that the file is about, and `size` are ranks, layers and
-    batches in place of the puzzle's. None where it is not solved yet, which is said. Raises SourceError, PuzzleError,
-    or TraceError for a damaged Trace.
+    The function is that of `puzzle`, else of the puzzle that the file is about, and `size` are ranks, layers,
+    batches and a mesh in place of the puzzle's. None where it is not solved yet, which is said. Raises SourceError,
+    PuzzleError, or TraceError for a damaged Trace.
     """
     path, name = _found(what, puzzle)
     with _said(name, path):
@@ -138,7 +138,7 @@ def run(what: str, *, puzzle: str | None = None, limit: float | None = None, **s
     return None
 
 
-def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: int | None) -> Outcome | None:
+def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Outcome | None:
     """The verdict on it: see `run`, which says what it may be. What is solved is recorded as progress."""
     path, name = _found(what, puzzle)
     with _said(name, path):
@@ -172,7 +172,7 @@ def feedings(what: str, *, puzzle: str | None = None, limit: float | None = None
     return []
 
 
-def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: int | None) -> Attempt:
+def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: Any) -> Attempt:
     """What comes of it: see `run`, which says what it may be. Recorded as progress, as `outcome` does.
 
     Prints nothing, and raises nothing for anything that the function does, or for a file that will not do. A file that
@@ -232,7 +232,7 @@ def _found(what: str, puzzle: str | None, *, exact: bool = False) -> tuple[Path,
     raise SourceError(f"{what!r} is {wanted}; the puzzles are {', '.join(PUZZLES)}")
 
 
-def _ran(what: str, path: Path, puzzle: str | None, limit: float | None, size: Mapping[str, int | None]) -> Run:
+def _ran(what: str, path: Path, puzzle: str | None, limit: float | None, size: Mapping[str, Any]) -> Run:
     """The run of what was found. Stub, or Failed, where there is none."""
     given = {name: number for name, number in size.items() if number is not None}
     if path.suffix == ".json":
@@ -250,10 +250,11 @@ def _ran(what: str, path: Path, puzzle: str | None, limit: float | None, size: M
         return _run(Run(what, Trace.of(models), puzzle))
     sent = _whole(run_of(path, puzzle, **given, limit=limit or (4 * PATIENCE if given else PATIENCE)))
     assert sent.trace is not None, "what ran has a Trace"
-    return _run(Run(what, sent.trace, puzzle, _is_own(path), sent.printed, sized=bool(given)))
+    found = _run(Run(what, sent.trace, puzzle, _is_own(path), sent.printed, sized=bool(given)))
+    return replace(found, trace=replace(found.trace, puzzle=None), puzzle=None) if "mesh" in given else found
 
 
-def _judged(what: str, path: Path, puzzle: str | None, limit: float | None, size: Mapping[str, int | None]) -> Outcome:
+def _judged(what: str, path: Path, puzzle: str | None, limit: float | None, size: Mapping[str, Any]) -> Outcome:
     if puzzle is not None and path.suffix != ".json" and PUZZLES[puzzle].is_function:
         return _answered(what, path, puzzle, limit or PATIENCE)
     found = _ran(what, path, puzzle, limit, size)

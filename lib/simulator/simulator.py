@@ -79,7 +79,7 @@ def simulate(
     if batches is None:
         batches = 1 if record is None else record.batches
     if ranks is None:
-        ranks = record.ranks if record is not None else 1 if mesh is None else len(mesh)
+        ranks = len(mesh) if isinstance(mesh, Mesh) else 1 if record is None else record.ranks
     if costs is None:
         costs = UNIT if record is None else record.costs
     sizes = ranks, layers, batches

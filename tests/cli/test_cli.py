@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from lib import PUZZLES, Trace
+from lib import PUZZLES, Mesh, Trace
 from lib.cli import app as cli
 from lib.cli import console as terminal
 from lib.puzzles.records import by_chapter
@@ -113,6 +113,35 @@ def test_run_at_another_size_has_no_goals(folder: Path) -> None:
     assert result.output == "Correct!\nTime 2.5, memory 1,310,720 elements (rank 0).\n"
     trace = Trace.load("run.json")
     assert (trace.layers, trace.batches, trace.ranks, trace.puzzle) == (1, 1, 1, None)
+
+
+def test_run_on_another_mesh_has_no_goals(folder: Path) -> None:
+    mesh = "data=2,stage=4; host_size=4; processes=2; ranks=3,2,1,0,4,5,6,7"
+    result = puzzles("run", "pipeline_fsdp", "--batches", "8", "--mesh", mesh, "--save", "run.json")
+    assert (result.exit_code, result.output.splitlines()[0]) == (0, "Correct!")
+    trace = Trace.load("run.json")
+    order = [3, 2, 1, 0, 4, 5, 6, 7]
+    assert trace.mesh == Mesh({"data": 2, "stage": 4}, ranks=order, host_size=4, processes=2)
+    assert trace.puzzle is None
+    same = puzzles("run", "pipeline_fsdp", "--mesh", "data=4,stage=4")
+    assert same.output.startswith("Correct!\nTime")  # and not a word of goals
+
+
+@pytest.mark.parametrize(
+    ("mesh", "says"),
+    [
+        ("data", "a mesh is its axes, such as replica=2,shard=4"),
+        ("data=2,data=4", "axis 'data' is named twice, of sizes [2, 4]: give each axis a name of its own"),
+        ("data=-2", "a mesh needs at least one axis, each of size 1 or more; got {'data': -2}"),
+        ("data=4; processes=3", "4 devices do not make processes of 3: take one of [1, 2, 4]"),
+        ("data=4; racks=3", "a mesh has axes and may have ranks, host_size and processes; got axes, racks"),
+        ("data=2; ranks=0,0", "axes {'data': 2} need each rank from 0 to 1 once; got [0, 0]"),
+    ],
+)
+def test_a_mesh_that_makes_no_sense(folder: Path, mesh: str, says: str) -> None:
+    result = puzzles("run", "fsdp", "--mesh", mesh)
+    assert result.exit_code == 2
+    assert says in " ".join(result.stderr.replace("│", " ").split())
 
 
 def test_a_saved_trace_is_checked_against_its_puzzle(folder: Path) -> None:
