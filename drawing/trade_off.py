@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from drawing.canvas.palette import INK, SOFT
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Scene, Text
+from drawing.canvas.scene import TEXT, Scene, Text, fit
 from drawing.figures.plot import HIGH, Plot, Point, plot
 from drawing.timeline.schedule import note, trace_of
 from lib.analysis.figures import end, peak
@@ -19,7 +19,7 @@ __all__ = ["draw_trade_off"]
 
 WIDTH: Final = 840
 EDGE: Final = 24.0
-PLOT: Final = 540.0
+PLOT: Final = 470.0
 """Pixels that the plot is wide; beside it stand the figures."""
 LINE: Final = 20
 
@@ -46,7 +46,7 @@ def draw_trade_off(runs: Mapping[str, Any], puzzle: str | None = None) -> Pictur
     for x, words, place in zip(columns, ("", "time", "memory"), ("start", "end", "end"), strict=True):
         scene.add(Text(x, y, words, TEXT, SOFT, place))
     for row, point in enumerate(points, 1):
-        cells = (point.name, exact(point.time), amount(point.memory))
+        cells = (fit(point.name, columns[1] - columns[0] - 40, TEXT), exact(point.time), amount(point.memory))
         for x, words, place in zip(columns, cells, ("start", "end", "end"), strict=True):
             scene.add(Text(x, y + LINE * row, words, TEXT, INK, place))
     scene.height = max(bottom, y + LINE * (len(points) + 1)) + 8

@@ -284,7 +284,7 @@ Model.check(out, puzzle="hsdp")
 # %% [markdown]
 # ## What is simplified here
 #
-# Every rank has a network card of its own, as in a good H100 host. Links have no latency; `Links(latency=...)` gives them
+# Every rank has a network card of its own, as in a good H100 host (see question 5). Links have no latency; `Links(latency=...)` gives them
 # one. A ring between hosts runs at one pace all the way round, where NCCL would sum inside each host first. And ten to one
 # is a round number: an H100 host has 9 to 1, many cloud machines are far worse.
 
@@ -331,6 +331,18 @@ Model.check(out, puzzle="hsdp")
 # below 2.0. It is hidden while it is not longer than a backward, 1.0 here, so two hosts just fit. With more, give each
 # rank more batches: backward gets longer, and the gradient does not get larger. On TPU pods, data parallelism over
 # the data-centre network wants some 76,000 tokens in each pod for that (Austin et al., *How To Scale Your Model*, 2025).
+#
+# </details>
+#
+# **5.** And if a host has one network card for all of its ranks, instead of one for each?
+#
+# <details><summary>Answer</summary>
+#
+# Then the four all-reduces along `replica` go through one card at the same time and share it: each takes four times as long,
+# and your step ends at 32.8 instead of 15.3 (`simulate(hsdp, puzzle="hsdp", costs=Links(host_size=4, cards=1))`, with
+# `Links` from `lib`). It is still the best there is: DDP and FSDP over all eight go round one ring, which passes the card
+# once, and stay at 49.5 and 63.5. But on the mesh that is turned round everything goes through that card, with every
+# collective awaited 160.8 time units long.
 #
 # </details>
 #

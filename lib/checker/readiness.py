@@ -105,8 +105,9 @@ def _ends(value: Held, after: list[Held]) -> str:
 
 def _fix(program: Program, value: Held, ends: str) -> str:
     if ends == PARTLY and isinstance(value, Weight):
+        group = "" if value.is_complete() else ", group=..."  # of those who have updated the rest
         return (
-            "gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer);\n"
+            f"gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer{group});\n"
             "or begin with no more than the shard that this rank updates"
         )
     if ends == PARTLY:

@@ -52,13 +52,12 @@ def sum_axis(program: Running) -> str | None:
 
 
 def _loaded(program: Running, rank: int, layer: int) -> frozenset[int] | None:
-    """The shards of a layer's weight that a rank has loaded; None where it has not, or has all of them."""
+    """The shards of a layer's weight that a rank loaded first; None where it has none, or has all of them."""
     models = program.world.models
     events = models[rank].program.events if rank in models else ()
-    loads = [event.outputs[0] for event in events if event.op == "load_weights" and event.layer == layer]
-    weights = [models[rank].program.values[number] for number in loads]
-    found = frozenset[int]().union(*(weight.place.shards for weight in weights if weight is not None))
-    return found if weights and weights[0] is not None and len(found) < weights[0].place.total else None
+    load = next((event for event in events if event.op == "load_weights" and event.layer == layer), None)
+    weight = None if load is None else models[rank].program.values[load.outputs[0]]
+    return None if weight is None or weight.is_complete() else weight.place.shards
 
 
 def _axis(program: Running, layer: int, *, alike: bool) -> tuple[str, tuple[int, ...]] | None:

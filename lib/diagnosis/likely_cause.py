@@ -367,7 +367,13 @@ def _(fact: facts.NoShard, program: Running | None) -> str | None:
 @likely_cause.register
 def _(fact: facts.Stateless, program: Running | None) -> str | None:
     """A shard of the state that does not fit the weight's."""
-    weight = fact.weight
+    weight, made = fact.weight, maker(fact.weight)
+    if made is not None and made.op == "shard":
+        shard, total = min(weight.shards), weight.total
+        return (
+            f"the weight was cut{line_of(made)} to {these('shard', weight.shards)} of {total}:\n"
+            f"load the optimizer state of the same shard: model.load_weights(layer, {shard}, {total}) on this rank"
+        )
     return None if weight.is_complete() else LOAD_ALIKE + shard_call(program, weight.total)
 
 
@@ -558,6 +564,11 @@ def _(fact: facts.Uncovered, program: Running | None) -> str | None:
         )
     if made is None or made.op != "load_weights" or summed is None or summed.op != "scatterreduce":
         return None
+    if not fact.weight.is_complete():
+        return (
+            f"the reduce-scatter{line_of(summed)} left {these('shard', fact.grad.shards)} of {fact.grad.total}: "
+            "cut the same shard out of the weight,\nweights[layer] = weights[layer].shard(...), and update that"
+        )
     return (
         f"this rank loaded the whole weight{line_of(made)}, and updates all of it: it needs the whole sum.\n"
         "A reduce-scatter leaves each rank one shard of the sum; an all-reduce brings all of it to every rank"

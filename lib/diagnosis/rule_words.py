@@ -218,12 +218,12 @@ def _(fact: facts.TooManyShards) -> Words:
 
 
 @words.register
-def _(fact: facts.CutTwice) -> Words:
+def _(fact: facts.Gaps) -> Words:
     return Words(
-        "only a complete value can be cut into shards",
-        expected=f"all {fact.value.place.total} shards of layer {fact.value.layer}",
+        "only shards that lie side by side can be cut",
+        expected=f"all {fact.value.place.total} shards of layer {fact.value.layer}, or some without a gap",
         got=describe(fact.value),
-        fix="gather the shards first",
+        fix="cut each of them by itself, or gather what is missing first",
     )
 
 

@@ -74,8 +74,8 @@ class TooManyShards(Fact):
     total: int
 
 
-class CutTwice(Fact):
-    """What is to be cut into shards is not complete itself."""
+class Gaps(Fact):
+    """Shards that do not lie side by side are to be cut."""
 
     value: Value
 

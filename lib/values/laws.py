@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
-from lib.values.facts import CutTwice, Different, NoShard, NoSum, OtherKind, TooManyShards, Twice, Undivided
+from lib.values.facts import Different, Gaps, NoShard, NoSum, OtherKind, TooManyShards, Twice, Undivided
 from lib.values.placement import MOST, NO_PIECES, REST, Elements, Part, Place, alike, total_size
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def reduce(*values: V) -> V:
 
 
 def cut(value: V, shard: int, total: int) -> V:
-    """Shard `shard` of `total` of a value that has all of its first dim: of a weight, or of the batches that are here,
-    in order."""
+    """Shard `shard` of `total` of a value: of the part of a weight, or of the batches, that are here, in order."""
     if not (isinstance(shard, int) and isinstance(total, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(NoShard(shard, total, loads=False))
     place = value.place
@@ -96,11 +95,15 @@ def cut(value: V, shard: int, total: int) -> V:
         size = len(batches) // total
         mine = frozenset(batches[shard * size : (shard + 1) * size])
         return value.at(place.having("batch", axis.named(place.total_batches, mine)))
-    if not place.first.whole:
-        raise RuleError(CutTwice(value))
-    if total > MOST:
-        raise RuleError(TooManyShards(shard, total))
-    return value.at(place.shard(shard, total))
+    if place.first.whole:
+        grid = total
+    elif (grid := place.first.finer(total)) is None:
+        raise RuleError(Gaps(value))
+    if grid > MOST:
+        raise RuleError(TooManyShards(shard, grid))
+    if place.first.whole:
+        return value.at(place.shard(shard, total))
+    return value.at(place.schema.place(place.first.cut(shard, total), *place.parts[1:]))
 
 
 def renew(value: V) -> V:

@@ -186,6 +186,22 @@ class Part(_Frozen):
         """Whether both are the same pieces, be it of two axes."""
         return (self.whole and other.whole) or (self.grid == other.grid and self.pieces == other.pieces)
 
+    def finer(self, total: int) -> int | None:
+        """The grid of `total` equal pieces of this part, if its pieces are neighbours; None where they are not."""
+        count = len(self.pieces)
+        if not count or max(self.pieces) - min(self.pieces) + 1 != count:
+            return None
+        return _grid(self) if count % total == 0 else _grid(self) * total
+
+    def cut(self, number: int, total: int) -> Part:
+        """One of `total` equal pieces of this part, which has a finer grid."""
+        low, count = min(self.pieces), len(self.pieces)
+        if count % total == 0:
+            low, count = low + number * count // total, count // total
+            return self.axis.piece(_grid(self), frozenset(range(low, low + count)))
+        low = low * total + number * count
+        return self.axis.piece(_grid(self) * total, frozenset(range(low, low + count)))
+
     def minus(self, other: Part) -> Part:
         """What is in this part and not in the other."""
         left: list[Range] = []

@@ -172,9 +172,13 @@ class _World:
         return columns
 
     def _rows(self) -> int:
-        grain = 1
-        for events in self.events:
+        grain = finer = 1
+        for program, events in zip(self.data["programs"], self.events, strict=True):
             for e in events:
+                cut = len(e.group) if e.op == "scatterreduce" else e.arg[1] if e.op == "shard" else 1
+                brought = program["values"][e.inputs[0]] if cut > 1 and e.inputs else None
+                if brought is not None and any(field != 1 for field in brought[5:7] if isinstance(field, int)):
+                    finer = lcm(finer, cut)  # perhaps a shard of a shard
                 if e.op in ("load_weights", "shard") and len(e.arg) == 2:
                     grain = lcm(grain, max(1, e.arg[1]))
                 elif e.op == "scatterreduce":
@@ -185,7 +189,7 @@ class _World:
                     grain = lcm(grain, program["values"][e[4][0]][5])
                 elif e[0] == "foreign" and program["values"][e[4][0]][0] == "weight gradient":
                     grain = lcm(grain, program["values"][e[4][0]][6])
-        return grain
+        return grain * finer
 
     # -- one after the other ------------------------------------------------------------------------------------
 
@@ -269,6 +273,8 @@ class _World:
             self.loaded.update({(rank, number): False for number in e.outputs})
         if e.op in ("forward", "backward"):
             share = Fraction(len(things[-1].cells), self.rows * self.columns)
+            heavy = self.costs.get("layers", [1])
+            share *= _exact(heavy[(e.layer or 0) % len(heavy)])
             length = _exact(self.costs[e.op]) * len(things[0].along(0)) * share
         else:
             length = _exact(self.costs[e.op]) if e.op in ("update", "loss") else Fraction(0)
@@ -419,10 +425,13 @@ class _World:
                 raise Malformed("batches that do not divide")
             mine = set(batches[shard * each : (shard + 1) * each])
             return Thing(thing.kind, thing.layer, {at: token for at, token in thing.cells.items() if at[0] in mine})
-        if thing.along(0) != set(range(self.rows)) or len(thing.cells) != self.rows * len(thing.along(1)):
-            raise Malformed("only what is whole is cut")
-        cells = set(self._part(shard, total))
-        return Thing(thing.kind, thing.layer, {at: token for at, token in thing.cells.items() if at in cells})
+        rows = sorted(thing.along(0))
+        each, left = divmod(len(rows), total)
+        neighbours = bool(rows) and rows[-1] - rows[0] + 1 == len(rows)
+        if left or not neighbours or len(thing.cells) != len(rows) * len(thing.along(1)):
+            raise Malformed("only rows without a gap are cut")
+        mine = set(rows[shard * each : (shard + 1) * each])
+        return Thing(thing.kind, thing.layer, {at: token for at, token in thing.cells.items() if at[0] in mine})
 
     def _sum(self, things: list[Thing]) -> Thing:
         first = things[0]
@@ -531,7 +540,7 @@ class _World:
         return Fraction(whole), [once * (2 if e.op in TWICE else 1)] * n
 
     def collective_time(self, e: Happening, whole: Fraction) -> Fraction:
-        if self.costs["model"] == "unit":
+        if self.costs["model"] != "links":
             return _exact(self.costs["collective"])
         n = len(e.group)
         busiest = (whole if n > 1 else Fraction(0)) if e.op == "broadcast" else Fraction(n - 1, n) * whole

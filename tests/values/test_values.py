@@ -446,11 +446,11 @@ MISTAKES: list[tuple[Any, str]] = [
         "  fix:      shards are counted from 0; a rank's own shard is usually its place in the group",
     ),
     (
-        lambda: Weight(0, 2, 0, [1], 4).shard(0, 2),
-        "only a complete value can be cut into shards\n"
-        "  expected: all 4 shards of layer 0\n"
-        "  got:      weight of layer 0, shard 1 of 4\n"
-        "  fix:      gather the shards first",
+        lambda: Weight(0, 2, 0, [1, 3], 4).shard(0, 2),
+        "only shards that lie side by side can be cut\n"
+        "  expected: all 4 shards of layer 0, or some without a gap\n"
+        "  got:      weight of layer 0, shards 1, 3 of 4\n"
+        "  fix:      cut each of them by itself, or gather what is missing first",
     ),
     (
         lambda: Activation(0, 2, [0, 2, 3], 4).shard(0, 2),
@@ -702,7 +702,11 @@ def test_cut_gives_a_shard_or_a_rule_error(value: Any, shard: int, total: int) -
         )
     else:
         if hasattr(value, "shards"):
-            assert (piece.shards, piece.total) == ({shard}, total)
+            pieces = [cut(value, i, total) for i in range(total)]
+            assert piece.elements() * total == value.elements()
+            assert gather(*pieces).place.first.ranges == value.place.first.ranges
+            if value.is_complete():
+                assert (piece.shards, piece.total) == ({shard}, total)
         else:
             assert gather(*(cut(value, i, total) for i in range(total))) == value
             assert len(piece.batches) * total == len(value.batches)

@@ -93,7 +93,7 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
         parts += [Part(told_in, f"{name} of the last gradient"), Part(costs.update, "update of that layer")]
     if family.state_copies < family.copies:
         sent_on = float(costs.least_between(LINEAR.weight * family.state_share))
-        parts.append(Part(sent_on, "to the other copies with what is updated last"))
+        parts.append(Part(sent_on, "telling the other copies what is updated last"))
     kind = "work" if len(parts) == 2 and updates >= told else "critical path"
     proof = _time_proof(family, updates >= told) + _solved_time(family)
     return Limit(_total(parts), tuple(parts), kind, reached, proof)
@@ -285,7 +285,7 @@ def sent(family: Family, reached: bool) -> Limit:
                 parts.append(Part(float(whole * others), f"all-gather: {others} of {layers}"))
             parts.append(Part(whole * (ranks - 1) / ranks, f"reduce-scatter of the gradients: {share}"))
             if told:
-                parts.append(Part(float(whole * told), f"to the other copies: {told} of {layers}"))
+                parts.append(Part(float(whole * told), f"telling the other copies: {told} of {layers}"))
         else:
             parts.append(Part(2 * whole * (ranks - 1) / ranks, f"all-reduce of the gradients: 2 x {share}"))
     ways = min(family.stages - 1, 2)

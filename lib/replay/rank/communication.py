@@ -16,10 +16,10 @@ from torch import Tensor
 
 from lib.replay.layers.ranges import in_order, join
 from lib.replay.plan.plan import PlannedCollective
-from lib.replay.plan.sizes import cut_range
 from lib.replay.rank.context import Call, KernelTable
 from lib.replay.rank.kernels import KERNELS
 from lib.replay.transports.transport import Done, Handle, Several, Transport
+from lib.values.laws import cut
 from lib.values.operations import READS
 from lib.values.values import Value
 
@@ -179,8 +179,8 @@ def _all_gather(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    members = len(call.group)
-    sizes = [stop - start for start, stop in (cut_range(inputs[0].numel(), i, members) for i in range(members))]
+    value, members = call.brought[call.me][0], len(call.group)
+    sizes = [call.numel(cut(value, i, members)) for i in range(members)]
     out = call.empty(sizes[call.me])
     return Started(call.transport.reduce_scatter(call.group, out, inputs[0], sizes), [out])
 

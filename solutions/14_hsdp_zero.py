@@ -1,0 +1,304 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# Take a 70-billion-parameter model and HSDP with 16 GPUs to a shard group. At 16 bytes a parameter each GPU holds 70 GB:
+# 17.5 GB for weights and gradients, and **52.5 GB of Adam's optimizer states**. Now add a second group, and a third. Every
+# GPU still holds 70 GB, because every group keeps a full set of optimizer states. They are three quarters of all
+# that is stored, they are touched once a step, and all groups compute the very same update with them.
+#
+# The weights have to be near: they are gathered twice a microbatch. The states do not. So let every group keep all the
+# weights, and divide the optimizer among **all** the ranks there are.
+#
+# > **To tell a friend:** an all-reduce is a reduce-scatter and an all-gather, and between the two there is room for the
+# > optimizer.
+#
+# *Reminder.* In HSDP rank r of one host and its **twin** in the other host have the same shard. They all-reduce its
+# gradient along `replica`, and then both update it.
+
+# %%
+from drawing import draw, draw_collective, draw_mesh
+from lib import LINKS, Mesh, Model, goal, predict, simulate
+
+# %% [markdown]
+# ## The idea
+#
+# The same two hosts, and the same costs (`LINKS`) as in puzzle $number_hsdp:
+
+# %%
+mesh = Mesh({"replica": 2, "shard": 4}, host_size=4)
+draw_mesh(mesh, "replica")
+
+# %% [markdown]
+# Ranks 1 and 5 are twins: each keeps quarter 1 of every layer. After the reduce-scatter in their hosts, each has quarter 1
+# of the gradient, summed over four of the eight batches. So far they would all-reduce it, 1.0 over the slow links, and both
+# do the same update on the same quarter.
+#
+# Instead they share the work. A quarter is cut in two, into **eighths**. What the twins need is then
+#
+# 1. a **reduce-scatter** of the quarter of the gradient: each twin gets one eighth, summed over all batches;
+# 2. an update of that eighth, with an optimizer state for an eighth;
+# 3. an **all-gather** of the updated eighths, so that both have the whole quarter again.
+#
+# A shard can be cut again: `weights[layer].shard(0, 2)` of shard 1 of 4 is shard 2 of 8. Reduce-scatter does it with
+# gradients. Here are eight ranks whose host sums are there already, and the twins divide them:
+
+
+# %%
+async def divide(model: Model) -> None:
+    my_host = range(4 * model.coord["replica"], 4 * model.coord["replica"] + 4)
+    quarter = model.fake_grad(0, my_host).shard(model.coord["shard"], 4)
+    await model.scatterreduce(quarter, 0, group="replica")
+
+
+demo = simulate(divide, layers=1, batches=8, mesh=mesh, costs=LINKS)
+draw_collective(demo)
+
+# %% [markdown]
+# **Predict:** reduce-scatter and all-gather, each of a quarter between two ranks, take 0.5 each on the slow links. How much
+# more time does the new way cost than the all-reduce of 1.0?
+#
+# <details><summary>Answer</summary>
+#
+# None at all. An all-reduce *is* a reduce-scatter followed by an all-gather; a ring does exactly that. You only take it
+# apart, and put the update in between.
+#
+# </details>
+#
+# ## The puzzle
+#
+# | ranks | mesh | hosts | layers | batches | costs |
+# |---|---|---|---|---|---|
+# | 8 | replica 2, shard 4 | 2 | 6 | 8 | `LINKS` |
+#
+# **Given:** on each rank its place on both axes, a quarter of each weight, **an eighth of each optimizer state**, and
+# `my_batches`, which is one batch.
+#
+# **To do:** HSDP, in which each rank updates an eighth of each layer, and has its quarter again at the end.
+#
+# **Rules**
+#
+# - Values live in the stores, and everything alive counts. Works may wait in a dict of your own.
+# - The next step begins with quarters: a rank that ends with an eighth of a weight cannot go on, and the check says so.
+# - `set_final_weight` gets this rank's quarter.
+
+# %% [markdown]
+# ### Predict first
+#
+# HSDP needs 1,966,080 elements at its peak when every collective is awaited. How many are they now? And how many
+# collectives does a rank call, if it gathers each layer twice? (A weight has 262,144 elements.)
+
+# %%
+guess = predict("hsdp_zero", memory=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# All goals have the same memory: this puzzle is about that. The first allows for six all-gathers on top of HSDP, the
+# second for none, and for the third nothing that crosses the hosts is waited for while there is something to compute.
+
+# %%
+goal("hsdp_zero")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def hsdp_zero(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    shard, shards = model.coord["shard"], len(model.group("shard"))
+    replica, replicas = model.coord["replica"], len(model.group("replica"))
+    my_batches = range(model.rank, model.BATCHES, model.RANKS)
+    for layer in range(model.LAYERS):
+        weights[layer], _ = model.load_weights(layer, shard, shards)
+        _, opt_states[layer] = model.load_weights(layer, shard * replicas + replica, shards * replicas)
+
+    # FSDP inside the host. Then the twins divide each gradient, update an eighth each, and gather their quarter.
+    # --- your code (about 29 lines) ---
+    last = model.LAYERS - 1
+    summing, returning = {}, {}  # gradients and weights on their way between the hosts
+
+    activations[0] = model.get_activation(my_batches)
+    for layer in range(model.LAYERS):
+        weights[layer, "full"] = await model.allgather(weights[layer], layer, group="shard")
+        activations[layer + 1] = model.forward(layer, activations[layer], weights[layer, "full"])
+        if layer < last:  # the last layer turns round at once and keeps its weight
+            del weights[layer, "full"]
+
+    grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
+    del activations[model.LAYERS]
+
+    for layer in reversed(range(model.LAYERS)):
+        if layer < last:
+            weights[layer, "full"] = await model.allgather(weights[layer], layer, group="shard")
+        grad_weights[layer], grad_activations[layer] = model.backward(
+            layer, activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+        )
+        del activations[layer], grad_activations[layer + 1], weights[layer, "full"]
+        grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer, group="shard")
+        summing[layer] = model.scatterreduce(grad_weights[layer], layer, group="replica")
+        del grad_weights[layer]
+    del grad_activations[0]
+
+    for layer in reversed(range(model.LAYERS)):
+        grad_weights[layer] = await summing.pop(layer)
+        weights[layer] = weights[layer].shard(replica, replicas)
+        weights[layer], opt_states[layer] = model.update(layer, grad_weights[layer], weights[layer], opt_states[layer])
+        del grad_weights[layer]
+        returning[layer] = model.allgather(weights[layer], layer, group="replica")
+    for layer in reversed(range(model.LAYERS)):
+        weights[layer] = await returning.pop(layer)
+    # --- end of your code ---
+
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(hsdp_zero, puzzle="hsdp_zero")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Memory: each of six optimizer states is an eighth instead of a quarter, so 6 · 262,144 · (1/4 - 1/8) = 196,608 elements
+# fewer, on every rank: 1,769,472.
+#
+# Collectives: 12 gathers and 6 reduce-scatters in the host, 6 reduce-scatters and 6 gathers between the hosts, 30. HSDP has
+# 24. (With the last layer kept over the turn it is one less.)
+#
+# Time, with everything awaited: 12 + 6 · 3 · 0.3 + 6 · (0.5 + 0.5) + 3 = 26.4, as in HSDP. In the background, the last layer
+# to arrive decides: computing and the host's collectives take 12 + 17 · 0.3 = 17.1, then the network needs 0.5 for the
+# last gradient, and 6 · 0.5 for the weights that come back while the updates are made: 20.6.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="hsdp_zero")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# Two ways of sharding on one mesh: the weights over *S* ranks of a host, the optimizer states over all *S·R*.
+#
+# ```
+# HSDP       held: 2·L·W/S                    weights and states of L layers
+# this       held: L·W/S + L·W/(S·R)          the states shrink with every host
+# FSDP       held: 2·L·W/(S·R)                the weights too, and every gather crosses the network
+# ```
+#
+# DeepSpeed has it as a part of ZeRO++ (`zero_hpz_partition_size`, a second copy of the weights in each host), Megatron
+# as a distributed optimizer over several instances of the data parallel group. In the words of ZeRO it is stage 3 inside a
+# host and stage 1 between hosts.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *How much.* With Adam in mixed precision 12 of 16 bytes are optimizer state [1]. A model of 70 billion parameters over
+#   groups of 16 GPUs and four such groups: 70 GB on each GPU in HSDP, 17.5 + 52.5/4 = 30.6 GB with the optimizer divided.
+# - *Stages by choice.* FSDP2's `reshard_after_forward` takes a number: with 8, a weight is re-sharded after forward over 8
+#   ranks only, so the gather of the backward stays in the host. Its authors compare this with ZeRO++ [2].
+# - *What goes over the network.* Full sharding sends three times the size of the model over it, the hybrid two times its
+#   size divided by the GPUs in a host [3]; dividing the optimizer adds nothing to that.
+# - *Accumulate first.* With microbatches, sum the quarters in the host and cross the network after the last one: hybrid
+#   sharding does so with its all-reduce [4].
+#
+# [1] Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, 2020, arXiv 1910.02054.
+# [2] pytorch/pytorch, issue 118017. [3] Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*,
+# 2023, arXiv 2304.11277. [4] ByteDance-Seed/VeOmni, pull request 781.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# Here an optimizer state is as large as its weight, and an eighth less of it saves one tenth of the peak. Adam's states are
+# six times as large as the weights in 16 bits. An update takes 0.5 whatever its size; in truth half a quarter takes half
+# the time, so that the new way is also faster. And links have no latency: six collectives more would cost a little.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Somebody leaves the all-reduce as it was, updates an eighth, and gathers. What does that cost?
+#
+# <details><summary>Answer</summary>
+#
+# 6 · 0.5 = 3.0: 29.4 instead of 26.4. The all-reduce has brought the whole quarter to both twins, and each throws one half of
+# it away. This is how it is done where the optimizer is bolted onto a training loop that sums gradients already, as
+# PyTorch's `ZeroRedundancyOptimizer` is.
+#
+# </details>
+#
+# **2.** Why not shard the weights over all eight as well, as FSDP does?
+#
+# <details><summary>Answer</summary>
+#
+# It would save as much again, 196,608 elements. But then each weight is gathered twice a step over the slow links, 3.5
+# each time, and reduce-scattered there: 78 instead of 26.4. A weight that returns crosses the network once a step, as an
+# eighth; a weight that is gathered crosses it twice, and seven eighths of it.
+#
+# </details>
+#
+# **3.** The goal does not let you fetch ahead: there is no room for a second whole weight at the peak. Where is there room?
+#
+# <details><summary>Answer</summary>
+#
+# Early in forward, where few activations are alive, and late in backward, where they are gone again. A gather that is
+# started while layers 0 to 3 go forward costs nothing at the peak. And with more memory everything can be hidden: `puzzles
+# reveal hsdp_zero` has a schedule that ends at 16.3 and needs 2,228,224.
+#
+# </details>
+#
+# **4.** Your function also runs with `Mesh({"replica": 1, "shard": 8})` and with `Mesh({"replica": 8, "shard": 1})`. What is it
+# then?
+#
+# <details><summary>Answer</summary>
+#
+# With one replica there are no twins, an eighth of a shard is the shard: FSDP over all eight. With shards of one rank every
+# rank has whole weights, and only the optimizer is divided: ZeRO stage 1. Everything in between is a choice of how far the
+# weights may be away.
+#
+# </details>
+#
+# ## Where this leads
+#
+# You have chosen between a fast axis and a slow one, with one axis for each. On a real cluster an axis can be both: eight
+# replicas of which two are in this host and four outside. Who works out which axis has which part of the links?
+
+# %% [markdown]
+# <!-- part: links -->
