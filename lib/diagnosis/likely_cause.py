@@ -591,19 +591,11 @@ def _(fact: facts.Twice, _: Running | None) -> Advice | None:
 
 @likely_cause.register
 def _(fact: facts.Different, _: Running | None) -> Advice | None:
-    """Different shards in a sum over ranks, or parts of one activation that are of different examples."""
-    mine, theirs = home(fact.first), home(fact.other)
-    if mine is None or theirs is None or theirs is mine or fact.verb != "sum":
+    """Different shards in a sum over ranks."""
+    mine = home(fact.first)
+    if mine is None or home(fact.other) is mine or (fact.verb, fact.field) != ("sum", "shards"):
         return None
-    if fact.field == "shards":
-        return same_shard(mine, fact.first.layer)
-    mesh = mine.world.mesh
-    if fact.field != "batches" or mesh is None or not isinstance(fact.first, Activation):
-        return None
-    return (
-        f"ranks {mine.rank} and {theirs.rank} have parts of one activation, so they belong to one row of data, and\n"
-        f"take the same examples: {mesh.named(mine.rank)}, {mesh.named(theirs.rank)}"
-    )
+    return same_shard(mine, fact.first.layer)
 
 
 @likely_cause.register
