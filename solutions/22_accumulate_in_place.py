@@ -241,11 +241,11 @@ draw_curves(
 # ## On real GPUs
 #
 # - *How large a step is.* Llama 3 405B began with 4 million tokens a step and ended with 16 million [1]. It summed the
-#   gradients of microbatches in 32 bits, because with 16 small ones are lost in a large sum.
+#   gradients of microbatches in 32 bits: with 16 bits, small gradients are lost in a large sum.
 # - *What it saves.* If gradients are summed over the ranks once for 8 microbatches, they cost an eighth of the traffic [2].
 # - *What went wrong.* Summing is not the whole story: the mean over microbatches is not the mean of their means where they
 #   have different numbers of tokens. In October 2024 this was found in the trainers of Hugging Face and torchtune at
-#   the same time [3]; half a year later a model was still four times too far off, at four microbatches [4].
+#   the same time [3]; half a year later the loss of one model was still four times too large, at four microbatches [4].
 #
 # [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783, sections 3.3.2 and 3.4.1.
 # [2] Bekman, *Machine Learning Engineering*, 2026, github.com/stas00/ml-engineering.
