@@ -109,6 +109,9 @@ def _compared(one: Exchange) -> str:
         return ""
     share = Fraction(sent) / Fraction(whole)
     words = f"{share.numerator}/{share.denominator} of" if share.denominator > 1 else f"{share.numerator} times"
+    place = one.values[0].place
+    if place.sharded and whole < place.schema.size:  # what is moved is itself a part
+        return f" ({words} {amount(Fraction(whole))})"
     return f" ({words} a whole {kinds.pop()})"
 
 

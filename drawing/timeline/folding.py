@@ -125,7 +125,8 @@ class _Keys:
     def program(self, rank: int) -> Hashable:
         """All that a rank does, and how much it holds. Batches and shards are numbered as they first come."""
         program = self.trace.programs[rank]
-        batches, shards = _Numbers(), _Numbers()
+        batches = _Numbers()
+        shards: dict[tuple[int, ...], _Numbers] = defaultdict(_Numbers)  # by how many there are
         events = [
             (
                 event.op,
@@ -135,7 +136,9 @@ class _Keys:
                 event.length,
                 batches[event.batches],
                 padded(self.trace, event),
-                len(event.arg) if event.group or event.op in READS else shards[event.arg],
+                len(event.arg)
+                if event.group or event.op in READS
+                else (event.arg[1:], shards[event.arg[1:]][event.arg[:1]]),
                 self._group(event.group),
                 event.blocking,
                 event.inputs,

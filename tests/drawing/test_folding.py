@@ -18,6 +18,8 @@ from drawing.timeline.labels import labels
 from drawing.timeline.levels import levels
 from drawing.timeline.names import groups, names
 from lib import Mesh, Model, Trace, simulate
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
 from lib.trace.event import Program
 from lib.values.operations import OPERATIONS
 from tests.drawing.runs import RUNS, ddp, quietly, trace
@@ -225,3 +227,9 @@ def test_rows_cover_all_ranks_once_however_the_mesh_lies(data: int, stages: int,
         assert len(names(run, shown.rows)) == len(shown.rows)
     spans = groups(names(run, shown_rows(run, False).rows))
     assert all(one[2] == two[1] for one, two in pairwise(spans))
+
+
+def test_shards_of_two_grids_are_numbered_apart() -> None:
+    """Quarters of weights and eighths of optimizer states: all eight ranks of hsdp_zero are one row."""
+    trace = Trace.of(simulate(load_function(reference("hsdp_zero"), "hsdp_zero"), puzzle="hsdp_zero"))
+    assert [row.ranks for row in fold(trace)] == [tuple(range(8))]
