@@ -22,7 +22,7 @@ COLLECTIVES = ("allreduce", "allreduce_bucket", "allgather", "scatterreduce", "a
 OVERWRITES = ("allreduce", "allreduce_bucket", "broadcast")
 TWICE = ("allreduce", "allreduce_bucket")
 """What comes out lies where what went in was: no memory of its own."""
-SAMPLED = ("forward", "backward", "loss", "update", "pass_to", "receive", *COLLECTIVES)
+SAMPLED = ("forward", "backward", "loss", "update", "pass_to", "receive", "read", *COLLECTIVES)
 LOADED, UPDATED, SPOILT = 0, 1, -1
 MOST_CELLS = 5000
 
@@ -152,6 +152,10 @@ class _World:
         self.now = Fraction(0)
         self.journeys: list[Journey] = []
         self.lengths: dict[int, Fraction] = {}
+        self.asked: dict[int, dict[int, tuple[int, Happening]]] = defaultdict(dict)
+        self.served: dict[int, list[Happening]] = defaultdict(list)
+        self.there: dict[int, dict[int, Fraction]] = defaultdict(dict)
+        """When the reader of a process has read each batch."""
 
     def _event(self, e: list[Any]) -> Happening:
         group = () if e[10] == -1 else tuple(self.data["groups"][e[10]])
@@ -218,6 +222,8 @@ class _World:
                 self.join(rank, e)
             elif e.op == "pass_to":
                 self.post(rank, e)
+            elif e.op == "read":
+                self.ask(rank, e)
             elif e.op == "receive":
                 if e.peer is None:
                     raise Malformed("a message of nobody")
@@ -702,6 +708,39 @@ class _World:
                 e.start = max(e.issued, sent.end, self.free[source, target, "in"])
                 e.end = self.free[source, target, "in"] = e.start + length
                 e.over, e.result = True, sent.result
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def ask(self, rank: int, e: Happening) -> None:
+        """A rank asks the reader of its process, which serves requests in the order that the Trace says."""
+        process = self.process(rank)
+        self.asked[process][e.arg[0]] = rank, e
+        while (number := len(self.served[process])) in self.asked[process]:
+            who, asked = self.asked[process][number]
+            self.served[process].append(asked)
+            self.serve(process, who, asked)
+
+    def process(self, rank: int) -> int:
+        owned = None if self.data["mesh"] is None else self.data["mesh"].get("processes")
+        if isinstance(owned, int):
+            return rank // owned
+        return rank if owned is None else next(i for i, devices in enumerate(owned) if rank in devices)
+
+    def serve(self, process: int, rank: int, e: Happening) -> None:
+        """One after the other the reader reads what nobody asked it for before; the device copies all when it is
+        there, and has copied what came before."""
+        there, new = self.there[process], [batch for batch in sorted(e.batches) if batch not in self.there[process]]
+        begin = max(e.issued, self.free["reader", process]) if new else e.issued
+        for place, batch in enumerate(new, 1):
+            there[batch] = begin + place * _exact(self.costs.get("read", 0))
+        if new:
+            self.free["reader", process] = there[new[-1]]
+        copy = max([e.issued, self.free["copy", rank], *(there[batch] for batch in e.batches)])
+        e.start = begin if new else copy
+        e.end = self.free["copy", rank] = copy + len(e.batches) * _exact(self.costs.get("to_device", 0))
+        e.over = True
+        e.result = list(self._get_activation(e))
+        self.loaded.update({(rank, number): False for number in e.outputs})
 
     # -- what it was --------------------------------------------------------------------------------------------
 
