@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lib import PUZZLES, Activation, Costs, Mesh, Model, Trace, check, simulate
 from lib.analysis import figures
+from lib.checker.notes import fed
 from lib.cluster.clock import units
 from lib.schedules.action import Order
 from lib.schedules.data_parallel import ddp as ddp_lean
@@ -47,10 +48,11 @@ def test_the_classic_eight(case: Case, driver: str) -> None:
 
 @pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
 def test_every_schedule_is_one_correct_training_step(case: Case) -> None:
-    verdict = check(Trace.of(case.run(simulate)))
+    trace = Trace.of(case.run(simulate))
+    verdict = check(trace)
     assert verdict.faults == ()
     assert verdict.correct
-    assert verdict.notes == ()
+    assert verdict.notes == tuple(fed(trace))
 
 
 LARGER = ("fsdp", "pipeline_fsdp")
