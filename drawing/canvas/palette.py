@@ -113,6 +113,8 @@ TINTS: Final[dict[str, Pair]] = {
     "collective": (Colour("#f4e1ee", "#452b3e"), Colour("#a4598f", "#c27fb0")),
     "stream": (Colour("#e0f0e8", "#1f3a2f"), Colour("#4c9878", "#5aa888")),
     "communication": (Colour("#cfe0ee", "#22394d"), Colour("#2f6f9f", "#65a3d1")),
+    "shared": (Colour("#dfe3f5", "#282f4f"), Colour("#5a66b3", "#8f9be0")),
+    "room": (Colour("#fbf3cf", "#443c14"), Colour("#a8912b", "#c9b04a")),
     "reader": (Colour("#f6e7da", "#40301f"), Colour("#9a5f33", "#d0986b")),
     "drain": (Colour("#ececea", "#2f3237"), Colour("#9d9b94", "#7f8389")),
     "never": (ALARM_PALE, ALARM),
