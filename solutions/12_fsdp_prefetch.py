@@ -265,10 +265,12 @@ Model.check(out, puzzle="fsdp_prefetch")
 # %% [markdown]
 # ## What is simplified here
 #
-# There is one queue for all collectives of a group. FSDP has a stream of its own for gathers and one for reduce-scatters,
-# but both share the same links, so a deep prefetch slows the other down instead of stopping it. Nothing here takes a
-# different time from step to step; on a real network it does, and a bit of depth is also insurance. And a collective
-# costs no computing power, where on a GPU it occupies some of the cores.
+# The prices of this model were chosen so that depth matters. With layers that are all alike one gather ahead is as good
+# as three, and the best depth for a model of yours is found by measuring. There is one queue for all collectives of a
+# group. FSDP has a stream of its own for gathers and one for reduce-scatters, but both share the same links, so a deep
+# prefetch slows the other down instead of stopping it. Nothing here takes a different time from step to step; on a real
+# network it does, and a bit of depth is also insurance. And a collective costs no computing power, where on a GPU it
+# occupies some of the cores.
 
 # %% [markdown]
 # ## Questions to think about

@@ -222,9 +222,8 @@ Model.check(out, puzzle="hsdp_zero")
 # FSDP       held: 2·L·W/(S·R)                the weights too, and every gather crosses the network
 # ```
 #
-# DeepSpeed has it as a part of ZeRO++ (`zero_hpz_partition_size`, a second copy of the weights in each host), Megatron
-# as a distributed optimizer over several instances of the data parallel group. In the words of ZeRO it is stage 3 inside a
-# host and stage 1 between hosts.
+# DeepSpeed has a relative of it in ZeRO++ (`zero_hpz_partition_size`: a second copy of the weights in each host, for the
+# gathers of the backward). In the words of ZeRO yours is stage 3 inside a host and stage 1 between hosts.
 #
 # </details>
 
