@@ -266,8 +266,8 @@ def process_map_accepts(answer, grid, per_process):
     corner = {axis: min(place[axis] for place in places) for axis in ("replica", "data")} | {"model": 0}
     device = mesh.rank(**corner)
     return (
-        f"the smallest replica of process {process} is {corner['replica']} and its smallest data is {corner['data']}; at model 0 "
-        f"stands device {device} there, so its group is named after process {mesh.process(device)}"
+        f"the smallest replica of process {process} is {corner['replica']} and its smallest data is {corner['data']}; device "
+        f"{device} stands there at model 0, so its group is named after process {mesh.process(device)}"
     )
 
 

@@ -327,7 +327,7 @@ def break_the_map_fault(answer, grid, per_process, batch):
     if type(answer) is not int:
         return "give back the number of one example, or None"
     if not 0 <= answer < batch:
-        return f"the examples of this batch are 0 to {batch - 1}"
+        return f"give back the number of one example, 0 to {batch - 1}, or None where all are right"
     if misplaced(answer):
         return ""
     (row,) = [number for number, row in enumerate(rows) if answer in held[row[0]]]

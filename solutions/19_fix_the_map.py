@@ -296,10 +296,12 @@ def fix_the_map_fault(answer, grid, per_process, batch):
     if not isinstance(answer, dict):
         return "give back a dict: for each process the list of the examples that it reads"
     if set(answer) != set(range(len(mesh.processes))):
-        return f"the answer has one entry for each process, 0 to {len(mesh.processes) - 1}"
+        return f"the answer has one entry for each process; there {'is' if len(mesh.processes) == 1 else 'are'} {len(mesh.processes)}, counted from 0"
     for process, reads in answer.items():
         if not isinstance(reads, list) or any(type(example) is not int for example in reads):
-            return f"process {process} reads a list of examples, each a number"
+            return (
+                f"for process {process} give a list of examples, each a number: their order says which row gets which"
+            )
         if strange := [example for example in reads if not 0 <= example < batch]:
             return f"process {process} reads example {strange[0]}; those of this batch are 0 to {batch - 1}"
         feeds = sum(any(mesh.process(device) == process for device in row) for row in rows)

@@ -116,7 +116,8 @@ draw_curves(
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts; data on its way to a device counts from the call on.
-# - A rank reads an example once. Data comes from `read`: `get_activation` is refused where reading has a price.
+# - Data comes from `read`: `get_activation` is refused where reading has a price. Who asks for an example again pays
+#   for another copy.
 # - Works may wait in a variable.
 
 # %% [markdown]
@@ -334,8 +335,8 @@ draw(simulate(padded, ranks=2, layers=1, batches=6, padding=2, costs=Costs(read=
 #
 # ## Where this leads
 #
-# Every device has its examples now. But what if its share is too large for one pass? Then it has to be cut, and there is
-# a right and a wrong way to do so.
+# Every device of a row has copied all examples of its row. It could also have taken a few of them, and the rest from its
+# neighbours. When is the way from the host the quicker one, and when the way between two devices?
 
 # %% [markdown]
 # <!-- part: links -->

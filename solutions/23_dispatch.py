@@ -283,6 +283,8 @@ picture
 from itertools import permutations, product
 from random import Random
 
+from lib.errors.wording import counted
+
 
 def dispatch_inputs():
     for feeds in range(4):
@@ -298,6 +300,50 @@ def dispatch_inputs():
         logical = random.randint(1, 6) * (feeds if indices is None else len(indices)) + (random.random() < 0.1)
         physical = devices * feeds * random.randint(1, 3) if random.random() < 0.4 else None
         yield logical, physical, feeds, indices, devices
+
+
+def dispatch_accepts(answer, logical, physical, feeds, indices, devices):
+    """False, or what is wrong: there is one right answer. The first key that is wrong explains those after it."""
+    try:
+        expected = dispatch(logical, physical, feeds, indices, devices)
+    except ValueError:
+        return False
+    if not isinstance(answer, dict) or set(answer) != set(expected):
+        return False
+    key = next((key for key in expected if answer[key] != expected[key]), "")
+    right, counting, slots = expected.get(key), expected["logical_feeds"], expected["physical"]
+    if key == "shards":
+        return dispatch_shard(answer[key], right, list(range(counting)) if indices is None else indices)
+    if physical is None:
+        needed = feeds * expected["logical_per_feed"]
+        size = f"the least that divides among {counted(feeds, 'feed')} and {counted(devices, 'device')} and is not below {needed}, so it is {slots}"
+    else:
+        size = f"given, and is {physical}"
+    return {
+        "logical_feeds": f"with {counted(logical, 'example')} and {counted(feeds, 'feed')}, {right} can count"
+        if indices is None
+        else f"the feeds that count are those in `indices`: {right}",
+        "logical_per_feed": f"{logical} examples, shared by the {counted(counting, 'feed')} that count{'s' * (counting == 1)}, make {right} each",
+        "physical": f"the physical batch is {size}",
+        "physical_per_feed": f"{slots} slots, shared by all {counted(feeds, 'feed')}, make {right} each",
+        "padding": f"{logical} of all {slots} slots have an example, so padding is {right}",
+    }.get(key, False)
+
+
+def dispatch_shard(shards, right, counting):
+    """What is wrong with the shards."""
+    if not isinstance(shards, list) or len(shards) != len(right):
+        return f'"shards" is a list with an item for each feed, {len(right)} in all: those that do not count read, too'
+    feed = next(feed for feed in range(len(right)) if shards[feed] != right[feed])
+    if feed in counting:
+        return f"feed {feed} is at place {counting.index(feed)} of {counting}, counted from 0: that is its shard"
+    place = sum(other not in counting for other in range(feed))
+    again = (
+        ""
+        if place < len(counting)
+        else f", and there are only {counted(len(counting), 'shard')}, so they begin again at 0"
+    )
+    return f"feed {feed} does not count; of those that do not it is at place {place}, counted from 0{again}: its shard is {right[feed]}"
 
 
 def dispatch_picture(answer, expected, logical, physical, feeds, indices, devices):

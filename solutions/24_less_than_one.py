@@ -276,8 +276,43 @@ def less_than_one_inputs():
         yield grid, per_process, random.choice([1, rows, 2 * rows, *(n for n in range(1, rows) if rows % n == 0)])
 
 
+def less_than_one_accepts(answer, grid, per_process, batch):
+    """False, or what is wrong: there is one right answer."""
+    try:
+        expected = less_than_one(grid, per_process, batch)
+    except ValueError:
+        return False
+    if not isinstance(answer, dict) or set(answer) != set(expected):
+        return False
+    rows, held = [row for replica in grid for row in replica], []
+    for number in range(len(rows)):
+        first, end = (place * batch // len(rows) for place in (number, number + 1))
+        held.append(range(first, max(first + 1, end)))
+    for process, right in expected.items():
+        reads = answer[process]
+        if not isinstance(reads, list) or any(type(example) is not int for example in reads):
+            return f"for process {process} give a list of examples, each a number"
+        mine = [number for number, row in enumerate(rows) if any(device // per_process == process for device in row)]
+        for example in right:
+            if example not in reads:
+                row = next(number for number in mine if example in held[number])
+                part = "a part of " if batch < len(rows) else ""
+                return f"process {process} has a device in row {row}, which holds {part}example {example}"
+        for example in reads:
+            if not 0 <= example < batch:
+                return f"process {process} reads example {example}; those of this batch are 0 to {batch - 1}"
+            if example not in right:
+                return f"process {process} has no device in a row that holds example {example}"
+        if len(reads) > len(right):
+            return f"process {process} reads an example once, for all its devices"
+        if reads != right:
+            return f"process {process} reads its examples in order, {right}"
+    return False
+
+
 def less_than_one_picture(answer, expected, grid, per_process, batch):
     mesh, asked = mesh_of(grid, per_process), answer if isinstance(answer, dict) else expected
-    holds = {device: f"reads {', '.join(map(str, asked[mesh.process(device)]))}" for device in mesh.ranks}
+    reads = {device: ", ".join(map(str, asked[mesh.process(device)])) for device in mesh.ranks}
+    holds = {device: f"reads {examples or 'nothing'}" for device, examples in reads.items()}
     wrong = [device for device in mesh.ranks if asked[mesh.process(device)] != expected[mesh.process(device)]]
     return Holdings(mesh, holds, wrong, f"What each process reads of a batch of {batch}")

@@ -223,14 +223,14 @@ def ask_here(function: Callable[..., Any], where: Callable[[BaseException], str]
     """Calls a function in this process. It gets copies: what it does to its inputs changes nothing.
 
     `where` says in which line an error was raised. Control flow is passed on: of what is raised only an Exception, or
-    the wish to end Python, is an answer; and NotSolved is none.
+    the wish to end Python, is an answer; and a PuzzleError, such as NotSolved, is none.
     """
-    from lib.errors.exceptions import NotSolved
+    from lib.errors.exceptions import PuzzleError
 
     def answer(given: Given) -> Answer:
         try:
             return Answer(decode(encode(function(*deepcopy(given)))))
-        except NotSolved:
+        except PuzzleError:
             raise
         except (Exception, SystemExit) as error:
             return Answer(raised=str.__str__(type(error).__name__), message=message_of(error), where=where(error))

@@ -339,14 +339,15 @@ def _run(request: Request) -> Sent:
     # Here and not above: whoever only asks needs no simulator.
     from lib.checker.table import ask_here
     from lib.simulator.simulator import Unsolved, simulate
-    from lib.submissions.function_check import where
+    from lib.submissions.function_check import answering, where
     from lib.submissions.load import load_function
 
     try:
         function = load_function(request.file, request.puzzle)
         if request.inputs is not None:
             inputs = [tuple(decode(given)) for given in request.inputs]
-            return Sent("answers", answers=tuple(ask_here(function, where)(inputs)))
+            with answering(request.puzzle):
+                return Sent("answers", answers=tuple(ask_here(function, where)(inputs)))
         size = {name: getattr(request, name) for name in ("ranks", "layers", "batches")}
         mesh = None if request.mesh is None else mesh_from(request.mesh)
         models = simulate(function, puzzle=request.puzzle, mesh=mesh, **size)

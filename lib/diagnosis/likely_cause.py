@@ -321,6 +321,11 @@ def _(fact: facts.NoSum, _: Running | None) -> str | None:
     value, there = fact.thing, home(fact.thing)
     if there is None or not isinstance(value, Activation) or there.events[-1].op not in COLLECTIVES:
         return None
+    if not value.is_complete():
+        return (
+            "this rank has some of the features, each of them whole: there is nothing to add. A layer cut into rows,\n"
+            'dim="in", takes them as they are, and what comes out of that one is a part of a sum'
+        )
     return (
         f"activations stay on the rank that has their batch, here {these('batch', value.batches)};\n"
         "what is summed over the ranks is the gradient of a weight: grad_weights[layer]"

@@ -16,7 +16,7 @@ from lib.errors.forgotten_await import put_await
 from lib.errors.source_lines import Place, innermost, is_students, place, resolve, student_place
 from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
-from lib.values.values import describe
+from lib.values.values import KINDS, describe
 
 __all__ = ["asleep", "failed", "interrupted", "never_awaited", "not_callable", "not_here", "not_ours", "waiting_at"]
 
@@ -137,6 +137,12 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     if call is not None and call[1] in signatures():
         return f"write {signatures()[call[1]]}"
     if "can't be used in 'await' expression" in text or "can't be awaited" in text:
+        place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
+        bare = None if place is None else re.search(r"\bawait (\w+)$", place.text.strip())
+        if bare is not None and any(f"object {kind.__name__} " in text for kind in KINDS):
+            return (
+                f"{bare[1]} is a result already, so it was awaited before: leave out this `await`, or the earlier one"
+            )
         *others, last = [name for name, signature in signatures().items() if signature.startswith("await ")]
         awaited = f"only communication is awaited, which is {', '.join(others)} and {last}"
         return textwrap.fill(f"leave out this `await`: {awaited}", width=108)

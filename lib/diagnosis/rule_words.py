@@ -161,7 +161,9 @@ def _(fact: facts.NoSum) -> Words:
     thing = fact.thing
     return Words(
         f"{with_article(thing.kind) if isinstance(thing, Value) else repr(thing)} cannot be summed",
-        expected="a weight gradient: nothing else is summed over batches",
+        expected="a part of a sum: a weight gradient, or what a layer cut into rows gives"
+        if isinstance(thing, Activation) and not thing.is_complete()
+        else "a weight gradient: nothing else is summed over batches",
         got=describe(thing),
         fix=_instead_of_a_sum(thing),
     )

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,21 @@ from lib import diagnosis
 from lib.checker.listeners import tell
 from lib.checker.table import Answer, Ask, Given, Judge, ask_here, first_failure
 from lib.checker.verdict import FunctionVerdict
-from lib.errors.exceptions import CheckError, NotSolved
+from lib.errors.exceptions import CheckError, NotSolved, PuzzleError
 from lib.errors.source_lines import raised_at
 from lib.puzzles.records import PUZZLES
 from lib.submissions.load import SourceError, load_function
 from lib.submissions.locations import reference
 from lib.submissions.wrong_answer import wrong_answer
 
-__all__ = ["check_function", "judge_answers", "judge_of", "solution_of", "where"]
+__all__ = ["answering", "check_function", "judge_answers", "judge_of", "solution_of", "where"]
 
 PATIENCE = 10.0
 """Seconds that a function may take for all that it is asked at once."""
 AGAIN = 1.0
 """Seconds until a function is stopped again that would not be stopped."""
+_asked: ContextVar[str] = ContextVar("asked", default="")
+"""The puzzle to which a student's function is answering."""
 
 
 def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerdict | None:
@@ -39,7 +42,8 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
     if (error := diagnosis.not_the_latest(function)) is not None:
         raise error
     try:
-        verdict = judge_answers(puzzle, _in_time(puzzle, ask_here(function, where)))
+        with answering(puzzle):
+            verdict = judge_answers(puzzle, _in_time(puzzle, ask_here(function, where)))
     except NotSolved as error:
         print(error)
         return None
@@ -52,10 +56,32 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
     return verdict
 
 
+@contextmanager
+def answering(puzzle: str) -> Generator[None]:
+    """While a student's function answers to a puzzle: our own solution of it is not to be had."""
+    before = _asked.set(puzzle)
+    try:
+        yield
+    finally:
+        _asked.reset(before)
+
+
 @cache
 def solution_of(puzzle: str) -> Callable[..., Any]:
-    """Our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not."""
-    return load_function(reference(puzzle), puzzle)
+    """Our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not, and
+    PuzzleError when it is to answer to the puzzle itself."""
+    ours = load_function(reference(puzzle), puzzle)
+
+    def solution(*given: Any) -> Any:
+        if _asked.get() == puzzle:
+            raise PuzzleError(
+                f'solution_of("{puzzle}") is our own answer, and does not count as yours',
+                expected="a function that finds the answer itself",
+                fix="write it yourself; the hints go as far as nearly the code, and once it passes you can reveal ours",
+            )
+        return ours(*given)
+
+    return solution
 
 
 def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> FunctionVerdict:

@@ -39,7 +39,9 @@ def _shown(value: Any) -> str:
         value = set(items) or "set()"
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
-        value = dict(sorted(items, key=lambda item: _in_order(repr(item[0]))))
+        if not all(isinstance(key, str) for key, _ in items):
+            items = sorted(items, key=lambda item: _in_order(repr(item[0])))
+        value = dict(items)
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
@@ -51,6 +53,8 @@ def _fix(failure: Failure) -> str:
         return "write `def` in place of `async def`: nobody awaits a plain function"
     if got.raised and expected.raised:
         return f"such an input is a mistake of the caller's: raise {expected.raised}, before anything else goes wrong"
+    if got.raised == "ValueError":
+        return "this input is not to be refused: it has an answer"
     if got.raised:
         return ""
     if expected.raised:

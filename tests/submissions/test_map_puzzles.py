@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 
 from drawing import picture_of
 from drawing.canvas.scene import Text
-from lib import PUZZLES, CheckError, check_function
+from lib import PUZZLES, CheckError, PuzzleError, check_function
 from lib.checker.table import ask_here
 from lib.cluster.grids import Grid, grids, mesh_of
 from lib.cluster.holdings import Holdings
+from lib.course.child import answers_of
 from lib.submissions import function_check
 from lib.submissions.function_check import judge_answers, judge_of, solution_of
 from lib.submissions.load import load_function
@@ -188,15 +190,15 @@ TOLD = {
         "process_map([[[0, 1]]], 1) is not right\n"
         "  expected: {0: 0, 1: 0}\n"
         "  got:      {0: 0, 1: 1}\n"
-        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; at model 0 stands device 0 "
-        "there, so its group is named after process 0"
+        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; device 0 stands there "
+        "at model 0, so its group is named after process 0"
     ),
     "first_place_of_the_process": (
         "process_map([[[0], [2]], [[3], [1]]], 2) is not right\n"
         "  expected: {0: 0, 1: 0}\n"
         "  got:      {0: 0, 1: 1}\n"
-        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; at model 0 stands device 0 "
-        "there, so its group is named after process 0"
+        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; device 0 stands there "
+        "at model 0, so its group is named after process 0"
     ),
     "not_numbered": (
         "process_map([[[1, 0]]], 1) is not right\n"
@@ -208,8 +210,8 @@ TOLD = {
         "process_map([[[0, 1]]], 1) is not right\n"
         "  expected: {0: 0, 1: 0}\n"
         "  got:      {0: 0, 1: 1}\n"
-        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; at model 0 stands device 0 "
-        "there, so its group is named after process 0"
+        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; device 0 stands there "
+        "at model 0, so its group is named after process 0"
     ),
     "never": (
         "break_the_map([[[0], [2]], [[3], [1]]], 2, 8) is not right\n"
@@ -306,3 +308,22 @@ def test_the_solution_of_a_puzzle_is_there_for_those_that_build_on_it() -> None:
     with pytest.raises(ValueError, match="there is no puzzle 'lokal'"):
         solution_of("lokal")
     assert len(mesh_of(PUBLISHED, 4)) == 16
+
+
+def test_our_own_solution_of_the_puzzle_that_is_asked_is_no_answer(tmp_path: Path) -> None:
+    kept = solution_of("local_devices")
+
+    def local_devices(grid: Grid, per_process: int, process: int) -> Any:
+        return kept(grid, per_process, process)
+
+    with pytest.raises(PuzzleError, match=r'solution_of\("local_devices"\) is our own answer'):
+        check_function(local_devices, puzzle="local_devices")
+    assert kept(PUBLISHED, 4, 1) == {0: 0, 3: 1}  # nobody is asked any more
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from lib.submissions.function_check import solution_of\n\n\n"
+        "def local_devices(*given):\n    return solution_of('local_devices')(*given)\n"
+    )
+    sent = answers_of(file, "local_devices", [(PUBLISHED, 4, 1)])
+    assert (sent.outcome, sent.answers) == ("failed", ())
+    assert sent.text.startswith('solution_of("local_devices") is our own answer')
