@@ -283,7 +283,7 @@ draw_curves(
 #
 # </details>
 #
-# **3.** Read slice by slice, as in the last puzzle, instead of everything at first. What would you gain?
+# **3.** Read slice by slice, as in puzzle $number_loader, instead of everything at first. What would you gain?
 #
 # <details><summary>Answer</summary>
 #

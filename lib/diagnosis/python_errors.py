@@ -139,7 +139,7 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     if "can't be used in 'await' expression" in text or "can't be awaited" in text:
         place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
         bare = None if place is None else re.search(r"\bawait (\w+)$", place.text.strip())
-        if bare is not None and any(f"object {kind.__name__} " in text for kind in KINDS):
+        if bare is not None and any(f"object {kind.__name__} " in text for kind in KINDS.values()):
             return (
                 f"{bare[1]} is a result already, so it was awaited before: leave out this `await`, or the earlier one"
             )
