@@ -116,8 +116,7 @@ draw_curves(
 # **Rules**
 #
 # - Values live in the stores, and everything alive counts; data on its way to a device counts from the call on.
-# - Data comes from `read`: `get_activation` is refused where reading has a price. Who asks for an example again pays
-#   for another copy.
+# - A rank reads an example once. Data comes from `read`: `get_activation` is refused where reading has a price.
 # - Works may wait in a variable.
 
 # %% [markdown]

@@ -191,7 +191,9 @@ def _(fact: facts.Undivided) -> Words:
         f"{counted(size, what[:-1] if what != 'batches' else 'batch')} cannot be cut into {written(total)} equal parts",
         expected=f"a number that divides {size}" + (f", such as {few[0]}" if few else ""),
         got=f"{written(total)} parts" + ("" if fact.value is None else f" of the {describe(fact.value)}"),
-        fix="cut it into as many parts as there are ranks that share it, and give each of them as much as the others",
+        fix="take slices of equally many examples each"
+        if what == "batches"
+        else "cut it into as many parts as there are ranks that share it, and give each of them as much as the others",
     )
 
 

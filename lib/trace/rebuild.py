@@ -18,7 +18,7 @@ from lib.values.collectives import COLLECTIVES, given
 from lib.values.layers import Shape
 from lib.values.operations import OPERATIONS, READS, Operation
 from lib.values.placement import Owners
-from lib.values.values import Value, Weight, definite, subject
+from lib.values.values import Activation, Value, Weight, definite, subject
 
 __all__ = ["Flaw", "Rebuilt", "rebuild"]
 
@@ -106,12 +106,17 @@ class _Rebuild:
         (_, first), (_, second) = sorted((one, other), key=_order)
         place = place_of(first)
         before = "" if place is None else f" (the first time in line {place.line})"
+        data = isinstance(value, Activation)
         return Flaw(
             f"{definite(subject(value.kind, value.layer))} was loaded a second time{before}",
             rank,
             second,
-            "one load of each weight, or of each of its shards, on a rank",
-            "load once, keep it, and gather shards where the whole weight is needed",
+            "each example read once on a rank"
+            if data
+            else "one load of each weight, or of each of its shards, on a rank",
+            "keep the example until its last use; a slice of what is there already is made with shard"
+            if data
+            else "load once, keep it, and gather shards where the whole weight is needed",
         )
 
     def flaw(self, rank: int, event: Event) -> Flaw | None:

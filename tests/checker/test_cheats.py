@@ -381,8 +381,9 @@ def test_the_data_loaded_again() -> None:
         model.grad_weights[0], _ = model.backward(0, model.get_activation([0, 1]), grad, weight)
         step(model, 0)
 
-    (fault,) = faults(reload)
+    (fault,) = judge(reload).faults
     assert "activation 0 was loaded a second time" in fault
+    assert "keep the example until its last use" in fault
 
 
 def test_what_is_loaded_and_not_used_does_not_matter() -> None:

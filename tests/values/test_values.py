@@ -457,8 +457,7 @@ MISTAKES: list[tuple[Any, str]] = [
         "3 batches cannot be cut into 2 equal parts\n"
         "  expected: a number that divides 3, such as 3\n"
         "  got:      2 parts of the activation 0, batches 0, 2, 3\n"
-        "  fix:      cut it into as many parts as there are ranks that share it, and give each of them as much as the "
-        "others",
+        "  fix:      take slices of equally many examples each",
     ),
     (
         lambda: reduce(Weight(0, 2, 0)),
