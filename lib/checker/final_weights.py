@@ -134,7 +134,11 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
     others = {p.rank for p in trace.programs for e in p.events if e.op in UPDATES and e.layer == weight.layer}
     if others and not updates:
         fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"
-    if any(number < now for number, _ in updates):
+    gathered = next((e for e in program.events if e.op == "allgather" and set(e.outputs) & set(event.inputs)), None)
+    if gathered is not None and updates:
+        line = "" if (place := place_of(gathered)) is None else f" in line {place.line}"
+        fix = f"the all-gather{line} was called with the shard from before its update: update first, then gather"
+    elif any(number < now for number, _ in updates):
         fix = "update changes nothing in place: keep the new weight that it returns, and hand that in"
     elif updates:
         fix = "hand in the weight after its update: one handed in before stays as it was"

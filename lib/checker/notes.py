@@ -181,6 +181,13 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
             where=where,
             fix=f"delete each of them right after its last use, as in: del {STORE[type(unused[0].value)]}[...]",
         )
+    if (spare := _spare(program, top)) is not None:
+        return _remark(
+            what,
+            got=f"{when};\nof the {spare.value} only a shard is used from here on{_after(spare.last)}",
+            where=where,
+            fix="keep no more than that shard of it: cut it before this line",
+        )
     used = {id(program.values[number]) for number in now.inputs}  # what the operation itself works on hides nothing
     loose = [alive for alive in top.alive if alive.hidden and id(alive.value) not in used]
     if loose:
@@ -233,6 +240,20 @@ def _unused(trace: Trace, top: figures.Peak) -> list[_Unused]:
             used = program.events[last[number]] if last[number] >= 0 else _maker(program, number)
             found.append(_Unused(value, used))
     return sorted(found, key=lambda item: -item.value.elements())
+
+
+def _spare(program: Program, top: figures.Peak) -> _Unused | None:
+    """A whole value in a store at the peak of which nothing but a shard is used from then on."""
+    held = held_at(program, top.index)
+    for number, value in enumerate(program.values):
+        if value is None or held[number] <= 0 or not value.is_complete():
+            continue
+        uses = [n for n, event in enumerate(program.events) if number in event.inputs]
+        later = [program.events[n].op for n in uses if n >= top.index]
+        if later and set(later) == {"shard"}:
+            before = [program.events[n] for n in uses if n < top.index]
+            return _Unused(value, before[-1] if before else None)
+    return None
 
 
 def _maker(program: Program, number: int) -> Event | None:

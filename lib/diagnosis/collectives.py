@@ -18,6 +18,7 @@ from lib.values.operations import MESSAGES, READS
 from lib.values.values import Value, Weight
 
 __all__ = [
+    "cut_otherwise",
     "meeting",
     "not_reached",
     "other_half",
@@ -90,6 +91,25 @@ def same_shard(program: Running, layer: int) -> Advice | None:
     axis, ranks = found
     have = f"rank {program.rank} has the same shard of layer {layer} as {these('rank', set(ranks) - {program.rank})}"
     return line(program, "group", f"{have}: sum with those alone", f'{have}: sum with group="{axis}"')
+
+
+def cut_otherwise(program: Running, grad: Value) -> Advice | None:
+    """A reduce-scatter over other ranks than those that share a weight: it cut the gradient into other shards."""
+    cuts = [e for e in program.events if e.op == "scatterreduce" and e.layer == grad.layer]
+    found = _axis(program, grad.layer, alike=False)
+    if not cuts or found is None or len(cuts[-1].group) == len(found[1]) or grad.is_complete():
+        return None
+    axis, ranks = found
+    idea = (
+        f"the reduce-scatter{line_of(cuts[-1])} went over {these('rank', cuts[-1].group)}, and cut the gradient into "
+        f"{len(cuts[-1].group)};\nthe weight is cut into {len(ranks)}, and {these('rank', ranks)} have its shards"
+    )
+    return line(
+        program,
+        "group",
+        f"{idea}: reduce-scatter over those alone",
+        f'{idea}: model.scatterreduce(grad_weights[layer], layer, group="{axis}")',
+    )
 
 
 def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
@@ -212,7 +232,8 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
             'Keep the shard, and gather into a key of its own, such as weights[layer, "full"]'
         )
     if field == "batches" and home(right) is not mine:
-        if all(event is not None and event.op in COLLECTIVES for event in makers):
+        both = _both_took(left, right)
+        if not both and all(event is not None and event.op in COLLECTIVES for event in makers):
             return f"both have been summed{line_of(makers[0])} already: sum a gradient over the ranks once"
         if (shared := _same_examples(mine, left.place.batches & right.place.batches)) is not None:
             return shared
@@ -224,10 +245,19 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
         batches = several if left.place.total_batches > count else f"[{own}]"
         if len(left.place.batches) == 1 and batches == several:
             return f"each rank works on batches of its own, one after the other: for b in {several}"
-        return f"each rank works on batches of its own: {_data_call(mine)}({batches})"
+        who = f"{both}:\n" if both and makers[0] is not None and makers[0].op in COLLECTIVES else ""
+        return f"{who}each rank works on batches of its own: {_data_call(mine)}({batches})"
     if field != "batches":
         return None
     return _taken_again(mine, left.place.batches & right.place.batches) or _one_key(mine, right)
+
+
+def _both_took(left: Value, right: Value) -> str:
+    """The batches that the ranks of two values have both taken from the data, as a sentence; "" for none."""
+    programs = [program for value in (left, right) if (program := home(value)) is not None]
+    first, *others = ({b for e in p.events if feeds(e) for b in e.batches} for p in programs)
+    shared = first.intersection(*others)
+    return f"{these('rank', [p.rank for p in programs])} both took {these('batch', shared)}" if shared else ""
 
 
 def _data_call(program: Running) -> str:

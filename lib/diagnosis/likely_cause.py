@@ -12,6 +12,7 @@ from functools import singledispatch
 from typing import Any, cast
 
 from lib.diagnosis.collectives import (
+    cut_otherwise,
     meeting,
     never_read,
     not_reached,
@@ -102,6 +103,11 @@ def _(fact: facts.WrongKind, program: Running | None) -> Advice:
             "loss gives the first gradient, and each backward the next one:\n"
             "grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])",
         )
+    if op in COLLECTIVES and (row := COLLECTIVES[op]).bucket and isinstance(value, int):
+        return f"the list holds the gradients, not the numbers of their layers: {row.signature}"
+    if op in COLLECTIVES and isinstance(value, list | tuple) and not COLLECTIVES[op].many:
+        several = " (several gradients in one: allreduce_bucket)" if op == "allreduce" else ""
+        return f"one value for each call{several}: {order}"
     if (op in OPERATIONS and type(value) in OPERATIONS[op].takes) or op in COLLECTIVES or wanted is Value:
         return f"the arguments are in a different order: {order}"
     if value is None:
@@ -557,9 +563,11 @@ def _(fact: facts.OtherBatches, program: Running | None) -> str | None:
 
 
 @likely_cause.register
-def _(fact: facts.Uncovered, program: Running | None) -> str | None:
-    """A shard of the gradient for a weight that was never cut."""
+def _(fact: facts.Uncovered, program: Running | None) -> Advice | None:
+    """A shard of the gradient for a weight that was never cut, or was cut in another way."""
     made, summed = maker(fact.weight), maker(fact.grad)
+    if program is not None and (found := cut_otherwise(program, fact.grad)) is not None:
+        return found
     loaded = made is not None and made.op == "load_weights" and fact.weight.is_complete()
     if program is not None and loaded and _has_state_of(program, fact.grad):
         return (
@@ -596,11 +604,28 @@ def _(fact: facts.Twice, _: Running | None) -> Advice | None:
 
 @likely_cause.register
 def _(fact: facts.Different, _: Running | None) -> Advice | None:
-    """Different shards in a sum over ranks."""
-    mine = home(fact.first)
-    if mine is None or home(fact.other) is mine or (fact.verb, fact.field) != ("sum", "shards"):
+    """Shards in a sum over ranks that are no part of one, or a whole gradient beside a shard of a sum."""
+    mine, theirs = home(fact.first), home(fact.other)
+    if mine is None or theirs is None or fact.verb != "sum":
         return None
-    return same_shard(mine, fact.first.layer)
+    if theirs is mine:
+        return _summed_already(mine, fact) if fact.field == "total" else None
+    if fact.field != "shards":
+        return None
+    return cut_otherwise(mine, fact.first) or same_shard(mine, fact.first.layer)
+
+
+def _summed_already(program: Running, fact: facts.Different) -> str | None:
+    """A whole gradient beside a shard of a sum, where a reduce-scatter has taken it already."""
+    for value in (fact.first, fact.other):
+        for event in program.events if value.is_complete() and value.mark is not None else ():
+            if event.op == "scatterreduce" and value.mark is not None and value.mark[1] in event.inputs:
+                of = these("batch", value.place.batches)
+                return (
+                    f"the gradient of {of} went into the reduce-scatter{line_of(event)}:\n"
+                    "add the shard that this gave; and does every key say the batch that it holds?"
+                )
+    return None
 
 
 @likely_cause.register

@@ -62,6 +62,8 @@ def _fix(error: BaseException, text: str, frame: FrameType | None) -> str:
             if found is not None:
                 return found
             break
+    if re.match(r"pop from (an )?empty", text):
+        return "nothing is left in it: more is taken out than was put in. Who else takes from this same list or set?"
     if text.startswith("range object index"):
         return "this range is empty, or shorter than you think: look at where it begins and ends, with print"
     return next((fix for kind, fix in SIMPLE.items() if isinstance(error, kind)), PLAIN)
@@ -184,7 +186,8 @@ def _value(error: Any, text: str, frame: FrameType | None) -> str | None:
 def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
     model = None if frame is None else next((v for v in frame.f_locals.values() if hasattr(v, "RANKS")), None)
     mesh = getattr(getattr(model, "dist", None), "mesh", None)
-    if mesh is not None and frame is not None and "coord" in frame.f_code.co_names:
+    by_name = bool(error.args) and isinstance(error.args[0], str)  # an axis has a name; a key of one's own a number
+    if mesh is not None and frame is not None and by_name and "coord" in frame.f_code.co_names:
         return f"the axes of the mesh are {' and '.join(map(repr, mesh.axes))}: model.coord has a number for each"
     return "nothing is stored under that key on this rank: is it stored on all ranks that come to this line?"
 

@@ -203,6 +203,8 @@ def _(fact: facts.NoShard) -> Words:
     number = "a shard" if fact.loads else "a shard number"
     none = type(total) is not int or total < 1
     fix = "shards are counted from 0; a rank's own shard is usually its place in the group"
+    if total == 0 and not fact.loads:
+        fix = "first which shard, and then of how many: value.shard(model.rank, model.RANKS)"
     return Words(
         f"there is no shard {written(shard)} of {written(total)}",
         expected="total >= 1" if none else f"{number} from 0 to {written(total - 1)}",

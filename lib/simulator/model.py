@@ -294,7 +294,7 @@ class Model(Given):
         """All-reduce: everybody gets the sum of what the members bring."""
         return self._communicate("allreduce", v, layer, group)
 
-    def allreduce_bucket(self, gradients: Sequence[T], group: Any = None) -> Work[list[T]]:
+    def allreduce_bucket(self, gradients: Sequence[T], *, group: Any = None) -> Work[list[T]]:
         """All-reduce of several gradients in one go, of whatever layers: everybody gets the list of their sums."""
         return self._communicate("allreduce_bucket", gradients, None, group)
 
