@@ -71,8 +71,8 @@ draw_collective(demo)
 # %% [markdown]
 # **How large should a bucket be?** Two forces pull at it:
 #
-# - *Small buckets leave early.* The first gradient is there after the first backward. If it travels alone, its trip is
-#   over before the second one is done... almost. At 1.5 each, eight trips take 12, and eight backwards only 8.
+# - *Small buckets leave early.* The first gradient is there after the first backward, and travels behind the second. But
+#   it travels for 1.5, and a backward takes 1: eight trips take 12, and eight backwards only 8.
 # - *Large buckets are cheap, and late.* One bucket with everything takes 5.7 in place of 12. But it can only leave
 #   when the last backward is over, and then there is nothing left to hide it behind.
 #
@@ -181,9 +181,9 @@ guess.against(out)
 # last update: 21.5. The backwards were over at 16, and the other seven updates at 19.5, so the network was what you
 # waited for.
 #
-# With buckets of two layers the all-reduces take 2.1 each. They leave at 10, 12, 14.1 and 16.2, and the last one is
-# over at 18.4 (it waited a little for the one before). Six updates run from 16 to 19, and the last two from 19 to 20:
-# the rank never waits.
+# With buckets of two layers the all-reduces take 2.1 each. They are called at 10, 12, 14 and 16, and run one after the
+# other: they are over at 12.1, 14.2, 16.3 and 18.4. Six updates run from 16 to 19, and the last two from 19 to 20: the
+# rank never waits.
 #
 # Memory, when the last all-reduce starts: all weights and optimizer states (16 · 262,144), eight gradients
 # (8 · 262,144), and the gradient of the data that the last backward has just made (131,072): 6,422,528 elements. The sums

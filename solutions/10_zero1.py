@@ -25,7 +25,7 @@
 # parallelism every GPU has all of them. With 64 GPUs that is 5.76 TB of memory for 90 GB of numbers.
 #
 # And what do the copies do? Every rank has the same gradients after the all-reduce, the same weights and the same
-# states. So every rank computes the same update, 64 times the same, and throws nothing away.
+# states. So all of them compute the very same update, 64 times over.
 #
 # **ZeRO** (the *zero redundancy optimizer*) begins there. Its first stage cuts the optimizer state into shards, one for
 # each rank. 90 GB become 1.4 GB a rank, and nothing more is sent than before.

@@ -97,12 +97,12 @@ def cut_otherwise(program: Running, grad: Value) -> Advice | None:
     """A reduce-scatter over other ranks than those that share a weight: it cut the gradient into other shards."""
     cuts = [e for e in program.events if e.op == "scatterreduce" and e.layer == grad.layer]
     found = _axis(program, grad.layer, alike=False)
-    if not cuts or found is None or len(cuts[-1].group) == len(found[1]) or grad.is_complete():
+    if not cuts or found is None or len(cuts[0].group) == len(found[1]) or grad.is_complete():
         return None
     axis, ranks = found
     idea = (
-        f"the reduce-scatter{line_of(cuts[-1])} went over {these('rank', cuts[-1].group)}, and cut the gradient into "
-        f"{len(cuts[-1].group)};\nthe weight is cut into {len(ranks)}, and {these('rank', ranks)} have its shards"
+        f"the reduce-scatter{line_of(cuts[0])} went over {these('rank', cuts[0].group)}, and cut the gradient into "
+        f"{len(cuts[0].group)};\nthe weight is cut into {len(ranks)}, and {these('rank', ranks)} have its shards"
     )
     return line(
         program,
