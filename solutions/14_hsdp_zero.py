@@ -271,6 +271,10 @@ Model.check(out, puzzle="hsdp_zero")
 # each time, and reduce-scattered there: 78 instead of 26.4. A weight that returns crosses the network once a step, as an
 # eighth; a weight that is gathered crosses it twice, and seven eighths of it.
 #
+# Unless you gather in two moves, as you reduce-scatter: first the eighths of the twins, 0.5, then the quarters in the
+# host, 0.3. That step ends at 28.1, and is the smallest of all; `reveal("hsdp_zero")` has it. Communication libraries
+# split their collectives over two kinds of links in the same way.
+#
 # </details>
 #
 # **3.** The goal does not let you fetch ahead: there is no room for a second whole weight at the peak. Where is there room?

@@ -68,7 +68,7 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
             if fault is not None:
                 faults.setdefault(fault, []).append(layer)
                 break
-        missing = _missing(here)
+        missing = _missing(here, trace.ranks)
         if missing is not None:
             faults.setdefault(missing, []).append(layer)
     return [fault.text(layers) for fault, layers in faults.items()]
@@ -158,7 +158,7 @@ def _parts(missing: Part, totals: set[int]) -> int:
     return common
 
 
-def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]]) -> _Fault | None:
+def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], world: int) -> _Fault | None:
     """Which parts of a layer no final weight has."""
     weights = [weight for _, _, weight, _ in here]
     places = [weight.place for weight in weights]
@@ -172,6 +172,9 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]]) -> _Fault |
         noun, cut = "column shard", [place.dims[-1] for place in places]
         missing = union(cut).axis.whole.minus(union(cut))
     parts = _parts(missing, {part.grid for part in cut if part.grid is not None})
+    fix = "call model.set_final_weight on every rank, with the shard that it has updated"
+    if len(set(ranks)) == world and parts > world:
+        fix = "a rank updates all of what it has the sum and the state of: cut the weight no smaller than that"
     absent = missing.words(parts, noun) + (" is" if missing.size * parts == missing.axis.size else " are")
     return _Fault(
         "the final weights of these layers are not complete: "
@@ -179,6 +182,6 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]]) -> _Fault |
         + " on no rank",
         (f"all {parts} {noun}s" if parts else "all of the weight") + ", each handed in by a rank that has updated it",
         f"final weights from {these('rank', ranks)} only",
-        "call model.set_final_weight on every rank, with the shard that it has updated",
+        fix,
         where=place_of(here[0][1]),
     )

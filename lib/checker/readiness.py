@@ -49,7 +49,7 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
                 continue
             value, place = next(pair for pair in values if not now or not _covers(now, [pair[0]]))
             ends = _ends(value, after[key])
-            lack = _Lack(value.kind, ends, _fix(program, value, ends), place)
+            lack = _Lack(value.kind, ends, _fix(program, value, ends, now), place)
             lacks[lack].append((program.rank, value))
     return [_text(lack, found) for lack, found in lacks.items()]
 
@@ -103,7 +103,7 @@ def _ends(value: Held, after: list[Held]) -> str:
     return "none of it"
 
 
-def _fix(program: Program, value: Held, ends: str) -> str:
+def _fix(program: Program, value: Held, ends: str, now: list[Held]) -> str:
     if ends == PARTLY and isinstance(value, Weight):
         group = "" if value.is_complete() else ", group=..."  # of those who have updated the rest
         return (
@@ -111,9 +111,10 @@ def _fix(program: Program, value: Held, ends: str) -> str:
             "or begin with no more than the shard that this rank updates"
         )
     if ends == PARTLY:
+        which = "model.rank, model.RANKS" if value.is_complete() else f"..., {now[0].total}"
         return (
             "this rank updates only a part of it: begin with no more than that part:\n"
-            "_, opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)"
+            f"_, opt_states[layer] = model.load_weights(layer, {which})"
         )
     updates = any(event.op in UPDATES and event.layer == value.layer for event in program.events)
     if updates:

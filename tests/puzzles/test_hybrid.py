@@ -145,6 +145,7 @@ ZERO = {
     "hsdp_zero_all_reduce": (29.4, 1_769_472),
     "hsdp_zero_look_ahead": (16.3, 2_228_224),
     "hsdp_zero_step_by_step": (26.4, 1_769_472),
+    "hsdp_zero_two_moves": (28.1, 1_572_864),
 }
 
 
