@@ -94,6 +94,8 @@ draw_collective(demo)
 # **Rules**
 #
 # - All ranks make the same calls in the same order, with the same layers in each bucket.
+# - Values live in the stores, and everything alive counts. Store a sum in the place of its gradient, or both are there.
+#   Works may wait in a list of your own.
 # - A gradient that travels is in memory until its sum has arrived and was used.
 # - Collectives of the same ranks follow each other: the second one starts when the first one is over.
 

@@ -105,7 +105,7 @@ def _(fact: facts.WrongKind, program: Running | None) -> Advice:
         )
     if op in COLLECTIVES and (row := COLLECTIVES[op]).bucket and isinstance(value, int):
         return f"the list holds the gradients, not the numbers of their layers: {row.signature}"
-    if op in COLLECTIVES and isinstance(value, list | tuple) and not COLLECTIVES[op].many:
+    if op in COLLECTIVES and type(value) in (list, tuple) and not COLLECTIVES[op].many:
         several = " (several gradients in one: allreduce_bucket)" if op == "allreduce" else ""
         return f"one value for each call{several}: {order}"
     if (op in OPERATIONS and type(value) in OPERATIONS[op].takes) or op in COLLECTIVES or wanted is Value:
