@@ -245,6 +245,8 @@ def _axes(given: Any) -> dict[str, int]:
         sizes = [size for name, size in named if name == twice]
         raise ValueError(f"axis {twice!r} is named twice, of sizes {sizes}: give each axis a name of its own")
     sizes = dict(named)
+    if any(type(n) is float for n in sizes.values()):
+        raise ValueError(f"the size of an axis is a whole number, which `//` gives and `/` does not; got {sizes}")
     if not sizes or any(type(n) is not int or n < 1 for n in sizes.values()):
         raise ValueError(f"a mesh needs at least one axis, each of size 1 or more; got {sizes}")
     if prod(sizes.values()) > MOST_RANKS:

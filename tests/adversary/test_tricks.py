@@ -305,6 +305,53 @@ async def a_stage_that_loads_when_its_turn_has_come(model: Model) -> None:
         step(model, layer)
 
 
+@trick("ddp_overlap", COUNTED)
+async def the_same_ranks_in_many_orders(model: Model) -> None:
+    """As if a group in another order had links of its own."""
+    load(model)
+    compute(model, mine(model))
+    ranks = [*range(model.RANKS)]
+    orders = [ranks[turn:] + ranks[:turn] for turn in ranks]
+    works = [
+        model.allreduce(model.grad_weights[layer], layer, group=orders[layer % model.RANKS])
+        for layer in range(model.LAYERS)
+    ]
+    for layer, work in enumerate(works):
+        model.grad_weights[layer] = await work
+        step(model, layer)
+
+
+@trick("hsdp", REFUSED)
+async def the_sum_over_hosts_with_nobody(model: Model) -> None:
+    """A group of one is there at once, and has summed nothing."""
+    load(model, shard=model.coord["shard"], total=4)
+    model.activations[0] = model.get_activation(mine(model))
+    for layer in range(model.LAYERS):
+        forward(model, layer, await model.allgather(model.weights[layer], layer, group="shard"))
+    loss(model)
+    for layer in reversed(range(model.LAYERS)):
+        whole = await model.allgather(model.weights[layer], layer, group="shard")
+        part = await model.scatterreduce(backward(model, layer, whole), layer, group="shard")
+        model.grad_weights[layer] = await model.allreduce(part, layer, group=[model.rank])
+        step(model, layer)
+
+
+@trick("zero1", FOUND_OUT)
+async def new_shards_for_the_neighbour_only(model: Model) -> None:
+    """Half of each new weight is gathered, which is cheaper; the other half stays as it was."""
+    for layer in range(model.LAYERS):
+        model.weights[layer], _ = model.load_weights(layer)
+        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+    compute(model, mine(model))
+    first = model.rank - model.rank % 2
+    for layer in range(model.LAYERS):
+        grad = await model.scatterreduce(model.grad_weights.pop(layer), layer)
+        shard = model.weights.pop(layer).shard(model.rank, model.RANKS)
+        shard, model.opt_states[layer] = model.update(layer, grad, shard, model.opt_states[layer])
+        model.weights[layer] = await model.allgather(shard, layer, group=[first, first + 1])
+        model.set_final_weight(layer, model.weights[layer])
+
+
 # -- memory where nobody looks --------------------------------------------------------------------------------
 
 
