@@ -159,7 +159,7 @@ def test_five_dimensions_of_parallelism() -> None:
         (lambda: Mesh({}), "a mesh needs at least one axis, each of size 1 or more; got {}"),
         (lambda: Mesh({"a": 0}), "a mesh needs at least one axis, each of size 1 or more; got {'a': 0}"),
         (
-            lambda: Mesh({"a": 4.0}),
+            lambda: Mesh({"a": 4.0}),  # type: ignore[dict-item]
             "the size of an axis is a whole number, which `//` gives and `/` does not; got {'a': 4.0}",
         ),
         (
