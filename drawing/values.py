@@ -31,6 +31,8 @@ NUMBERED: Final = 8
 TOP: Final = 30
 SHEETS: Final = 4
 LISTED: Final = 12
+NOTED: Final = 3
+"""Notes on how values are cut, in one line."""
 COLUMNS: Final = 12
 """Layers shown side by side; of a deeper network only those that the picture is about."""
 NAMES: Final = {"layer": ("weight", "optimizer", "gradient"), "between": ("activation", "gradient")}
@@ -173,8 +175,8 @@ def _lines(items: list[tuple[str, Value]]) -> list[tuple[str, str]]:
         "Σ: added up": any(part.summed and len(part.batches) > 1 for part in parts),
         "pale: a part of a sum": any(part.partial for part in parts),
     }
-    if any(notes.values()):
-        found.append((", ".join(words for words, holds in notes.items() if holds), ""))
+    held = [words for words, holds in notes.items() if holds]
+    found += [(", ".join(held[first : first + NOTED]), "") for first in range(0, len(held), NOTED)]
     return found
 
 

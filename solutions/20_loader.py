@@ -49,7 +49,7 @@ from lib.analysis.feeding.examples import examples_read
 # %%
 order = [0, 1, 4, 5, 8, 9, 12, 13, 10, 11, 14, 15, 2, 3, 6, 7]
 mesh = Mesh({"data": 4, "model": 4}, ranks=order, processes=4)
-draw_mesh(mesh)
+draw_mesh(mesh, holds={})
 
 # %% [markdown]
 # Each row takes 4 of the 16 examples, so a process with devices in two rows has to read 8. If every device has a loader
@@ -82,7 +82,7 @@ def seconds(devices: int, rows: int, shared: bool) -> float:
 counts = (2, 4, 8)
 draw_curves(
     {
-        "a loader for each device": [(n, seconds(n, 1, shared=False)) for n in counts],
+        "one a device": [(n, seconds(n, 1, shared=False)) for n in counts],
         "one, for two rows": [(n, seconds(n, 2, shared=True)) for n in counts],
         "one, for one row": [(n, seconds(n, 1, shared=True)) for n in counts],
     },

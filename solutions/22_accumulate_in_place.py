@@ -229,8 +229,8 @@ def travelling(ranks: int, each: int = 8) -> int:
 counts = (2, 4, 8, 16)
 draw_curves(
     {
-        "first half, second half": [(n, travelling(n)) for n in counts],
-        "a slice of each device": [(n, 0) for n in counts],
+        "contiguous halves": [(n, travelling(n)) for n in counts],
+        "slices in place": [(n, 0) for n in counts],
     },
     across="devices, with 8 examples each",
     up="examples",
