@@ -73,7 +73,10 @@ def panels(scene: Scene, traces: Sequence[Trace], y: float, fold: bool | None = 
     shown = [shown_rows(trace, trace.ranks > UNFOLDED if fold is None else fold, SHOWN) for trace in traces]
     named = [names(trace, found.rows) for trace, found in zip(traces, shown, strict=True)]
     timelines = [boxes(trace, [row.rank for row in found.rows]) for trace, found in zip(traces, shown, strict=True)]
-    left = max([LEFT, *(margin(found, row_height(len(found))) for found in named)])
+    # Below a timeline of few ranks the memory folds those that are alike, and "ranks 0-1" is longer than "rank 0".
+    arranged = [trace for trace in traces if trace.mesh is not None]
+    folded = [names(trace, shown_rows(trace, fold is not False, SHOWN).rows) for trace in arranged]
+    left = max([LEFT, *(margin(found, row_height(len(found))) for found in (*named, *folded))])
     axis = Axis(left, WIDTH - left - RIGHT, max(timeline.end for timeline in timelines))
     layers = max(trace.layers for trace in traces)
     every = [box for line in timelines for box in line.boxes]
