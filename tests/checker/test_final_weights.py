@@ -214,7 +214,10 @@ def test_the_missing_part_is_named(cuts: list[tuple[int, int]], words: str) -> N
         f"    got:      final weights from {who} only\n"
         "    where:    test_final_weights.py, line "
     )
-    assert fault.endswith("    fix:      call model.set_final_weight on every rank, with the shard that it has updated")
+    # Who hands in on every rank and leaves a part has cut too small.
+    every = "a rank updates all of what it has the sum and the state of: cut the weight no smaller than that"
+    some = "call model.set_final_weight on every rank, with the shard that it has updated"
+    assert fault.endswith(f"    fix:      {every if len(cuts) == 1 else some}")
 
 
 def columns(shape: Any, layer: int, shard: int, total: int, weight: Weight, state: OptState) -> tuple[Weight, OptState]:

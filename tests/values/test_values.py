@@ -565,7 +565,7 @@ MISTAKES: list[tuple[Any, str]] = [
         lambda: cut(Weight(0, 2, 0), 0, 0),
         "there is no shard 0 of 0\n"
         "  expected: total >= 1\n"
-        "  fix:      shards are counted from 0; a rank's own shard is usually its place in the group",
+        "  fix:      first which shard, and then of how many: value.shard(model.rank, model.RANKS)",
     ),
     (
         lambda: cut(Weight(0, 2, 0), 7, 10**6 + 1),
