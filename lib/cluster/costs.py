@@ -89,6 +89,10 @@ class Costs:
             cost = self._price(op)
         return cost if not op.per_batch else cost * batches if type(batches) is int else round(cost * batches)
 
+    def refuse(self, op: Operation) -> bool:
+        """Whether an operation would give for nothing what has its price here, such as data that has to be read."""
+        return op.free_of is not None and bool(getattr(self, op.free_of))
+
     def factor(self, layer: int) -> Fraction:
         """How long a layer computes, compared with what an operation costs. Here all layers are alike."""
         return Fraction(1)

@@ -22,7 +22,6 @@ from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace, absent, trace_of
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES, Collective
-from lib.values.facts import NoDim
 from lib.values.laws import renew, total_elements
 from lib.values.operations import COMPUTE, OPERATIONS, TIMED
 from lib.values.placement import MOST
@@ -214,12 +213,12 @@ class Model(Given):
         if type(shard) is not int or type(total) is not int:
             shard, total = plain(shard), plain(total)
         if dim not in ("in", "out"):
-            self._blame(RuleError(NoDim(dim)))
+            self._blame(RuleError(facts.NoDim(dim)))
         return self._compute("load_weights", layer, said=(shard, total) if dim == "in" else (shard, total, 1))
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
         """The input data of the batches: the activation of layer 0. Takes the copy to the device (`to_device`, 0)."""
-        if self._costs.read:
+        if self._costs.refuse(OPERATIONS["get_activation"]):
             self._blame(RuleError(facts.Unread("get_activation")))
         return self._compute("get_activation", None, said=(batches,))
 

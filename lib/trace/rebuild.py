@@ -150,7 +150,7 @@ class _Rebuild:
         row = OPERATIONS[event.op]
         values = self.inputs(rank, event)
         flaw = self.flaw(rank, event) or own_flaw(row, rank, event, values)
-        if flaw is None and row.free_of is not None and getattr(self.run.costs, row.free_of):
+        if flaw is None and self.run.costs.refuse(row):
             flaw = _for_nothing(rank, event)
         if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
             made = self.recorded[rank].values_of(event.outputs)
