@@ -140,23 +140,25 @@ class Held:
 
     def lines(self, rank: int) -> Sequence[Ways]:
         """Its name, its host and its process where there are several, and what it holds."""
-        lines: list[Ways] = [(f"device {rank}", str(rank))]
-        if self.mesh.host_size is not None:
-            lines.append((f"host {self.mesh.host(rank)}", f"h{self.mesh.host(rank)}"))
-        if self.several:
-            lines.append((f"process {self.mesh.process(rank)}", f"p{self.mesh.process(rank)}"))
-        return [*lines, (self.shown.holds.get(rank, ""),)] if self.shown.holds else lines
+        where = self._where(rank)
+        return [*where, (self.shown.holds.get(rank, ""),)] if self.shown.holds else where
 
     def words(self, rank: int) -> str:
         """All of it."""
-        where = [f"device {rank}"]
-        if self.mesh.host_size is not None:
-            where.append(f"host {self.mesh.host(rank)}")
-        if self.several:
-            where.append(f"process {self.mesh.process(rank)}")
+        device, *others = [full for full, _ in self._where(rank)]
+        where = f" of {', '.join(others)}" if others else ""
         place = ", ".join(f"{axis} {number}" for axis, number in self.mesh.coordinates(rank).items())
         held = f": {self.shown.holds[rank]}" if self.shown.holds.get(rank) else ""
-        return f"{' of '.join([where[0], ', '.join(where[1:])] if where[1:] else where)} ({place}){held}"
+        return f"{device}{where} ({place}){held}"
+
+    def _where(self, rank: int) -> list[tuple[str, str]]:
+        """Its name, its host where the mesh has any, and its process where there are several; in full and shorter."""
+        found = [(f"device {rank}", str(rank))]
+        if self.mesh.host_size is not None:
+            found.append((f"host {self.mesh.host(rank)}", f"h{self.mesh.host(rank)}"))
+        if self.several:
+            found.append((f"process {self.mesh.process(rank)}", f"p{self.mesh.process(rank)}"))
+        return found
 
     def framed(self, rank: int) -> bool:
         """Whether something is wrong at it."""
