@@ -267,11 +267,13 @@ compare(three)
 
 # %%
 for placement, models in three.items():
-    program = models[0].program
-    given = [program.values[event.outputs[0]] for event in program.events if event.op == "get_activation"]
-    collectives = [event for event in program.events if event.group]
-    elements = sum(value.elements() for value in given)
-    print(f"{placement:>10}: rank 0 is given {elements:,} elements and takes part in {len(collectives)} collectives")
+    for program in [model.program for model in models[:1]]:
+        given = [program.values[event.outputs[0]] for event in program.events if event.op == "get_activation"]
+        collectives = [event for event in program.events if event.group]
+        elements = sum(value.elements() for value in given)
+        print(
+            f"{placement:>10}: rank 0 is given {elements:,} elements and takes part in {len(collectives)} collectives"
+        )
 
 # %% [markdown]
 # <!-- part: review -->
