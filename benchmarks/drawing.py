@@ -24,8 +24,8 @@ from lib import PUZZLES, Model, Trace, review, simulate
 from lib.analysis.critical_path import critical_path
 from lib.analysis.gaps import gaps
 from lib.schedules.data_parallel import ddp, fsdp
-from lib.schedules.pipelines import one_f_one_b
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 

@@ -20,8 +20,8 @@ import torch
 from lib import Model, Trace, simulate
 from lib.replay import ReplayOptions, replay
 from lib.schedules.data_parallel import ddp_overlap
-from lib.schedules.pipelines import one_f_one_b
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 

@@ -21,8 +21,8 @@ import simpy
 
 from lib import Model, check, simulate
 from lib.schedules.data_parallel import ddp, fsdp
-from lib.schedules.pipelines import one_f_one_b
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 
 REPEATS = 5
 

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from drawing.stepper import View, step_through
 from lib import Model, simulate
 from lib.schedules.data_parallel import ddp, fsdp
-from lib.schedules.pipelines import one_f_one_b
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from tests.drawing.stepper.browser import Browser, find_chromium
 
 CASES = (

@@ -34,8 +34,8 @@
 # %%
 from drawing import draw
 from lib import Model, goal, predict, simulate
-from lib.schedules.pipelines import gpipe
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.generators import gpipe
+from lib.schedules.pipelines.program import program_of
 
 # %% [markdown]
 # ## The idea

@@ -35,9 +35,9 @@
 # %%
 from drawing import compare, draw
 from lib import Model, PuzzleError, goal, predict, simulate
-from lib.schedules.action import parse
-from lib.schedules.pipelines import gpipe as gpipe_order
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.action import parse
+from lib.schedules.pipelines.generators import gpipe as gpipe_order
+from lib.schedules.pipelines.program import program_of
 
 # %% [markdown]
 # ## The idea

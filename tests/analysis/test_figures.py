@@ -12,8 +12,8 @@ from hypothesis import given, settings
 
 from lib import HIDDEN, LENGTH, Costs, Mesh, Model, Trace, simulate
 from lib.analysis import figures
-from lib.schedules.pipelines import gpipe
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.generators import gpipe
+from lib.schedules.pipelines.program import program_of
 from lib.schedules.steps import compute, load, step
 from lib.trace.event import Program
 from lib.values.collectives import COLLECTIVES

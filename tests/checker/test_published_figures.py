@@ -15,11 +15,11 @@ from lib import PUZZLES, Activation, Costs, Mesh, Model, Trace, check, simulate
 from lib.analysis import figures
 from lib.checker.notes import fed
 from lib.cluster.clock import units
-from lib.schedules.action import Order
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.pipelines import gpipe, one_f_one_b
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.action import Order
+from lib.schedules.pipelines.generators import gpipe, one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from tests.support.drivers import DRIVERS, figures_of

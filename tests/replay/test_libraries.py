@@ -12,8 +12,8 @@ import pytest
 from lib import Mesh, Model, Trace, WeightGrad, simulate
 from lib.replay import ReplayResult, replay
 from lib.schedules.data_parallel import fully_sharded, zero1
-from lib.schedules.pipelines import one_f_one_b
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
 from tests.replay.schedules import compute, trace

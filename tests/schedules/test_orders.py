@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lib import Model, Trace, check, simulate
 from lib.analysis.figures import end
-from lib.schedules.action import KINDS, Action, Order, parse, places, with_messages
-from lib.schedules.pipelines import gpipe, one_f_one_b
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.action import KINDS, Action, Order, parse, places, with_messages
+from lib.schedules.pipelines.generators import gpipe, one_f_one_b
+from lib.schedules.pipelines.program import program_of
 
 ACTIONS = st.builds(Action, st.integers(0, 99), st.sampled_from(sorted(KINDS)), st.integers(0, 999))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lib import Trace
 from lib.analysis.bounds.optima import Optimum, Size
-from lib.schedules.action import Action
+from lib.schedules.pipelines.action import Action
 from lib.values.layers import LINEAR
 from tests.support.optima import find
 from tests.support.pipeline_orders import all_orders, figures, in_turn, random_orders, run

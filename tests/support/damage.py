@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from lib import Links, Mesh, Trace, simulate
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.data_parallel import ddp_overlap, fully_sharded
-from lib.schedules.pipelines import one_f_one_b
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from lib.trace.json_format import encode
 from tests.support.schedules import Case, all_to_all, grad_accum, star
 

@@ -13,8 +13,8 @@ from typing import TypeVar
 from lib import PuzzleError, Trace, simulate
 from lib.analysis.bounds.optima import Size
 from lib.analysis.figures import end, peak
-from lib.schedules.action import KINDS, Action
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.action import KINDS, Action
+from lib.schedules.pipelines.program import program_of
 
 T = TypeVar("T")
 Chain = tuple[tuple[Action, ...], ...]

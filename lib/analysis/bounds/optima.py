@@ -3,7 +3,8 @@
 The puzzles' pipelines are small enough to be solved exactly. `lib.schedules.solver` did so when this was written, with
 CP-SAT of OR-tools, and stored what it found in optima.json: 4 stages of 2 layers and 4 batches, both ways of awaiting.
 Nothing here needs that package. Every optimum comes with a witness: for each rank its actions in order, in the words of
-`lib.schedules.action`, where each layer is a stage; `lib.schedules.pipelines.witness` makes a function of them. So that
+`lib.schedules.pipelines.action`, where each layer is a stage; `witness` in `generators` beside it makes a function of
+them. So that
 an optimum is *reached* can be seen by running it; that nothing is below it is what the solver proved; where it ran out
 of time, the record says so.
 

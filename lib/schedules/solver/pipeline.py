@@ -47,7 +47,7 @@ from typing import NamedTuple
 from ortools.sat.python import cp_model
 
 from lib.analysis.bounds.optima import Size
-from lib.schedules.action import KINDS, Action
+from lib.schedules.pipelines.action import KINDS, Action
 
 __all__ = ["COMPUTE", "MESSAGE", "TENTH", "UPDATE", "WEIGHT", "Pipeline", "Span", "message"]
 

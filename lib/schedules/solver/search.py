@@ -15,8 +15,8 @@ from lib.analysis.bounds.limits import alive
 from lib.analysis.bounds.optima import Aim, Optimum, Size
 from lib.checker.checker import check
 from lib.errors.exceptions import DeadlockError
-from lib.schedules.action import KINDS, Action
-from lib.schedules.pipelines import witness
+from lib.schedules.pipelines.action import KINDS, Action
+from lib.schedules.pipelines.generators import witness
 from lib.schedules.solver.pipeline import COMPUTE, MESSAGE, TENTH, UPDATE, Pipeline, message
 from lib.simulator.simulator import simulate
 from lib.trace.trace import Trace

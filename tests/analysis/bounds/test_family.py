@@ -12,8 +12,8 @@ from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.puzzle_bounds import bound_of, lower_bound
 from lib.analysis.figures import peak
 from lib.schedules.data_parallel import fully_sharded, zero, zero1
-from lib.schedules.pipelines import one_f_one_b
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from tests.support.schedules import fsdp, star

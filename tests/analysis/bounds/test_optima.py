@@ -10,7 +10,7 @@ from lib.analysis.bounds.optima import AIMS, Optimum, Size, from_record, stored,
 from lib.analysis.bounds.puzzle_bounds import bound_of
 from lib.analysis.figures import end, peak
 from lib.puzzles.records import PUZZLES
-from lib.schedules.pipelines import witness
+from lib.schedules.pipelines.generators import witness
 from tests.support.optima import find, front, optima
 
 SIZES = [

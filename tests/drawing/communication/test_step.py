@@ -11,8 +11,8 @@ from drawing.canvas.scene import Text
 from drawing.communication.deeds import deeds, kept
 from lib import Trace, simulate
 from lib.schedules.data_parallel import fsdp
-from lib.schedules.pipelines import one_f_one_b
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from lib.values.values import Activation
 from tests.drawing.runs import RUNS, ddp
 from tests.support.schedules import OTHERS, Case

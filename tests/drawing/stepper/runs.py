@@ -11,8 +11,8 @@ from drawing.stepper import View, step_through
 from lib import Model, Trace, simulate
 from lib.errors.source_lines import Place
 from lib.schedules.data_parallel import fsdp
-from lib.schedules.pipelines import one_f_one_b
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from lib.trace.trace import Event, Program
 from lib.values.values import Weight
 from tests.drawing.runs import RUNS, trace

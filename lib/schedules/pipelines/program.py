@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from itertools import pairwise
 from typing import Any
 
-from lib.schedules.action import KINDS, Order, places, with_messages
+from lib.schedules.pipelines.action import KINDS, Order, places, with_messages
 from lib.schedules.steps import load, step
 from lib.simulator.model import Model
 from lib.simulator.work import Work

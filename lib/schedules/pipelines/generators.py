@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from lib.analysis.bounds.optima import Optimum
-from lib.schedules.action import Action, Order, parse
-from lib.schedules.program import program_of
+from lib.schedules.pipelines.action import Action, Order, parse
+from lib.schedules.pipelines.program import program_of
 from lib.simulator.model import Model
 
 __all__ = ["gpipe", "one_f_one_b", "witness"]
