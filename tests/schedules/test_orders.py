@@ -10,17 +10,35 @@ from hypothesis import strategies as st
 
 from lib import Model, Trace, check, simulate
 from lib.analysis.figures import end
-from lib.schedules.pipelines.action import KINDS, Action, Order, parse, places, with_messages
+from lib.schedules.pipelines.action import KINDS, PAIR, Action, Order, parse, places
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
+from lib.schedules.pipelines.lowering import with_messages
 from lib.schedules.pipelines.program import program_of
 
-ACTIONS = st.builds(Action, st.integers(0, 99), st.sampled_from(sorted(KINDS)), st.integers(0, 999))
+PLAIN = st.builds(
+    Action,
+    st.integers(0, 99),
+    st.sampled_from(sorted(KINDS.keys() - {PAIR})),
+    st.integers(0, 999),
+    st.just(()),
+).map(lambda action: action if KINDS[action.kind].per_batch else action._replace(microbatch=-1))
+PAIRS = st.builds(
+    lambda stage, one, microbatch, other: Action(
+        stage, PAIR, one, (Action(stage, "F", one), Action(microbatch, "B", other))
+    ),
+    *4 * [st.integers(0, 99)],
+)
+ACTIONS = st.one_of(PLAIN, PAIRS)
 
 
 @given(st.lists(ACTIONS))
 def test_actions_read_back(actions: list[Action]) -> None:
-    order = [action._replace(microbatch=-1) if action.kind == "UPDATE" else action for action in actions]
-    assert parse(" ".join(map(str, order))) == tuple(order)
+    assert parse(" ".join(map(str, actions))) == tuple(actions)
+    assert parse(map(str, actions)) == tuple(actions)
+
+
+def test_a_rank_with_one_stage_need_not_say_it() -> None:
+    assert parse("F0 2B0 UPDATE", stage=2) == parse("2F0 2B0 2UPDATE")
 
 
 @pytest.mark.parametrize("word", ["3Q1", "F1", "3F", "3UPDATE1", "3F-1", "3SEND1", "3f1", "3F1,"])

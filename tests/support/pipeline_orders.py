@@ -180,7 +180,7 @@ class _Channel:
 def _channel(action: Action, rank: int) -> tuple[str, int]:
     """What a message of a rank goes through: what it brings, and its sender."""
     kind = action.kind.removeprefix("WAIT_")
-    return kind[-1], rank if kind.startswith("SEND") else rank + KINDS[kind]
+    return kind[-1], rank if kind.startswith("SEND") else rank + KINDS[kind].towards
 
 
 def _able(size: Size, action: Action, channel: _Channel) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 from lib import Model
 from lib.analysis.bounds.optima import Size
 from lib.puzzles.records import PUZZLES
-from lib.schedules import pipelines
 from lib.schedules.data_parallel import ddp_overlap
+from lib.schedules.pipelines import generators
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
 from tests.support.optima import find
@@ -272,7 +272,7 @@ def witness(puzzle: str, figure: str) -> Function:
     if puzzle == "pipeline_fsdp":
         return staged(lean=figure == "memory", posted=figure == "time")
     if puzzle == "gpipe" and figure != "sent":
-        return pipelines.witness(find(_pipeline(), "fastest" if figure == "time" else "leanest"))
+        return generators.witness(find(_pipeline(), "fastest" if figure == "time" else "leanest"))
     way = OTHER_WAYS.get((puzzle, figure))
     return _reference(puzzle) if way is None else _alternative(way, puzzle)
 

@@ -10,93 +10,135 @@ that an update may stand anywhere, and that one may wait for a message, is ours.
 from __future__ import annotations
 
 import re
-from collections import defaultdict, deque
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
-__all__ = ["KINDS", "Action", "Order", "parse", "places", "with_messages"]
+from lib.values.table import Table
 
-KINDS = {
-    "F": 0,  # forward
-    "B": 0,  # backward
-    "UPDATE": 0,  # left out, it comes at the end
-    "SEND_F": 1,  # the output
-    "RECV_F": -1,  # the input
-    "SEND_B": -1,  # the gradient of the input
-    "RECV_B": 1,  # the gradient of the output
-    "WAIT_SEND_F": 0,  # where a message may travel while its ranks compute: until this one is over
-    "WAIT_RECV_F": 0,
-    "WAIT_SEND_B": 0,
-    "WAIT_RECV_B": 0,
-}
-"""Every kind of action, and how many stages further the other end of its message is."""
+__all__ = [
+    "KINDS",
+    "MESSAGES",
+    "PAIR",
+    "PASSES",
+    "Action",
+    "Kind",
+    "Order",
+    "batches_of",
+    "parse",
+    "parts_of",
+    "places",
+]
 
-_WORD = re.compile(rf"(\d+)({'|'.join(sorted(KINDS, key=len, reverse=True))})(\d*)")
+
+class Kind(NamedTuple):
+    """A kind of action: its word, what people call it, and what there is to know of it.
+
+    `computes`: it is a pass over a stage, forward or backward, or half of one. `passes`: the message that its outcome
+    goes out with, `needs` the one that its input comes with. `towards`: of a message, how many stages further its other
+    end is. `per_batch`: it is of a microbatch.
+    """
+
+    name: str
+    title: str
+    computes: bool = False
+    passes: str = ""
+    needs: str = ""
+    towards: int = 0
+    per_batch: bool = True
+
+
+KINDS: Final = Table(
+    (
+        Kind("F", "forward", computes=True, passes="SEND_F", needs="RECV_F"),
+        Kind("B", "backward", computes=True, passes="SEND_B", needs="RECV_B"),
+        Kind("I", "input half of the backward", computes=True, passes="SEND_B", needs="RECV_B"),
+        Kind("W", "weight half of the backward", computes=True),
+        Kind("OVERLAP_F_B", "a forward and a backward in one"),
+        Kind("UPDATE", "update", per_batch=False),  # left out, it comes at the end
+        Kind("UNSHARD", "all-gather of the weights", per_batch=False),  # issues it; the first pass that needs it waits
+        Kind("RESHARD", "weights freed but for this rank's shard", per_batch=False),
+        Kind("REDUCE_GRAD", "reduce-scatter of the gradients", per_batch=False),
+        Kind("SEND_F", "send of the output", towards=1),
+        Kind("RECV_F", "receive of the input", towards=-1),
+        Kind("SEND_B", "send of the input's gradient", towards=-1),
+        Kind("RECV_B", "receive of the output's gradient", towards=1),
+        # Where a message may travel while its ranks compute: until it is over.
+        Kind("WAIT_SEND_F", "wait for the send of the output"),
+        Kind("WAIT_RECV_F", "wait for the receive of the input"),
+        Kind("WAIT_SEND_B", "wait for the send of the input's gradient"),
+        Kind("WAIT_RECV_B", "wait for the receive of the output's gradient"),
+    )
+)
+"""Every kind of action. DualPipe's pair of passes is the only one that has parts: see `Action.parts`."""
+
+PASSES: Final = KINDS.names(lambda kind: kind.computes)
+MESSAGES: Final = KINDS.names(lambda kind: kind.towards != 0)
 
 
 class Action(NamedTuple):
-    """What a rank does to a stage and a microbatch. An update is of no microbatch: it has -1."""
+    """What a rank does to a stage and a microbatch. An update is of no microbatch: it has -1.
+
+    OVERLAP_F_B has `parts`, a forward and a backward that run as one: it starts when the inputs of both are there, and
+    takes as long as both. Its stage and its microbatch are those of the forward.
+    """
 
     stage: int
     kind: str
     microbatch: int = -1
+    parts: tuple[Action, ...] = ()
 
     def __str__(self) -> str:
+        if self.parts:
+            return f"({';'.join(map(str, self.parts))}){self.kind}"
         return f"{self.stage}{self.kind}{self.microbatch if self.microbatch >= 0 else ''}"
 
 
 Order = tuple[tuple[Action, ...], ...]
 """For every rank its actions, one after the other."""
 
+PAIR: Final = "OVERLAP_F_B"
+_NAMES = "|".join(sorted(KINDS.keys() - {PAIR}, key=len, reverse=True))
+_WORD = re.compile(rf"(\d*)({_NAMES})(\d*)")
+_PAIR = re.compile(rf"\(([^;()]+);([^;()]+)\){PAIR}")
 
-def parse(text: str) -> tuple[Action, ...]:
-    """The actions of one rank from their words, with blanks between. ValueError names a word that is none."""
-    return tuple(map(_action, text.split()))
+
+def parse(text: str | Iterable[str], stage: int | None = None) -> tuple[Action, ...]:
+    """The actions of one rank from their words: a list, or a text with blanks between. Words that name no stage, such
+    as F0, are of `stage`, if one is given. ValueError names a word that is none."""
+    words = text.split() if isinstance(text, str) else text
+    return tuple(_action(word, stage) for word in words)
 
 
-def _action(word: str) -> Action:
+def _action(word: str, stage: int | None) -> Action:
+    if (pair := _PAIR.fullmatch(word)) is not None:
+        parts = _action(pair[1], stage), _action(pair[2], stage)
+        return Action(parts[0].stage, PAIR, parts[0].microbatch, parts)
     found = _WORD.fullmatch(word)
-    if found is None or bool(found[3]) == (found[2] == "UPDATE"):
-        raise ValueError(f"{word!r} is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1, or 3UPDATE")
-    return Action(int(found[1]), found[2], int(found[3] or -1))
+    if found is not None and (found[1] or stage is not None) and bool(found[3]) == KINDS[found[2]].per_batch:
+        return Action(int(found[1]) if found[1] else stage or 0, found[2], int(found[3] or -1))
+    raise ValueError(f"{word!r} is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1, or 3UPDATE")
+
+
+def parts_of(actions: Iterable[Action]) -> Iterator[Action]:
+    """Actions one by one, the parts of a pair each on its own."""
+    for action in actions:
+        if action.parts:
+            yield from action.parts
+        else:
+            yield action
 
 
 def places(order: Order) -> dict[int, int]:
-    """The rank of each stage: the one that computes on it."""
-    return {action.stage: rank for rank, actions in enumerate(order) for action in actions if action.kind in "FB"}
+    """The rank of each stage: the one that does most of its passes, so that one stray action is the odd one out."""
+    found: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for rank, actions in enumerate(order):
+        for action in parts_of(actions):
+            if action.kind in PASSES:
+                found[action.stage][rank] += 1
+    return {stage: min(ranks, key=lambda rank: (-ranks[rank], rank)) for stage, ranks in sorted(found.items())}
 
 
-def with_messages(order: Order) -> Order:
-    """The same order with all messages between ranks: sent as soon as there is something to send, received when it is
-    needed. ValueError where an action needs what no rank sends.
-
-    The n-th receive from a rank gets its n-th send. So before a wanted message those are received that come before it
-    from the same rank, whatever they are for.
-    """
-    place = places(order)
-    channels: dict[tuple[int, int], deque[Action]] = defaultdict(deque)
-    for source, actions in enumerate(order):
-        for stage, kind, microbatch in actions:
-            after = stage + KINDS.get(f"SEND_{kind}", 0)
-            if place.get(after, source) != source:
-                channels[source, place[after]].append(Action(after, f"RECV_{kind}", microbatch))
-    return tuple(_with_messages(rank, actions, place, channels) for rank, actions in enumerate(order))
-
-
-def _with_messages(
-    rank: int, actions: tuple[Action, ...], place: dict[int, int], channels: dict[tuple[int, int], deque[Action]]
-) -> tuple[Action, ...]:
-    found: list[Action] = []
-    received: set[Action] = set()
-    for action in actions:
-        stage, kind, microbatch = action
-        source = place.get(stage + KINDS.get(f"RECV_{kind}", 0), rank)
-        wanted = Action(stage, f"RECV_{kind}", microbatch)
-        while source != rank and wanted not in received:
-            if not channels[source, rank]:
-                raise ValueError(f"rank {rank}: nobody sends what {action} needs, for {wanted}")
-            found.append(channels[source, rank].popleft())
-            received.add(found[-1])
-        found.append(action)
-        if place.get(stage + KINDS.get(f"SEND_{kind}", 0), rank) != rank:
-            found.append(Action(stage, f"SEND_{kind}", microbatch))
-    return tuple(found)
+def batches_of(order: Order) -> int:
+    """How many microbatches there are: one more than the highest that is named."""
+    return max((action.microbatch for actions in order for action in parts_of(actions)), default=-1) + 1

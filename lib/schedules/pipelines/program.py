@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from itertools import pairwise
 from typing import Any
 
-from lib.schedules.pipelines.action import KINDS, Order, places, with_messages
+from lib.schedules.pipelines.action import KINDS, MESSAGES, Order, places
+from lib.schedules.pipelines.lowering import with_messages
 from lib.schedules.steps import load, step
 from lib.simulator.model import Model
 from lib.simulator.work import Work
@@ -24,10 +25,10 @@ def program_of(order: Order, *, overlap: bool = False) -> Callable[[Model], Coro
     Where an order has no messages they are put in. Each is awaited at once; with `overlap` it travels while its ranks
     go on, and the order has a WAIT for it.
     """
-    if not any(KINDS[action.kind] for actions in order for action in actions):
+    if not any(action.kind in MESSAGES for actions in order for action in actions):
         order = with_messages(order)
     place, direct = places(order), not overlap and _direct(order)
-    plans = [[(stage, kind, microbatch) for stage, kind, microbatch in actions] for actions in order]
+    plans = [[(stage, kind, microbatch) for stage, kind, microbatch, _ in actions] for actions in order]
 
     async def run(model: Model) -> None:
         rank = _Rank(model, place, overlap, direct)
@@ -46,9 +47,9 @@ def program_of(order: Order, *, overlap: bool = False) -> Callable[[Model], Coro
 def _direct(order: Order) -> bool:
     """Whether every message is sent right after it was made and used right after it came, so that none has to lie."""
     return all(
-        after == (before.stage, before.kind[-1], before.microbatch)
+        after[:3] == (before.stage, before.kind[-1], before.microbatch)
         if before.kind.startswith("RECV")
-        else not after.kind.startswith("SEND") or before == (after.stage, after.kind[-1], after.microbatch)
+        else not after.kind.startswith("SEND") or before[:3] == (after.stage, after.kind[-1], after.microbatch)
         for actions in order
         for before, after in pairwise(actions)
     )
@@ -74,8 +75,8 @@ class _Rank:
     def handlers(self) -> dict[str, Handler]:
         """Who does the actions of a kind."""
         found: dict[str, Handler] = {"F": self.forward, "B": self.backward, "UPDATE": self.update}
-        for kind, towards in KINDS.items():
-            if towards:
+        for kind, row in KINDS.items():
+            if towards := row.towards:
                 do = self.sending(kind[-1], towards) if kind.startswith("SEND") else self.receiving(towards)
                 found[kind] = self.behind(kind, do) if self.overlap else do
                 found[f"WAIT_{kind}"] = lambda stage, m, kind=kind: self.under_way.pop((kind, stage, m))

@@ -73,7 +73,7 @@ class Span(NamedTuple):
 
 def message(size: Size, kind: str, rank: int, batch: int) -> Action:
     """A message of a rank. Here each layer is a stage, so it is of the rank's last layer or of its first one."""
-    return Action((rank + 1) * size.each - 1 if KINDS[kind] > 0 else rank * size.each, kind, batch)
+    return Action((rank + 1) * size.each - 1 if KINDS[kind].towards > 0 else rank * size.each, kind, batch)
 
 
 Lifetime = tuple[cp_model.LinearExprT, cp_model.LinearExprT]
@@ -131,7 +131,7 @@ class Pipeline:
         actions += [
             (Action(layer, kind, batch), COMPUTE) for layer in layers for batch in self.batches for kind in "FB"
         ]
-        kinds = [kind for kind, towards in KINDS.items() if towards and 0 <= rank + towards < size.stages]
+        kinds = [kind for kind, row in KINDS.items() if row.towards and 0 <= rank + row.towards < size.stages]
         if size.overlap and self.loose:
             kinds = []
         length = 0 if size.overlap else MESSAGE  # with overlap only the call takes place at a time of its own
@@ -199,7 +199,7 @@ class Pipeline:
                 after = action._replace(microbatch=action.microbatch + 1)
                 self.model.add(span.end <= self.spans[after].start)
                 if self.room and action.kind.startswith("RECV") and not self.size.overlap:
-                    source = action.stage // self.size.each + KINDS[action.kind]
+                    source = action.stage // self.size.each + KINDS[action.kind].towards
                     sent = self.sent(action.kind[-1], source, after.microbatch)
                     self.model.add(sent.end >= span.start)
 

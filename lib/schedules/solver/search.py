@@ -270,7 +270,7 @@ def _other_end(size: Size, action: Action) -> Action:
     """The receive of a send, or the send of a receive."""
     way, what = action.kind.split("_")
     kind = f"{'RECV' if way == 'SEND' else 'SEND'}_{what}"
-    return message(size, kind, _rank(size, action) + KINDS[action.kind], action.microbatch)
+    return message(size, kind, _rank(size, action) + KINDS[action.kind].towards, action.microbatch)
 
 
 def _sends_over(size: Size, rank: int, starts: Starts) -> Iterator[tuple[int, Action]]:
