@@ -21,8 +21,8 @@ from drawing import compare as compare
 from drawing import draw, draw_group
 from drawing.review.review import picture_of_review
 from lib import PUZZLES, Model, Trace, review, simulate
-from lib.analysis.critical_path import critical_path
-from lib.analysis.gaps import gaps
+from lib.analysis.waiting.critical_path import critical_path
+from lib.analysis.waiting.gaps import gaps
 from lib.schedules.data_parallel import ddp, fsdp
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of

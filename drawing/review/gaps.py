@@ -11,8 +11,8 @@ from drawing.canvas.palette import INK, LOOKS, PAPER, SOFT, TINTS
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.paint import Rows
 from drawing.timeline.panel import LEFT, WIDTH
-from lib.analysis.critical_path import Path
-from lib.analysis.gaps import Gap, Group
+from lib.analysis.waiting.critical_path import Path
+from lib.analysis.waiting.gaps import Gap, Group
 from lib.course.review import Review
 
 __all__ = ["gap_list", "hatch", "mark_gaps", "mark_path", "path_sample"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lib.analysis.critical_path import Path, critical_path
 from lib.analysis.feeding.examples import feeds
 from lib.analysis.figures import makespan, peak, sends
+from lib.analysis.waiting.critical_path import Path, critical_path
 from lib.cluster.clock import units
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES

@@ -10,7 +10,7 @@ from lib import UNIT, CheckError, Costs, Mesh, Model, PuzzleError, RuleError, Tr
 from lib.analysis.feeding.examples import examples_read, on_device, words
 from lib.analysis.feeding.rows import rows_of
 from lib.analysis.figures import samples
-from lib.analysis.gaps import gaps
+from lib.analysis.waiting.gaps import gaps
 from lib.cluster.clock import ticks, units
 from lib.cluster.reader import Readers, Reading
 from lib.trace.retiming import retime

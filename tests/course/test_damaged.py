@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from drawing import picture_of
 from lib import TraceError
 from lib.analysis import figures
-from lib.analysis.critical_path import critical_path
-from lib.analysis.gaps import computing, gaps
 from lib.analysis.peak import holdings, lean, rows
+from lib.analysis.waiting.critical_path import critical_path
+from lib.analysis.waiting.gaps import computing, gaps
 from lib.course.review import review
 from lib.trace import json_format as serial
 from tests.support.damage import damaged

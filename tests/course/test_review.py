@@ -17,7 +17,7 @@ from lib.course.subject import run
 from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.steps import load
 from lib.submissions.load import load_function
-from tests.analysis.test_gaps import compute
+from tests.analysis.waiting.test_gaps import compute
 from tests.support.schedules import CLASSIC, Case, ddp
 
 NAMES = [case.name for case in CLASSIC]

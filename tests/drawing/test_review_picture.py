@@ -21,11 +21,11 @@ from drawing.review.peak import shares
 from drawing.timeline.folding import shown_rows
 from drawing.timeline.panel import RIGHT, UNFOLDED
 from lib import Model, review, simulate
-from lib.analysis.gaps import KINDS, Gap
+from lib.analysis.waiting.gaps import KINDS, Gap
 from lib.course.review import Review
 from lib.errors.source_lines import Place
 from lib.schedules.steps import load
-from tests.analysis.test_gaps import compute
+from tests.analysis.waiting.test_gaps import compute
 from tests.course.test_review import NAMES, bound, of_reference, reviewed
 from tests.drawing.runs import deadlock, trace
 from tests.drawing.shown import drawn

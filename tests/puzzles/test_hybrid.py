@@ -10,7 +10,7 @@ import pytest
 
 from lib import LINKS, PUZZLES, UNIT, Costs, Links, Mesh, Model, Trace, check, simulate
 from lib.analysis.bounds.puzzle_bounds import lower_bound
-from lib.analysis.gaps import gaps
+from lib.analysis.waiting.gaps import gaps
 from lib.checker.verdict import Verdict
 from lib.cluster.clock import TICKS
 from lib.course.solutions import alternatives

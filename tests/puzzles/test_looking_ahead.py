@@ -11,7 +11,7 @@ import pytest
 
 from drawing import draw_trade_off
 from lib import PUZZLES, UNIT, Model, Trace, Uneven, check, simulate
-from lib.analysis.gaps import gaps
+from lib.analysis.waiting.gaps import gaps
 from lib.checker.verdict import Verdict
 from lib.cluster.clock import TICKS
 from lib.course.solutions import alternatives

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import Costs, Model, Trace, retime, simulate
-from lib.analysis.critical_path import Path, critical_path
+from lib.analysis.waiting.critical_path import Path, critical_path
 from lib.cluster.clock import ticks
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES, OPERATIONS
 from lib.values.values import Elements
-from tests.analysis.test_gaps import compute, end
+from tests.analysis.waiting.test_gaps import compute, end
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 from lib import LINKS, Costs, Mesh, Model, Trace, simulate
-from lib.analysis.critical_path import critical_path
 from lib.analysis.dependencies import At, slowed
 from lib.analysis.event_words import operation
-from lib.analysis.gaps import KINDS, Gap, Group, computing, gaps
+from lib.analysis.waiting.critical_path import critical_path
+from lib.analysis.waiting.gaps import KINDS, Gap, Group, computing, gaps
 from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE

@@ -1,0 +1,1 @@
+"""Why ranks wait: gaps, what led to each, and the critical path."""
