@@ -54,7 +54,7 @@ from lib.schedules.pipelines.program import program_of
 # and comes back:
 
 # %%
-draw(simulate(program_of(gpipe(ranks=2, microbatches=1)), layers=2, batches=1, ranks=2))
+draw(simulate(program_of(gpipe(ranks=2, batches=1)), layers=2, batches=1, ranks=2))
 
 # %% [markdown]
 # Each stage lives the life of a whole GPU, from its first layer to its last. Only the two ends are special. The first

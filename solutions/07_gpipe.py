@@ -47,8 +47,8 @@ from lib.schedules.pipelines.program import program_of
 
 # %%
 compare(
-    one_batch=simulate(program_of(gpipe_order(ranks=3, microbatches=1)), layers=3, batches=1, ranks=3),
-    three_batches=simulate(program_of(gpipe_order(ranks=3, microbatches=3)), layers=3, batches=3, ranks=3),
+    one_batch=simulate(program_of(gpipe_order(ranks=3, batches=1)), layers=3, batches=1, ranks=3),
+    three_batches=simulate(program_of(gpipe_order(ranks=3, batches=3)), layers=3, batches=3, ranks=3),
 )
 
 # %% [markdown]

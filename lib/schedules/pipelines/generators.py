@@ -1,8 +1,14 @@
-"""Pipelines as orders: one generator for each. Every rank has one stage, and every microbatch is one batch."""
+"""Pipelines as orders: one loop with seven famous names.
+
+Rank r of R has the stages r, r + R, r + 2R and so on. It does some forwards ahead, then forwards and backwards in turn,
+then the backwards that are left. How many ahead, how many microbatches take one stage before the rank turns to its
+next, and how far the weight halves lag behind are sliders; the schedules that everybody knows are places of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import islice
 from typing import Any
 
 from lib.analysis.bounds.optima import Optimum
@@ -10,28 +16,133 @@ from lib.schedules.pipelines.action import Action, Order, parse
 from lib.schedules.pipelines.program import program_of
 from lib.simulator.model import Model
 
-__all__ = ["gpipe", "one_f_one_b", "witness"]
+__all__ = [
+    "breadth_first",
+    "gpipe",
+    "in_turn",
+    "interleaved",
+    "interleaved_zero_bubble",
+    "one_f_one_b",
+    "witness",
+    "zb_h1",
+    "zb_h2",
+]
 
 
-def gpipe(ranks: int, microbatches: int) -> Order:
+def in_turn(
+    ranks: int,
+    batches: int,
+    *,
+    chunks: int = 1,
+    group: int | None = None,
+    ahead: int | None = 1,
+    late: int | None = None,
+    limit: float | None = None,
+) -> Order:
+    """The one loop, for all ranks.
+
+    `chunks` stages a rank, of which it takes `group` microbatches or a few more through one before it turns to the next
+    (None: as many as there are ranks). Before its first backward a rank is to have all but the last of its stages
+    behind it for a group, and `ahead` microbatches more for every rank that comes after it; None: everything.
+    With `late` the backward is split, and the weight halves of rank r are `late * r` passes behind the input halves.
+
+    `limit` is how many microbatches of activations a rank may have, of all its stages: then it lags less, and does
+    less ahead. ValueError where that is not enough.
+    """
+    _sizes(ranks, batches, chunks)
+    rounds = _rounds(batches, ranks if group is None else group)
+    need = (chunks - 1) * len(rounds[0]) + 1
+    if limit is not None and limit * chunks < need:
+        raise ValueError(
+            f"limit={limit:g} microbatches of activations are too few: with {chunks} stages a rank and "
+            f"{len(rounds[0])} microbatches at a time a rank needs {need / chunks:g}"
+        )
+    everything = batches * chunks
+    found: list[tuple[Action, ...]] = []
+    for rank in range(ranks):
+        more = everything if ahead is None else ahead * (ranks - 1 - rank)
+        lag = (late or 0) * rank
+        if limit is not None and more + lag > (room := int(limit * chunks) - need):
+            more = -(-more * room // (more + lag))  # each as much less as the other
+            lag = room - more
+        stages = [rank + turn * ranks for turn in range(chunks)]
+        found.append(_one_rank(stages, rounds, min(need - 1 + more, everything), None if late is None else lag))
+    return tuple(found)
+
+
+def _rounds(batches: int, group: int) -> list[range]:
+    """The microbatches that take a stage one after the other before a rank turns to its next, the longest first.
+
+    What is left over is shared out. A short group at the end would be short of work for the ranks in between: some
+    would wait for others in a circle (5 ranks, 2 stages each, 7 microbatches).
+    """
+    if group < 1:
+        raise ValueError(f"group is how many microbatches take one stage in a row, so at least 1; got {group}")
+    count = max(1, batches // group)
+    sizes = [(batches + count - 1 - turn) // count for turn in range(count)]
+    return [range(sum(sizes[:turn]), sum(sizes[: turn + 1])) for turn in range(count)]
+
+
+def _one_rank(stages: Sequence[int], rounds: Sequence[range], warm_up: int, lag: int | None) -> tuple[Action, ...]:
+    """So many forwards, then forwards and backwards in turn, then the rest. With a lag, backwards in halves."""
+    forwards = (Action(stage, "F", m) for batches in rounds for stage in stages for m in batches)
+    backward = "B" if lag is None else "I"
+    backwards = [Action(stage, backward, m) for batches in rounds for stage in reversed(stages) for m in batches]
+    found = [*islice(forwards, warm_up)]
+    for number, action in enumerate(backwards):
+        found.extend(islice(forwards, 1))
+        found.append(action)
+        if lag is not None and number >= lag:
+            found.append(backwards[number - lag]._replace(kind="W"))
+    if lag:
+        found.extend(action._replace(kind="W") for action in backwards[-lag:])
+    return tuple(found)
+
+
+def _sizes(ranks: int, batches: int, chunks: int) -> None:
+    for name, size in (("ranks", ranks), ("batches", batches), ("chunks", chunks)):
+        if size < 1:
+            raise ValueError(f"a pipeline has at least one of each; got {name}={size}")
+
+
+def gpipe(ranks: int, batches: int) -> Order:
     """All forwards, then all backwards (Huang et al. 2019, arXiv 1811.06965)."""
-    return tuple(_in_turn(rank, microbatches, ahead=microbatches) for rank in range(ranks))
+    return in_turn(ranks, batches, group=batches, ahead=None)
 
 
-def one_f_one_b(ranks: int, microbatches: int) -> Order:
+def breadth_first(ranks: int, batches: int, chunks: int = 2) -> Order:
+    """All microbatches through a stage before a rank turns to its next, all forwards before the backwards (Lamy-Poirier
+    2023, arXiv 2211.05953): what a stage needs, such as gathered weights, it needs once a direction."""
+    return in_turn(ranks, batches, chunks=chunks, group=batches, ahead=None)
+
+
+def one_f_one_b(ranks: int, batches: int, *, limit: float | None = None) -> Order:
     """As many forwards as there are stages from here to the end, then one backward and one forward in turn: a rank has
     no more microbatches open than that (Narayanan et al. 2021, arXiv 2104.04473, section 2.2)."""
-    return tuple(_in_turn(rank, microbatches, ahead=ranks - rank) for rank in range(ranks))
+    return in_turn(ranks, batches, limit=limit)
 
 
-def _in_turn(stage: int, microbatches: int, ahead: int) -> tuple[Action, ...]:
-    """So many forwards ahead, then backwards and forwards in turn, then the rest."""
-    found = [Action(stage, "F", m) for m in range(min(ahead, microbatches))]
-    for m in range(microbatches):
-        found.append(Action(stage, "B", m))
-        if m + ahead < microbatches:
-            found.append(Action(stage, "F", m + ahead))
-    return tuple(found)
+def interleaved(ranks: int, batches: int, chunks: int = 2, *, limit: float | None = None) -> Order:
+    """1F1B with several stages a rank: the pipeline fills and drains in smaller steps (Narayanan et al. 2021, arXiv
+    2104.04473, section 2.2). Two forwards ahead for every rank that follows, so that a message has time to travel."""
+    return in_turn(ranks, batches, chunks=chunks, ahead=2, limit=limit)
+
+
+def interleaved_zero_bubble(ranks: int, batches: int, chunks: int = 2, *, limit: float | None = None) -> Order:
+    """Interleaved with the backward in halves: what the later ranks have not done ahead they let lie as weight halves,
+    until there is nothing else to do."""
+    return in_turn(ranks, batches, chunks=chunks, late=1, limit=limit)
+
+
+def zb_h1(ranks: int, batches: int, *, limit: float | None = None) -> Order:
+    """1F1B with the backward in halves: no more memory than its first rank has (Qi et al. 2023, arXiv 2401.10241)."""
+    return in_turn(ranks, batches, late=1, limit=limit)
+
+
+def zb_h2(ranks: int, batches: int, *, limit: float | None = None) -> Order:
+    """With twice as much ahead there is no gap left where the halves take equally long (Qi et al. 2023, arXiv
+    2401.10241), for almost twice the memory."""
+    return in_turn(ranks, batches, ahead=2, late=2, limit=limit)
 
 
 def witness(optimum: Optimum) -> Callable[[Model], Coroutine[Any, Any, None]]:

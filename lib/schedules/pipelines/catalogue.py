@@ -1,0 +1,80 @@
+"""The schedules that have a name, as a table: whoever walks all of them, walks this. A new one is a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple
+
+from lib.schedules.pipelines import generators
+from lib.schedules.pipelines.action import Order
+from lib.values.table import Table
+
+__all__ = ["SCHEDULES", "Named", "Shape"]
+
+Shape = Literal["loop", "vee"]
+"""Where the second stage of a rank comes: after those of all ranks, or the ranks are passed once more on the way back,
+so that rank r of R has the stages r and 2R - 1 - r."""
+
+
+class Named(NamedTuple):
+    """A schedule that has a name. `make(ranks, batches)` gives its order.
+
+    `chunks`: how many stages a rank has, if nothing is said. `halves`: it splits the backward. `takes`: what else its
+    generator can be told by name: chunks, limit (microbatches of activations a rank may have), costs.
+    `paper`: where it is from. `torch`: its name in torch.distributed.pipelining.
+    """
+
+    name: str
+    title: str
+    make: Callable[..., Order]
+    paper: str
+    chunks: int = 1
+    shape: Shape = "loop"
+    halves: bool = False
+    takes: tuple[str, ...] = ()
+    torch: str | None = None
+
+
+HUANG: Final = "Huang et al. 2019, arXiv 1811.06965"
+NARAYANAN: Final = "Narayanan et al. 2021, arXiv 2104.04473"
+LAMY_POIRIER: Final = "Lamy-Poirier 2023, arXiv 2211.05953"
+QI_2023: Final = "Qi et al. 2023, arXiv 2401.10241"
+QI_2024: Final = "Qi et al. 2024, arXiv 2405.15362"
+
+SCHEDULES: Final = Table(
+    (
+        Named("gpipe", "GPipe", generators.gpipe, HUANG, torch="ScheduleGPipe"),
+        Named("one_f_one_b", "1F1B", generators.one_f_one_b, NARAYANAN, takes=("limit",), torch="Schedule1F1B"),
+        Named(
+            "breadth_first",
+            "Breadth-first",
+            generators.breadth_first,
+            LAMY_POIRIER,
+            chunks=2,
+            takes=("chunks",),
+            torch="ScheduleLoopedBFS",
+        ),
+        Named(
+            "interleaved",
+            "Interleaved 1F1B",
+            generators.interleaved,
+            NARAYANAN,
+            chunks=2,
+            takes=("chunks", "limit"),
+            torch="ScheduleInterleaved1F1B",
+        ),
+        Named(
+            "interleaved_zero_bubble",
+            "Interleaved zero bubble",
+            generators.interleaved_zero_bubble,
+            QI_2023,
+            chunks=2,
+            halves=True,
+            takes=("chunks", "limit"),
+            torch="ScheduleInterleavedZeroBubble",
+        ),
+        Named("zb_h1", "ZB-H1", generators.zb_h1, QI_2023, halves=True, takes=("limit",)),
+        Named("zb_h2", "ZB-H2", generators.zb_h2, QI_2023, halves=True, takes=("limit",)),
+    )
+)
+"""The schedules in the order in which they were found."""

@@ -1,0 +1,310 @@
+"""When the actions of an order start and end, without running a program: for the search, and for thousands of settings.
+
+The times are those of the simulator, where a run of an order waits for nothing but inputs. No values, no check: what is
+legal says `legality`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cached_property
+from itertools import chain
+from math import lcm
+from typing import Final, Literal, NamedTuple
+
+from lib.schedules.pipelines.action import KINDS, MESSAGES, Action, Order, parts_of, places
+from lib.schedules.pipelines.lowering import with_messages
+
+__all__ = ["Bubble", "Discipline", "Stuck", "Timed", "time_order"]
+
+Discipline = Literal["posted", "awaited"]
+"""How ranks take their messages. Posted: all receives are issued at the start, and a message costs no rank any time.
+Awaited: sender and receiver do nothing else meanwhile, each for half of the time that the message takes."""
+
+Number = float | Fraction
+Key = tuple[str, int, int]
+"""What an action waits for, or makes: of what kind, for which stage and microbatch."""
+
+
+class Stuck(ValueError):
+    """An order in which all ranks wait for one another, or for what never comes."""
+
+
+class Bubble(NamedTuple):
+    """The share of time in which ranks compute nothing, in both conventions: of the whole time until the last rank is
+    done, and of the longest time that a rank has between its first action and its last."""
+
+    makespan: float
+    span: float
+
+
+class Timed:
+    """An order with its times: `starts[r][i]` and `ends[r][i]` are of the action `order[r][i]`."""
+
+    def __init__(self, order: Order, starts: list[list[int]], ends: list[list[int]], ticks: int, busy: int) -> None:
+        self.order = order
+        self._starts, self._ends = starts, ends
+        self._ticks = ticks
+        """In a time unit. Times are counted in them, so that nothing is rounded."""
+        self._busy = busy
+        """What all ranks compute together."""
+
+    @cached_property
+    def starts(self) -> list[list[float]]:
+        return [[time / self._ticks for time in times] for times in self._starts]
+
+    @cached_property
+    def ends(self) -> list[list[float]]:
+        return [[time / self._ticks for time in times] for times in self._ends]
+
+    @property
+    def end(self) -> float:
+        """When the last rank is done."""
+        return max((times[-1] for times in self._ends if times), default=0) / self._ticks
+
+    @property
+    def bubble(self) -> Bubble:
+        ranks, busy = len(self.order), Fraction(self._busy, self._ticks)
+        spans = [ends[-1] - starts[0] for starts, ends in zip(self._starts, self._ends, strict=True) if starts]
+        span = max(spans, default=0) / self._ticks
+        return Bubble(*(float(1 - busy / (ranks * Fraction(time))) if time else 0.0 for time in (self.end, span)))
+
+    @cached_property
+    def peaks(self) -> list[float]:
+        """The most activations of each rank, in microbatches of all its stages. A stage's are there from the start of
+        its forward to the end of its backward, or of the weight half."""
+        chunks = Fraction(max(1, len(places(self.order))), len(self.order))
+        return [float(_most(actions) / chunks) for actions in self.order]
+
+
+def _most(actions: tuple[Action, ...]) -> int:
+    held = most = 0
+    for action in parts_of(actions):
+        if action.kind == "F":
+            held += 1
+            most = max(most, held)
+        elif action.kind in ("B", "W"):
+            held -= 1
+    return most
+
+
+def time_order(
+    order: Order,
+    *,
+    forward: Number = 1.0,
+    input_half: Number = 1.0,
+    weight_half: Number = 1.0,
+    backward: Number | None = None,
+    message: Number = 0.0,
+    messages: Discipline = "posted",
+    cost: Callable[[Action, int], Number] | None = None,
+) -> Timed:
+    """Times an order: every action starts as soon as its rank is free and its inputs are there.
+
+    The costs are those of one stage; a backward that is not split takes as long as its halves, if nothing is said.
+    `cost` gives the costs of an action on a rank instead, for stages or ranks that are not alike. A message takes
+    `message` from the end of what makes it until it is there, none where both stages are on a rank. Where messages are
+    awaited and the order has none they are put in (see `with_messages`).
+    Stuck (a ValueError) where ranks wait for what does not come.
+    """
+    both = input_half + weight_half if backward is None else backward
+    prices: dict[str, Number] = {"F": forward, "B": both, "I": input_half, "W": weight_half}
+    lowered = order
+    if messages == "awaited" and not any(a.kind in MESSAGES for actions in order for a in actions):
+        lowered = with_messages(order)
+    costs, half, ticks = _in_ticks(lowered, prices, cost, message)
+    clock = _Clock(lowered, costs, half, messages == "awaited")
+    clock.run()
+    busy = sum(map(sum, costs))
+    if lowered is order:
+        return Timed(order, clock.starts, clock.ends, ticks, busy)
+    starts, ends = (
+        [[t for t, a in zip(times, actions, strict=True) if a.kind not in MESSAGES] for times, actions in rows]
+        for rows in (list(zip(clock.starts, lowered, strict=True)), list(zip(clock.ends, lowered, strict=True)))
+    )
+    return Timed(order, starts, ends, ticks, busy)
+
+
+def _in_ticks(
+    order: Order, prices: dict[str, Number], cost: Callable[[Action, int], Number] | None, message: Number
+) -> tuple[list[list[int]], int, int]:
+    """What every action costs, and half a message, in the longest ticks in which all of them are whole; and how many
+    ticks make a time unit."""
+
+    def price(action: Action, rank: int) -> Number:
+        if action.parts:
+            return sum(price(part, rank) for part in action.parts)
+        if not KINDS[action.kind].computes:
+            return 0
+        return prices[action.kind] if cost is None else cost(action, rank)
+
+    half = _exact(message) / 2
+    if cost is None:
+        exact = {kind: _exact(number) for kind, number in prices.items()}
+        ticks = lcm(*(number.denominator for number in (half, *exact.values())))
+        whole = {kind: int(number * ticks) for kind, number in exact.items()}
+        found = [
+            [sum(whole[p.kind] for p in a.parts) if a.parts else whole.get(a.kind, 0) for a in actions]
+            for actions in order
+        ]
+        return found, int(half * ticks), ticks
+    rows = [[_exact(price(action, rank)) for action in actions] for rank, actions in enumerate(order)]
+    ticks = lcm(half.denominator, *{number.denominator for number in chain.from_iterable(rows)})
+    return [[int(number * ticks) for number in row] for row in rows], int(half * ticks), ticks
+
+
+def _exact(number: Number) -> Fraction:
+    """The decimal that was written, not the binary float nearest to it."""
+    return Fraction(str(number))
+
+
+BACKWARDS: Final = ("B", "I")
+RECEIVES: Final = {kind for kind in MESSAGES if kind.startswith("RECV")}
+
+
+class _Clock:
+    """All ranks on their way through an order. A rank goes on until it needs what is not there yet; whoever makes it
+    wakes the rank.
+
+    What there is to wait for: the inputs F and B of a stage's passes, the own forward f and the own input half i, the
+    message on its way >F or >B, and room for a message, which has no time.
+    """
+
+    def __init__(self, order: Order, costs: list[list[int]], half: int, awaited: bool) -> None:
+        self.order, self.costs, self.half = order, costs, half
+        self.place = places(order)
+        self.last = max(self.place, default=0)
+        self.implied = not any(action.kind in MESSAGES for actions in order for action in actions)
+        """Whether messages go out by themselves."""
+        self.awaited = awaited
+        self.starts: list[list[int]] = [[] for _ in order]
+        self.ends: list[list[int]] = [[] for _ in order]
+        self.there: dict[Key, int] = {}
+        """When what somebody may wait for is there."""
+        self.waiting: defaultdict[Key, list[int]] = defaultdict(list)
+        self.runnable = [*range(len(order))]
+        self.free: defaultdict[tuple[int, int], int] = defaultdict(int)
+        """When a channel from a rank to another has brought what was sent so far."""
+        self.sent: Counter[int] = Counter()
+        self.taken: Counter[int] = Counter()
+
+    def run(self) -> None:
+        while self.runnable:
+            self.advance(self.runnable.pop())
+        if self.waiting:
+            raise Stuck(self.why())
+
+    def advance(self, rank: int) -> None:
+        """A rank does all that it can."""
+        actions, costs, starts, ends = self.order[rank], self.costs[rank], self.starts[rank], self.ends[rank]
+        there, awaited = self.there, self.awaited
+        now = ends[-1] if ends else 0
+        for number in range(len(ends), len(actions)):
+            action = actions[number]
+            message = awaited and action.kind in MESSAGES
+            for key in self.needs(action, rank):
+                time = there.get(key)
+                if time is None:
+                    self.waiting[key].append(rank)
+                    return
+                if time > now:
+                    now = time
+            starts.append(now)
+            now += self.half if message else costs[number]
+            ends.append(now)
+            for part in action.parts or (action,):
+                self.outcome(part, rank, now)
+            if message and (room := self.room(action, rank)) is not None:
+                self.waiting[room].append(rank)
+                return
+
+    def needs(self, action: Action, rank: int) -> list[Key]:
+        """What is to be there before an action."""
+        stage, kind, microbatch, parts = action
+        if parts:
+            first, second = parts
+            own = ("f", first.stage, first.microbatch)
+            return [key for part in (first, second) for key in self.needs(part, rank) if key != own]
+        if kind == "F":
+            return [("F", stage, microbatch)] if stage else []
+        if kind in BACKWARDS:
+            return [("f", stage, microbatch), ("B", stage, microbatch)]
+        if kind == "W":
+            return [("i", stage, microbatch)]
+        return [(f">{kind[-1]}", stage, microbatch)] if self.awaited and kind in RECEIVES else []
+
+    def outcome(self, action: Action, rank: int, now: int) -> None:
+        """What is there after an action."""
+        stage, kind, microbatch, _ = action
+        if kind == "F":
+            self.make(("f", stage, microbatch), now)
+            if stage == self.last:
+                self.make(("B", stage, microbatch), now)
+            else:
+                self.hand_over("F", stage + 1, microbatch, rank, now)
+        elif kind in BACKWARDS:
+            self.make(("i", stage, microbatch), now)
+            if stage:
+                self.hand_over("B", stage - 1, microbatch, rank, now)
+        elif kind in RECEIVES and self.awaited:
+            self.make((kind[-1], stage, microbatch), now)
+        elif kind in MESSAGES and kind not in RECEIVES:
+            target = stage + KINDS[kind].towards
+            if self.awaited:
+                self.make((f">{kind[-1]}", target, microbatch), now)
+            else:
+                self.send(kind[-1], target, microbatch, (rank, self.place[target]), now)
+
+    def hand_over(self, what: str, stage: int, microbatch: int, rank: int, now: int) -> None:
+        """The input of another stage is made: it is there if the stage is here, or when its message came."""
+        place = self.place[stage]
+        if place == rank:
+            self.make((what, stage, microbatch), now)
+        elif self.implied:
+            self.send(what, stage, microbatch, (rank, place), now)
+
+    def send(self, what: str, stage: int, microbatch: int, channel: tuple[int, int], now: int) -> None:
+        """A message goes out, after those of its channel, and costs nobody any time."""
+        self.free[channel] = over = max(now, self.free[channel]) + self.half
+        self.make((what, stage, microbatch), over + self.half)
+
+    def room(self, action: Action, rank: int) -> Key | None:
+        """What the sender of a message waits for, if it does: a channel has room for one. And who takes a message,
+        makes room. Neither takes any time."""
+        other = self.place[action.stage + KINDS[action.kind].towards]
+        if action.kind in RECEIVES:
+            channel = other * len(self.order) + rank
+            self.make(("room", channel, self.taken[channel]), 0)
+            self.taken[channel] += 1
+            return None
+        channel = rank * len(self.order) + other
+        self.sent[channel] += 1
+        before = ("room", channel, self.sent[channel] - 2)
+        return before if before[2] >= 0 and before not in self.there else None
+
+    def make(self, key: Key, time: int) -> None:
+        """Something is there, and whoever waits for it goes on."""
+        self.there[key] = time
+        if key in self.waiting:
+            self.runnable.extend(self.waiting.pop(key))
+
+    def why(self) -> str:
+        """Which ranks cannot go on, and why."""
+        found: list[str] = []
+        for (what, stage, microbatch), ranks in self.waiting.items():
+            for rank in ranks:
+                at = self.order[rank][min(len(self.ends[rank]), len(self.order[rank]) - 1)]
+                if what == "room":
+                    reason = f"rank {stage % len(self.order)} to receive what was sent before"
+                elif what == "B" and stage < self.last:
+                    reason = f"the gradient of {stage + 1}B{microbatch} on rank {self.place[stage + 1]}"
+                elif what in "Bf":
+                    reason = f"{stage}F{microbatch}"
+                elif what == "i":
+                    reason = f"{stage}I{microbatch}"
+                else:
+                    reason = f"the outcome of {stage - 1}{what[-1]}{microbatch} on rank {self.place[stage - 1]}"
+                found.append(f"rank {rank}: {at} waits for {reason}")
+        return "no rank can go on: " + "; ".join(sorted(found))

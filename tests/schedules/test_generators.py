@@ -1,0 +1,177 @@
+"""The one loop, and the order timer on it: published figures, closed forms, sizes that do not come out even, limits."""
+
+from __future__ import annotations
+
+import csv
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib.schedules.pipelines.action import parse, parts_of, places
+from lib.schedules.pipelines.catalogue import SCHEDULES, Named
+from lib.schedules.pipelines.generators import (
+    breadth_first,
+    gpipe,
+    in_turn,
+    interleaved,
+    interleaved_zero_bubble,
+    one_f_one_b,
+    zb_h1,
+    zb_h2,
+)
+from lib.schedules.pipelines.timing import Stuck, Timed, time_order
+
+DATA = Path(__file__).parents[1] / "support" / "data"
+FIGURES = {
+    "GPipe": "gpipe",
+    "1F1B": "one_f_one_b",
+    "LoopedBFS": "breadth_first",
+    "Interleaved1F1B": "interleaved",
+    "InterleavedZeroBubble": "interleaved_zero_bubble",
+}
+"""The names that the published figures have, and ours."""
+ROWS = list(csv.DictReader((DATA / "pipeline_schedules.csv").read_text("utf-8").splitlines()))
+SIZES = st.tuples(st.integers(1, 6), st.integers(1, 14))
+
+
+def timed(row: Named, ranks: int, batches: int, chunks: int | None = None) -> Timed:
+    """A schedule by name, where each pass of all stages of a rank takes 1, and messages are free."""
+    chunks = row.chunks if chunks is None else chunks
+    given = {"chunks": chunks} if "chunks" in row.takes else {}
+    one = Fraction(1, chunks)
+    return time_order(row.make(ranks, batches, **given), forward=one, input_half=one, weight_half=one)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in ROWS if row["schedule"] in FIGURES],
+    ids=lambda row: f"{row['schedule']}-{row['P']}x{row['M']}",
+)
+def test_end_and_peaks_are_the_published_ones(row: dict[str, str]) -> None:
+    ranks, batches, chunks = int(row["P"]), int(row["M"]), int(row["v"])
+    found = timed(SCHEDULES[FIGURES[row["schedule"]]], ranks, batches, chunks)
+    assert found.end == float(row["makespan"])
+    assert found.peaks == [float(peak) for peak in row["peaks_per_rank"].split()]
+    assert found.bubble.makespan == pytest.approx(float(row["bubble"]) / float(row["makespan"]))
+
+
+@given(SIZES)
+def test_closed_forms(size: tuple[int, int]) -> None:
+    """GPipe and 1F1B wait R - 1 times for a forward and a backward; stages a rank divide that, if the microbatches come
+    in full groups. 1F1B holds as many microbatches as there are stages from here to the end."""
+    ranks, batches = size
+    wait = 3 * (ranks - 1)
+    for row in (SCHEDULES["gpipe"], SCHEDULES["one_f_one_b"]):
+        bubble = timed(row, ranks, batches).bubble
+        assert bubble.makespan == pytest.approx(wait / (wait + 3 * batches))
+    assert timed(SCHEDULES["one_f_one_b"], ranks, batches).peaks == [min(batches, ranks - r) for r in range(ranks)]
+    assert timed(SCHEDULES["gpipe"], ranks, batches).peaks == [batches] * ranks
+    for chunks in (2, 3):
+        even = batches * ranks
+        bubble = timed(SCHEDULES["interleaved"], ranks, even, chunks).bubble
+        assert bubble.makespan == pytest.approx(wait / (wait + 3 * even * chunks))
+
+
+def test_the_two_conventions_of_the_bubble() -> None:
+    """With weight halves at the end no rank of ZB-H2 waits from its first action to its last, and yet there is time
+    before the first and after the last in which it does nothing."""
+    bubble = timed(SCHEDULES["zb_h2"], 4, 16).bubble
+    assert bubble.span == 0
+    assert bubble.makespan == pytest.approx(1 - 48 / 51)
+
+
+def test_the_seven_are_places_of_four_sliders() -> None:
+    assert gpipe(3, 5) == in_turn(3, 5, group=5, ahead=None)
+    assert one_f_one_b(3, 5) == in_turn(3, 5)
+    assert interleaved(3, 6, 2) == in_turn(3, 6, chunks=2, ahead=2)
+    assert breadth_first(2, 2) == (parse("0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1"), parse("1F0 1F1 3F0 3F1 3B0 3B1 1B0 1B1"))
+    assert zb_h1(2, 2) == (parse("0F0 0F1 0I0 0W0 0I1 0W1"), parse("1F0 1I0 1F1 1I1 1W0 1W1"))
+    assert zb_h1(4, 8) != zb_h2(4, 8) != interleaved_zero_bubble(4, 8, 1) == zb_h1(4, 8)
+
+
+@pytest.mark.parametrize("row", SCHEDULES.values(), ids=SCHEDULES.keys())
+@given(size=SIZES)
+def test_every_rank_does_all_of_its_stages_once(row: Named, size: tuple[int, int]) -> None:
+    ranks, batches = size
+    order = row.make(ranks, batches)
+    place = places(order)
+    loop = {stage: stage % ranks for stage in range(ranks * row.chunks)}
+    vee = {stage: min(stage, 2 * ranks - 1 - stage) for stage in range(2 * ranks)}
+    assert place == (loop if row.shape == "loop" else vee)
+    for rank, actions in enumerate(order):
+        done = [(a.stage, a.kind, a.microbatch) for a in parts_of(actions)]
+        assert len(done) == len(set(done))
+        mine = {(stage, m) for stage in place if place[stage] == rank for m in range(batches)}
+        assert {(s, m) for s, kind, m in done if kind == "F"} == mine
+        assert {(s, m) for s, kind, m in done if kind in ("B", "I")} == mine
+        assert {(s, m) for s, kind, m in done if kind in ("B", "W")} == mine
+    time_order(order)
+
+
+def test_numbers_that_do_not_come_out_even() -> None:
+    """Up to 8 ranks, 4 stages each, 4 microbatches a rank: 576 sizes, in which no ranks wait for one another."""
+    for ranks in range(1, 9):
+        for batches in range(1, 4 * ranks + 1):
+            for chunks in range(1, 5):
+                time_order(interleaved(ranks, batches, chunks))
+
+
+def test_a_short_last_group_is_a_circle() -> None:
+    """5 ranks, 2 stages each, 7 microbatches: five, then two, is what comes to mind."""
+    full, order = interleaved(5, 5), interleaved(5, 7)
+    assert len({a.microbatch for a in full[0]}) == 5
+    time_order(order)
+    forwards = [0, 1, 2, 3, 4], [5, 6]
+    short = []
+    for rank in range(5):
+        there = [f"{s}F{m}" for group in forwards for s in (rank, rank + 5) for m in group]
+        back = [f"{s}B{m}" for group in forwards for s in (rank + 5, rank) for m in group]
+        ahead = min(5 + 2 * (4 - rank), len(there))
+        words = there[:ahead]
+        for number, word in enumerate(back):
+            words += there[ahead + number : ahead + number + 1]
+            words.append(word)
+        short.append(parse(words))
+    with pytest.raises(Stuck, match="rank 0: "):
+        time_order(tuple(short))
+
+
+@given(SIZES, st.integers(1, 3), st.integers(1, 30))
+def test_a_limit_of_memory_is_kept(size: tuple[int, int], chunks: int, passes: int) -> None:
+    ranks, batches = size
+    limit = passes / chunks
+    for order in (
+        lambda: interleaved(ranks, batches, chunks, limit=limit),
+        lambda: interleaved_zero_bubble(ranks, batches, chunks, limit=limit),
+        lambda: zb_h2(ranks, batches, limit=limit),
+    ):
+        try:
+            made = order()
+        except ValueError:
+            continue
+        assert max(time_order(made).peaks) <= limit
+
+
+def test_what_a_limit_costs() -> None:
+    ends = [time_order(zb_h2(4, 8, limit=limit)).end for limit in (2, 3, 4, 7)]
+    assert ends == [53, 38, 27, 27]
+    assert time_order(one_f_one_b(4, 8, limit=2)).end == 69
+
+
+def test_a_limit_that_cannot_be_met_says_what_is_needed() -> None:
+    message = "limit=2 microbatches of activations are too few: with 2 stages a rank and 4 microbatches at a time "
+    with pytest.raises(ValueError, match=f"^{message}a rank needs 2.5$"):
+        interleaved(4, 8, 2, limit=2)
+    assert max(time_order(interleaved(4, 8, 2, limit=2.5)).peaks) == 2.5
+
+
+@pytest.mark.parametrize("sizes", [(0, 4, 1), (4, 0, 1), (4, 4, 0)])
+def test_no_pipeline_of_nothing(sizes: tuple[int, int, int]) -> None:
+    ranks, batches, chunks = sizes
+    with pytest.raises(ValueError, match="at least one of each"):
+        in_turn(ranks, batches, chunks=chunks)
+    with pytest.raises(ValueError, match="group is how many"):
+        in_turn(2, 2, group=0)

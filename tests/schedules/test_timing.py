@@ -1,0 +1,89 @@
+"""When actions start and end, against orders that are small enough to be timed by hand, and against the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import Costs, Trace, simulate
+from lib.analysis.figures import end
+from lib.schedules.pipelines.action import Action, Order, parse
+from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b
+from lib.schedules.pipelines.lowering import with_messages
+from lib.schedules.pipelines.program import program_of
+from lib.schedules.pipelines.timing import Stuck, time_order
+
+TWO = (parse("0F0 0F1 0B0 0B1"), parse("1F0 1B0 1F1 1B1"))
+
+
+def test_an_action_starts_when_its_rank_is_free_and_its_inputs_are_there() -> None:
+    timed = time_order(TWO, backward=2)
+    assert timed.starts == [[0, 1, 4, 7], [1, 2, 4, 5]]
+    assert timed.ends == [[1, 2, 6, 9], [2, 4, 5, 7]]
+    assert timed.end == 9
+    assert timed.peaks == [2, 1]
+
+
+def test_a_message_posted_takes_no_rank_any_time() -> None:
+    timed = time_order(TWO, message=0.5)
+    assert timed.starts == [[0, 1, 5, 8], [1.5, 2.5, 4.5, 5.5]]
+    assert timed.bubble.makespan == pytest.approx(1 - 6 / 10)
+    assert timed.bubble.span == pytest.approx(1 - 6 / 10)
+
+
+def test_a_message_awaited_takes_half_of_its_time_of_each_side() -> None:
+    timed = time_order((parse("0F0 0B0"), parse("1F0 1B0")), message=0.5, messages="awaited")
+    assert timed.starts == [[0, 5], [1.5, 2.5]]
+
+
+def test_messages_wait_for_those_before_them() -> None:
+    timed = time_order((parse("0F0 0F1 0F2"), parse("1F0 1F1 1F2")), forward=1, message=6)
+    assert timed.starts == [[0, 1, 2], [7, 10, 13]]
+
+
+def test_what_an_action_costs_may_depend_on_all_of_it() -> None:
+    def cost(action: Action, rank: int) -> float:
+        return 0.1 + rank + action.stage + (0.2 if action.kind == "B" else 0)
+
+    timed = time_order(TWO, cost=cost)
+    assert timed.ends[0][:2] == [0.1, 0.2]
+    assert timed.ends[1][:2] == [2.2, 4.5]
+
+
+def test_ranks_that_wait_for_one_another() -> None:
+    with pytest.raises(Stuck, match=r"rank 0: 0B0 waits for the gradient of 1B0 on rank 1; rank 1: 1F1 waits"):
+        time_order((parse("0F0 0B0 0F1 0B1"), parse("1F0 1F1 1B0 1B1")))
+    with pytest.raises(Stuck, match="rank 0: 0B0 waits for 0F0"):
+        time_order((parse("0F1 0B0 0F0 0B1"), parse("1F0 1B0 1F1 1B1")))
+    with pytest.raises(Stuck, match="rank 1: 1W0 waits for 1I0"):
+        time_order((parse("0F0 0B0"), parse("1F0 1W0 1I0")))
+    with pytest.raises(Stuck, match="rank 1: 1B0 waits for 1F0"):
+        time_order((parse("0F0 0B0"), parse("1B0 1F0")))
+
+
+def test_a_sender_waits_for_room() -> None:
+    """Both send twice before they receive again: with one message of room in a channel, that is one too many."""
+    order = with_messages(interleaved(2, 4))
+    with pytest.raises(Stuck, match="rank 0: 2RECV_B1 waits for rank 1 to receive what was sent before"):
+        time_order(order, messages="awaited")
+    assert time_order(order).end == time_order(interleaved(2, 4)).end
+
+
+@given(
+    st.sampled_from([gpipe, one_f_one_b]),
+    st.integers(1, 4),
+    st.integers(1, 7),
+    st.sampled_from([0.0, 0.2, 1.5]),
+)
+def test_the_simulator_says_the_same(
+    generator: Callable[[int, int], Order], ranks: int, batches: int, p2p: float
+) -> None:
+    order = generator(ranks, batches)
+    timed = time_order(order, backward=2, message=2 * p2p, messages="awaited")
+    costs = Costs(backward=2, update=0, p2p=p2p)
+    layers = 1 + max(action.stage for actions in order for action in actions)
+    trace = Trace.of(simulate(program_of(order), ranks=ranks, layers=layers, batches=batches, costs=costs))
+    assert timed.end == end(trace)
