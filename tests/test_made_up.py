@@ -1,7 +1,7 @@
 """A new operation and a new collective are a row, a method and a kernel: here some are made up, and everything that
 reads a Trace takes them as they are.
 
-Backward in two halves, as in zero-bubble schedules (Qi et al. 2023, https://arxiv.org/abs/2401.10241), and three
+Backward in two halves that both take the weight (those of the table do not, see `backward_weight`), and three
 collectives: a reduce to a root, a permutation along a ring, and an all-gather of unequal parts.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from drawing import draw, draw_collective, step_through
-from drawing.canvas.palette import LOOKS, Colour, Look
+from drawing.canvas.palette import LOOKS, PASSES, Colour, Look
 from lib import (
     UNIT,
     Activation,
@@ -59,7 +59,7 @@ def half(name: str, word: str, place: int, **more: Any) -> Operation:
     )
 
 
-HALVES = (half("backward_weight", "BW", 0, colour="half"), half("backward_input", "BI", 1, colour="backward"))
+HALVES = (half("weight_gradient_half", "HW", 0, colour="half"), half("input_gradient_half", "HI", 1, colour="backward"))
 MADE_UP = (
     Collective(
         name="reduce_to",
@@ -95,12 +95,12 @@ MADE_UP = (
 )
 
 
-def backward_weight(model: Model, layer: int, inp: Any, grad: Any, weight: Any) -> WeightGrad:
-    return model._compute("backward_weight", layer, inp, grad, weight)
+def weight_gradient_half(model: Model, layer: int, inp: Any, grad: Any, weight: Any) -> WeightGrad:
+    return model._compute("weight_gradient_half", layer, inp, grad, weight)
 
 
-def backward_input(model: Model, layer: int, inp: Any, grad: Any, weight: Any) -> ActivationGrad:
-    return model._compute("backward_input", layer, inp, grad, weight)
+def input_gradient_half(model: Model, layer: int, inp: Any, grad: Any, weight: Any) -> ActivationGrad:
+    return model._compute("input_gradient_half", layer, inp, grad, weight)
 
 
 def reduce_to(model: Model, value: Any, layer: int, root: int = 0, group: Any = None) -> Any:
@@ -122,7 +122,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(OPERATIONS, operation.name, operation)
     for collective in MADE_UP:
         monkeypatch.setitem(COLLECTIVES, collective.name, collective)
-    for method in (backward_weight, backward_input, reduce_to, permute, gather_unequal):
+    for method in (weight_gradient_half, input_gradient_half, reduce_to, permute, gather_unequal):
         monkeypatch.setattr(Model, method.__name__, method, raising=False)
     half = Colour("#ffe0d0", "#503020"), Colour("#a05030", "#d09070")
     monkeypatch.setitem(LOOKS, "half", Look("half of backward", *half))
@@ -145,8 +145,8 @@ async def step(model: Any) -> None:
     for layer in reversed(range(model.LAYERS)):
         whole = await model.gather_unequal(model.weights[layer], layer)
         inp = model.activations.pop(layer)
-        mine = model.backward_weight(layer, inp, grad, whole)
-        grad = model.backward_input(layer, inp, grad, whole)
+        mine = model.weight_gradient_half(layer, inp, grad, whole)
+        grad = model.input_gradient_half(layer, inp, grad, whole)
         total = await model.reduce_to(mine, layer, root=1)
         total = await model.broadcast(mine if total is None else total, layer, root=1)
         new, state = model.update(layer, total, model.weights.pop(layer), model.opt_states.pop(layer))
@@ -189,7 +189,7 @@ def test_it_is_saved_loaded_printed_and_parsed(models: list[Model], tmp_path: Pa
     trace.save(tmp_path / "made_up.json")
     loaded = Trace.load(tmp_path / "made_up.json")
     parsed = Trace.parse(trace.text())
-    for word in ("BW1:0", "BI1:0", "RT1@1", "PM0", "AU0"):
+    for word in ("HW1:0", "HI1:0", "RT1@1", "PM0", "AU0"):
         assert word in trace.text()
     for again in (loaded, parsed):
         assert again.text() == trace.text()
@@ -200,14 +200,14 @@ def test_it_is_saved_loaded_printed_and_parsed(models: list[Model], tmp_path: Pa
 
 def test_it_is_drawn_stepped_through_and_reviewed(models: list[Model]) -> None:
     picture = draw(models).svg()
-    for words in ("backward input, layer 1, batch 0", "unequal all-gather, layer 0", "half of backward"):
+    for words in ("input gradient half, layer 1, batch 0", "unequal all-gather, layer 0", "half of backward"):
         assert words in picture
     page = step_through(models).html()
-    for words in ("backward weight", "unequal all-gather", "permute"):
+    for words in ("weight gradient half", "unequal all-gather", "permute"):
         assert words in page
     trace = Trace.of(models)
     words = {event_words(event, 3) for _, event in trace.events()}
-    assert {"backward weight, layer 0, batch 0", "reduce, layer 0, batch 0, all ranks"} <= words
+    assert {"weight gradient half, layer 0, batch 0", "reduce, layer 0, batch 0, all ranks"} <= words
 
 
 def test_what_it_does_is_drawn_over_all_ranks(models: list[Model]) -> None:
@@ -226,7 +226,7 @@ def test_it_is_reviewed() -> None:
     told = review(models, puzzle="fsdp")
     assert told is not None
     assert "unequal all-gather" in told.text()
-    assert "backward weight" in told.text() or "backward_weight" in told.text()
+    assert "weight gradient half" in told.text() or "weight_gradient_half" in told.text()
 
 
 def test_a_gradient_through_an_updated_weight_is_found_whatever_the_operation_is_called() -> None:
@@ -239,15 +239,15 @@ def test_a_gradient_through_an_updated_weight_is_found_whatever_the_operation_is
         data = model.get_activation([0])
         hidden = model.forward(0, data, weights[0])
         grad = model.loss(model.forward(1, hidden, weights[1]))
-        weights[1], _ = model.update(1, model.backward_weight(1, hidden, grad, weights[1]), weights[1], states[1])
-        grad = model.backward_input(1, hidden, grad, weights[1])
-        weights[0], _ = model.update(0, model.backward_weight(0, data, grad, weights[0]), weights[0], states[0])
+        weights[1], _ = model.update(1, model.weight_gradient_half(1, hidden, grad, weights[1]), weights[1], states[1])
+        grad = model.input_gradient_half(1, hidden, grad, weights[1])
+        weights[0], _ = model.update(0, model.weight_gradient_half(0, data, grad, weights[0]), weights[0], states[0])
         for layer in range(2):
             model.set_final_weight(layer, weights[layer])
 
     verdict = check(simulate(too_early, ranks=1, layers=2, batches=1))
     assert not verdict.correct
-    assert "backward_input of layer 1 used a weight that was updated before" in "\n".join(verdict.faults)
+    assert "input_gradient_half of layer 1 used a weight that was updated before" in "\n".join(verdict.faults)
 
 
 def test_what_is_dishonest_travels_by_the_row() -> None:
@@ -285,7 +285,7 @@ def test_mistakes_are_told_in_the_words_of_the_row() -> None:
         await model.reduce_to(model.fake_grad(0, [0] if model.rank else []), 0, root=0)
 
     async def misspelled(model: Any) -> None:
-        model.backward_inputs(0, 0, 0, 0)
+        model.input_gradient_halfs(0, 0, 0, 0)
 
     def error(function: Any) -> Any:
         with pytest.raises((RankFailed, MismatchError, AssertionError)) as caught:
@@ -297,16 +297,16 @@ def test_mistakes_are_told_in_the_words_of_the_row() -> None:
     found = error(twice)
     assert "the reduce of layer 0 cannot be done" in str(found)
     assert found.ranks == (1, 2)
-    assert "model.backward_input(layer, activation, gradient, weight)" in str(error(misspelled))
+    assert "model.input_gradient_half(layer, activation, gradient, weight)" in str(error(misspelled))
 
 
 def test_nobody_has_a_copy_of_the_tables() -> None:
     assert {"reduce_to", "permute"} <= COMMUNICATION & TIMED
-    assert "backward_input" in COMPUTE & LOCAL
+    assert "input_gradient_half" in COMPUTE & LOCAL
     assert calls()["permute"] == "model.permute(value, layer)"
-    del OPERATIONS["backward_input"]
-    assert "backward_input" not in COMPUTE | LOCAL | TIMED
-    OPERATIONS["backward_input"] = HALVES[1]  # for the fixture to take out
+    del OPERATIONS["input_gradient_half"]
+    assert "input_gradient_half" not in COMPUTE | LOCAL | TIMED
+    OPERATIONS["input_gradient_half"] = HALVES[1]  # for the fixture to take out
 
 
 # -- replay -------------------------------------------------------------------------------------------------------
@@ -345,15 +345,15 @@ def test_it_is_replayed(transport: str, monkeypatch: pytest.MonkeyPatch) -> None
         sizes = [numel if i == (call.me - 1) % members else 0 for i in range(members)]
         return Started(call.transport.all_to_all(call.group, out, parts, sizes), [out])
 
-    monkeypatch.setitem(KERNELS, "backward_weight", by_weight)
-    monkeypatch.setitem(KERNELS, "backward_input", by_input)
+    monkeypatch.setitem(KERNELS, "weight_gradient_half", by_weight)
+    monkeypatch.setitem(KERNELS, "input_gradient_half", by_input)
     monkeypatch.setitem(COLLECTIVE_KERNELS, "reduce_to", to_root)
     monkeypatch.setitem(COLLECTIVE_KERNELS, "permute", along_the_ring)
     monkeypatch.setitem(COLLECTIVE_KERNELS, "gather_unequal", COLLECTIVE_KERNELS["allgather"])
     trace = Trace.of(simulate(step, ranks=3, layers=2, batches=3))
     result = replay(trace, transport=transport, hidden=24, length=8, timeout=30)
     assert result.ok, result.text()
-    made_up = {"backward_weight", "backward_input", "reduce_to", "permute", "gather_unequal"}
+    made_up = {"weight_gradient_half", "input_gradient_half", "reduce_to", "permute", "gather_unequal"}
     assert made_up <= {one.op for one in result.spreads}
     assert [one.sent for one in result.ranks] == [one.simulated_sent for one in result.ranks]
 
@@ -377,7 +377,7 @@ def test_every_row_has_a_word_a_title_and_a_signature_of_its_own() -> None:
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_every_operation_is_whole(name: str) -> None:
     row = OPERATIONS[name]
-    assert row.colour in {"forward", "backward", *LOOKS}
+    assert row.colour in {*PASSES, *LOOKS}
     assert row.about in ("call", "input", "output")
     assert row.says in ("", "batches", "shard")
     assert (row.kind in ("local", "read")) == bool(row.takes or row.gives)

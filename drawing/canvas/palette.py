@@ -1,17 +1,18 @@
 """The colours of all pictures by day and by night, each with a name, and the few words of colour arithmetic they need.
 
 A colour is what it is by day, and knows what takes its place on dark paper. Layers are a ramp that also orders by
-lightness (viridis, without its two ends), so that it survives colour blindness and a grey printer; forward and
-backward differ by lightness and border, never by hue alone. No colour is written down anywhere else.
+lightness (viridis, without its two ends), so that it survives colour blindness and a grey printer; forward,
+backward and its halves differ by lightness and border, never by hue alone. No colour is written down anywhere else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from typing import Final, NamedTuple, Self
 
-__all__ = ["KINDS", "LOOKS", "PAGE", "TINTS", "Colour", "Look", "contrast", "fill_and_border", "ink_on"]
-__all__ += ["layer_colour", "mix", "origin_colour"]
+__all__ = ["KINDS", "LOOKS", "PAGE", "PASSES", "TINTS", "Colour", "Look", "Shade", "contrast", "fill_and_border"]
+__all__ += ["ink_on", "layer_colour", "mix", "origin_colour", "passes"]
 
 
 class Colour(str):
@@ -105,7 +106,29 @@ LOOKS: Final = {
     "pending": Look("never happened", ALARM_PALE, ALARM),
     "failed": Look("failed here", ALARM, ALARM),
 }
-"""The colours that the rows of operations name, but for forward and backward, which take theirs from the layer."""
+"""The colours that the rows of operations name, but for those of PASSES."""
+
+
+class Shade(NamedTuple):
+    """A pass over a layer, in a word for the legend, in a shade of the colour of its layer: how much paper is in its
+    fill, and ink in its border. Nothing of that: it has none."""
+
+    words: str
+    paper: float = 0.0
+    ink: float = 0.0
+
+    def pair(self, own: Colour) -> Pair:
+        """Fill and border; `own` is the colour of the layer."""
+        return mix(own, PAPER, self.paper), mix(own, INK, self.ink) if self.ink else NONE
+
+
+PASSES: Final = {
+    "forward": Shade("forward"),
+    "backward": Shade("backward", 0.78, 0.12),
+    "backward_input": Shade("input half of backward", 0.55, 0.3),
+    "backward_weight": Shade("weight half", 0.92, 0.12),
+}
+"""The colours that rows of operations name for what takes its own from the layer."""
 
 TINTS: Final[dict[str, Pair]] = {
     "fill": (Colour("#e6eef8", "#25344a"), Colour("#7d9cc6", "#6f92c2")),
@@ -199,11 +222,13 @@ def origin_colour(member: int, members: int) -> Colour:
 
 def fill_and_border(colour: str, own: Colour) -> Pair:
     """Fill and border of boxes of a colour; `own` is that of their layer."""
-    if colour == "forward":
-        return own, NONE
-    if colour == "backward":
-        return mix(own, PAPER, 0.78), mix(own, INK, 0.12)
-    return LOOKS[colour].pair
+    return PASSES[colour].pair(own) if colour in PASSES else LOOKS[colour].pair
+
+
+def passes(found: Collection[str]) -> list[str]:
+    """The passes that a legend shows: forward and backward, or in place of that the halves of it that occur."""
+    halves = [name for name in PASSES if name in found and name not in ("forward", "backward")]
+    return ["forward", *(["backward"] if "backward" in found or not halves else []), *halves]
 
 
 @cache

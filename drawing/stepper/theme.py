@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from drawing.canvas.palette import INK, KINDS, LOOKS, Colour, fill_and_border, ink_on, layer_colour, mix
+from drawing.canvas.palette import INK, KINDS, LOOKS, PASSES, Colour, fill_and_border, ink_on, layer_colour, mix, passes
 from drawing.timeline.boxes import Box
 from lib.trace.trace import Event
 
@@ -26,7 +26,8 @@ def style(box: Box, event: Event, layers: int) -> tuple[str, ...]:
 def legend(layers: int, found: set[tuple[str, bool]]) -> list[list[str]]:
     """Fill and border by day and by night of the operations that occur, and what they mean."""
     own = layer_colour(0, layers)
-    shown = [(own, own, "forward (number: batch)"), (*fill_and_border("backward", own), "backward")]
+    shown = [(own, own, "forward (number: batch)")]
+    shown += [(*PASSES[name].pair(own), PASSES[name].words) for name in passes({family for family, _ in found})[1:]]
     for family, look in LOOKS.items():
         if (family, False) in found or (family, True) in found:
             shown.append((*look.pair, look.words))

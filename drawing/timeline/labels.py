@@ -72,10 +72,15 @@ def labels(
     if row.loads:
         layer = "read" if row.kind == "read" else "copy"
     if box.number in own:
-        return [own[box.number], own[box.number].replace("own ", "#")], layer  # a number alone would name a batch
+        return [
+            f"{row.letter} {own[box.number]}".strip(),
+            own[box.number],
+            own[box.number].replace("own ", "#"),
+        ], layer  # a number alone would name a batch
     shortened = ranges(event.batches)
     every = " ".join(map(str, sorted(event.batches))) if len(event.batches) <= 32 else shortened
-    return [every, shortened.replace(", ", ","), shortened.split(",")[0] + "…"], layer
+    lettered = [row.letter + every] if row.letter else []
+    return [*lettered, every, shortened.replace(", ", ","), shortened.split(",")[0] + "…"], layer
 
 
 class Waiting(NamedTuple):

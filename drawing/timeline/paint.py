@@ -8,7 +8,20 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, Entry, swatch
 from drawing.canvas.hatching import hatch
-from drawing.canvas.palette import ALARM, ARROW, LOOKS, PAPER, SOFT, TRACK, fill_and_border, ink_on, layer_colour, mix
+from drawing.canvas.palette import (
+    ALARM,
+    ARROW,
+    LOOKS,
+    PAPER,
+    PASSES,
+    SOFT,
+    TRACK,
+    fill_and_border,
+    ink_on,
+    layer_colour,
+    mix,
+    passes,
+)
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, text_width
 from drawing.timeline.boxes import Box, Message, Timeline, padded
 from drawing.timeline.folding import Fold, Shown
@@ -277,7 +290,8 @@ def operations(layers: int, boxes: Iterable[Box], own: Collection[str] = (), pad
     counted = any(name != "own" for name in own)
     batches = "own 0, #0: first of each rank's own" if counted else "own: each rank's own" if own else "number: batch"
     entries: list[Entry] = [(ramp, 17 * len(shown), "layer"), swatch(colour, text="forward (" + batches + ")")]
-    entries.append(swatch(*fill_and_border("backward", colour), "backward"))
+    shades = [PASSES[name] for name in passes({family for family, _ in families})[1:]]
+    entries += [swatch(*shade.pair(colour), shade.words) for shade in shades]
     if padding:
         sample = [Rect(0, 0, 16, 12, colour), *hatch(1, 1, 14, 10, mix(colour, PAPER, PALER), line=1.2)]
         entries.append((sample, 16, "padding"))

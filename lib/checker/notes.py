@@ -286,7 +286,8 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     done: dict[tuple[str, int | None, int, object], list[tuple[int, Event]]] = defaultdict(list)
     for rank, event in trace.events():
         if event.op in COMPUTE and OPERATIONS[event.op].per_batch:
-            part = tuple(v.place.dims for v in trace.programs[rank].values_of(event.inputs[-1:]) if v.place.sharded)
+            ends = trace.programs[rank].values_of((*event.inputs[-1:], *event.outputs[:1]))
+            part = tuple(value.place.dims for value in ends if value.place.sharded)
             for batch in event.batches:
                 done[event.op, event.layer, batch, part].append((rank, event))
     again = {key: found for key, found in done.items() if len(found) > 1}

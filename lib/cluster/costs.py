@@ -30,8 +30,10 @@ __all__ = ["LINKS", "UNIT", "Costs", "Links", "Uneven", "costs_from"]
 
 MOST_TIME = 10**9
 """What no cost comes up to: the times of a Trace are whole billionths of a time unit, below 2^60."""
+HALVES = ("backward_input", "backward_weight")
 LATER = ("read", "to_device", "cards")
-"""Costs that are left out where they are 0 or None, so that an older version reads the file too."""
+"""Costs that are left out where they are 0 or None, as HALVES are where they are half of backward, so that an older
+version reads the file too."""
 
 
 COUNTS = {"host_size": "a whole number of ranks", "cards": "a whole number of network cards"}
@@ -42,8 +44,8 @@ COUNTS = {"host_size": "a whole number of ranks", "cards": "a whole number of ne
 class Costs:
     """The classic costs, in time units: compute a batch and layer, an update, any collective, each side of a pass.
 
-    Input data is free in them. `read` is what the reader of a process takes for a batch, `to_device` the copy of a
-    batch from its memory to a device.
+    The two halves of backward take half of it each, where nothing else is said. Input data is free. `read` is what the
+    reader of a process takes for a batch, `to_device` the copy of a batch from its memory to a device.
     """
 
     shared: ClassVar[bool] = False
@@ -57,8 +59,13 @@ class Costs:
     p2p: float = 0.2
     read: float = 0.0
     to_device: float = 0.0
+    backward_input: float = None  # pyright: ignore[reportAssignmentType]
+    backward_weight: float = None  # pyright: ignore[reportAssignmentType]
 
     def __post_init__(self) -> None:
+        for name in HALVES:
+            if getattr(self, name) is None and _is_number(self.backward):
+                object.__setattr__(self, name, self.backward / 2)
         for field in fields(self):
             name, value = field.name, getattr(self, field.name)
             if (name in COUNTS and value is None) or name == "layers":
@@ -141,6 +148,9 @@ class Costs:
     def to_json(self) -> dict[str, Any]:
         """The fields, with the name of the model: what `costs_from` reads."""
         given = {name: value for name, value in asdict(self).items() if value or name not in LATER}
+        for name in HALVES:
+            if given[name] == self.backward / 2:
+                del given[name]
         return {"model": next(name for name, cls in MODELS.items() if cls is type(self)), **given}
 
 

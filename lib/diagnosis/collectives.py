@@ -14,7 +14,7 @@ from lib.errors.source_lines import student_frame
 from lib.errors.wording import listed, these
 from lib.trace.event import Event, Program, place_of
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import MESSAGES, READS
+from lib.values.operations import BY_INPUT, BY_WEIGHT, MESSAGES, READS
 from lib.values.values import Value, Weight
 
 __all__ = [
@@ -151,7 +151,7 @@ def pipelined(program: Running, grad: Any) -> str | None:
     takes = _takes(program)
     taken = frozenset[int]().union(*(event.batches for _, event in takes))
     done = [e.batches for e in program.events if e.op == "forward" and e.layer == grad.layer]
-    back = [(program.rank, e) for e in program.events if e.op == "backward" and e.layer == grad.layer]
+    back = [(program.rank, e) for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer]
     went_back = frozenset[int]().union(*(event.batches for _, event in back))
     left = frozenset[int]().union(*done) - went_back
     if left and not _looping(takes + back) and grad.batches == went_back:
@@ -298,7 +298,7 @@ def never_read(program: Running, there: frozenset[int]) -> str | None:
 def _one_key(program: Running, grad: Value) -> str | None:
     """A gradient of a batch that was there already, since all batches had one key for their activations."""
     made = maker(grad)
-    if made is None or made.op != "backward":
+    if made is None or made.op not in BY_WEIGHT:
         return None
     held = [batch for value in in_turn(program, 2, made.inputs[0]) for batch in sorted(value.place.batches)]
     if len(set(held)) < 2:
@@ -347,7 +347,7 @@ def outside(dist: Any, waits: dict[int, Any]) -> Advice | None:
         here, there = mesh.coordinates(rank), mesh.coordinates(peer)
         stage = here[axis]
         ops = {event.op for event in dist.models[rank].program.events}
-        back = (subject.kind == "receive" and "forward" not in ops) or (subject.kind == "pass" and "backward" in ops)
+        back = "forward" not in ops if subject.kind == "receive" else subject.kind == "pass" and bool(ops & BY_INPUT)
         end = 0 if back else mesh.axes[axis] - 1
         together = here | {axis: 0} == there | {axis: 0}
         if together and (stage != end or abs(there[axis] - stage) == 1):

@@ -12,6 +12,7 @@ from lib.errors.arguments import written
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import listed
 from lib.values.facts import NotALayer
+from lib.values.operations import BY_INPUT
 from lib.values.values import describe
 
 __all__ = ["axis_twice", "no_axis", "no_mesh", "no_peer", "not_a_group"]
@@ -105,7 +106,7 @@ def _beyond(program: Running, rank: int, call: str) -> Advice:
         return f"ranks are counted from 0; the last one is model.RANKS - 1, here {program.world.ranks - 1}"
     before = rank < 0
     # Whether it is the turn of gradients, which go the other way.
-    back = "backward" in ops if call == "pass_to" else "forward" in ops
+    back = bool(ops & BY_INPUT) if call == "pass_to" else "forward" in ops
     other = "model.rank + 1" if before else "model.rank - 1"
     if call == "receive" and before == back:
         what, side = ("gradient", "after") if back else ("input", "before")

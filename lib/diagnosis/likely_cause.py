@@ -36,7 +36,7 @@ from lib.trace.event import STORES, Event, place_of
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import reduce
-from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, calls, signatures
+from lib.values.operations import BY_INPUT, BY_WEIGHT, LOCAL, MESSAGES, OPERATIONS, calls, signatures
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, definite, subject
 
 __all__ = ["advise"]
@@ -272,7 +272,9 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
     if (lost := never_read(program, grad.place.batches)) is not None:
         return lost
     layer, made = grad.layer, maker(grad)
-    back = [event.batches for event in program.events if (event.op, event.layer) == ("backward", layer)]
+    if (left := _half_done(program, layer)) is not None:
+        return left
+    back = [event.batches for event in program.events if event.op in BY_WEIGHT and event.layer == layer]
     here = frozenset[int]().union(*back)
     if made is not None and made.op in COLLECTIVES:
         row = COLLECTIVES[made.op]
@@ -299,6 +301,26 @@ def _sum_first(program: Running, grad: WeightGrad) -> Advice:
         f"this rank has only seen {seen}:\nthe gradients of {whose} have to be summed before anyone updates",
         f"sum the gradients of {whose} first:\n"
         f"grad_weights[layer] = await model.{op}(grad_weights[layer], layer{group})",
+    )
+
+
+def _half_done(program: Running, layer: int) -> Advice | None:
+    """Batches whose gradients lack the weight half of their backward."""
+    by_input, by_weight = (
+        frozenset[int]().union(*(e.batches for e in program.events if e.op in ops and e.layer == layer))
+        for ops in (BY_INPUT, BY_WEIGHT)
+    )
+    left = by_input - by_weight
+    if not left:
+        return None
+    what = "its weight half is" if len(left) == 1 else "their weight halves are"
+    idea = f"of {these('batch', left)} this rank did only the input half of backward: {what} missing"
+    return line(
+        program,
+        "backward_weight",
+        idea,
+        f"{idea}:\ngrad_weights[layer, b] = model.backward_weight(layer, activations[layer, b], "
+        "grad_activations[layer + 1, b])",
     )
 
 
@@ -457,7 +479,9 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         some = f": this rank has loaded {these('layer', mine)} only" if mine and program.world.ranks > 1 else ""
         return f"{what} is there after load_weights({number}, ...){some}"
     layer = number - 1 if kind is Activation else number
+    ops = BY_INPUT if kind is ActivationGrad else BY_WEIGHT if kind is WeightGrad else frozenset(["forward"])
     op = "forward" if kind is Activation else "backward"
+    op = next((event.op for event in program.events if event.op in ops), op)
     if kind is Activation and number == 0:
         return f"{what} is the data, which get_activation gives"
     if kind is ActivationGrad and number == layers:
@@ -467,12 +491,12 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
     order = "" if op == "forward" else ":\nbackward goes from the last layer to the first"
     batch = _batch_in([number, *more])
-    done = frozenset[int]().union(*(e.batches for e in program.events if (e.op, e.layer) == (op, layer)))
+    done = frozenset[int]().union(*(e.batches for e in program.events if e.op in ops and e.layer == layer))
     if batch is not None and batch in done:
         return f"{op}({layer}, ...) has run for batch {batch}, but nothing is kept under this key"
     if batch is not None and done:
         return f"{op}({layer}, ...) has not run for batch {batch} on this rank, only for {these('batch', done)}"
-    if batch in (None, *done) and (made := [e for e in program.events if (e.op, e.layer) == (op, layer)]):
+    if batch in (None, *done) and (made := [e for e in program.events if e.op in ops and e.layer == layer]):
         keys = _elsewhere(program, store, number, batch)
         if keys:
             return f"{what} is there as {', '.join(keys)}: use the key under which it was stored"
@@ -523,9 +547,15 @@ def _inside_my_stage(program: Running, value: Value | None) -> str | None:
     if number <= min(mine):
         return None
     return (
-        f"{definite(subject(value.kind, value.layer))} is used up on this rank, by backward({value.layer}, ...):\n"
+        f"{definite(subject(value.kind, value.layer))} is used up on this rank, "
+        f"by {_back(program)}({value.layer}, ...):\n"
         f"what the stage before waits for is the gradient of this stage's input, activation {min(mine)}"
     )
+
+
+def _back(program: Running) -> str:
+    """What goes backward on a rank: backward, or the half of it that others wait for."""
+    return next((event.op for event in program.events if event.op in BY_INPUT), "backward")
 
 
 def _in_a_sum(program: Running, store: int, value: Value | None) -> str | None:

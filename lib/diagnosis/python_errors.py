@@ -154,8 +154,7 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
             "and await it later: work = model.allreduce(...), then await work"
         )
     if text.startswith("cannot unpack non-iterable"):
-        *others, last = [row.name for row in OPERATIONS.values() if len(row.gives) > 1]
-        return f"this call gives one value: give it one name; {', '.join(others)} and {last} give two"
+        return f"this call gives one value: give it one name; {_give_two()} give two"
     if re.match(r"unsupported operand type\(s\) for \+: 'int' and '(\w+)'", text):
         return (
             "sum() begins with the number 0: add the gradients with a loop, total = total + grad, from the first one on"
@@ -173,11 +172,15 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     return None
 
 
+def _give_two() -> str:
+    """The operations that give two results."""
+    *others, last = [row.name for row in OPERATIONS.values() if len(row.gives) > 1]
+    return f"{', '.join(others)} and {last}"
+
+
 def _value(error: Any, text: str, frame: FrameType | None) -> str | None:
     if "values to unpack" in text:
-        return (
-            "give the result as many names as it has parts: storage gives five, load_weights, backward and update two"
-        )
+        return f"give the result as many names as it has parts: storage gives five, {_give_two()} two"
     if "has no mesh" in text:
         return "this run has no mesh, so there are no coordinates and no axes: a rank is known by model.rank alone"
     return None

@@ -317,9 +317,12 @@ def _right_layer(fact: facts.WrongLayer) -> str:
         return f"layer {layer} works on {before}"
     if isinstance(value, Activation):
         return f"use activation {layer}, the one that went into forward({layer}, ...)"
+    if op != "backward" and value.layer == layer - 1:
+        return f"both halves take the gradient of activation {layer + 1}: keep it until the weight half is done, too"
+    half = "" if op == "backward" else "_input"
     if layer == value.layers - 1:
-        return f"backward({layer}, ...) is the first one: it takes the gradient that loss gave"
-    return f"take the gradient of activation {layer + 1}, which backward({layer + 1}, ...) gave"
+        return f"{op}({layer}, ...) is the first one: it takes the gradient that loss gave"
+    return f"take the gradient of activation {layer + 1}, which backward{half}({layer + 1}, ...) gave"
 
 
 def _missing(noun: str, found: Sequence[tuple[int, int]]) -> str:
@@ -447,7 +450,7 @@ def _(fact: facts.Unread) -> Words:
 @words.register
 def _(fact: facts.OtherBatches) -> Words:
     return Words(
-        "the input and the gradient given to backward are of different batches",
+        f"the input and the gradient given to {fact.op} are of different batches",
         expected=f"the gradient of {these('batch', fact.inp.place.batches)}, as the input",
         got=f"the gradient of {these('batch', fact.grad.place.batches)}",
         fix="take the input of the same batch; messages arrive in the order in which they were passed,\n"

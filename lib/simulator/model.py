@@ -236,6 +236,14 @@ class Model(Given):
         """Layer `layer` backwards: the gradients of its weight and of its input. One time unit a batch."""
         return self._compute("backward", layer, inp, grad, weight)
 
+    def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
+        """The input half of backward: the gradient of the layer's input. Half a time unit a batch."""
+        return self._compute("backward_input", layer, inp, grad, weight)
+
+    def backward_weight(self, layer: int, inp: Activation, grad: ActivationGrad) -> WeightGrad:
+        """The weight half of backward: the gradient of its weight, now or later. Half a time unit a batch."""
+        return self._compute("backward_weight", layer, inp, grad)
+
     def update(
         self, layer: int, weight_grad: WeightGrad, weight: Weight, opt_state: OptState, shard: int = 0
     ) -> tuple[Weight, OptState]:

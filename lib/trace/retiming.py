@@ -75,7 +75,7 @@ def _local(run: Trace, prices: Costs, clocks: list[int], step: Do) -> None:
     row = OPERATIONS[event.op]
     event.length = 0
     if row.cost is not None:
-        work = row.work(len(event.batches), run.programs[step.rank].values_of(event.inputs[-1:]))
+        work = row.work(len(event.batches), run.programs[step.rank].values_of(event.inputs))
         event.length = prices.compute(row, step.rank, event.layer, work)
     clocks[step.rank] += event.length
 

@@ -192,8 +192,9 @@ class Unread(Fact):
 
 
 class OtherBatches(Fact):
-    """The input and the gradient that backward got are of different batches."""
+    """The input and the gradient that backward, or half of it (`op`), got are of different batches."""
 
+    op: str
     inp: Value
     grad: Value
 

@@ -118,18 +118,26 @@ class Tensors:
             found = keep(self._cut, key, (self._activation(inp.place, weight.place, 0),))
         return found[0]
 
-    def gradients_of(self, inp: Value, grad: Value, weight: Weight) -> Sequence[Place]:
+    def gradients_of(self, op: str, inp: Value, grad: Value, weight: Weight) -> Sequence[Place]:
         """The places of what backward gives: the gradients of the part of the weight, and of the input."""
         key = (inp.place, grad.place, weight.place)
         found = self._cut.get(key)
         if found is None:
-            _fits("input of backward", inp, weight, 0)
-            _fits("gradient given to backward", grad, weight, 1)
-            split, columns, _, _ = self.weight_gradient.axes
-            rows, out = weight.place.parts
-            by_weight = self.gradient_of(inp.place).having("in", split.like(rows)).having("out", columns.like(out))
-            found = keep(self._cut, key, (by_weight, self._activation(inp.place, weight.place, 1)))
+            _fits(f"input of {op}", inp, weight, 0)
+            _fits(f"gradient given to {op}", grad, weight, 1)
+            by_input = self._activation(inp.place, weight.place, 1)
+            found = keep(self._cut, key, (self.weight_gradient_of(inp.place, grad.place), by_input))
         return found
+
+    def weight_gradient_of(self, inp: Place, grad: Place) -> Place:
+        """The place of the gradient of a weight: its rows are the features of the input, its columns those of the
+        gradient of the output."""
+        whole = self.gradient_of(inp)
+        if inp.plain and grad.plain:
+            return whole
+        split, columns, _, _ = self.weight_gradient.axes
+        rows, out = (place.dims[-1] for place in (inp, grad))
+        return whole.having("in", split.like(rows)).having("out", columns.like(out))
 
     def _activation(self, inp: Place, weight: Place, takes: int) -> Place:
         """What comes out of a weight that takes its rows (0), or backwards its columns (1)."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
 from typing import Any, Final, NamedTuple
 
 from lib.values import rules
@@ -18,23 +20,8 @@ from lib.values.rules import Shape
 from lib.values.table import Table
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
-__all__ = [
-    "COMMUNICATION",
-    "COMPUTE",
-    "HANDS_IN",
-    "LOADS",
-    "LOCAL",
-    "MESSAGES",
-    "OPERATIONS",
-    "READS",
-    "TIMED",
-    "UPDATES",
-    "MadeUp",
-    "Operation",
-    "Rule",
-    "calls",
-    "signatures",
-]
+__all__ = ["BY_INPUT", "BY_WEIGHT", "COMMUNICATION", "COMPUTE", "HANDS_IN", "LOADS", "LOCAL", "MESSAGES", "OPERATIONS"]
+__all__ += ["READS", "TIMED", "UPDATES", "MadeUp", "Operation", "Rule", "calls", "signatures"]
 
 Rule = Callable[..., Any]
 
@@ -52,7 +39,8 @@ class Operation:
     """One operation that is not a collective.
 
     `word` is its word in the text of a schedule, `title` and `labels` what pictures call it (labels longest first;
-    none: the batches, or its name), `colour` a row of the pictures' palette, `signature` how a student writes it.
+    none: the batches, with `letter` before them where there is room, or its name), `colour` a row of the pictures'
+    palette, `signature` how a student writes it.
 
     `rule(shape, layer, *said, *values)` makes what it gives out of values of the kinds that it `takes`: one value, or
     a tuple of them; None where no rule can. `says` is what the call says beside its layer: "" nothing, "batches", or
@@ -83,6 +71,7 @@ class Operation:
     hands_in: bool = False
     made_up: MadeUp | None = None
     labels: tuple[str, ...] = ()
+    letter: str = ""
     colour: str = "other"
     kind: str = "local"
 
@@ -92,9 +81,17 @@ class Operation:
         return self.per_batch or self.says == "batches"
 
     def work(self, batches: int, values: Sequence[Value]) -> Elements:
-        """Batches that its price is for: of a part of a weight, which comes last, only that part of each."""
+        """Batches that its price is for: of a part of a weight, which comes last, only that part of each. Where there
+        is none its rows are the features of the input, and its columns those of the gradient."""
         place = values[-1].place if self.per_batch and values else None
-        return batches if place is None or place.complete or not place.sharded else batches * place.share
+        if place is None or (place.complete and place.sharded):
+            return batches
+        if place.sharded:
+            return batches * place.share
+        features = [value.place.dims[-1] for value in values]
+        if all(part.whole for part in features):
+            return batches
+        return batches * prod(Fraction(part.size) / part.axis.size for part in features)
 
     def make(
         self, shape: Shape, layer: int | None, batches: frozenset[int], arg: tuple[int, ...], values: Sequence[Value]
@@ -213,6 +210,33 @@ OPERATIONS: Final = Table(
             colour="backward",
         ),
         Operation(
+            "backward_input",
+            "BI",
+            "input half",
+            "model.backward_input(layer, activation, gradient, weight)",
+            rules.backward_input,
+            takes=(Activation, ActivationGrad, Weight),
+            gives=(ActivationGrad,),
+            cost="backward_input",
+            per_batch=True,
+            as_loaded=True,
+            letter="I",
+            colour="backward_input",
+        ),
+        Operation(
+            "backward_weight",
+            "BW",
+            "weight half",
+            "model.backward_weight(layer, activation, gradient)",
+            rules.backward_weight,
+            takes=(Activation, ActivationGrad),
+            gives=(WeightGrad,),
+            cost="backward_weight",
+            per_batch=True,
+            letter="W",
+            colour="backward_weight",
+        ),
+        Operation(
             "update",
             "U",
             "update",
@@ -285,6 +309,10 @@ LOADS: Final = OPERATIONS.names(lambda row: row.loads and not {Weight, OptState}
 """The operations that load what is at rest on a rank: weights and optimizer states. Data is not."""
 UPDATES: Final = OPERATIONS.names(lambda row: OptState in row.takes and OptState in row.gives)
 """The operations that bring an optimizer state one step on."""
+BY_WEIGHT: Final = OPERATIONS.names(lambda row: row.per_batch and WeightGrad in row.gives)
+"""The operations that work out gradients of weights: backward, and its weight half."""
+BY_INPUT: Final = OPERATIONS.names(lambda row: row.per_batch and ActivationGrad in row.gives)
+"""Those that work out the gradient of a layer's input: backward, and its input half."""
 HANDS_IN: Final = OPERATIONS.names(lambda row: row.hands_in)
 COMPUTE: Final = OPERATIONS.names(lambda row: row.cost is not None and not row.loads)
 LOCAL: Final = OPERATIONS.names(lambda row: row.kind == "local")

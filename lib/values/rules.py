@@ -41,18 +41,8 @@ from lib.values.layers import Shape, done
 from lib.values.placement import MOST
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, made, made_step
 
-__all__ = [
-    "Shape",
-    "backward",
-    "collective",
-    "fake_grad",
-    "final",
-    "forward",
-    "get_activation",
-    "load_weights",
-    "loss",
-    "update",
-]
+__all__ = ["Shape", "backward", "backward_input", "backward_weight", "collective", "fake_grad", "final", "forward"]
+__all__ += ["get_activation", "load_weights", "loss", "update"]
 
 T = TypeVar("T", bound=Value)
 ENOUGH = 40
@@ -164,28 +154,52 @@ def loss(shape: Shape, inp: Any) -> ActivationGrad:
     return made(ActivationGrad, shape.layers - 1, shape.layers, inp.place)
 
 
+def _back(op: str, shape: Shape, layer: Any, inp: Any, grad: Any, *weights: Any) -> int:
+    """The layer as a plain int, if what goes into backward, or half of it, belongs to it and to the same batches."""
+    layer = need_layer(shape, layer, op)
+    if type(inp) is not Activation:
+        need(Activation, inp, f"input of {op}", op)
+    if type(grad) is not ActivationGrad:
+        need(ActivationGrad, grad, f"gradient given to {op}", op)
+    for weight in weights:
+        if type(weight) is not Weight:
+            need(Weight, weight, f"weight of {op}", op)
+        if weight.layer != layer:
+            _on_layer(op, f"weight of {op}", weight, layer)
+    if inp.layer != layer or grad.layer != layer:
+        _on_layer(op, f"input of {op}", inp, layer)
+        _on_layer(op, f"gradient given to {op}", grad, layer)
+    if inp.place is not grad.place and inp.place.batches != grad.place.batches:
+        raise RuleError(OtherBatches(op, inp, grad))
+    return layer
+
+
 def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tuple[WeightGrad, ActivationGrad]:
     """Layer `layer` backwards: from its input, the gradient of its output and its weight to the gradients of both."""
-    layer = need_layer(shape, layer, "backward")
-    if type(inp) is not Activation:
-        need(Activation, inp, "input of backward", "backward")
-    if type(grad) is not ActivationGrad:
-        need(ActivationGrad, grad, "gradient given to backward", "backward")
-    if type(weight) is not Weight:
-        need(Weight, weight, "weight of backward", "backward")
-    if weight.layer != layer or inp.layer != layer or grad.layer != layer:
-        _on_layer("backward", "weight of backward", weight, layer)
-        _on_layer("backward", "input of backward", inp, layer)
-        _on_layer("backward", "gradient given to backward", grad, layer)
-    place = inp.place
-    if place is not grad.place and place.batches != grad.place.batches:
-        raise RuleError(OtherBatches(inp, grad))
-    tensors, layers = shape.tensors, shape.layers
+    layer = _back("backward", shape, layer, inp, grad, weight)
+    place, tensors, layers = inp.place, shape.tensors, shape.layers
     if weight.place.complete and place.plain and grad.place.plain:
         by_weight = tensors.gradient_of(place)
     else:
-        by_weight, place = tensors.gradients_of(inp, grad, weight)
+        by_weight, place = tensors.gradients_of("backward", inp, grad, weight)
     return made(WeightGrad, layer, layers, by_weight), made(ActivationGrad, layer - 1, layers, place)
+
+
+def backward_input(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> ActivationGrad:
+    """The input half of backward: the gradient of the layer's input alone."""
+    layer = _back("backward_input", shape, layer, inp, grad, weight)
+    place = inp.place
+    if not (weight.place.complete and place.plain and grad.place.plain):
+        _, place = shape.tensors.gradients_of("backward_input", inp, grad, weight)
+    return made(ActivationGrad, layer - 1, shape.layers, place)
+
+
+def backward_weight(shape: Shape, layer: int, inp: Any, grad: Any) -> WeightGrad:
+    """The weight half of backward: the gradient of the layer's weight alone, which takes no weight."""
+    layer = _back("backward_weight", shape, layer, inp, grad)
+    done("input of backward_weight", inp)
+    done("gradient given to backward_weight", grad)
+    return made(WeightGrad, layer, shape.layers, shape.tensors.weight_gradient_of(inp.place, grad.place))
 
 
 def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tuple[Weight, OptState]:

@@ -226,8 +226,9 @@ def test_layers_that_are_no_numbers_are_refused(layers: Any) -> None:
         ({"forward": float("inf")}, "cost forward must be a number from 0 up; got inf"),
         (
             {"ratio": 1},
-            "the unit costs have the fields ['backward', 'collective', 'forward', 'loss', 'p2p', 'read', 'to_device', "
-            "'update']; got ['backward', 'collective', 'forward', 'loss', 'p2p', 'ratio', 'update']",
+            "the unit costs have the fields ['backward', 'backward_input', 'backward_weight', 'collective', 'forward', "
+            "'loss', 'p2p', 'read', 'to_device', 'update']; got ['backward', 'collective', 'forward', 'loss', 'p2p', "
+            "'ratio', 'update']",
         ),
     ],
 )

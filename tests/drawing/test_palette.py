@@ -13,13 +13,13 @@ from drawing import Picture, draw_step, picture_of
 from drawing.canvas.palette import (
     KINDS,
     LOOKS,
+    PASSES,
     READABLE,
     TINTS,
     Colour,
     contrast,
     ink_on,
     layer_colour,
-    mix,
     origin_colour,
 )
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
@@ -62,7 +62,7 @@ def test_a_colour_by_day_has_one_by_night() -> None:
 @pytest.mark.parametrize("shade", DAY_AND_NIGHT)
 def test_ink_is_readable_on_every_colour(shade: type[str]) -> None:
     fills = [layer_colour(layer, layers) for layers in range(1, 17) for layer in range(layers)]
-    fills += [mix(fill, palette.PAPER, 0.78) for fill in fills]
+    fills = [row.pair(fill)[0] for fill in fills for row in PASSES.values()]
     fills += [origin_colour(member, members) for members in (8, 16, 64) for member in range(members)]
     fills += [*KINDS.values(), *(look.fill for look in LOOKS.values()), palette.MINE, palette.ALARM]
     fills += [Colour(f"#{grey:02x}{grey:02x}{grey:02x}") for grey in range(256)]

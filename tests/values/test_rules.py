@@ -431,7 +431,7 @@ FACTS: list[tuple[Any, facts.Fact]] = [
     ),
     (
         lambda: rules.backward(SHAPE, 0, activation(0, [0]), gradient(0, [1]), weight()),
-        facts.OtherBatches(activation(0, [0]), gradient(0, [1])),
+        facts.OtherBatches("backward", activation(0, [0]), gradient(0, [1])),
     ),
     (
         lambda: rules.update(SHAPE, 0, WeightGrad(0, 3, [0], 4), weight(), OptState(0, 3, 0)),

@@ -22,7 +22,7 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
 from lib.values.layers import LINEAR
-from lib.values.operations import COMPUTE, LOADS, OPERATIONS, TIMED
+from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, LOADS, OPERATIONS, TIMED
 from lib.values.placement import union
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, definite, describe
 
@@ -37,8 +37,9 @@ class Family:
     """A kind of schedule: `stages` of layers of equal length, each on `ranks / stages` ranks that share the batches.
 
     Every layer goes forward and backward once on each batch, both on one rank, and each rank takes equally many
-    batches. `sharded`: a rank holds one part of each weight of its stage, of as many as the stage has ranks; else all
-    of it. It holds that and the optimizer state from its first forward until it updates it itself. With `copies` the
+    batches. No backward is split in two halves: then others wait for less of it, and memory is freed at other times.
+    `sharded`: a rank holds one part of each weight of its stage, of as many as the stage has ranks; else all of it. It
+    holds that and the optimizer state from its first forward until it updates it itself. With `copies` the
     same part is on so many ranks of a stage, that of a state on `state_copies`; then weights are gathered inside a
     host, and what was updated goes straight from host to host. Where it holds more of a weight than of its state, it
     needs that until the last backward only, and no state travels. (As many copies as ranks are ZeRO's stages 1 and 2.)
@@ -140,6 +141,8 @@ def _computed(run: Trace, family: Family, owners: dict[tuple[int, int], int]) ->
             continue
         what = f"{event.op} of layer {event.layer}"
         size = len(event.batches)
+        if (event.op in BY_WEIGHT) != (event.op in BY_INPUT):
+            yield f"rank {rank} splits the backward of layer {event.layer} in two halves"
         if any(not value.is_complete() for value in run.programs[rank].values_of(event.inputs)):
             yield f"rank {rank} runs {what} with a part of the weight"
         if family.grouping == "one" and size > 1:

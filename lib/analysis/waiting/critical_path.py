@@ -11,7 +11,7 @@ from lib.errors.wording import exact
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import MESSAGES, READS
+from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS, READS
 
 __all__ = ["Path", "critical_path"]
 
@@ -27,7 +27,8 @@ class Path:
 
     def parts(self) -> tuple[tuple[str, int], ...]:
         """Ticks by kind of operation: forward, backward, update, messages, and each collective by its name."""
-        found: dict[str, int] = {"forward": 0, "backward": 0, "loss": 0, "update": 0, "messages": 0}
+        rows = [row.title for row in OPERATIONS.values() if row.name in COMPUTE]
+        found: dict[str, int] = dict.fromkeys([*rows, "messages"], 0)
         for _, _, event in self.steps:
             found[operations(event)] = found.get(operations(event), 0) + event.length
         return tuple((name, ticks) for name, ticks in found.items() if ticks)

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 __all__ = [
     "Layer",
     "autograd",
+    "autograd_input",
+    "autograd_weight",
     "backward",
     "forward",
     "input_gradient",
@@ -59,6 +61,22 @@ def autograd(x: Tensor, grad: Tensor, weight: Tensor, need_input: bool = True) -
         y = forward(x, weight)
     found = torch.autograd.grad(y, [weight, x] if need_input else [weight], grad)
     return found[0], found[1] if need_input else None
+
+
+def autograd_input(x: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
+    """The input half alone, by torch's own differentiation."""
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        y = forward(x, weight.detach())
+    return torch.autograd.grad(y, x, grad)[0]
+
+
+def autograd_weight(x: Tensor, grad: Tensor) -> Tensor:
+    """The weight half alone, by torch's own differentiation: the layer is linear in its weight, so any will do."""
+    weight = x.new_zeros(x.shape[1], grad.shape[1], requires_grad=True)
+    with torch.enable_grad():
+        y = forward(x.detach(), weight)
+    return torch.autograd.grad(y, weight, grad)[0]
 
 
 def loss(y: Tensor, target: Tensor, rows: int) -> Tensor:

@@ -46,6 +46,20 @@ def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     return [by_weight.reshape(-1), call.empty(x.numel()) if by_input is None else by_input.reshape(-1)]
 
 
+def _backward_input(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+    x, grad, weight = map(call.matrix, range(3))
+    if call.context.options.backward == "autograd":
+        return [layers.autograd_input(x, grad, weight).reshape(-1)]
+    return [layers.input_gradient(torch.tanh(x), grad, weight).reshape(-1)]
+
+
+def _backward_weight(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+    x, grad = map(call.matrix, range(2))
+    if call.context.options.backward == "autograd":
+        return [layers.autograd_weight(x, grad).reshape(-1)]
+    return [layers.weight_gradient(torch.tanh(x), grad).reshape(-1)]
+
+
 def _update(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     ranges, held = call.ranges(call.input(1)), call.ranges(call.input(2))
     grad, weight = select(inputs[0], call.ranges(call.input(0)), ranges), call.own(1)
@@ -105,6 +119,8 @@ KERNELS: KernelTable[Kernel] = KernelTable(
         "forward": _forward,
         "loss": _loss,
         "backward": _backward,
+        "backward_input": _backward_input,
+        "backward_weight": _backward_weight,
         "update": _update,
         "add": _add,
         "combine": _combine,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drawing.canvas.palette import LOOKS
+from drawing.canvas.palette import LOOKS, PASSES
 from drawing.stepper.data import encode, shown_ranks
 from drawing.stepper.theme import legend, style
 from drawing.timeline.boxes import Box, boxes
@@ -91,7 +91,7 @@ def test_a_very_large_run_shows_its_first_ranks(monkeypatch: pytest.MonkeyPatch)
     assert shown_ranks(trace) == 1
 
 
-@pytest.mark.parametrize("family", ["forward", "backward", *LOOKS])
+@pytest.mark.parametrize("family", [*PASSES, *LOOKS])
 def test_every_family_of_boxes_has_its_looks_by_day_and_by_night(family: str) -> None:
     event = Event("forward", 1, frozenset(), (), (), 0, 0, 1, None)
     looks = style(Box(0, 0, family, 0, 1), event, 2)

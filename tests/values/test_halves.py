@@ -1,0 +1,147 @@
+"""The two halves of backward: what they give and take together is what backward gives and takes, of any part."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib import UNIT, Costs, Links, Uneven
+from lib.cluster.costs import costs_from
+from lib.errors.exceptions import RuleError
+from lib.values import facts, rules
+from lib.values.layers import Shape
+from lib.values.operations import BY_INPUT, BY_WEIGHT, OPERATIONS
+from lib.values.values import Activation, ActivationGrad, Weight, value_of
+
+SHAPE = Shape(3, 4)
+BACKWARD, INPUT, WEIGHT = (OPERATIONS[name] for name in ("backward", "backward_input", "backward_weight"))
+
+
+def cut(draw: st.DrawFn) -> tuple[set[int], int]:
+    """Some neighbouring pieces of an axis, perhaps all."""
+    total = draw(st.sampled_from([1, 2, 4]))
+    first = draw(st.integers(0, total - 1))
+    return set(range(first, draw(st.integers(first, total - 1)) + 1)), total
+
+
+@st.composite
+def passes(draw: st.DrawFn) -> tuple[Activation, ActivationGrad, Weight]:
+    """The input of a layer, the gradient of its output and the part of its weight that fits both."""
+    batches = draw(st.sets(st.integers(0, 3), min_size=1))
+    rows, columns = cut(draw), cut(draw)
+    inp = value_of(Activation, SHAPE.tensors, 1, 3, frozenset(batches), 4, [("features", *rows)])
+    grad = value_of(ActivationGrad, SHAPE.tensors, 1, 3, frozenset(batches), 4, [("features", *columns)])
+    whole = SHAPE.tensors.weight.whole
+    place = whole.having("in", whole.parts[0].axis.like(inp.place.dims[-1]))
+    place = place.having("out", whole.parts[1].axis.like(grad.place.dims[-1]))
+    return inp, grad, rules.load_weights(SHAPE, 1, 0, 1)[0].at(place)
+
+
+@given(passes())
+def test_together_they_give_what_backward_gives(taken: tuple[Activation, ActivationGrad, Weight]) -> None:
+    inp, grad, weight = taken
+    by_weight, by_input = rules.backward(SHAPE, 1, inp, grad, weight)
+    assert rules.backward_weight(SHAPE, 1, inp, grad) == by_weight
+    assert rules.backward_input(SHAPE, 1, inp, grad, weight) == by_input
+
+
+@given(passes(), st.sampled_from([UNIT, Links(), Uneven(layers=(1, 3)), Costs(backward=2.5)]))
+def test_together_they_take_what_backward_takes(taken: tuple[Activation, ActivationGrad, Weight], costs: Costs) -> None:
+    """The weight half uses no weight, and is as much cheaper with the parts of its input and its gradient."""
+    inp, grad, weight = taken
+    batches = len(inp.batches)
+    whole = BACKWARD.work(batches, taken)
+    assert INPUT.work(batches, taken) == WEIGHT.work(batches, (inp, grad)) == whole
+    assert whole == batches * Fraction(weight.elements()) / SHAPE.layer.weight
+    halves = costs.compute(INPUT, 0, 1, whole) + costs.compute(WEIGHT, 0, 1, whole)
+    assert halves == costs.compute(BACKWARD, 0, 1, whole)
+
+
+def test_costs_of_the_halves() -> None:
+    assert (UNIT.backward_input, UNIT.backward_weight) == (0.5, 0.5)
+    assert Costs(backward=3) == Costs(backward=3, backward_input=1.5, backward_weight=1.5)
+    assert "backward_input" not in Costs(backward=3).to_json()  # so that an older version reads it
+    for costs in (Costs(backward_input=0.7), Links(backward_weight=0), Uneven(layers=(1, 2), backward_input=0.1)):
+        assert costs_from(costs.to_json()) == costs
+    assert costs_from({"model": "unit", "backward": 4.0}).backward_input == 2
+    with pytest.raises(ValueError, match="backward_weight must be a number from 0 up; got None"):
+        costs_from(UNIT.to_json() | {"backward_weight": None})
+    with pytest.raises(ValueError, match="backward is a time"):
+        Costs(backward="1")  # pyright: ignore[reportArgumentType]
+
+
+def test_which_operations_work_out_gradients() -> None:
+    assert {"backward", "backward_weight"} == BY_WEIGHT
+    assert {"backward", "backward_input"} == BY_INPUT
+
+
+DATA = value_of(Activation, SHAPE.tensors, 1, 3, frozenset([0]), 4)
+GRAD = value_of(ActivationGrad, SHAPE.tensors, 1, 3, frozenset([0]), 4)
+OF_LAYER_1 = rules.load_weights(SHAPE, 1, 0, 1)[0]
+OPEN: dict[Any, Any] = {
+    kind: value_of(kind, SHAPE.tensors, 1, 3, frozenset([0]), 4, [("terms", {0}, 2)])
+    for kind in (Activation, ActivationGrad)
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "fact"),
+    [
+        (lambda: rules.backward_weight(SHAPE, "0", None, None), facts.NotALayer("backward_weight", "0", 3)),  # type: ignore[arg-type]
+        (lambda: rules.backward_input(SHAPE, 3, None, None, None), facts.NoLayer(3, 3)),
+        (
+            lambda: rules.backward_weight(SHAPE, 1, GRAD, DATA),
+            facts.WrongKind("input of backward_weight", Activation, GRAD, "backward_weight"),
+        ),
+        (
+            lambda: rules.backward_input(SHAPE, 1, DATA, GRAD, GRAD),
+            facts.WrongKind("weight of backward_input", Weight, GRAD, "backward_input"),
+        ),
+        (
+            lambda: rules.backward_weight(SHAPE, 2, DATA, GRAD),
+            facts.WrongLayer("backward_weight", "input of backward_weight", DATA, 2),
+        ),
+        (
+            lambda: rules.backward_input(SHAPE, 2, DATA, GRAD, OF_LAYER_1),
+            facts.WrongLayer("backward_input", "weight of backward_input", OF_LAYER_1, 2),
+        ),
+        (
+            lambda: rules.backward_weight(SHAPE, 1, OPEN[Activation], GRAD),
+            facts.Owes("input of backward_weight", OPEN[Activation]),
+        ),
+        (
+            lambda: rules.backward_weight(SHAPE, 1, DATA, OPEN[ActivationGrad]),
+            facts.Owes("gradient given to backward_weight", OPEN[ActivationGrad]),
+        ),
+        (
+            lambda: rules.backward_input(SHAPE, 1, DATA, OPEN[ActivationGrad], OF_LAYER_1),
+            facts.Owes("gradient given to backward_input", OPEN[ActivationGrad]),
+        ),
+    ],
+)
+def test_what_they_refuse(make: Any, fact: facts.Fact) -> None:
+    with pytest.raises(RuleError) as raised:
+        make()
+    assert raised.value.fact == fact
+
+
+def test_batches_have_to_agree() -> None:
+    other = value_of(ActivationGrad, SHAPE.tensors, 1, 3, frozenset([1]), 4)
+    for op, make in (
+        ("backward_weight", lambda: rules.backward_weight(SHAPE, 1, DATA, other)),
+        ("backward_input", lambda: rules.backward_input(SHAPE, 1, DATA, other, OF_LAYER_1)),
+    ):
+        with pytest.raises(RuleError) as raised:
+            make()
+        assert raised.value.fact == facts.OtherBatches(op, DATA, other)
+
+
+def test_a_shard_of_the_weight_will_not_do_for_the_input_half() -> None:
+    shard = rules.load_weights(SHAPE, 1, 0, 2)[0]
+    with pytest.raises(RuleError) as raised:
+        rules.backward_input(SHAPE, 1, DATA, GRAD, shard)
+    assert raised.value.fact == facts.Incomplete(shard)
