@@ -7,7 +7,7 @@ from functools import lru_cache
 from lib.errors import wording
 from lib.errors.wording import numbered, plural
 from lib.trace.event import Event
-from lib.values.collectives import COLLECTIVES, title
+from lib.values.collectives import COLLECTIVES
 from lib.values.operations import LOCAL, MESSAGES, OPERATIONS, READS
 
 __all__ = ["event_words", "layers_of", "operation", "operations", "ranges", "spoken"]
@@ -24,7 +24,7 @@ def operation(event: Event) -> str:
     if event.op in MESSAGES:
         side = "to" if event.op == "pass_to" else "from"
         return f"the message {side} {'any rank' if event.peer is None else f'rank {event.peer}'}"
-    words, row = title(event.op), OPERATIONS.get(event.op)
+    words, row = spoken(event.op), OPERATIONS.get(event.op)
     if event.layer is not None and (row is None or row.about == "call"):
         words += f" of {_layers(event)}"
     if row is not None and (row.per_batch or event.op in READS):
@@ -48,7 +48,7 @@ def _is_bucket(event: Event) -> bool:
 
 def operations(event: Event) -> str:
     """What operations like this one are called together: "backward", "all-gather", "messages"."""
-    return "messages" if event.op in MESSAGES else title(event.op)
+    return "messages" if event.op in MESSAGES else spoken(event.op)
 
 
 def spoken(op: str) -> str:

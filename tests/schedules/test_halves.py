@@ -8,7 +8,7 @@ import pytest
 
 from lib import ActivationGrad, Model, Trace, check, simulate
 from lib.analysis import figures
-from lib.analysis.critical_path import critical_path
+from lib.analysis.waiting.critical_path import critical_path
 from lib.trace.retiming import retime
 from tests.support.schedules import EVERYTHING, Case
 
