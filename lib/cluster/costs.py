@@ -5,7 +5,7 @@ host moves one batch of activations (131 072 elements) in 0.2, so that the ring 
 takes 3/4 x 262 144 x 0.2 / 131 072 = 0.3: the classic constants are this bandwidth. Between hosts a link is `ratio`
 times slower. `latency` is the alpha of the alpha-beta model (Thakur, Rabenseifner, Gropp 2005), once a message. What
 uses a link at the same time shares it (see `network`).
-`Uneven` has layers that are not equally heavy.
+`Uneven` has layers that are not equally heavy, and ranks that are not equally fast.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from copy import copy
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from lib.cluster.clock import ticks
 from lib.cluster.mesh import Mesh
@@ -31,8 +31,9 @@ __all__ = ["LINKS", "UNIT", "Costs", "Links", "Uneven", "costs_from"]
 MOST_TIME = 10**9
 """What no cost comes up to: the times of a Trace are whole billionths of a time unit, below 2^60."""
 HALVES = ("backward_input", "backward_weight")
-LATER = ("read", "to_device", "cards")
-"""Costs that are left out where they are 0 or None, as HALVES are where they are half of backward, so that an older
+LISTS = ("layers", "ranks")
+LATER = ("read", "to_device", "cards", "ranks")
+"""Costs that are left out where they are 0 or nothing, as HALVES are where they are half of backward, so that an older
 version reads the file too."""
 
 
@@ -68,7 +69,7 @@ class Costs:
                 object.__setattr__(self, name, self.backward / 2)
         for field in fields(self):
             name, value = field.name, getattr(self, field.name)
-            if (name in COUNTS and value is None) or name == "layers":
+            if (name in COUNTS and value is None) or name in LISTS:
                 continue
             kinds = int if name in COUNTS else int | float
             if not isinstance(value, kinds) or isinstance(value, bool):
@@ -235,36 +236,51 @@ class Links(Costs):
 
 @dataclass(frozen=True)
 class Uneven(Costs):
-    """Layers that are not alike: `layers` says how heavy each is, beginning again after the last.
+    """Layers and ranks that are not alike. `layers` says how heavy each layer is, beginning again after the last, and
+    `ranks` how slow each rank is, at least 1. Ranks that it does not name are as fast as the costs say.
 
     With Uneven(layers=(2, 0.5)) the layers 0, 2, 4 take twice as long forward and backward as the costs say, and the
-    others half as long. Weights are as large as ever, so all collectives and updates take the same.
+    others half as long. With Uneven(ranks=(1, 1, 1.2)) all that rank 2 computes takes a fifth longer. Weights are as
+    large as ever, so all collectives and messages take the same; updates are as long for all layers.
     """
 
     layers: tuple[float, ...] = (1.0,)
+    ranks: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = self.layers
-        if not isinstance(given, list | tuple) or not given or not all(_is_number(one) and one > 0 for one in given):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"layers= says how heavy each layer is, such as (2, 0.5, 0.5); got {given!r}")
-        object.__setattr__(self, "layers", tuple(given))
+        if not _are_numbers(self.layers) or not self.layers or min(self.layers) <= 0:
+            raise ValueError(f"layers= says how heavy each layer is, such as (2, 0.5, 0.5); got {self.layers!r}")
+        if not _are_numbers(self.ranks) or min(self.ranks, default=1) < 1:
+            raise ValueError(f"ranks= says how slow each rank is, at least 1, such as (1, 1, 1.2); got {self.ranks!r}")
+        for name in LISTS:
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @cached_property
     def _factors(self) -> list[Fraction]:
         return [*map(_exact, self.layers)]
+
+    @cached_property
+    def _slow(self) -> dict[int, Fraction]:
+        return {rank: _exact(slow) for rank, slow in enumerate(self.ranks) if slow != 1}
 
     def factor(self, layer: int) -> Fraction:
         return self._factors[layer % len(self._factors)]
 
     def compute(self, op: Operation, rank: int, layer: int | None, batches: Elements) -> int:
         cost = super().compute(op, rank, layer, batches)
-        return round(cost * self.factor(layer)) if op.per_batch and layer is not None else cost
+        factor = self.factor(layer) if op.per_batch and layer is not None else 1
+        return round(cost * factor * self._slow.get(rank, 1))
 
 
 def _both_ways(links: Iterable[tuple[Hashable, ...]], share: Fraction | int = 1) -> dict[Hashable, Fraction | int]:
     """Links in both directions, each with the same share."""
     return {(way, *link): share for link in links for way in ("in", "out")}
+
+
+def _are_numbers(values: object) -> bool:
+    """Whether these are numbers in a list."""
+    return isinstance(values, list | tuple) and all(map(_is_number, cast("Sequence[object]", values)))
 
 
 def _is_number(value: object) -> bool:
@@ -297,6 +313,6 @@ def costs_from(data: dict[str, Any]) -> Costs:
     if not names >= set(fields_):
         raise ValueError(f"the {model} costs have the fields {sorted(names)}; got {sorted(fields_)}")
     for name, value in fields_.items():
-        if name != "layers" and not _is_number(value) and not (name in COUNTS and value is None):
+        if name not in LISTS and not _is_number(value) and not (name in COUNTS and value is None):
             raise ValueError(f"cost {name} must be a number from 0 up; got {value!r}")
     return cls(**fields_)

@@ -15,6 +15,8 @@ from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links, Mesh, Model, Trace, U
 from lib.analysis import figures
 from lib.cluster.clock import TICKS, Streams, in_units, ticks, units
 from lib.cluster.costs import costs_from
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from lib.trace.json_format import encode
 from lib.trace.retiming import retime
 from lib.trace.validation import decode
@@ -202,6 +204,36 @@ def test_uneven_layers_differ_in_what_they_compute_and_in_nothing_else() -> None
     again = decode(json.loads(json.dumps(encode(trace))))
     assert again.costs == costs
     assert encode(again) == encode(trace)
+
+
+@pytest.mark.parametrize(("slow", "end"), [((), 33), ((1.2,), 36), ((1, 1.2), 36.6), ((1, 1, 1, 1.2), 37.8)])
+def test_a_slow_rank_takes_longer_for_all_that_it_computes(slow: tuple[float, ...], end: float) -> None:
+    """One forward, one backward in turn: the last rank has no slack at all."""
+    costs = Uneven(ranks=slow, backward=2, update=0, p2p=0)
+    run = Trace.of(simulate(program_of(one_f_one_b(4, 8)), ranks=4, layers=4, batches=8, costs=costs))
+    assert figures.end(run) == end
+    assert Trace.parse(run.text()).costs == costs
+    assert figures.end(retime(run, replace(costs, ranks=()))) == 33
+    assert ("ranks" in costs.to_json()) == bool(slow)
+    assert costs_from(json.loads(json.dumps(costs.to_json()))) == costs
+
+
+def test_a_slow_rank_updates_slowly_and_communicates_as_ever() -> None:
+    costs = Uneven(layers=(1, 3), ranks=(1, 1.25))
+    update, forward = OPERATIONS["update"], OPERATIONS["forward"]
+    assert [units(costs.compute(update, rank, 1, 4)) for rank in range(3)] == [0.5, 0.625, 0.5]
+    assert [units(costs.compute(forward, rank, 1, 2)) for rank in range(3)] == [6, 7.5, 6]
+    assert costs.message(HIDDEN * LENGTH, 0, 1) == UNIT.message(HIDDEN * LENGTH, 0, 1)
+
+
+@pytest.mark.parametrize("ranks", [(1, 0.9), [0], (True,), "12", 1.2, (float("nan"),), None])
+def test_ranks_that_are_faster_than_the_costs_are_refused(ranks: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"ranks= says how slow each rank is, at least 1, such as \(1, 1, 1\.2\); got "
+    ):
+        Uneven(ranks=ranks)
+    with pytest.raises(ValueError, match="ranks= says how slow each rank is"):
+        costs_from({"model": "uneven", "ranks": ranks})
 
 
 @pytest.mark.parametrize("layers", [(), [], (2, 0), (2, -1), (2, True), ("2",), "22", 3, (float("inf"),), None])
