@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from lib.errors.fixes import fix
     from lib.puzzles.records import PUZZLES, goal
+    from lib.schedules.written import schedule
     from lib.simulator.dist import Dist
     from lib.simulator.model import Model
     from lib.simulator.simulator import Unsolved, simulate
@@ -95,6 +96,7 @@ __all__ = [
     "retime",
     "reveal",
     "review",
+    "schedule",
     "simulate",
     "solved",
 ]
@@ -114,6 +116,7 @@ _HOMES = {
     "PuzzleError RankFailed RuleError TraceError",
     "lib.errors.fixes": "fix",
     "lib.puzzles.records": "PUZZLES goal",
+    "lib.schedules.written": "schedule",
     "lib.simulator.dist": "Dist",
     "lib.simulator.model": "Model",
     "lib.simulator.simulator": "Unsolved simulate",

@@ -70,8 +70,8 @@ def test_what_nobody_sends() -> None:
         with_messages((parse("0F0"), parse("1F0 1F1")))
 
 
-def _run(order: Order, layers: int, batches: int, *, overlap: bool = False) -> Trace:
-    function = program_of(order, overlap=overlap)
+def _run(order: Order, layers: int, batches: int) -> Trace:
+    function = program_of(order)
     return Trace.of(simulate(function, ranks=len(order), layers=layers, batches=batches))
 
 
@@ -112,7 +112,7 @@ def test_messages_that_travel_while_their_ranks_compute() -> None:
         "0RECV_B0 0RECV_B1 0F0 0SEND_F0 0F1 0SEND_F1 0WAIT_RECV_B0 0B0 0WAIT_RECV_B1 0B1 0WAIT_SEND_F0 0WAIT_SEND_F1",
         "1RECV_F0 1RECV_F1 1WAIT_RECV_F0 1F0 1B0 1SEND_B0 1WAIT_RECV_F1 1F1 1B1 1SEND_B1 1WAIT_SEND_B0 1WAIT_SEND_B1",
     )
-    trace = _run(tuple(map(parse, words)), 2, 2, overlap=True)
+    trace = _run(tuple(map(parse, words)), 2, 2)
     verdict = check(trace)
     assert verdict.correct
     assert verdict.notes == ()

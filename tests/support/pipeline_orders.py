@@ -23,7 +23,7 @@ Chain = tuple[tuple[Action, ...], ...]
 
 def run(size: Size, orders: Sequence[Sequence[Action]]) -> Trace | None:
     """The Trace of orders; None where they cannot be run: they deadlock, or receive what they did not expect."""
-    function = program_of(tuple(map(tuple, orders)), overlap=size.overlap)
+    function = program_of(tuple(map(tuple, orders)))
     try:
         return Trace.of(simulate(function, layers=size.layers, batches=size.batches, ranks=size.stages))
     except PuzzleError:

@@ -147,4 +147,4 @@ def zb_h2(ranks: int, batches: int, *, limit: float | None = None) -> Order:
 
 def witness(optimum: Optimum) -> Callable[[Model], Coroutine[Any, Any, None]]:
     """The schedule that reaches a proved optimum: each of its stages is one layer."""
-    return program_of(tuple(map(parse, optimum.orders)), overlap=optimum.size.overlap)
+    return program_of(tuple(map(parse, optimum.orders)))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict, deque
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
 
-from lib.schedules.pipelines.action import KINDS, Action, Order, parts_of, places
+from lib.schedules.pipelines.action import KINDS, MESSAGES, PAIR, PASSES, Action, Order, parts_of, places
 
-__all__ = ["with_messages"]
+__all__ = ["awaited", "posted", "waits_for_room", "with_messages"]
 
 
 def with_messages(order: Order) -> Order:
@@ -19,11 +23,9 @@ def with_messages(order: Order) -> Order:
     place = places(order)
     channels: dict[tuple[int, int], deque[Action]] = defaultdict(deque)
     for source, actions in enumerate(order):
-        for stage, kind, microbatch, _ in parts_of(actions):
-            sent = KINDS[kind].passes
-            after = stage + KINDS[sent].towards if sent else stage
-            if place.get(after, source) != source:
-                channels[source, place[after]].append(Action(after, f"RECV_{sent[-1]}", microbatch))
+        for action in actions:
+            for other, _, brings in _outputs(action, source, place):
+                channels[source, other].append(brings)
     return tuple(_with_messages(rank, actions, place, channels) for rank, actions in enumerate(order))
 
 
@@ -33,21 +35,228 @@ def _with_messages(
     found: list[Action] = []
     received: set[Action] = set()
     for action in actions:
-        parts = action.parts or (action,)
-        for stage, kind, microbatch, _ in parts:
-            needed = KINDS[kind].needs
-            if not needed:
-                continue
-            source = place.get(stage + KINDS[needed].towards, rank)
-            wanted = Action(stage, needed, microbatch)
-            while source != rank and wanted not in received:
+        for source, wanted in _inputs(action, rank, place):
+            while wanted not in received:
                 if not channels[source, rank]:
                     raise ValueError(f"rank {rank}: nobody sends what {action} needs, for {wanted}")
                 found.append(channels[source, rank].popleft())
                 received.add(found[-1])
         found.append(action)
-        for stage, kind, microbatch, _ in parts:
-            sent = KINDS[kind].passes
-            if sent and place.get(stage + KINDS[sent].towards, rank) != rank:
-                found.append(Action(stage, sent, microbatch))
+        found.extend(sent for _, sent, _ in _outputs(action, rank, place))
     return tuple(found)
+
+
+# -- when messages are awaited --------------------------------------------------------------------------------------
+
+
+AHEAD: Final = 2
+"""How many passes before it is needed a receive is issued: what it brings may travel during one of them, and lies in a
+buffer no longer than that."""
+
+
+def posted(order: Order) -> Order:
+    """The same order with messages that travel while their ranks compute.
+
+    A receive is issued two passes before it is needed, in the order in which the messages come, and awaited when it is.
+    A send is awaited before the next one to the same rank, or at the end. Where ranks could not go on so, receives are
+    issued earlier.
+    """
+    late, ahead, longest = with_messages(order), AHEAD, max(map(len, order), default=0)
+    while True:
+        found = _posted(late, ahead)
+        if ahead > longest or not waits_for_room(found):
+            return found
+        ahead *= 2
+
+
+def _posted(order: Order, ahead: int) -> Order:
+    place = places(order)
+    return tuple(_posted_on(actions, ahead, place) for actions in order)
+
+
+def _posted_on(actions: tuple[Action, ...], ahead: int, place: dict[int, int]) -> tuple[Action, ...]:
+    found: list[Action] = []
+    last: dict[int, Action] = {}
+    receives = [number for number, action in enumerate(actions) if action.kind.startswith("RECV")]
+    passes = [*accumulate(action.kind in PASSES or action.kind == PAIR for action in actions)]
+    next_one = 0
+    for number, action in enumerate(actions):
+        while next_one < len(receives) and passes[receives[next_one]] < passes[number] + ahead:
+            found.append(actions[receives[next_one]])
+            next_one += 1
+        if action.kind.startswith("RECV"):
+            found.append(_wait(action))
+            continue
+        if action.kind.startswith("SEND"):
+            other = place[action.stage + KINDS[action.kind].towards]
+            if other in last:
+                found.append(_wait(last[other]))
+            last[other] = action
+        found.append(action)
+    return (*found, *map(_wait, last.values()))
+
+
+def _wait(action: Action) -> Action:
+    return action._replace(kind=f"WAIT_{action.kind}")
+
+
+def awaited(order: Order) -> Order:
+    """The same order with messages that both sides await at once.
+
+    They are received when they are needed. As there is room for one message only between two ranks, some orders could
+    not go on so, such as a breadth-first one of many microbatches: then they are received when they arrive.
+    """
+    late = with_messages(order)
+    return late if not waits_for_room(late) else _on_arrival(order) or late
+
+
+def waits_for_room(order: Order) -> dict[int, Action]:
+    """The ranks that do not come to the end of an order that has its messages, as there is room for one that is not
+    received yet between two ranks, and the action that each is at. No times matter: who can go on can do so later."""
+    place, at = places(order), [0] * len(order)
+    calls: defaultdict[tuple[str, int, int], int] = defaultdict(int)
+    begun: list[dict[Action, tuple[tuple[str, int, int], int]]] = [{} for _ in order]
+    """By send or receive which other call it waits for, and how many of those have to come before it is over."""
+    behind = [{action for action in actions if action.kind.startswith("WAIT_")} for actions in order]
+    going = list(range(len(order)))
+    while going:
+        rank = going.pop()
+        for k in range(at[rank], len(order[rank])):
+            action = order[rank][k]
+            stage, kind, _, _ = action
+            at[rank] = k
+            if kind in MESSAGES:
+                other = place[stage + KINDS[kind].towards]
+                sends = kind[0] == "S"
+                call, answer = ("S", rank, other), ("R", rank, other)
+                if not sends:
+                    call, answer = ("R", other, rank), ("S", other, rank)
+                if action not in begun[rank]:
+                    begun[rank][action] = answer, calls[call] + (not sends)
+                    calls[call] += 1
+                    going.append(other)
+                if behind[rank] and _wait(action) in behind[rank]:
+                    continue
+            elif kind.startswith("WAIT_"):
+                action = action._replace(kind=kind.removeprefix("WAIT_"))
+            else:
+                continue
+            answer, needed = begun[rank].get(action, (("S", rank, rank), 0))
+            if calls[answer] < needed:
+                break
+        else:
+            at[rank] = len(order[rank])
+    return {rank: order[rank][k] for rank, k in enumerate(at) if k < len(order[rank])}
+
+
+def _on_arrival(order: Order) -> Order | None:
+    """The same order with messages that are received when they arrive: between two passes, if a forward takes as long
+    as a backward, and a message no time. None where that cannot go on."""
+    run = _Arrivals(order)
+    while run.due:
+        run.go_on()
+        if not run.due:
+            run.make_room()
+    return tuple(map(tuple, run.found)) if run.over() else None
+
+
+class _Arrivals:
+    """All ranks of an order side by side, with room for one message from one rank to another."""
+
+    def __init__(self, order: Order) -> None:
+        ranks = range(len(order))
+        self.order, self.place, self.at = order, places(order), [0] * len(order)
+        self.found: list[list[Action]] = [[] for _ in ranks]
+        self.held: list[set[Action]] = [set() for _ in ranks]
+        """What each rank has received."""
+        self.busy = [0] * len(order)
+        self.due = [(0, rank) for rank in ranks]
+        """When which rank may be able to go on."""
+        self.sends: list[deque[tuple[int, Action, Action]]] = [deque() for _ in ranks]
+        """What each rank has to send before it goes on: to whom, and what it is at both ends."""
+        self.coming: list[dict[int, deque[Action]]] = [{} for _ in ranks]
+        """For each rank what was sent to it, by source: the first has arrived, a second waits for room."""
+        self.arrived: dict[tuple[int, int], int] = {}
+
+    def over(self) -> bool:
+        """Whether every rank has come to its end."""
+        return not any(self.sends) and all(k == len(actions) for k, actions in zip(self.at, self.order, strict=True))
+
+    def go_on(self) -> None:
+        """Everybody goes as far as they can."""
+        while self.due:
+            now, rank = heapq.heappop(self.due)
+            if now >= self.busy[rank] and self._send(now, rank):
+                self._receive(now, rank)
+                self._begin(now, rank)
+
+    def make_room(self) -> None:
+        """Who waits for room receives what has arrived before that."""
+        for rank, sends in enumerate(self.sends):
+            if sends and any(self.coming[rank].values()):
+                last = self.found[rank].pop()
+                self._receive(self.busy[rank], rank)
+                self.found[rank].append(last)
+
+    def _send(self, now: int, rank: int) -> bool:
+        """Whether all that a rank has to send has found room."""
+        sends = self.sends[rank]
+        while sends:
+            other, action, brings = sends[0]
+            queue = self.coming[other].setdefault(rank, deque())
+            if not self.found[rank] or self.found[rank][-1] is not action:
+                self.found[rank].append(action)
+                queue.append(brings)
+                if len(queue) == 1:
+                    self.arrived[rank, other] = now
+                    heapq.heappush(self.due, (now, other))
+            if len(queue) > 1:
+                return False
+            sends.popleft()
+        return True
+
+    def _receive(self, now: int, rank: int) -> None:
+        """A rank takes all that has arrived, in that order."""
+        while ready := [source for source, queue in self.coming[rank].items() if queue]:
+            source = min(ready, key=lambda source: (self.arrived[source, rank], source))
+            queue = self.coming[rank][source]
+            self.found[rank].append(queue[0])
+            self.held[rank].add(queue.popleft())
+            if queue:
+                self.arrived[source, rank] = now
+                heapq.heappush(self.due, (now, source))
+
+    def _begin(self, now: int, rank: int) -> None:
+        """A rank begins with its next action, if its messages are there."""
+        if self.at[rank] == len(self.order[rank]):
+            return
+        action = self.order[rank][self.at[rank]]
+        if any(wanted not in self.held[rank] for _, wanted in _inputs(action, rank, self.place)):
+            return
+        self.at[rank] += 1
+        self.found[rank].append(action)
+        self.sends[rank].extend(_outputs(action, rank, self.place))
+        self.busy[rank] = now + sum(TICKS.get(kind, 0) for _, kind, _, _ in parts_of((action,)))
+        heapq.heappush(self.due, (self.busy[rank], rank))
+
+
+TICKS = {"F": 2, "B": 2, "I": 1, "W": 1}
+"""How long passes take, compared with each other."""
+
+
+def _inputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[int, Action]]:
+    """The messages that an action needs, each with the rank that it comes from."""
+    for stage, kind, microbatch, _ in parts_of((action,)):
+        if needed := KINDS[kind].needs:
+            source = place.get(stage + KINDS[needed].towards, rank)
+            if source != rank:
+                yield source, Action(stage, needed, microbatch)
+
+
+def _outputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[int, Action, Action]]:
+    """The messages that an action is followed by: to whom, the send, and the receive there."""
+    for stage, kind, microbatch, _ in parts_of((action,)):
+        if sent := KINDS[kind].passes:
+            after = stage + KINDS[sent].towards
+            if place.get(after, rank) != rank:
+                yield place[after], Action(stage, sent, microbatch), Action(after, f"RECV_{sent[-1]}", microbatch)

@@ -2,128 +2,332 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from itertools import pairwise
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, cast
 
-from lib.schedules.pipelines.action import KINDS, MESSAGES, Order, places
-from lib.schedules.pipelines.lowering import with_messages
-from lib.schedules.steps import load, step
+from lib.errors.exceptions import PuzzleError
+from lib.errors.wording import counted
+from lib.schedules.pipelines.action import KINDS, MESSAGES, Action, Order, batches_of, parts_of, places
+from lib.schedules.pipelines.lowering import awaited, posted
 from lib.simulator.model import Model
 from lib.simulator.work import Work
+from lib.values.values import ActivationGrad, Weight, WeightGrad
 
-__all__ = ["program_of"]
+__all__ = ["AXIS", "MESSAGES_ARE", "Messages", "Share", "program_of", "share_of"]
 
-Handler = Callable[[int, int], Work[Any] | None]
+Messages = Literal["awaited", "posted"]
+MESSAGES_ARE: Mapping[str, Callable[[Order], Order]] = {"awaited": awaited, "posted": posted}
+"""How messages are put into an order that has none."""
+AXIS = "stage"
+"""The axis of a mesh along which a pipeline lies. Along all others there are pipelines like it, with other data."""
+
+SHARDS: Final = frozenset({"UNSHARD", "RESHARD", "REDUCE_GRAD"})
+"""Kinds of actions of which one is enough for weights to be sharded."""
+
+Program = Callable[[Model], Coroutine[Any, Any, None]]
+Step = tuple[str, int, int, bool, bool]
+"""An action of a rank: kind, stage, microbatch; whether its input is what was received right before, and whether what
+it makes is sent right after, so that neither has to lie in a store."""
+Handler = Callable[[int, int, bool, bool], Awaitable[Any] | None]
 """Does what is to be done for a stage and a microbatch. What it returns is awaited at once."""
 
 
-def program_of(order: Order, *, overlap: bool = False) -> Callable[[Model], Coroutine[Any, Any, None]]:
-    """The function that does an order, to be run on as many ranks. The layers are shared out equally to the stages, and
-    each batch is a microbatch.
+def program_of(
+    order: Order,
+    *,
+    messages: Messages = "awaited",
+    layers_of: Sequence[range] | None = None,
+    microbatches: Sequence[Sequence[int]] | None = None,
+) -> Program:
+    """The function that does an order, to be run on as many ranks, or on a mesh with an axis "stage" of that size.
 
-    Where an order has no messages they are put in. Each is awaited at once; with `overlap` it travels while its ranks
-    go on, and the order has a WAIT for it.
+    Where an order has no messages they are put in: `awaited` at once on both sides, or `posted`, so that they travel
+    while their ranks compute. What has a WAIT in an order that has messages is awaited there, and all others at once.
+
+    `layers_of` are the layers of each stage, equal shares where it is left out; `microbatches` the batches of each
+    microbatch, one each where it is left out. Along the other axes of a mesh each pipeline takes every n-th batch of
+    the step: its batches are numbered for themselves. There weights are whole, and gradients all-reduced, unless the
+    order has UNSHARD, RESHARD or REDUCE_GRAD: then each rank has a shard of everything.
     """
     if not any(action.kind in MESSAGES for actions in order for action in actions):
-        order = with_messages(order)
-    place, direct = places(order), not overlap and _direct(order)
-    plans = [[(stage, kind, microbatch) for stage, kind, microbatch, _ in actions] for actions in order]
+        order = MESSAGES_ARE[messages](order)
+    place, count = places(order), batches_of(order)
+    sharded = any(action.kind in SHARDS for actions in order for action in actions)
+    plans = [_steps(actions) for actions in order]
 
     async def run(model: Model) -> None:
-        rank = _Rank(model, place, overlap, direct)
-        load(model, (layer for layers in rank.layers.values() for layer in layers))
+        share = share_of(model, len(order))
+        batches = share.batches(model, microbatches, count)
+        rank = _Rank(model, share, place, _layers(model, len(place), layers_of), batches, sharded)
         handlers = rank.handlers()
-        for stage, kind, microbatch in plans[model.rank]:
-            work = handlers[kind](stage, microbatch)
+        for kind, stage, microbatch, taken, kept in plans[share.rank]:
+            work = handlers[kind](stage, microbatch, taken, kept)
             if work is not None and (message := await work) is not None:
-                rank.take(kind[-1], stage, microbatch, message)
+                rank.take(kind[-1], stage, microbatch, kept, message)
         for stage in rank.layers:
-            rank.update(stage)
+            await rank.update(stage)
 
     return run
 
 
-def _direct(order: Order) -> bool:
-    """Whether every message is sent right after it was made and used right after it came, so that none has to lie."""
-    return all(
-        after[:3] == (before.stage, before.kind[-1], before.microbatch)
-        if before.kind.startswith("RECV")
-        else not after.kind.startswith("SEND") or before[:3] == (after.stage, after.kind[-1], after.microbatch)
-        for actions in order
-        for before, after in pairwise(actions)
-    )
+class Share(NamedTuple):
+    """A rank's place: its number in its pipeline, the ranks of that pipeline, and those that have the same stages of
+    other pipelines, itself among them."""
+
+    rank: int
+    pipeline: tuple[int, ...]
+    replicas: tuple[int, ...]
+    number: int
+    """Which of them it is."""
+
+    def batches(self, model: Model, microbatches: Sequence[Sequence[int]] | None, count: int) -> list[list[int]]:
+        """The batches of each microbatch of this pipeline, by their numbers in the step."""
+        each, rest = divmod(model.BATCHES, len(self.replicas))
+        given = [(batch,) for batch in range(each)] if microbatches is None else microbatches
+        if rest:
+            raise PuzzleError(
+                f"{counted(model.BATCHES, 'batch')} cannot be shared out to {counted(len(self.replicas), 'pipeline')}",
+                expected="as many batches for each pipeline",
+            )
+        if len(given) != count:
+            raise PuzzleError(
+                f"this order is for {counted(count, 'microbatch')}",
+                expected=f"{counted(len(given), 'microbatch')}, numbered from 0"
+                + ("" if len(self.replicas) == 1 else f": the share of each of {len(self.replicas)} pipelines"),
+                fix="make the order for as many: it is asked for the number of batches",
+            )
+        return [[batch * len(self.replicas) + self.number for batch in one] for one in given]
+
+
+def share_of(model: Model, ranks: int | None = None) -> Share:
+    """Where a rank is: in a pipeline of all ranks, or of those along the axis "stage" of the mesh. `ranks` are as many
+    as a pipeline has."""
+    mesh = model.dist.mesh
+    if mesh is not None and AXIS in mesh.axes and ranks in (None, mesh.axes[AXIS]):
+        others = [axis for axis in mesh.axes if axis != AXIS]
+        replicas = mesh.group(model.rank, *others) if others else (model.rank,)
+        number = replicas.index(model.rank)
+        return Share(mesh.coordinates(model.rank)[AXIS], mesh.group(model.rank, AXIS), replicas, number)
+    if ranks not in (None, model.RANKS):
+        raise PuzzleError(
+            f"this order is for {counted(ranks or 0, 'rank')}",
+            expected=f'as many ranks as the run has, or as its mesh has along "{AXIS}"',
+            got=counted(model.RANKS, "rank") if mesh is None else str(mesh),
+        )
+    return Share(model.rank, tuple(range(model.RANKS)), (model.rank,), 0)
+
+
+def _layers(model: Model, stages: int, given: Sequence[range] | None) -> list[range]:
+    """The layers of each stage."""
+    if given is None:
+        each, rest = divmod(model.LAYERS, stages)
+        if rest:
+            raise PuzzleError(
+                f"{counted(model.LAYERS, 'layer')} cannot be shared out evenly to {counted(stages, 'stage')}",
+                expected="as many layers for each stage, or layers_of=, which says the layers of each",
+                fix=f"layers_of=[range(0, {each + 1}), range({each + 1}, ...), ...]",
+            )
+        return [range(stage * each, (stage + 1) * each) for stage in range(stages)]
+    found = [*given]
+    if len(found) != stages or not all(found) or [layer for one in found for layer in one] != [*range(model.LAYERS)]:
+        raise PuzzleError(
+            "these layers of the stages do not make the model",
+            expected=f"{counted(stages, 'range')}, each with a layer at least: all of 0 to {model.LAYERS - 1} in order",
+            got=f"layers_of={found}",
+        )
+    return found
+
+
+def _steps(actions: Sequence[Action]) -> list[Step]:
+    """What a rank does, the parts of a pair one after the other. A message that has a WAIT only begins, and the first
+    pass after an UNSHARD waits for it."""
+    parts = [*parts_of(actions)]
+    behind = {(kind[5:], stage, microbatch) for stage, kind, microbatch, _ in parts if kind[:5] == "WAIT_"}
+    gathering: set[int] = set()
+    found: list[Step] = []
+    last: Action | None = None
+    for action in parts:
+        stage, kind, microbatch, _ = action
+        if (kind, stage, microbatch) in behind:
+            kind = f"BEGIN_{kind}"
+        taken = last is not None and _at_hand(last, action) and (last.kind, stage, microbatch) not in behind
+        if taken:
+            where = next(k for k in reversed(range(len(found))) if found[k][0][:9] != "WAIT_SEND")
+            found[where] = (*found[where][:4], True)
+        if kind == "UNSHARD":
+            gathering.add(stage)
+        elif KINDS[action.kind].computes and stage in gathering:
+            gathering.remove(stage)
+            found.append(("WAIT_UNSHARD", stage, -1, False, False))
+        found.append((kind, stage, microbatch, taken, False))
+        if kind[:9] != "WAIT_SEND":  # which has nothing to do with what is at hand
+            last = action
+    return found
+
+
+def _at_hand(before: Action, action: Action) -> bool:
+    """Whether an action needs what the one before it has received, or sends what it has made."""
+    if before.stage != action.stage or before.microbatch != action.microbatch:
+        return False
+    sends, needs = KINDS[before.kind].passes, KINDS[action.kind].needs
+    return bool(sends and sends == action.kind) or bool(needs and before.kind in (needs, f"WAIT_{needs}"))
 
 
 class _Rank:
     """What one rank has of its stages: activations and their gradients lie in its stores under (layer, microbatch)."""
 
-    def __init__(self, model: Model, place: Mapping[int, int], overlap: bool, direct: bool) -> None:
-        self.model, self.place, self.overlap = model, place, overlap
-        self.weights, _, self.activations, self.grads, self.sums = model.storage()
-        each = model.LAYERS // len(place)
-        self.layers = {s: range(s * each, (s + 1) * each) for s in sorted(place) if place[s] == model.rank}
+    def __init__(
+        self,
+        model: Model,
+        share: Share,
+        place: Mapping[int, int],
+        layers: Sequence[range],
+        batches: Sequence[Sequence[int]],
+        sharded: bool,
+    ) -> None:
+        self.model, self.place, self.batches = model, place, batches
+        self.peers = {stage: share.pipeline[rank] for stage, rank in place.items()}
+        """The rank of each stage, of those in this pipeline."""
+        self.replicas = share.replicas if len(share.replicas) > 1 else None
+        self.sharded = sharded and self.replicas is not None
+        self.weights, self.states, self.activations, self.grads, self.sums = model.storage()
+        self.layers = {stage: layers[stage] for stage in sorted(place) if place[stage] == share.rank}
         """The layers of its stages."""
-        self.passing = place.keys() - self.layers.keys() if direct else set[int]()
-        """Stages of other ranks, if nothing lies between what is done for a message and the message."""
         self.message: Any = None
         """What was made right before it is sent, or came right before it is used."""
         self.under_way: dict[tuple[str, int, int], Work[Any]] = {}
         """Sends and receives by kind, stage and microbatch."""
+        self.gathers: dict[int, list[tuple[int, Work[Weight]]]] = {}
+        self.reduces: dict[int, list[Work[WeightGrad]]] = {}
+        """All-gathers by stage, and reduce-scatters by layer."""
         self.updated: set[int] = set()
+        for stage in self.layers.values():
+            for layer in stage:
+                if self.sharded:
+                    weight = model.load_weights(layer, share.number, len(share.replicas))
+                    self.weights["shard", layer], self.states[layer] = weight
+                else:
+                    self.weights[layer], self.states[layer] = model.load_weights(layer)
 
     def handlers(self) -> dict[str, Handler]:
         """Who does the actions of a kind."""
-        found: dict[str, Handler] = {"F": self.forward, "B": self.backward, "UPDATE": self.update}
+        found: dict[str, Handler] = {
+            "F": self.forward,
+            "B": self.backward,
+            "UPDATE": lambda stage, _m, _t, _k: self.update(stage),
+            "UNSHARD": self.unshard,
+            "WAIT_UNSHARD": lambda stage, _m, _t, _k: self.gathered(stage),
+            "RESHARD": self.reshard,
+            "REDUCE_GRAD": self.reduce,
+        }
         for kind, row in KINDS.items():
             if towards := row.towards:
                 do = self.sending(kind[-1], towards) if kind.startswith("SEND") else self.receiving(towards)
-                found[kind] = self.behind(kind, do) if self.overlap else do
-                found[f"WAIT_{kind}"] = lambda stage, m, kind=kind: self.under_way.pop((kind, stage, m))
+                found[kind] = do
+                found[f"BEGIN_{kind}"] = self.behind(kind, do)
+                found[f"WAIT_{kind}"] = self.waiting(kind)
         return found
 
-    def forward(self, stage: int, microbatch: int) -> None:
+    # -- passes -----------------------------------------------------------------------------------------------------
+
+    def forward(self, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
         """All layers of a stage forward. Their inputs stay until the backward."""
         forward, layers, weights, activations = self.model.forward, self.layers[stage], self.weights, self.activations
-        if stage == 0:
-            x = self.model.get_activation([microbatch])
-        else:
-            x = self.message if stage - 1 in self.passing else activations.pop((layers[0], microbatch))
+        first = layers[0]
+        if taken:
+            activations[first, microbatch] = self.message
+        elif stage == 0:
+            activations[first, microbatch] = self.model.get_activation(self.batches[microbatch])
+        x = activations[first, microbatch]
         for layer in layers:
-            activations[layer, microbatch] = x
+            if layer != first:
+                activations[layer, microbatch] = x
             x = forward(layer, x, weights[layer])
-        if stage + 1 in self.passing:
+        if kept:
             self.message = x
         else:
             activations[layers[-1] + 1, microbatch] = x
 
-    def backward(self, stage: int, microbatch: int) -> None:
-        """All layers of a stage backward; the loss before the last one. Gradients are summed up."""
-        backward, layers, activations, sums = self.model.backward, self.layers[stage], self.activations, self.sums
-        if stage + 1 in self.passing:
-            grad = self.message
-        elif stage + 1 in self.place:
-            grad = self.grads.pop((layers[-1] + 1, microbatch))
-        else:
-            grad = self.model.loss(activations.pop((layers[-1] + 1, microbatch)))
-        for layer in reversed(layers):
-            made, grad = backward(layer, activations.pop((layer, microbatch)), grad, self.weights[layer])
-            sums[layer] = sums[layer] + made if layer in sums else made
-        if stage - 1 in self.passing:
+    def backward(self, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
+        """All layers of a stage backward. Gradients are summed up."""
+        backward, activations, weights = self.model.backward, self.activations, self.weights
+        grad = self.gradient(stage, microbatch, taken)
+        for layer in reversed(self.layers[stage]):
+            made, grad = backward(layer, activations.pop((layer, microbatch)), grad, weights[layer])
+            self.add(layer, made)
+        self.hand_on(stage, microbatch, kept, grad)
+
+    def gradient(self, stage: int, microbatch: int, taken: bool) -> ActivationGrad:
+        """The gradient of a stage's output: received, made here, or that of the loss."""
+        last = self.layers[stage][-1] + 1, microbatch
+        if taken:
+            return self.message
+        return self.grads.pop(last) if stage + 1 in self.place else self.model.loss(self.activations.pop(last))
+
+    def hand_on(self, stage: int, microbatch: int, kept: bool, grad: ActivationGrad) -> None:
+        """The gradient of a stage's input goes where it is needed; that of the data nowhere."""
+        if kept:
             self.message = grad
         elif stage:
-            self.grads[layers[0], microbatch] = grad
+            self.grads[self.layers[stage][0], microbatch] = grad
 
-    def update(self, stage: int, _: int = -1) -> None:
-        """The updates of a stage, unless they were done."""
-        if stage not in self.updated:
-            self.updated.add(stage)
+    def add(self, layer: int, grad: WeightGrad) -> None:
+        """Adds a gradient to the sum of its layer."""
+        sums = self.sums
+        sums[layer] = sums[layer] + grad if layer in sums else grad
+
+    # -- weights ----------------------------------------------------------------------------------------------------
+
+    def unshard(self, stage: int, *_: object) -> None:
+        """The all-gathers of a stage's weights begin."""
+        if self.sharded:
+            shards, gather = self.weights, self.model.allgather
+            works = [(layer, gather(shards["shard", layer], layer, self.replicas)) for layer in self.layers[stage]]
+            self.gathers[stage] = works
+
+    async def gathered(self, stage: int) -> None:
+        """The whole weights of a stage are there."""
+        for layer, work in self.gathers.pop(stage, ()):
+            self.weights[layer] = await work
+
+    def reshard(self, stage: int, *_: object) -> None:
+        """Only this rank's shard of a stage's weights stays."""
+        if self.sharded:
             for layer in self.layers[stage]:
-                step(self.model, layer)
+                del self.weights[layer]
 
-    def take(self, what: str, stage: int, microbatch: int, message: Any) -> None:
+    def reduce(self, stage: int, *_: object) -> None:
+        """The reduce-scatters of a stage's gradients begin."""
+        if self.sharded:
+            for layer in self.layers[stage]:
+                work = self.model.scatterreduce(self.sums.pop(layer), layer, self.replicas)
+                self.reduces.setdefault(layer, []).append(work)
+
+    async def update(self, stage: int) -> None:
+        """The updates of a stage, unless they were done, and what is left to do before them."""
+        if stage in self.updated:
+            return
+        self.updated.add(stage)
+        model, replicas, own = self.model, self.replicas, self.sharded
+        for layer in self.layers[stage]:
+            key: Any = ("shard", layer) if own else layer
+            if own and layer in self.weights:
+                del self.weights[layer]
+            if own and layer in self.sums:
+                self.reduces.setdefault(layer, []).append(model.scatterreduce(self.sums.pop(layer), layer, replicas))
+            for work in self.reduces.pop(layer, ()):
+                self.add(layer, await work)
+            if replicas and not own:
+                self.sums[layer] = await model.allreduce(self.sums[layer], layer, replicas)
+            grad, weight, state = self.sums.pop(layer), self.weights.pop(key), self.states.pop(layer)
+            self.weights[key], self.states[layer] = model.update(layer, grad, weight, state)
+            model.set_final_weight(layer, self.weights[key])
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def take(self, what: str, stage: int, microbatch: int, kept: bool, message: Any) -> None:
         """Puts what was received where its stage finds it."""
-        if self.passing:
+        if kept:
             self.message = message
         elif what == "F":
             self.activations[self.layers[stage][0], microbatch] = message
@@ -132,30 +336,32 @@ class _Rank:
 
     def sending(self, what: str, towards: int) -> Handler:
         """How this rank sends what is for a stage of another one."""
-        pass_to, place, activations, grads = self.model.pass_to, self.place, self.activations, self.grads
+        pass_to, peers, activations, grads = self.model.pass_to, self.peers, self.activations, self.grads
 
-        def send(stage: int, microbatch: int) -> Work[None]:
-            if self.passing:
+        def send(stage: int, microbatch: int, taken: bool, _: bool) -> Work[None]:
+            if taken:
                 value: Any = self.message
             elif what == "F":
                 value = activations.pop((self.layers[stage][-1] + 1, microbatch))
             else:
                 value = grads.pop((self.layers[stage][0], microbatch))
-            return pass_to(place[stage + towards], value)
+            return pass_to(peers[stage + towards], value)
 
         return send
 
     def receiving(self, towards: int) -> Handler:
         """How this rank receives from a stage of another one."""
-        receive, place = self.model.receive, self.place
-        return lambda stage, _: receive(place[stage + towards])
+        receive, peers = self.model.receive, self.peers
+        return lambda stage, _m, _t, _k: receive(peers[stage + towards])
 
     def behind(self, kind: str, do: Handler) -> Handler:
         """The same beside what the rank does meanwhile."""
 
-        def begin(stage: int, microbatch: int) -> None:
-            work = do(stage, microbatch)
-            assert work is not None, "a message is under way"
-            self.under_way[kind, stage, microbatch] = work
+        def begin(stage: int, microbatch: int, taken: bool, kept: bool) -> None:
+            self.under_way[kind, stage, microbatch] = cast("Work[Any]", do(stage, microbatch, taken, kept))
 
         return begin
+
+    def waiting(self, kind: str) -> Handler:
+        """Until a message that has begun is over."""
+        return lambda stage, microbatch, _t, _k: self.under_way.pop((kind, stage, microbatch))

@@ -1,0 +1,305 @@
+"""Orders as a student writes them: a function that says, for one rank, what it does and in which order.
+
+    @schedule
+    def gpipe(rank, ranks, batches):
+        return [f"F{b}" for b in range(batches)] + [f"B{b}" for b in range(batches)]
+
+    models = simulate(gpipe, puzzle="gpipe")
+
+What it makes is a function of a Model like any other. Before anything runs the function is asked for all ranks, once a
+run, and what it says is judged: nothing but actions can be said, and what they come to is for the check to say.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import update_wrapper
+from itertools import islice
+from typing import Any, Final, cast, overload
+from weakref import WeakKeyDictionary
+
+from lib.errors.arguments import described
+from lib.errors.exceptions import PuzzleError
+from lib.errors.source_lines import Place, function_of, place
+from lib.errors.wording import counted
+from lib.schedules.pipelines.action import Action, Order, parse
+from lib.schedules.pipelines.lowering import with_messages
+from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, Program, program_of, share_of
+from lib.simulator.dist import Dist
+from lib.simulator.model import Model
+from lib.simulator.recorder import BUDGET
+from lib.values.values import describe
+
+__all__ = ["Written", "schedule"]
+
+Function = Callable[[int, int, int], Any]
+"""What a student writes: the actions of `rank`, of so many ranks, for so many microbatches."""
+TAKES: Final = ("rank", "ranks", "batches")
+WORDS: Final = "words such as F0, the forward of microbatch 0, and B0, its backward"
+
+
+@overload
+def schedule(function: Function, /) -> Written: ...
+@overload
+def schedule(
+    *,
+    messages: Messages = "awaited",
+    layers_of: Sequence[range] | None = None,
+    microbatches: Sequence[Sequence[int]] | None = None,
+) -> Callable[[Function], Written]: ...
+def schedule(
+    function: Function | None = None,
+    /,
+    *,
+    messages: Messages = "awaited",
+    layers_of: Sequence[range] | None = None,
+    microbatches: Sequence[Sequence[int]] | None = None,
+) -> Written | Callable[[Function], Written]:
+    """Makes a schedule of a function that says, for one rank, its actions in their order.
+
+    `messages` between ranks are "awaited" at once on both sides, or "posted": they travel while their ranks compute.
+    Stages have equal shares of the layers, and each batch is a microbatch, unless `layers_of` and `microbatches` say
+    otherwise. The words may leave the stage out where every rank has one.
+    """
+    if messages not in MESSAGES_ARE:
+        raise PuzzleError(
+            f"schedule(messages={messages!r}) says nothing of messages",
+            expected=" or ".join(f'messages="{name}"' for name in MESSAGES_ARE),
+            fix='write @schedule(messages="awaited") above the function',
+        )
+    settings = messages, layers_of, microbatches
+    if function is None:
+        return lambda function: Written(function, *settings)
+    return Written(function, *settings)
+
+
+class Written:
+    """A schedule whose order a function says. Called with a Model it runs on it; called as the function was written it
+    gives what that gives."""
+
+    def __init__(
+        self,
+        function: Function,
+        messages: Messages,
+        layers_of: Sequence[range] | None,
+        microbatches: Sequence[Sequence[int]] | None,
+    ) -> None:
+        if not callable(function):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PuzzleError(
+                "schedule was not given a function",
+                expected="@schedule on the line above a function",
+                got=describe(function),
+                fix='write @schedule or @schedule(messages="awaited") above `def`',
+            )
+        update_wrapper(self, function)
+        self.__signature__ = inspect.Signature([inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
+        self._function = function
+        self._messages: Messages = messages
+        self._layers_of, self._microbatches = layers_of, microbatches
+        self._programs: WeakKeyDictionary[Dist, Program | None] = WeakKeyDictionary()
+        """The program of each run, None where the function could not say it."""
+
+    @property
+    def name(self) -> str:
+        """What the function is called."""
+        return getattr(self._function, "__name__", "the function")
+
+    @overload
+    def __call__(self, model: Model, /) -> Coroutine[Any, Any, None]: ...
+    @overload
+    def __call__(self, rank: int, ranks: int, batches: int) -> Any: ...
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if len(given) == 1 and not named and isinstance(given[0], Model):
+            return self._run(given[0])
+        takes = [*given, *named.values()]
+        if len(takes) != len(TAKES):
+            raise PuzzleError(
+                f"{self.name} was called with {', '.join(map(describe, takes)) or 'nothing'}",
+                expected=f"its three numbers, as in {self.name}(0, 4, 8): {', '.join(TAKES)}",
+                fix=f"simulate({self.name}, ...) runs it on all ranks; {self.name}(0, 4, 8) gives the list of rank 0",
+            )
+        return self._function(*given, **named)
+
+    def __repr__(self) -> str:
+        return f"<schedule {self.name}>"
+
+    async def _run(self, model: Model) -> None:
+        dist = model.dist
+        if dist not in self._programs:
+            self._programs[dist] = None  # should this fail, nobody else has anything to do
+            self._programs[dist] = self._program(model)
+        program = self._programs[dist]
+        if program is not None:
+            await program(model)
+
+    def _program(self, model: Model) -> Program:
+        share, microbatches = share_of(model), self._microbatches
+        batches = model.BATCHES // len(share.replicas) if microbatches is None else len(microbatches)
+        order = self._ask(len(share.pipeline), batches, model.dist.budget)
+        return program_of(order, messages=self._messages, layers_of=self._layers_of, microbatches=microbatches)
+
+    def order(self, ranks: int, batches: int) -> Order:
+        """What all ranks do, as the function says. PuzzleError where that is no pipeline."""
+        return self._ask(ranks, batches, BUDGET)
+
+    # -- what the function says -------------------------------------------------------------------------------------
+
+    def _ask(self, ranks: int, batches: int, most: int) -> Order:
+        lists: list[Any] = []
+        words: list[list[Any]] = []
+        for rank in range(ranks):
+            said = self._said(rank, ranks, batches)
+            if isinstance(said, list) and any(said is other for other in lists):
+                raise self._wrong(
+                    f"the list of rank {rank} is that of a rank before it, with more in it",
+                    expected="a new list for each rank",
+                    fix="make the list inside the function: the function is asked once for each rank",
+                )
+            lists.append(said)
+            words.append(self._words(said, rank, most))
+        bare = not any(isinstance(word, str) and word.lstrip("(")[:1].isdigit() for one in words for word in one)
+        order = tuple(self._parsed(one, rank, rank if bare else None) for rank, one in enumerate(words))
+        try:
+            with_messages(order)
+        except ValueError as error:
+            raise self._wrong(str(error)) from None
+        return order
+
+    def _said(self, rank: int, ranks: int, batches: int) -> Any:
+        """What the function gives for a rank."""
+        try:
+            inspect.signature(self._function).bind(rank, ranks, batches)
+        except TypeError:
+            takes = ", ".join(inspect.signature(self._function).parameters)
+            raise self._wrong(
+                f"{self.name} is asked for the actions of one rank, and cannot be",
+                expected=f"def {self.name}({', '.join(TAKES)})",
+                got=f"def {self.name}({takes})",
+                fix="an order needs no model: it says which actions, and the simulator does them",
+            ) from None
+        except ValueError:  # a builtin that does not tell its parameters
+            pass
+        try:
+            return self._function(rank, ranks, batches)
+        except PuzzleError:
+            raise
+        except Exception as error:
+            raise self._raised(error, rank) from error
+
+    def _words(self, said: Any, rank: int, most: int) -> list[Any]:
+        """What was said as a list. An endless one is cut off."""
+        if inspect.iscoroutine(said) or inspect.isasyncgen(said):
+            if inspect.iscoroutine(said):
+                said.close()
+            raise self._wrong(
+                f"{self.name} is an async function, so it gives no list",
+                expected=f"def {self.name}({', '.join(TAKES)})",
+                fix="leave out `async`: an order is only a list, and nothing in it is awaited",
+            )
+        if isinstance(said, str):
+            return said.split()
+        if isinstance(said, dict | set | frozenset) or not isinstance(said, Iterable):
+            raise self._wrong(
+                f"{self.name} gives {described(cast('object', said), describe)}",
+                rank=rank,
+                expected=f"the list of what this rank does, one after the other: {WORDS}",
+                fix="end the function with `return` and the list"
+                if said is None
+                else "give back a list: its order is the order in which the rank does it",
+            )
+        try:
+            words = list(islice(cast("Iterable[Any]", said), most + 1))
+        except PuzzleError:
+            raise
+        except Exception as error:  # of a generator
+            raise self._raised(error, rank) from error
+        if len(words) > most:
+            raise self._wrong(
+                f"more than {most:,} actions for one rank",
+                rank=rank,
+                expected="a list that ends: one forward and one backward of each microbatch on each stage",
+                fix="look for a loop that never ends",
+            )
+        return words
+
+    def _parsed(self, words: Sequence[Any], rank: int, stage: int | None) -> tuple[Action, ...]:
+        if words and all(map(_is_list_of_words, words)):
+            raise self._wrong(
+                "these are lists in a list, as if for all ranks at once",
+                rank=rank,
+                expected=f"one list of words: what rank {rank} does",
+                got=f"a list of {counted(len(words), 'list')}",
+                fix=f"the function is asked once for each rank: give back the list of `{TAKES[0]}` alone",
+            )
+        found: list[Action] = []
+        for position, word in enumerate(words):
+            try:
+                found += parse([str(word)] if isinstance(word, str | Action) else [""], stage)
+            except ValueError:
+                raise self._no_action(word, rank, position, stage) from None
+        return tuple(found)
+
+    def _no_action(self, word: Any, rank: int, position: int, stage: int | None) -> PuzzleError:
+        """The error of something in a list that is none of the words."""
+        shown = repr(word) if isinstance(word, str) else described(word, describe)
+        return self._wrong(
+            f"position {position}: {shown} is no action",
+            rank=rank,
+            expected=WORDS if stage is not None else f"{WORDS}; before it the stage, where a rank has several: 5F0",
+            fix=_meant(word, stage),
+        )
+
+    def _raised(self, error: Exception, rank: int) -> PuzzleError:
+        """What the function raised when it was asked for a rank."""
+        from lib.diagnosis.python_errors import failed  # here and not above: only a mistake needs it
+
+        return failed(rank, error)
+
+    def _wrong(self, what: str, *, rank: int | None = None, **more: Any) -> PuzzleError:
+        """A mistake of the function's, with its line."""
+        where = self._line()
+        return PuzzleError(what, rank=rank, where=[] if where is None else [(None, where)], **more)
+
+    def _line(self) -> Place | None:
+        """The line of the function's `return`, if it has one; else of its `def`."""
+        code = getattr(self._function, "__code__", None)
+        if code is None:
+            return None
+        import ast
+
+        node = function_of(code)
+        if node is None:
+            return place(code, code.co_firstlineno)
+        returns = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Return)]
+        return place(code, returns[0] if len(returns) == 1 else node.lineno)
+
+
+def _is_list_of_words(thing: Any) -> bool:
+    if not isinstance(thing, list | tuple) or isinstance(thing, Action):
+        return False
+    return all(isinstance(part, str) and len(part) > 1 for part in cast("Sequence[object]", thing))
+
+
+def _meant(word: Any, stage: int | None) -> str:
+    """The fix of a word that is none, by what it looks like."""
+    if isinstance(word, str) and "{" in word:
+        return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
+    text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)
+    tidy = "".join(letter for letter in text if letter.isalnum() or letter in "_;()").upper()
+    for one in (tidy, tidy.replace("_", "")):
+        try:
+            parse([one], stage)
+        except ValueError:
+            continue
+        return f'write "{one}"'
+    if stage is None:
+        try:
+            parse([tidy], 0)
+        except ValueError:
+            pass
+        else:
+            return f"other words of this order name their stage, so this one does too: 0{tidy} on stage 0"
+    if isinstance(word, int):
+        return f'say what is done to microbatch {word}: "F{word}" or "B{word}"'
+    return "a word is a kind of action and the number of a microbatch, counted from 0, without anything in between"

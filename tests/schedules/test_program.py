@@ -1,0 +1,139 @@
+"""Orders as programs: the figures that they come to, with messages awaited and posted, and what they are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from lib import Mesh, PuzzleError, Trace, check, simulate
+from lib.analysis.figures import end, peak
+from lib.schedules.pipelines.action import Order, parse
+from lib.schedules.pipelines.generators import breadth_first, gpipe, interleaved, one_f_one_b
+from lib.schedules.pipelines.lowering import awaited, posted, waits_for_room, with_messages
+from lib.schedules.pipelines.program import Messages, program_of
+
+ORDERS = {
+    "gpipe": gpipe,
+    "one_f_one_b": one_f_one_b,
+    "interleaved": lambda ranks, batches: interleaved(ranks, batches, 2),
+    "breadth_first": lambda ranks, batches: breadth_first(ranks, batches, 2),
+}
+PUBLISHED = {
+    ("gpipe", 4): (33.8, 2_883_584),
+    ("gpipe", 8): (53.0, 4_456_448),
+    ("gpipe", 16): (91.4, 7_602_176),
+    ("one_f_one_b", 4): (33.4, 2_490_368),
+    ("one_f_one_b", 8): (52.6, 2_752_512),
+    ("one_f_one_b", 16): (91.0, 2_752_512),
+    ("interleaved", 4): (29.8, 2_490_368),
+    ("interleaved", 8): (51.0, 3_276_800),
+    ("interleaved", 16): (95.8, 3_407_872),
+    ("breadth_first", 4): (31.0, 2_752_512),
+    ("breadth_first", 8): (53.4, 4_325_376),
+    ("breadth_first", 16): (98.2, 7_471_104),
+}
+"""Messages awaited. Where a gradient waits on its way the peak of interleaved counts it."""
+POSTED = {
+    ("one_f_one_b", 16): (88.2, 3_145_728),
+    ("interleaved", 16): (76.6, 3_670_016),
+    ("breadth_first", 16): (73.4, 7_602_176),
+}
+
+
+def _run(order: Order, layers: int, batches: int, messages: Messages = "awaited") -> Trace:
+    function = program_of(order, messages=messages)
+    return Trace.of(simulate(function, ranks=len(order), layers=layers, batches=batches))
+
+
+@pytest.mark.parametrize(("name", "batches"), PUBLISHED)
+def test_pipelines_come_to_the_published_figures(name: str, batches: int) -> None:
+    trace = _run(ORDERS[name](4, batches), 8, batches)
+    assert (end(trace), peak(trace).elements) == PUBLISHED[name, batches]
+    verdict = check(trace)
+    assert verdict.correct
+    assert verdict.notes == ()
+
+
+@pytest.mark.parametrize(("name", "batches"), POSTED)
+def test_messages_that_travel_while_ranks_compute_cost_a_buffer(name: str, batches: int) -> None:
+    trace = _run(ORDERS[name](4, batches), 8, batches, "posted")
+    assert (end(trace), peak(trace).elements) == POSTED[name, batches]
+    verdict = check(trace)
+    assert verdict.correct
+    assert verdict.notes == ()
+
+
+def test_who_waits_for_room_for_ever_receives_on_arrival() -> None:
+    order = breadth_first(4, 8, 2)
+    stuck = waits_for_room(with_messages(order))
+    assert list(map(str, stuck.values())) == ["0SEND_F7", "1SEND_F5", "2SEND_F3", "3SEND_F1"]
+    assert waits_for_room(awaited(order)) == {}
+    assert waits_for_room(posted(order)) == {}
+
+
+def test_ranks_that_wait_for_each_other_for_good() -> None:
+    """What cannot be done stays as it is: the simulator says what each rank waits for."""
+    order = parse("0F0 0B0 0F1 0B1"), parse("1F1 1F0 1B1 1B0")
+    assert [str(action) for action in waits_for_room(awaited(order)).values()] == ["0RECV_B1", "1RECV_F1"]
+    with pytest.raises(PuzzleError, match=r"^deadlock"):
+        _run(order, 2, 2)
+
+
+def test_a_message_is_awaited_at_once_unless_the_order_has_a_wait_for_it() -> None:
+    words = (
+        "0F0 0SEND_F0 0RECV_B0 0F1 0SEND_F1 0RECV_B1 0WAIT_RECV_B0 0B0 0WAIT_RECV_B1 0B1",
+        "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1",
+    )
+    trace = _run(tuple(map(parse, words)), 2, 2)
+    assert check(trace).correct
+    blocking = [event.blocking for event in trace.programs[0].events if event.op in ("pass_to", "receive")]
+    assert blocking == [True, False, True, False]
+
+
+def test_a_pair_waits_for_the_messages_of_both() -> None:
+    """A forward and a backward in one: both inputs are there before the first of them begins."""
+    order = (
+        parse("0F0 0F1 (0F2;0B0)OVERLAP_F_B 0B1 0B2"),
+        parse("1F0 1B0 1F1 1B1 1F2 1B2"),
+    )
+    trace = _run(order, 2, 3)
+    assert check(trace).correct
+    ops = [event.op for event in trace.programs[0].events if event.op in ("forward", "backward", "receive")]
+    assert ops == ["forward", "forward", "receive", "forward", "backward", "receive", "backward", "receive", "backward"]
+
+
+def test_stages_may_have_any_run_of_layers_and_microbatches_any_batches() -> None:
+    order = one_f_one_b(3, 2)
+    function = program_of(order, layers_of=[range(1), range(1, 4), range(4, 6)], microbatches=[(0, 1, 2), (3,)])
+    trace = Trace.of(simulate(function, ranks=3, layers=6, batches=4))
+    assert check(trace).correct
+    passes = [(e.layer, sorted(e.batches)) for e in trace.programs[1].events if e.op == "forward"]
+    assert passes == [(layer, batches) for batches in ([0, 1, 2], [3]) for layer in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sizes", "message"),
+    [
+        ({}, {"layers": 5, "batches": 4}, "5 layers cannot be shared out evenly to 2 stages"),
+        ({}, {"layers": 4, "batches": 3}, "this order is for 4 microbatches\n  expected: 3 microbatches"),
+        ({}, {"ranks": 3, "layers": 4, "batches": 4}, "this order is for 2 ranks"),
+        ({"layers_of": [range(4)]}, {"layers": 4, "batches": 4}, "these layers of the stages do not make the model"),
+        ({"layers_of": [range(4), range(4, 4)]}, {"layers": 4, "batches": 4}, "each with a layer at least"),
+        ({"microbatches": [(0, 1)]}, {"layers": 4, "batches": 2}, "expected: 1 microbatch, numbered from 0"),
+    ],
+)
+def test_a_run_that_an_order_is_not_for(settings: dict[str, object], sizes: dict[str, int], message: str) -> None:
+    function = program_of(gpipe(2, 4), **settings)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(PuzzleError) as caught:
+        simulate(function, **{"ranks": 2, **sizes})  # pyright: ignore[reportArgumentType]
+    assert message in str(caught.value)
+
+
+def test_pipelines_beside_each_other_take_their_own_batches() -> None:
+    function = program_of(one_f_one_b(2, 3))
+    mesh = Mesh({"data": 2, "stage": 2})
+    trace = Trace.of(simulate(function, mesh=mesh, layers=4, batches=6))
+    assert check(trace).correct
+    data = [[*e.batches] for e in trace.programs[2].events if e.op == "get_activation"]
+    assert data == [[1], [3], [5]]
+    with pytest.raises(PuzzleError, match=r"^5 batches cannot be shared out to 2 pipelines"):
+        simulate(function, mesh=mesh, layers=4, batches=5)

@@ -1,0 +1,192 @@
+"""Orders as a student writes them: what runs, and what each mistake is told."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib import Model, NotSolved, PuzzleError, Trace, check, schedule, simulate
+from lib.analysis.figures import end
+from lib.course.child import run_of
+from lib.schedules.pipelines.generators import interleaved, one_f_one_b
+from lib.schedules.pipelines.program import program_of
+from lib.submissions.load import load_function
+
+SOURCE = '''\
+from lib import Model, NotSolved, schedule
+
+
+@schedule(messages="awaited")
+def gpipe(rank, ranks, batches):
+    """All forwards, then all backwards."""
+    return [f"F{b}" for b in range(batches)] + [f"B{b}" for b in range(batches)]
+'''
+
+
+@schedule
+def gpipe(rank: int, ranks: int, batches: int) -> list[str]:
+    """All forwards, then all backwards."""
+    return [f"F{b}" for b in range(batches)] + [f"B{b}" for b in range(batches)]
+
+
+@schedule(messages="posted")
+def by_words(rank: int, ranks: int, batches: int) -> Iterator[str]:
+    """Two stages a rank, said with their numbers; a generator will do."""
+    yield from map(str, interleaved(ranks, batches, 2)[rank])
+
+
+def test_a_list_of_words_is_a_schedule_like_any_other() -> None:
+    out = simulate(gpipe, puzzle="gpipe")
+    verdict = Model.check(out, puzzle="gpipe")
+    assert verdict is not None
+    assert (verdict.time, verdict.memory) == (33.8, 2_883_584)
+    assert gpipe.name == "gpipe"
+    assert gpipe.__doc__ == "All forwards, then all backwards."
+    assert str(inspect.signature(gpipe)) == "(model)"
+
+
+def test_the_words_may_name_their_stages_and_messages_may_travel() -> None:
+    trace = Trace.of(simulate(by_words, ranks=4, layers=8, batches=16))
+    assert check(trace).correct
+    assert end(trace) == 76.6
+
+
+def test_the_order_can_be_had_without_a_run() -> None:
+    assert gpipe(1, 4, 2) == gpipe(rank=1, ranks=4, batches=2) == ["F0", "F1", "B0", "B1"]
+    assert [" ".join(map(str, actions)) for actions in gpipe.order(2, 1)] == ["0F0 0B0", "1F0 1B0"]
+
+
+def test_the_same_schedule_runs_at_every_size() -> None:
+    for ranks, batches in ((1, 1), (2, 3), (4, 2), (2, 3)):
+        assert check(simulate(gpipe, ranks=ranks, layers=ranks, batches=batches)).correct
+
+
+def test_a_function_is_asked_for_all_ranks_once_a_run() -> None:
+    asked: list[int] = []
+    dice = random.Random(3)
+
+    @schedule
+    def anyhow(rank: int, ranks: int, batches: int) -> list[str]:
+        asked.append(rank)
+        order = [f"F{b}" for b in range(batches)]
+        dice.shuffle(order)
+        return order + [f"B{b}" for b in range(batches)]
+
+    for _ in range(2):
+        assert check(simulate(anyhow, ranks=3, layers=3, batches=2)).correct
+    assert asked == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_notebook_s_function_is_loaded_and_runs_in_a_child(tmp_path: Path) -> None:
+    path = tmp_path / "gpipe.py"
+    path.write_text(SOURCE)
+    assert check(simulate(load_function(path, "gpipe"), puzzle="gpipe")).correct
+    sent = run_of(path, "gpipe")
+    assert sent.outcome == "trace", sent.text
+    assert sent.trace is not None
+    assert end(sent.trace) == 33.8
+
+
+def test_one_that_is_not_solved_says_so_like_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "gpipe.py"
+    head = SOURCE.partition("    return")[0]
+    path.write_text(
+        f'{head}    # --- your code (about 2 lines) ---\n    raise NotSolved("gpipe")\n    # --- end of your code ---\n'
+    )
+    out = simulate(load_function(path, "gpipe"), puzzle="gpipe")
+    assert out == []
+    assert "gpipe is not solved yet" in capsys.readouterr().out
+    assert run_of(path, "gpipe").outcome == "unsolved"
+    with pytest.raises(NotSolved):
+        load_function(path, "gpipe").order(4, 4)  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def _nothing(rank: int, ranks: int, batches: int) -> None:
+    return None
+
+
+async def _coroutine(rank: int, ranks: int, batches: int) -> list[str]:
+    return ["F0"]
+
+
+async def _of_a_model(model: Model) -> None:
+    return None
+
+
+def _endless(rank: int, ranks: int, batches: int) -> Iterator[str]:
+    while True:
+        yield "F0"
+
+
+def _raises(rank: int, ranks: int, batches: int) -> list[str]:
+    order = ["F0", "B0"]
+    order[3 * rank] = "F1"
+    return order
+
+
+KEPT: list[str] = []
+
+
+def _shared(rank: int, ranks: int, batches: int) -> list[str]:
+    KEPT.extend(["F0", "F1"])
+    return KEPT
+
+
+def _says(*words: Any) -> Callable[..., Any]:
+    """A function that says the same words on every rank."""
+
+    def same(rank: int, ranks: int, batches: int) -> list[Any]:
+        return [*words]
+
+    return same
+
+
+MISTAKES: list[tuple[Callable[..., Any], str, str]] = [
+    (_nothing, "rank 0: _nothing gives None", "end the function with `return` and the list"),
+    (_coroutine, "_coroutine is an async function", "leave out `async`"),
+    (_of_a_model, "_of_a_model is asked for the actions of one rank, and cannot be", "def _of_a_model(model)"),
+    (_endless, "rank 0: more than 500 actions for one rank", "look for a loop that never ends"),
+    (_raises, "rank 1: IndexError: list assignment index out of range", "line 1"),
+    (_shared, "the list of rank 1 is that of a rank before it", "make the list inside the function"),
+    (_says("F0", "b0"), "rank 0: position 1: 'b0' is no action", 'write "B0"'),
+    (_says("F_0"), "rank 0: position 0: 'F_0' is no action", 'write "F0"'),
+    (_says(("F", 0)), "rank 0: position 0: a tuple of 2: str 'F'; the number 0 is no action", 'write "F0"'),
+    (_says("F{b}"), "rank 0: position 0: 'F{b}' is no action", "put an f before the quotes"),
+    (_says(0, 1), "rank 0: position 0: the number 0 is no action", '"F0" or "B0"'),
+    (_says("F", "B"), "rank 0: position 0: 'F' is no action", "a kind of action and the number of a microbatch"),
+    (_says("F0", "1F0"), "rank 0: position 0: 'F0' is no action", "other words of this order name their stage"),
+    (_says(["F0", "B0"], ["F0", "B0"]), "rank 0: these are lists in a list", "give back the list of `rank` alone"),
+    (lambda rank, ranks, batches: {"F0": 1}, "rank 0: <lambda> gives a whole dict", "give back a list"),
+    (lambda rank, ranks, batches: 4, "rank 0: <lambda> gives the number 4", "give back a list"),
+]
+
+
+@pytest.mark.parametrize(("function", "what", "fix"), MISTAKES, ids=[what for _, what, _ in MISTAKES])
+def test_mistakes_are_told_before_anything_runs(function: Callable[..., Any], what: str, fix: str) -> None:
+    KEPT.clear()
+    with pytest.raises(PuzzleError) as caught:
+        simulate(schedule(function), ranks=2, layers=2, batches=2, budget=500)
+    assert str(caught.value).startswith(what)
+    assert fix in str(caught.value)
+    assert "program.py" not in str(caught.value)
+
+
+def test_the_decorator_in_the_wrong_place() -> None:
+    with pytest.raises(PuzzleError, match='expected: messages="awaited" or messages="posted"'):
+        schedule(messages="async")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    with pytest.raises(PuzzleError, match="schedule was not given a function"):
+        schedule("posted")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    with pytest.raises(PuzzleError, match=r"fix: +simulate\(gpipe, \.\.\.\) runs it on all ranks"):
+        gpipe()  # pyright: ignore[reportCallIssue]
+
+
+def test_it_does_what_a_program_of_the_same_order_does() -> None:
+    alternating = schedule(lambda rank, ranks, batches: [*map(str, one_f_one_b(ranks, batches)[rank])])
+    size = {"ranks": 3, "layers": 6, "batches": 5}
+    ours = Trace.of(simulate(program_of(one_f_one_b(3, 5)), **size))  # pyright: ignore[reportArgumentType]
+    assert Trace.of(simulate(alternating, **size)).text() == ours.text()  # pyright: ignore[reportArgumentType]
