@@ -31,6 +31,8 @@ FIGURES = {
     "LoopedBFS": "breadth_first",
     "Interleaved1F1B": "interleaved",
     "InterleavedZeroBubble": "interleaved_zero_bubble",
+    "ZBVZeroBubble": "zb_v",
+    "DualPipeV": "dualpipe_v",
 }
 """The names that the published figures have, and ours."""
 ROWS = list(csv.DictReader((DATA / "pipeline_schedules.csv").read_text("utf-8").splitlines()))

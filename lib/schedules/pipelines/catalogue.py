@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from lib.schedules.pipelines import generators
+from lib.schedules.pipelines import generators, v_shapes
 from lib.schedules.pipelines.action import Order
 from lib.values.table import Table
 
@@ -39,6 +39,7 @@ HUANG: Final = "Huang et al. 2019, arXiv 1811.06965"
 NARAYANAN: Final = "Narayanan et al. 2021, arXiv 2104.04473"
 LAMY_POIRIER: Final = "Lamy-Poirier 2023, arXiv 2211.05953"
 QI_2023: Final = "Qi et al. 2023, arXiv 2401.10241"
+DEEPSEEK: Final = "DeepSeek-AI 2024, arXiv 2412.19437"
 QI_2024: Final = "Qi et al. 2024, arXiv 2405.15362"
 
 SCHEDULES: Final = Table(
@@ -75,6 +76,19 @@ SCHEDULES: Final = Table(
         ),
         Named("zb_h1", "ZB-H1", generators.zb_h1, QI_2023, halves=True, takes=("limit",)),
         Named("zb_h2", "ZB-H2", generators.zb_h2, QI_2023, halves=True, takes=("limit",)),
+        Named("zb_v", "ZB-V", v_shapes.zb_v, QI_2023, 2, "vee", halves=True, torch="ScheduleZBVZeroBubble"),
+        Named("v_half", "V-half", v_shapes.v_half, QI_2024, 2, "vee", halves=True, takes=("limit",)),
+        Named("v_min", "V-min", v_shapes.v_min, QI_2024, 2, "vee", halves=True, takes=("limit",)),
+        Named(
+            "dualpipe_v",
+            "DualPipe-V",
+            v_shapes.dualpipe_v,
+            DEEPSEEK,
+            2,
+            "vee",
+            halves=True,
+            torch="ScheduleDualPipeV",
+        ),
     )
 )
 """The schedules in the order in which they were found."""
