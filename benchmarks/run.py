@@ -21,8 +21,10 @@ import simpy
 
 from lib import Model, check, simulate
 from lib.schedules.data_parallel import ddp, fsdp
+from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
+from lib.schedules.pipelines.timing import time_order
 
 REPEATS = 5
 
@@ -112,6 +114,19 @@ def pipeline() -> Iterator[tuple[str, float, str]]:
     yield "1F1B 64 x 256, check", seconds, "s"
 
 
+def orders() -> Iterator[tuple[str, float, str]]:
+    """Orders for 64 ranks and 512 microbatches, made and timed without values; and the timer against bare SimPy."""
+    for name in ("interleaved", "zb_v"):
+        row = SCHEDULES[name]
+        seconds, _ = best(lambda make=row.make: time_order(make(64, 512), message=0.4))
+        yield f"{row.title} 64 x 512, generated and timed", seconds, "s (target 2)"
+    ours, theirs = float("inf"), float("inf")
+    for _ in range(REPEATS):
+        ours = min(ours, best(lambda: time_order(one_f_one_b(64, 256), message=0.4, messages="awaited"), 1)[0])
+        theirs = min(theirs, best(lambda: simpy_pipeline(64, 256), 1)[0])
+    yield "1F1B 64 x 256, order timer, ratio to SimPy", ours / theirs, ""
+
+
 def imports() -> Iterator[tuple[str, float, str]]:
     """What a program waits for in a fresh interpreter, without the interpreter's own start."""
     root = Path(__file__).parent.parent
@@ -124,7 +139,7 @@ def imports() -> Iterator[tuple[str, float, str]]:
         yield line, 1000 * seconds, f"ms (target {target})"
 
 
-SECTIONS = {f.__name__: f for f in (imports, data_parallel, many_ranks, pipeline)}
+SECTIONS = {f.__name__: f for f in (imports, data_parallel, many_ranks, pipeline, orders)}
 
 
 def main() -> None:

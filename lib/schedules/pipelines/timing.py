@@ -7,17 +7,17 @@ legal says `legality`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain
+from itertools import islice
 from math import lcm
 from typing import Final, Literal, NamedTuple
 
 from lib.schedules.pipelines.action import KINDS, MESSAGES, Action, Order, parts_of, places
 from lib.schedules.pipelines.lowering import with_messages
 
-__all__ = ["Bubble", "Discipline", "Stuck", "Timed", "time_order"]
+__all__ = ["Bubble", "Discipline", "Number", "Stuck", "Timed", "in_ticks", "time_order"]
 
 Discipline = Literal["posted", "awaited"]
 """How ranks take their messages. Posted: all receives are issued at the start, and a message costs no rank any time.
@@ -114,7 +114,7 @@ def time_order(
     lowered = order
     if messages == "awaited" and not any(a.kind in MESSAGES for actions in order for a in actions):
         lowered = with_messages(order)
-    costs, half, ticks = _in_ticks(lowered, prices, cost, message)
+    costs, half, ticks = _priced(lowered, prices, cost, message)
     clock = _Clock(lowered, costs, half, messages == "awaited")
     clock.run()
     busy = sum(map(sum, costs))
@@ -127,37 +127,34 @@ def time_order(
     return Timed(order, starts, ends, ticks, busy)
 
 
-def _in_ticks(
+def in_ticks(times: Iterable[Number]) -> tuple[list[int], int]:
+    """Times as whole numbers of ticks, and how many ticks make a time unit: as few as will do. A time is the decimal
+    that was written, not the binary float nearest to it."""
+    exact = [Fraction(str(time)) for time in times]
+    ticks = lcm(*{time.denominator for time in exact})
+    return [int(time * ticks) for time in exact], ticks
+
+
+def _priced(
     order: Order, prices: dict[str, Number], cost: Callable[[Action, int], Number] | None, message: Number
 ) -> tuple[list[list[int]], int, int]:
-    """What every action costs, and half a message, in the longest ticks in which all of them are whole; and how many
-    ticks make a time unit."""
-
-    def price(action: Action, rank: int) -> Number:
-        if action.parts:
-            return sum(price(part, rank) for part in action.parts)
-        if not KINDS[action.kind].computes:
-            return 0
-        return prices[action.kind] if cost is None else cost(action, rank)
-
-    half = _exact(message) / 2
+    """What every action costs, half a message, and a time unit, in ticks."""
+    half = Fraction(str(message)) / 2
+    passes = [[part for a in actions for part in a.parts or (a,) if part.kind in prices] for actions in order]
     if cost is None:
-        exact = {kind: _exact(number) for kind, number in prices.items()}
-        ticks = lcm(*(number.denominator for number in (half, *exact.values())))
-        whole = {kind: int(number * ticks) for kind, number in exact.items()}
-        found = [
-            [sum(whole[p.kind] for p in a.parts) if a.parts else whole.get(a.kind, 0) for a in actions]
-            for actions in order
-        ]
-        return found, int(half * ticks), ticks
-    rows = [[_exact(price(action, rank)) for action in actions] for rank, actions in enumerate(order)]
-    ticks = lcm(half.denominator, *{number.denominator for number in chain.from_iterable(rows)})
-    return [[int(number * ticks) for number in row] for row in rows], int(half * ticks), ticks
-
-
-def _exact(number: Number) -> Fraction:
-    """The decimal that was written, not the binary float nearest to it."""
-    return Fraction(str(number))
+        (half, *whole), ticks = in_ticks([half, *prices.values()])
+        known = dict(zip(prices, whole, strict=True))
+        each = ([known[part.kind] for part in parts] for parts in passes)
+    else:
+        times = [cost(part, rank) for rank, parts in enumerate(passes) for part in parts]
+        (half, *whole), ticks = in_ticks([half, *times])
+        every = iter(whole)
+        each = ([*islice(every, len(parts))] for parts in passes)
+    found: list[list[int]] = []
+    for actions, whole in zip(order, each, strict=True):
+        rest = iter(whole)
+        found.append([sum(islice(rest, len(a.parts) or int(a.kind in prices))) for a in actions])
+    return found, half, ticks
 
 
 BACKWARDS: Final = ("B", "I")
