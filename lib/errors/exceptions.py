@@ -10,6 +10,7 @@
         ├── BudgetError      a rank recorded more events than any sensible schedule has
         ├── CheckError       the run ended, but it is not one correct training step
         ├── AbsentKey        a store holds nothing under that key (a KeyError too)
+        ├── IllegalOrder     the ranks of a pipeline cannot do what its order says (in lib/schedules/pipelines)
         └── NotSolved        the puzzle still holds its stub
     ValueError
     └── TraceError           a Trace file or text is damaged, or is not one of ours

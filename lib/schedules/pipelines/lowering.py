@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from itertools import accumulate
+from math import inf
 from typing import Final
 
 from lib.schedules.pipelines.action import KINDS, MESSAGES, PAIR, PASSES, Action, Order, parts_of, places
 
-__all__ = ["awaited", "posted", "waits_for_room", "with_messages"]
+__all__ = ["awaited", "compute_only", "posted", "waits_for_room", "with_messages", "with_weights"]
+
+
+def compute_only(order: Order) -> Order:
+    """Only its passes: without messages, gathers and updates, which come at the end where nothing says otherwise."""
+    return tuple(tuple(action for action in actions if action.kind in PASSES or action.parts) for actions in order)
 
 
 def with_messages(order: Order) -> Order:
@@ -260,3 +266,100 @@ def _outputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple
             after = stage + KINDS[sent].towards
             if place.get(after, rank) != rank:
                 yield place[after], Action(stage, sent, microbatch), Action(after, f"RECV_{sent[-1]}", microbatch)
+
+
+# -- weights ----------------------------------------------------------------------------------------------------
+
+
+def with_weights(order: Order, *, keep: int | None = None, ahead: int = 0) -> Order:
+    """The same order where each rank has only a shard of its weights: they are gathered (UNSHARD) before the passes
+    that need them, freed (RESHARD) after, and the gradients of a stage reduced (REDUCE_GRAD) after its last backward.
+
+    A rank has `keep` stages whole at most, and frees the one that it needs again last. Without a number it gathers each
+    stage once for its forwards and once for its backwards, or once for all where these mingle. A gather is issued
+    `ahead` actions before the pass that needs it, or as many of these as `keep` has room. ValueError where a rank needs
+    more stages at once than it keeps, or the order has gathers already.
+    """
+    if keep is not None and keep < 1:
+        raise ValueError(f"a rank keeps at least the stage that it works on; got keep={keep}")
+    if ahead < 0:
+        raise ValueError(f"a gather is issued before it is needed; got ahead={ahead}")
+    return tuple(_with_weights(rank, actions, keep, ahead) for rank, actions in enumerate(order))
+
+
+def _with_weights(rank: int, actions: tuple[Action, ...], keep: int | None, ahead: int) -> tuple[Action, ...]:
+    uses: defaultdict[int, list[int]] = defaultdict(list)
+    """Where each stage is needed."""
+    directions: defaultdict[tuple[int, bool], list[int]] = defaultdict(list)
+    for position, action in enumerate(actions):
+        if action.kind in _OF_WEIGHTS:
+            raise ValueError(f"rank {rank}, position {position}: {action}, and the order is to have no gathers yet")
+        for stage, kind, _, _ in action.parts or (action,):
+            if kind in PASSES:
+                uses[stage].append(position)
+                directions[stage, kind != "F"].append(position)
+    if keep is None:
+        spans = [span for stage in uses for span in _by_direction(stage, directions)]
+    else:
+        spans = _kept(rank, uses, keep)
+    before: defaultdict[int, list[Action]] = defaultdict(list)
+    """What comes before the action at a position."""
+    whole = Counter(position for first, last, _ in spans for position in range(first, last + 1))
+    freed: dict[int, int] = {}
+    gathers: list[tuple[int, int]] = []
+    for first, last, stage in sorted(spans):
+        earliest = max(first - ahead, freed.get(stage, 0))
+        begin = first
+        while begin > earliest and (keep is None or whole[begin - 1] < keep):
+            begin -= 1
+            whole[begin] += 1
+        gathers.append((begin, stage))
+        freed[stage] = last + 1
+        before[last + 1].append(Action(stage, "RESHARD"))
+    for begin, stage in gathers:  # after what makes room for it, and before what may take time
+        before[begin].append(Action(stage, "UNSHARD"))
+    for (stage, backward), positions in directions.items():
+        if backward:
+            before[positions[-1] + 1].append(Action(stage, "REDUCE_GRAD"))
+    found: list[Action] = []
+    for position, action in enumerate(actions):
+        found += *before[position], action
+    return *found, *before[len(actions)]
+
+
+_OF_WEIGHTS = ("UNSHARD", "RESHARD", "REDUCE_GRAD")
+Span = tuple[int, int, int]
+"""From which to which position a stage is whole."""
+
+
+def _by_direction(stage: int, directions: dict[tuple[int, bool], list[int]]) -> list[Span]:
+    """Once for the forwards and once for the backwards, or once where one begins before the other is over."""
+    spans = [(found[0], found[-1], stage) for back in (False, True) if (found := directions.get((stage, back)))]
+    if len(spans) == 2 and spans[1][0] <= spans[0][1]:
+        return [(spans[0][0], max(spans[0][1], spans[1][1]), stage)]
+    return spans
+
+
+def _kept(rank: int, uses: dict[int, list[int]], keep: int) -> list[Span]:
+    """So many stages at a time: the one goes that is needed again last (Belady 1966)."""
+    needed: defaultdict[int, list[int]] = defaultdict(list)
+    for stage, positions in uses.items():
+        for position in positions:
+            needed[position].append(stage)
+    next_use = {stage: deque(positions) for stage, positions in uses.items()}
+    whole: dict[int, Span] = {}
+    spans: list[Span] = []
+    for position in sorted(needed):
+        stages = needed[position]
+        if len(set(stages)) > keep:
+            raise ValueError(f"rank {rank}, position {position} needs {len(set(stages))} stages at once; keep={keep}")
+        for stage in stages:
+            next_use[stage].popleft()
+        for stage in stages:
+            if stage not in whole and len(whole) >= keep:
+                others = [other for other in whole if other not in stages]
+                last = max(others, key=lambda other: (next_use[other][0] if next_use[other] else inf, other))
+                spans.append(whole.pop(last))
+            first = whole[stage][0] if stage in whole else position
+            whole[stage] = first, position, stage
+    return [*spans, *whole.values()]

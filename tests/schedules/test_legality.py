@@ -1,0 +1,524 @@
+"""Which orders are legal, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable
+from itertools import zip_longest
+from random import Random
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from lib.schedules.pipelines.action import PAIR, Action, Order, parse
+from lib.schedules.pipelines.generators import gpipe, one_f_one_b
+from lib.schedules.pipelines.legality import IllegalOrder, illegal, order_from, require_legal
+from lib.schedules.pipelines.lowering import compute_only, with_messages, with_weights
+from tests.schedules.mutations import mutated, random_order, with_waits
+from tests.schedules.naive_machine import can_run
+
+
+def words(order: Order) -> list[list[str]]:
+    return [[str(action) for action in actions] for actions in order]
+
+
+def plain(order: Order) -> Order:
+    return order
+
+
+def gathered(order: Order) -> Order:
+    return with_weights(order, keep=2, ahead=1)
+
+
+def everything(order: Order) -> Order:
+    return with_messages(with_weights(order))
+
+
+LEVELS: dict[str, Callable[[Order], Order]] = {
+    "passes": plain,
+    "weights": gathered,
+    "messages": with_messages,
+    "waits": with_waits,
+    "all": everything,
+}
+PLACES = ((0,), (0, 1), (0, 1, 2, 3), (0, 1, 0, 1), (0, 1, 1, 0), (0, 1, 2, 2, 1, 0), (1, 0, 0))
+
+
+def orders(random: Random) -> list[Order]:
+    """Known ones, and as many random ones."""
+    known = [gpipe(4, 5), one_f_one_b(4, 6), one_f_one_b(2, 3), gpipe(1, 2)]
+    return [*known, *(random_order(random, place, random.randint(1, 4)) for place in PLACES)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_can_be_done_is_legal(level: str) -> None:
+    random = Random(level)
+    for _ in range(12):
+        for order in map(LEVELS[level], orders(random)):
+            assert can_run(words(order)), words(order)
+            assert illegal(order) is None, (str(illegal(order)), words(order))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_changed_order_is_legal_if_it_can_be_done(level: str) -> None:
+    """Judged by a machine that just tries, and shares no code."""
+    random = Random(f"{level} changed")
+    counts = {True: 0, False: 0}
+    named = 0
+    for _ in range(25):
+        for order in map(LEVELS[level], orders(random)):
+            other, ranks = mutated(random, order)
+            wrong, truth = illegal(other), can_run(words(other))
+            assert (wrong is None) == truth, (str(wrong), words(other))
+            counts[truth] += 1
+            named += wrong is not None and wrong.rank in ranks
+            twice, _ = mutated(random, other) if any(other) else (other, set[int]())
+            assert (illegal(twice) is None) == can_run(words(twice)), (str(illegal(twice)), words(twice))
+    assert min(counts.values()) > 5
+    assert named > 0.9 * counts[False], "most name a rank that was changed"
+
+
+# -- what is said of mistakes -----------------------------------------------------------------------------------
+
+
+def student(
+    rank: int,
+    *,
+    ranks: int = 4,
+    batches: int = 8,
+    warm_up: Callable[[int, int], int] = lambda rank, ranks: ranks - 1 - rank,
+    first: int = 0,
+    late: int = 0,
+    last: int = 8,
+    rest: bool = True,
+) -> list[str]:
+    """1F1B as one writes it, and what one may get wrong."""
+    ahead = warm_up(rank, ranks)
+    found = [f"F{m + first}" for m in range(ahead)]
+    for m in range(ahead, last):
+        found += [f"F{m + first}", f"B{m - ahead + first + late}"]
+    return found + [f"B{m + first}" for m in range(batches - ahead, batches) if rest]
+
+
+def all_ranks(**mistake: Any) -> list[list[str]]:
+    return [student(rank, **mistake) for rank in range(4)]
+
+
+def with_last_rank(*words: str) -> list[list[str]]:
+    return [*all_ranks()[:3], list(words)]
+
+
+def a_short_last_group(rank: int, ranks: int = 5, chunks: int = 2, batches: int = 7) -> list[str]:
+    """Interleaved 1F1B where the last group of microbatches is short: the obvious way."""
+    groups = [range(first, min(first + ranks, batches)) for first in range(0, batches, ranks)]
+    forwards = [f"{c * ranks + rank}F{m}" for group in groups for c in range(chunks) for m in group]
+    backwards = [f"{c * ranks + rank}B{m}" for group in groups for c in reversed(range(chunks)) for m in group]
+    ahead = (chunks - 1) * ranks + 2 * (ranks - 1 - rank)
+    in_turn = [word for pair in zip_longest(forwards[ahead:], backwards) for word in pair if word]
+    return forwards[:ahead] + in_turn
+
+
+MISTAKES: dict[str, tuple[list[Any], dict[str, Any], str, str | None]] = {
+    "numbered from 1": (
+        all_ranks(first=1),
+        {"batches": 8},
+        "rank 0, position 11: 0F8 (forward of microbatch 8 on stage 0): there are microbatches 0 to 7",
+        "off by one: rank 0 does 0F1 to 0F8",
+    ),
+    "numbered from 1, and nobody says how many": (
+        all_ranks(first=1),
+        {},
+        "rank 0, at the end: 0F0 is missing: there are microbatches 0 to 8",
+        "off by one: rank 0 does 0F1 to 0F8",
+    ),
+    "the last rank is off by one, as in torch 2.13": (
+        with_last_rank(*(word for m in range(8) for word in (f"F{m + 1}", f"B{m}"))),
+        {},
+        "rank 3, position 1: 3B0 needs 3F0 before it, which this rank never does",
+        "off by one: rank 3 does 3F1 to 3F8",
+    ),
+    "the forward loop stops too early": (
+        all_ranks(last=7),
+        {},
+        "rank 0, position 13: 0B7 needs 0F7 before it, which this rank never does",
+        None,
+    ),
+    "no backwards at the end": (
+        all_ranks(rest=False),
+        {},
+        "rank 0, at the end: 0B5 is missing: its forward is there",
+        None,
+    ),
+    "the first rank has the fewest forwards ahead": (
+        all_ranks(warm_up=lambda rank, ranks: rank),
+        {},
+        "rank 0, position 1: 0B0 waits for 1B0 on rank 1, which never comes: ranks 0 -> 1 -> 0 wait for each other",
+        "rank 1 comes to 1B0 only after 1F1; rank 0 comes to 0F1 only after 0B0",
+    ),
+    "backwards are one too far": (
+        all_ranks(late=1),
+        {},
+        "rank 3, position 1: 3B1 needs 3F1 before it, which comes later, at position 2",
+        None,
+    ),
+    "the warm-up is done again": (
+        with_last_rank("F0", "F0", "B0"),
+        {},
+        "rank 3, position 1: 3F0 (forward of microbatch 0 on stage 3) was done already, at position 0",
+        None,
+    ),
+    "a branch that gives nothing": (
+        with_last_rank(),
+        {},
+        "rank 3, at the end: there is nothing to do: no stage is on this rank",
+        None,
+    ),
+    "the whole backward, and its second half": (
+        [["F0", "B0", "W0"], ["F0", "B0"]],
+        {},
+        "rank 0, position 2: 0W0 (weight half of the backward of microbatch 0 on stage 0): "
+        "the same backward was done as B at position 1",
+        "B is both halves: write B, or I and later W",
+    ),
+    "a second half is forgotten": (
+        [["F0", "F1", "I0", "I1", "W0"], ["F0", "B0", "F1", "B1"]],
+        {},
+        "rank 0, at the end: 0W1 is missing: its input half is there",
+        None,
+    ),
+    "too many activations": (
+        all_ranks(warm_up=lambda rank, ranks: 7),
+        {"limit": 4},
+        "rank 0, position 4: 0F4 (forward of microbatch 4 on stage 0) makes 5 microbatches of activations; at most 4",
+        None,
+    ),
+    "stages numbered on each rank": (
+        [["0F0", "1F0", "1B0", "0B0"], ["0F0", "1F0", "1B0", "0B0"]],
+        {},
+        "rank 1, position 0: 0F0 (forward of microbatch 0 on stage 0): stage 0 is on rank 0",
+        "stages are numbered over all ranks, and not on each one",
+    ),
+    "groups of R, and a short last one": (
+        [a_short_last_group(rank) for rank in range(5)],
+        {},
+        "rank 0, position 13: 5F6 waits for 4F6 on rank 4, which never comes: ranks 0 -> 4 -> 0 wait for each other",
+        "rank 4 comes to 4F6 only after 4B0; rank 0 comes to 5B0 only after 5F6",
+    ),
+    "a gather too few": (
+        [["0UNSHARD", "0F0", "0RESHARD", "0B0", "0REDUCE_GRAD"]],
+        {},
+        "rank 0, position 3: 0B0 (backward of microbatch 0 on stage 0) needs the weights: "
+        "no 0UNSHARD since the last 0RESHARD",
+        None,
+    ),
+    "gradients reduced too early": (
+        [["0UNSHARD", "0F0", "0F1", "0B0", "0REDUCE_GRAD", "0B1"]],
+        {},
+        "rank 0, position 4: 0REDUCE_GRAD (reduce-scatter of the gradients, stage 0): "
+        "a backward comes later, 0B1 at position 5",
+        None,
+    ),
+    "messages in another order": (
+        [
+            "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1",
+            "1RECV_F1 1F1 1RECV_F0 1F0 1B0 1SEND_B0 1B1 1SEND_B1",
+        ],
+        {},
+        "rank 1, position 0: 1RECV_F1, but the next message of rank 0 is for 1RECV_F0",
+        None,
+    ),
+    "a message that nobody sends": (
+        ["0F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"],
+        {},
+        "rank 1, position 0: 1RECV_F0 (receive of the input of microbatch 0 on stage 1): rank 0 never does 0SEND_F0",
+        None,
+    ),
+    "no receive": (
+        ["0F0 0SEND_F0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"],
+        {},
+        "rank 0, position 2: 0B0 (backward of microbatch 0 on stage 0) needs 0RECV_B0 before it, "
+        "which this rank never does",
+        None,
+    ),
+    "sent before it is made": (
+        ["0SEND_F0 0F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"],
+        {},
+        "rank 0, position 0: 0SEND_F0 (send of the output of microbatch 0 on stage 0): nothing to send yet, "
+        "it needs 0F0 before it, which comes later, at position 1",
+        None,
+    ),
+    "a pair that needs itself": (
+        [["0F0", "0F1", "0B0", "(0F2;0B2)OVERLAP_F_B", "0B1"]],
+        {},
+        "rank 0, position 3: (0F2;0B2)OVERLAP_F_B: the backward needs the forward beside it",
+        None,
+    ),
+    "updated too early": (
+        [["0F0", "0I0", "0UPDATE", "0W0"]],
+        {},
+        "rank 0, position 2: 0UPDATE (update, stage 0): a backward comes later, 0W0 at position 3",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_is_said_of_a_mistake(mistake: str) -> None:
+    rows, options, text, cause = MISTAKES[mistake]
+    one_stage = rows[0][0][0].isalpha()
+    wrong = illegal(order_from(rows, one_stage=one_stage), **options)
+    assert wrong is not None
+    assert (str(wrong), wrong.cause) == (text, cause)
+    assert wrong.action is None or wrong.action == order_from(rows, one_stage=one_stage)[wrong.rank][wrong.position]
+
+
+def test_what_is_slow_is_legal_nevertheless() -> None:
+    for ahead in (lambda rank, ranks: 0, lambda rank, ranks: 7, lambda rank, ranks: ranks - rank):
+        assert illegal(order_from(all_ranks(warm_up=ahead), one_stage=True), batches=8, stages=4) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([["f0"]], "rank 0, position 0: 'f0' is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1"),
+        ([["0F0"], ["1F0", None]], "rank 1, position 1: None is no action: a stage, a kind and a microbatch, as 0F3"),
+        ([[f"3F{'9' * 5000}"]], f"rank 0, position 0: '3F{'9' * 57}... is no action: a stage, a kind"),
+    ],
+)
+def test_what_is_no_word(rows: list[Any], text: str) -> None:
+    with pytest.raises(IllegalOrder, match=f"^{re.escape(text)}") as raised:
+        order_from(rows)
+    assert raised.value.wrong.rule == "word"
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("f0", "F0"), ("2F0 ", "2F0"), ("F 0", "F0"), ("2b1", "2B1"), ("0x", None), ("F", None)]
+)
+def test_the_word_that_was_meant(word: str, meant: str | None) -> None:
+    with pytest.raises(IllegalOrder) as raised:
+        order_from([[word]], one_stage=True)
+    assert raised.value.fix == (None if meant is None else f"write {meant}")
+    with pytest.raises(IllegalOrder, match=r"^rank 1, position 0: 'F0' is no action[^\0]*write 1F0$"):
+        order_from([[], ["F0"]])
+
+
+STRANGE: dict[str, tuple[Order, str]] = {
+    "no ranks": ((), "rank 0, at the end: there is nothing to do"),
+    "ranks that do nothing": (((), ()), "rank 0, at the end: there is nothing to do"),
+    "negative": (((Action(0, "F", -3),),), "rank 0, position 0: '0F-3' is no action"),
+    "no kind": (((Action(0, "R", 3),),), "rank 0, position 0: '0R3' is no action"),
+    "half a pair": (((Action(0, PAIR, 3),),), "rank 0, position 0: 0OVERLAP_F_B3 is no pair of a forward and"),
+    "a pair of two forwards": (
+        ((Action(0, PAIR, 3, parse("0F3 1F3")),),),
+        "rank 0, position 0: (0F3;1F3)OVERLAP_F_B is no pair of a forward and a backward",
+    ),
+    "a stage is left out": (
+        (parse("0F0 0B0"), parse("2F0 2B0")),
+        "rank 1, position 0: 2F0 (forward of microbatch 0 on stage 2): no rank has stage 1",
+    ),
+    "stages from 1": (
+        (parse("1F0 1B0"), parse("2F0 2B0")),
+        "rank 0, position 0: 1F0 (forward of microbatch 0 on stage 1): no rank has stage 0",
+    ),
+    "a microbatch is left out": (
+        (parse("0F0 0B0 0F2 0B2"),),
+        "rank 0, at the end: 0F1 is missing: there are microbatches 0 to 2",
+    ),
+    "a huge microbatch": (
+        (*one_f_one_b(3, 4), parse("3F0 3B0 3F1 3B1 3F2 3B2 3F3 3B3 3F999999999")),
+        "rank 3, position 8: 3F999999999 (forward of microbatch 999999999 on stage 3): there are microbatches 0 to 3",
+    ),
+    "a huge stage": (
+        ((*one_f_one_b(1, 4)[0], Action(999999999, "F", 0)),),
+        "rank 0, position 8: 999999999F0 (forward of microbatch 0 on stage 999999999): no rank has stage 1",
+    ),
+    "huge alone": ((parse("0F999999999 0B999999999"),), "rank 0, at the end: 0F0 is missing: there are microbatches 0"),
+    "two updates": (
+        (parse("0F0 0B0 0UPDATE 0UPDATE"),),
+        "rank 0, position 3: 0UPDATE (update, stage 0) was done already, at position 2",
+    ),
+    "an update of a stage that nobody has": (
+        (parse("0F0 0B0 1UPDATE"),),
+        "rank 0, position 2: 1UPDATE (update, stage 1): no rank has stage 1",
+    ),
+    "an update before the gradients are reduced": (
+        (parse("0F0 0B0 0UPDATE 0REDUCE_GRAD"),),
+        "rank 0, position 2: 0UPDATE needs 0REDUCE_GRAD before it, which comes later, at position 3",
+    ),
+    "one stage reduces": (
+        (parse("0F0 0B0 0REDUCE_GRAD"), parse("1F0 1B0")),
+        "rank 1, at the end: 1REDUCE_GRAD is missing: other stages have theirs",
+    ),
+    "nothing to free": (
+        (parse("0RESHARD 0UNSHARD 0F0 0B0"),),
+        "rank 0, position 0: 0RESHARD (weights freed but for this rank's shard, stage 0) has nothing to free: "
+        "no 0UNSHARD before it",
+    ),
+    "gathered twice": (
+        (parse("0UNSHARD 0F0 0UNSHARD 0B0"),),
+        "rank 0, position 2: 0UNSHARD (all-gather of the weights, stage 0) again: they are whole since position 0",
+    ),
+    "gathered for nothing": (
+        (parse("0UNSHARD 0RESHARD 0UNSHARD 0F0 0B0"),),
+        "rank 0, position 0: 0UNSHARD (all-gather of the weights, stage 0): no pass uses them",
+    ),
+    "a wait for nothing": (
+        (
+            parse("0F0 0WAIT_SEND_F0 0SEND_F0 0RECV_B0 0WAIT_RECV_B0 0B0"),
+            parse("1RECV_F0 1WAIT_RECV_F0 1F0 1B0 1SEND_B0"),
+        ),
+        "rank 0, position 1: 0WAIT_SEND_F0 (wait for the send of the output of microbatch 0 on stage 0): "
+        "nothing to wait for yet, it needs 0SEND_F0 before it, which comes later, at position 2",
+    ),
+    "used before it has come": (
+        (parse("0F0 0SEND_F0 0RECV_B0 0WAIT_RECV_B0 0B0"), parse("1RECV_F0 1F0 1WAIT_RECV_F0 1B0 1SEND_B0")),
+        "rank 1, position 1: 1F0 (forward of microbatch 0 on stage 1) needs 1WAIT_RECV_F0 before it, "
+        "which comes later, at position 2",
+    ),
+    "a message to oneself": (
+        (parse("0F0 0SEND_F0 1RECV_F0 1F0 1B0 0B0"),),
+        "rank 0, position 1: 0SEND_F0 (send of the output of microbatch 0 on stage 0): "
+        "stage 1 is on this rank too, so there is no message",
+    ),
+    "a message to nobody": (
+        (parse("0F0 0SEND_F0 0B0"),),
+        "rank 0, position 1: 0SEND_F0 (send of the output of microbatch 0 on stage 0): "
+        "there is no stage 1, so there is no message",
+    ),
+    "a pair across": (
+        (parse("0F0 (0F1;0B0)OVERLAP_F_B 0B1"), parse("1F0 1F1 1B0 1B1")),
+        "rank 0, position 1: (0F1;0B0)OVERLAP_F_B waits for 1B0 on rank 1, which never comes: "
+        "ranks 0 -> 1 -> 0 wait for each other",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_whatever_is_wrong_is_named(name: str) -> None:
+    order, text = STRANGE[name]
+    assert str(illegal(order)).startswith(text)
+    assert not can_run(words(order))
+
+
+def test_a_stray_action_is_blamed_and_not_the_rest() -> None:
+    order = (*one_f_one_b(4, 8)[:3], (*parse("0F1"), *one_f_one_b(4, 8)[3]))
+    wrong = illegal(order)
+    assert str(wrong).startswith("rank 3, position 0: 0F1 (forward of microbatch 1 on stage 0): stage 0 is on rank 0")
+    assert wrong is not None
+    assert wrong.cause == "rank 3 has stage 3"
+
+
+def test_receives_at_the_start_hold_up_nobody_where_messages_are_posted() -> None:
+    order = (parse("0RECV_B0 0F0 0SEND_F0 0B0"), parse("1RECV_F0 1F0 1B0 1SEND_B0"))
+    assert illegal(order, messages="posted") is None
+    wrong = illegal(order)
+    assert wrong is not None
+    assert wrong.rule == "deadlock"
+    assert wrong.cause == "rank 1 comes to 1SEND_B0 only after 1RECV_F0; rank 0 comes to 0SEND_F0 only after 0RECV_B0"
+
+
+def test_how_many_activations_a_rank_may_hold() -> None:
+    order = one_f_one_b(4, 8)
+    assert illegal(order, limit=(4, 3, 2, 1)) is None
+    assert str(illegal(order, limit=(4, 3, 1.5, 1))).startswith("rank 2, position 1: 2F1 (forward of microbatch 1 on")
+    with pytest.raises(ValueError, match=r"^a limit for each of 4 ranks, please; got 3$"):
+        illegal(order, limit=(4, 3, 2))
+    loop = (parse("0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1"), parse("1F0 3F0 1F1 3F1 3B0 1B0 3B1 1B1"))
+    assert illegal(loop, limit=2) is None
+    assert str(illegal(loop, limit=1)).endswith("makes 1.5 microbatches of activations; at most 1")
+
+
+def test_the_error_of_an_illegal_order() -> None:
+    rows, _, text, cause = MISTAKES["the last rank is off by one, as in torch 2.13"]
+    order = order_from(rows, one_stage=True)
+    with pytest.raises(IllegalOrder) as raised:
+        require_legal(order)
+    error = pickle.loads(pickle.dumps(raised.value))
+    assert str(error) == f"{text}\n  fix:      {cause}"
+    assert (error.rank, error.wrong.position) == (3, 1)
+    assert str(IllegalOrder(error.wrong, "row 4, column 2")).startswith(
+        "rank 3, position 1 (row 4, column 2): 3B0 needs"
+    )
+    assert require_legal(one_f_one_b(2, 2)) == one_f_one_b(2, 2)
+
+
+def test_a_long_circle_is_told_in_short() -> None:
+    """Each rank waits for its neighbour to the right before it serves the one on its left."""
+    ranks = 12
+    rows = [[f"{r}F0", f"{r}B0", f"{r}F1", f"{r}B1"] for r in range(ranks - 1)]
+    rows.append([f"{ranks - 1}{word}" for word in ("F0", "F1", "B0", "B1")])
+    wrong = illegal(order_from(rows))
+    assert wrong is not None
+    assert wrong.rule == "deadlock"
+    assert "wait for each other" in wrong.text
+
+
+def test_the_largest_schedules_are_judged_at_once() -> None:
+    order = one_f_one_b(64, 1536)
+    assert sum(map(len, order)) == 196_608
+    begin = perf_counter()
+    assert illegal(order) is None
+    assert perf_counter() - begin < 3, "0.5 s where nothing else runs"
+
+
+# -- lowering ---------------------------------------------------------------------------------------------------
+
+
+def test_gathers_once_for_each_direction() -> None:
+    order = (parse("0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1"),)
+    assert with_weights(order) == (
+        parse(
+            "0UNSHARD 0F0 0F1 0RESHARD 1UNSHARD 1F0 1F1 1RESHARD 1UNSHARD 1B0 1B1 1RESHARD 0UNSHARD 1REDUCE_GRAD "
+            "0B0 0B1 0RESHARD 0REDUCE_GRAD"
+        ),
+    )
+    mingled = (parse("0F0 0B0 0F1 0B1"),)
+    assert with_weights(mingled) == (parse("0UNSHARD 0F0 0B0 0F1 0B1 0RESHARD 0REDUCE_GRAD"),)
+
+
+def test_a_rank_frees_what_it_needs_again_last() -> None:
+    order = (parse("0F0 1F0 2F0 2B0 1B0 0B0"),)
+    one, two, three = ([str(a) for a in with_weights(order, keep=keep)[0] if a.kind == "UNSHARD"] for keep in (1, 2, 3))
+    assert one == ["0UNSHARD", "1UNSHARD", "2UNSHARD", "1UNSHARD", "0UNSHARD"]
+    assert two == ["0UNSHARD", "1UNSHARD", "2UNSHARD", "0UNSHARD"]
+    assert three == ["0UNSHARD", "1UNSHARD", "2UNSHARD"]
+
+
+def test_a_gather_is_issued_ahead_where_there_is_room() -> None:
+    order = (parse("0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1"),)
+    ahead = with_weights(order, keep=2, ahead=1)[0]
+    assert ahead == parse(
+        "0UNSHARD 0F0 1UNSHARD 0F1 1F0 1F1 1B0 1B1 1RESHARD 1REDUCE_GRAD 0B0 0B1 0RESHARD 0REDUCE_GRAD"
+    )
+    assert with_weights(order, keep=1, ahead=3) == with_weights(order, keep=1)
+
+
+@pytest.mark.parametrize(("keep", "ahead"), [(None, 0), (None, 2), (2, 0), (2, 3), (3, 1)])
+def test_weights_and_messages_go_together(keep: int | None, ahead: int) -> None:
+    random = Random(17)
+    for order in (random_order(random, place, 3) for place in PLACES for _ in range(4)):
+        gathered = with_weights(order, keep=keep, ahead=ahead)
+        both = with_messages(gathered)
+        for lowered in (gathered, both, with_weights(with_messages(order), keep=keep, ahead=ahead)):
+            assert illegal(lowered) is None, str(illegal(lowered))
+            assert compute_only(lowered) == order
+        for actions in gathered:
+            whole = [0]
+            for action in actions:
+                whole.append(whole[-1] + (action.kind == "UNSHARD") - (action.kind == "RESHARD"))
+            assert whole[-1] == 0
+            assert keep is None or max(whole) <= keep
+
+
+def test_what_cannot_be_gathered_so() -> None:
+    with pytest.raises(ValueError, match=r"^rank 0, position 1 needs 2 stages at once; keep=1$"):
+        with_weights((parse("0F0 (1F0;0B0)OVERLAP_F_B"),), keep=1)
+    with pytest.raises(ValueError, match=r"^a rank keeps at least the stage that it works on; got keep=0$"):
+        with_weights(gpipe(2, 2), keep=0)
+    with pytest.raises(ValueError, match=r"^a gather is issued before it is needed; got ahead=-1$"):
+        with_weights(gpipe(2, 2), ahead=-1)
+    with pytest.raises(ValueError, match=r"^rank 0, position 0: 0UNSHARD, and the order is to have no gathers yet$"):
+        with_weights(with_weights(gpipe(2, 2)))
