@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from lib.schedules.pipelines.action import KINDS, MESSAGES, PAIR, PASSES, Action, Order, places
-from lib.schedules.pipelines.lowering import with_messages
+from lib.schedules.pipelines.lowering import posted, with_messages
 
 
 def random_order(random: Random, place: Sequence[int], batches: int) -> Order:
@@ -45,6 +45,16 @@ def with_waits(order: Order) -> Order:
         sends = [action._replace(kind=f"WAIT_{action.kind}") for action in actions if action.kind.startswith("SEND")]
         waits = [action._replace(kind=f"WAIT_{action.kind}") if action in receives else action for action in actions]
         rows.append((*receives, *waits, *sends))
+    return tuple(rows)
+
+
+def with_some_waits(random: Random, order: Order) -> Order:
+    """Some messages are awaited at once, and others where they are needed."""
+    rows: list[tuple[Action, ...]] = []
+    for actions in posted(order):
+        at_once = {action for action in actions if action.kind in MESSAGES and random.random() < 0.3}
+        waits = {action._replace(kind=f"WAIT_{action.kind}") for action in at_once}
+        rows.append(tuple(action for action in actions if action not in waits))
     return tuple(rows)
 
 

@@ -50,7 +50,7 @@ class Machine:
         self.kinds = {kind for kind, _, _ in single}
         self.stages = 1 + max((stage for kind, stage, _ in single if kind in PASSES), default=-1)
         self.batches = 1 + max((number for kind, _, number in single if kind in PASSES), default=-1)
-        self.waits = any(kind.startswith("WAIT") for kind in self.kinds)
+        self.waits = [{one for word in row for one in read(word) or () if one[0].startswith("WAIT")} for row in order]
         self.messages = any("SEND" in kind or "RECV" in kind for kind in self.kinds)
         if self.stages > 1000 or self.batches > 1000:
             raise Impossible("numbers with gaps")
@@ -110,7 +110,8 @@ class Machine:
             before = stage - (1 if kind == "RECV_F" else -1)
             if self.home.get(before, rank) == rank:
                 raise Impossible("nobody to receive from")
-            return self.waits or bool(self.queues[self.home[before], rank])
+            asked = self.asked[self.home[before], rank]  # by those that came before, and are awaited later
+            return self.later(rank, kind, stage, number) or len(self.queues[self.home[before], rank]) > len(asked)
         if kind in ("WAIT_SEND_F", "WAIT_SEND_B") and (kind[5:], stage, number) not in self.log:
             raise Impossible("nothing was sent")
         if kind in ("WAIT_RECV_F", "WAIT_RECV_B"):
@@ -123,11 +124,15 @@ class Machine:
             raise Impossible("gradients are not reduced")
         return True
 
+    def later(self, rank: int, kind: str, stage: int, number: int) -> bool:
+        """Whether a receive is awaited later than it is called."""
+        return (f"WAIT_{kind}", stage, number) in self.waits[rank]
+
     def comes(self, rank: int, value: str, source: int) -> bool:
         """Whether a value is there; without messages it may yet come."""
         home = self.home.get(source)
         if home == rank or self.messages:
-            usable = value if home == rank or not self.waits else f"{value} awaited"
+            usable = value if home == rank else f"{value} awaited"
             if usable not in self.has[rank]:
                 raise Impossible(f"{value} is not here")
             return True
@@ -156,8 +161,11 @@ class Machine:
             self.queues[rank, to].append(f"{'out' if kind == 'SEND_F' else 'grad'} {stage} {number}")
         elif kind in ("RECV_F", "RECV_B"):
             source = stage - (1 if kind == "RECV_F" else -1)
-            self.asked[self.home[source], rank].append(f"{'out' if kind == 'RECV_F' else 'grad'} {source} {number}")
+            value = f"{'out' if kind == 'RECV_F' else 'grad'} {source} {number}"
+            self.asked[self.home[source], rank].append(value)
             self.deliver(rank)
+            if not self.later(rank, kind, stage, number):
+                has.add(f"{value} awaited")
         elif kind in ("WAIT_RECV_F", "WAIT_RECV_B"):
             forward = kind == "WAIT_RECV_F"
             has.add(f"{'out' if forward else 'grad'} {stage - 1 if forward else stage + 1} {number} awaited")

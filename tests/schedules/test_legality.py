@@ -7,16 +7,17 @@ import re
 from collections.abc import Callable
 from itertools import zip_longest
 from random import Random
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
 
 from lib.schedules.pipelines.action import PAIR, Action, Order, parse
+from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
 from lib.schedules.pipelines.legality import IllegalOrder, illegal, order_from, require_legal
-from lib.schedules.pipelines.lowering import compute_only, with_messages, with_weights
-from tests.schedules.mutations import mutated, random_order, with_waits
+from lib.schedules.pipelines.lowering import compute_only, posted, with_messages, with_weights
+from tests.schedules.mutations import mutated, random_order, with_some_waits, with_waits
 from tests.schedules.naive_machine import can_run
 
 
@@ -36,29 +37,39 @@ def everything(order: Order) -> Order:
     return with_messages(with_weights(order))
 
 
+def partly(order: Order) -> Order:
+    return with_some_waits(Random(len(order)), order)
+
+
 LEVELS: dict[str, Callable[[Order], Order]] = {
     "passes": plain,
     "weights": gathered,
     "messages": with_messages,
     "waits": with_waits,
+    "posted": posted,
+    "some waits": partly,
     "all": everything,
 }
 PLACES = ((0,), (0, 1), (0, 1, 2, 3), (0, 1, 0, 1), (0, 1, 1, 0), (0, 1, 2, 2, 1, 0), (1, 0, 0))
 
 
 def orders(random: Random) -> list[Order]:
-    """Known ones, and as many random ones."""
-    known = [gpipe(4, 5), one_f_one_b(4, 6), one_f_one_b(2, 3), gpipe(1, 2)]
-    return [*known, *(random_order(random, place, random.randint(1, 4)) for place in PLACES)]
+    """Some of those that have a name, and as many random ones."""
+    known = random.sample([*SCHEDULES.values()], 5)
+    return [
+        *(named.make(random.randint(1, 4), random.randint(1, 6)) for named in known),
+        *(random_order(random, place, random.randint(1, 4)) for place in PLACES),
+    ]
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_can_be_done_is_legal(level: str) -> None:
     random = Random(level)
-    for _ in range(12):
+    for _ in range(6):
         for order in map(LEVELS[level], orders(random)):
-            assert can_run(words(order)), words(order)
-            assert illegal(order) is None, (str(illegal(order)), words(order))
+            truth = can_run(words(order))
+            assert (illegal(order) is None) == truth, (str(illegal(order)), words(order))
+            assert truth or level == "some waits", words(order)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -67,7 +78,7 @@ def test_a_changed_order_is_legal_if_it_can_be_done(level: str) -> None:
     random = Random(f"{level} changed")
     counts = {True: 0, False: 0}
     named = 0
-    for _ in range(25):
+    for _ in range(12):
         for order in map(LEVELS[level], orders(random)):
             other, ranks = mutated(random, order)
             wrong, truth = illegal(other), can_run(words(other))
@@ -459,9 +470,9 @@ def test_a_long_circle_is_told_in_short() -> None:
 def test_the_largest_schedules_are_judged_at_once() -> None:
     order = one_f_one_b(64, 1536)
     assert sum(map(len, order)) == 196_608
-    begin = perf_counter()
+    begin = process_time()
     assert illegal(order) is None
-    assert perf_counter() - begin < 3, "0.5 s where nothing else runs"
+    assert process_time() - begin < 3, "0.5 s where nothing else runs"
 
 
 # -- lowering ---------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Is an order legal: can its ranks do what it says, and is it then one whole training step? What is wrong first.
 
-It serves orders at every level: passes alone, with the gathers of weights, with messages, with waits for these.
-A message comes in its channel: the n-th receive from a rank gets its n-th send, and a sender never waits. Whether a run
-has room for so many messages under way is not asked here.
+It serves orders at every level: passes alone, with the gathers of weights, with messages, with waits for these: what
+has no wait is awaited at once. A message comes in its channel: the n-th receive from a rank gets its n-th send, and a
+sender never waits. Whether a run has room for so many messages under way is not asked here (see `waits_for_room`).
 
 *First* is, of what a rank does wrong whatever the others do, the lowest position, and of these the lowest rank; then
 what is missing; then messages that do not fit; then what holds all ranks up together.
@@ -176,8 +176,7 @@ class _Facts:
             self.ranks.append(steps)
             self.done.append(done)
         self.kinds = {step[2] for steps in self.ranks for step in steps}
-        self.waits = bool(self.kinds & WAITS)
-        self.messages = self.waits or bool(self.kinds & MESSAGES)
+        self.messages = not self.kinds.isdisjoint(MESSAGES | WAITS)
 
     @cached_property
     def passes(self) -> dict[int, Counter[int]]:
@@ -462,7 +461,8 @@ def _alone(facts: _Facts, rank: int, position: int, stage: int, kind: str, micro
     if row.needs:
         if facts.other(rank, stage + KINDS[row.needs].towards) is None:
             return None
-        names = (f"WAIT_{row.needs}" if facts.waits else row.needs,)
+        wait = f"WAIT_{row.needs}"
+        names = (wait if (stage, wait, microbatch) in done else row.needs,)
     elif row.towards:
         if facts.other(rank, end := stage + row.towards) is None:
             why = f"stage {end} is on this rank too" if end in facts.place else f"there is no stage {end}"
@@ -595,10 +595,11 @@ def _blocked(facts: _Facts) -> dict[int, tuple[int, Key]]:
     """At which position ranks wait for ever, and for what of another rank."""
     place = facts.place
     brings = {name: (_sent(name), KINDS[name].towards) for name in MESSAGES - _MAKERS.keys()}
-    if facts.waits:
-        brings = {f"WAIT_{name}": sent for name, sent in brings.items()}
-    elif facts.posted or not facts.messages:
+    waits = {f"WAIT_{name}": sent for name, sent in brings.items()}
+    behind = {name: f"WAIT_{name}" for name in brings}
+    if facts.posted or not facts.messages:
         brings = {kind: brings[KINDS[kind].needs] for kind in PASSES if KINDS[kind].needs}
+    brings |= waits
     sends = {name: name for name in _MAKERS}
     if not facts.messages:
         sends = {kind: KINDS[kind].passes for kind in PASSES}
@@ -609,7 +610,7 @@ def _blocked(facts: _Facts) -> dict[int, tuple[int, Key]]:
     while going:
         rank = going.pop()
         blocked.pop(rank, None)
-        steps, first = facts.ranks[rank], at[rank]
+        steps, done, first = facts.ranks[rank], facts.done[rank], at[rank]
         while first < len(steps) and rank not in blocked:
             position, after = steps[first][0], first + 1
             while after < len(steps) and steps[after][0] == position:  # a pair starts when the inputs of both are there
@@ -618,7 +619,9 @@ def _blocked(facts: _Facts) -> dict[int, tuple[int, Key]]:
                 if kind in brings:
                     name, towards = brings[kind]
                     key = stage + towards, name, microbatch
-                    if key not in sent and place.get(key[0], rank) != rank:
+                    if key in sent or place.get(key[0], rank) == rank:
+                        continue
+                    if kind not in behind or (stage, behind[kind], microbatch) not in done:
                         awaited[key].append(rank)
                         blocked[rank] = position, key
                         break
