@@ -1,0 +1,79 @@
+"""A Trace back to the order that it is: of every schedule, and of what students write by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from lib import Mesh, Trace, simulate
+from lib.schedules.formats.trace import order_of, pipeline_of
+from lib.schedules.pipelines.action import Order, parse, parts_of, places
+from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.pipelines.generators import gpipe, one_f_one_b
+from lib.schedules.pipelines.program import Messages, program_of
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+
+SIZES = [(2, 3), (3, 5), (4, 4), (4, 8)]
+
+
+def _official(puzzle: str) -> Trace:
+    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+
+
+def _again(order: Order) -> Order:
+    """An order without what a Trace does not tell: which passes were one."""
+    return tuple(tuple(parts_of(actions)) for actions in order)
+
+
+@pytest.mark.parametrize("name", [name for name, row in SCHEDULES.items() if not row.halves])
+@pytest.mark.parametrize("messages", ["awaited", "posted"])
+def test_the_orders_that_have_a_name_come_back(name: str, messages: Messages) -> None:
+    for ranks, batches in SIZES:
+        order = SCHEDULES[name].make(ranks, batches)
+        size = {"layers": len(places(order)), "batches": batches, "ranks": ranks}
+        trace = Trace.of(simulate(program_of(order, messages=messages), **size))  # pyright: ignore[reportArgumentType]
+        assert order_of(trace) == _again(order), (ranks, batches)
+
+
+def test_settings_come_back_with_it() -> None:
+    order, stages, batches = one_f_one_b(3, 2), (range(1), range(1, 4), range(4, 6)), ((0, 1, 2), (3,))
+    trace = Trace.of(simulate(program_of(order, layers_of=stages, microbatches=batches), ranks=3, layers=6, batches=4))
+    assert pipeline_of(trace) == (order, stages, batches)
+
+
+def test_of_pipelines_beside_each_other_it_is_that_of_one() -> None:
+    order = one_f_one_b(2, 3)
+    trace = Trace.of(simulate(program_of(order), mesh=Mesh({"data": 2, "stage": 2}), layers=4, batches=6))
+    assert pipeline_of(trace) == (order, (range(2), range(2, 4)), ((0,), (1,), (2,)))
+
+
+def test_what_students_write_by_hand() -> None:
+    assert order_of(_official("gpipe")) == gpipe(4, 4)
+    assert order_of(_official("pipeline")) == gpipe(4, 1)
+    assert order_of(_official("pipeline_fsdp")) == gpipe(4, 4)
+    assert order_of(_official("grad_accum")) == (parse("0F0 0B0 0F1 0B1 0F2 0B2 0F3 0B3"),)
+    for name, order in {"gpipe_one_f_one_b": one_f_one_b(4, 4), "gpipe_interleaved": None}.items():
+        function = load_function(reference("gpipe").parent / "alternatives" / f"{name}.py", "gpipe")
+        trace = Trace.of(simulate(function, puzzle="gpipe"))
+        found = order_of(trace)
+        if order is not None:
+            assert found == order
+        again = Trace.of(simulate(program_of(found), puzzle="gpipe"))
+        assert order_of(again) == found
+
+
+def test_an_update_before_the_end_is_said() -> None:
+    order = (parse("0F0 1F0 1B0 1UPDATE 0B0"),)
+    assert order_of(Trace.of(simulate(program_of(order), layers=2, batches=1))) == order
+
+
+@pytest.mark.parametrize(
+    ("puzzle", "why"),
+    [
+        ("ddp", "no rank passes anything to another: each computes all layers, on other batches"),
+        ("place_inputs", "ranks 0 and 1 both compute layer 0 of batch 0"),
+    ],
+)
+def test_what_is_no_pipeline(puzzle: str, why: str) -> None:
+    with pytest.raises(ValueError, match=f"^this run is no pipeline: {why}"):
+        order_of(_official(puzzle))
