@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Costs, Trace, simulate
-from lib.analysis.figures import end
-from lib.schedules.pipelines.action import Action, Order, parse
-from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b
+from lib.analysis.figures import bubbles, end
+from lib.schedules.pipelines.action import Action, parse, places
+from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.pipelines.generators import interleaved
 from lib.schedules.pipelines.lowering import with_messages
-from lib.schedules.pipelines.program import program_of
+from lib.schedules.pipelines.program import Messages, program_of
 from lib.schedules.pipelines.timing import Stuck, time_order
 
 TWO = (parse("0F0 0F1 0B0 0B1"), parse("1F0 1B0 1F1 1B1"))
@@ -73,17 +72,30 @@ def test_a_sender_waits_for_room() -> None:
 
 
 @given(
-    st.sampled_from([gpipe, one_f_one_b]),
+    st.sampled_from([name for name, row in SCHEDULES.items() if not row.halves]),
     st.integers(1, 4),
     st.integers(1, 7),
-    st.sampled_from([0.0, 0.2, 1.5]),
+    st.sampled_from([0.0, 0.2, 0.5]),
+    st.sampled_from([(1, 1, 1), (1, 2, 0.5), (2, 1, 1.5)]),
+    st.sampled_from(["awaited", "posted"]),
 )
 def test_the_simulator_says_the_same(
-    generator: Callable[[int, int], Order], ranks: int, batches: int, p2p: float
+    name: str, ranks: int, batches: int, p2p: float, passes: tuple[float, float, float], messages: Messages
 ) -> None:
-    order = generator(ranks, batches)
-    timed = time_order(order, backward=2, message=2 * p2p, messages="awaited")
-    costs = Costs(backward=2, update=0, p2p=p2p)
-    layers = 1 + max(action.stage for actions in order for action in actions)
-    trace = Trace.of(simulate(program_of(order), ranks=ranks, layers=layers, batches=batches, costs=costs))
+    order = SCHEDULES[name].make(ranks, batches)
+    forward, input_half, weight_half = passes
+    timed = time_order(
+        order, forward=forward, input_half=input_half, weight_half=weight_half, message=2 * p2p, messages=messages
+    )
+    costs = Costs(
+        forward=forward,
+        backward=input_half + weight_half,
+        backward_input=input_half,
+        backward_weight=weight_half,
+        update=0,
+        p2p=p2p,
+    )
+    program = program_of(order, messages=messages)
+    trace = Trace.of(simulate(program, ranks=ranks, layers=len(places(order)), batches=batches, costs=costs))
     assert timed.end == end(trace)
+    assert timed.bubble == pytest.approx(bubbles(trace))

@@ -12,16 +12,13 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import islice
 from math import lcm
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from lib.schedules.pipelines.action import KINDS, MESSAGES, Action, Order, parts_of, places
-from lib.schedules.pipelines.lowering import with_messages
+from lib.schedules.pipelines.lowering import awaited
+from lib.schedules.pipelines.program import Messages
 
-__all__ = ["Bubble", "Discipline", "Number", "Stuck", "Timed", "in_ticks", "time_order"]
-
-Discipline = Literal["posted", "awaited"]
-"""How ranks take their messages. Posted: all receives are issued at the start, and a message costs no rank any time.
-Awaited: sender and receiver do nothing else meanwhile, each for half of the time that the message takes."""
+__all__ = ["Bubble", "Number", "Stuck", "Timed", "in_ticks", "time_order"]
 
 Number = float | Fraction
 Key = tuple[str, int, int]
@@ -98,22 +95,26 @@ def time_order(
     weight_half: Number = 1.0,
     backward: Number | None = None,
     message: Number = 0.0,
-    messages: Discipline = "posted",
+    messages: Messages = "posted",
     cost: Callable[[Action, int], Number] | None = None,
 ) -> Timed:
     """Times an order: every action starts as soon as its rank is free and its inputs are there.
 
     The costs are those of one stage; a backward that is not split takes as long as its halves, if nothing is said.
-    `cost` gives the costs of an action on a rank instead, for stages or ranks that are not alike. A message takes
-    `message` from the end of what makes it until it is there, none where both stages are on a rank. Where messages are
-    awaited and the order has none they are put in (see `with_messages`).
+    `cost` gives the costs of an action on a rank instead, for stages or ranks that are not alike.
+
+    A message takes `message` from the end of what makes it until it is there, or nothing where both stages are on one
+    rank. Posted, it costs no rank any time: all receives are issued before it comes. Awaited, both ranks do nothing
+    else meanwhile, each for half of the time; an order that has no messages gets them first (see `awaited` in
+    `lowering`).
+
     Stuck (a ValueError) where ranks wait for what does not come.
     """
     both = input_half + weight_half if backward is None else backward
     prices: dict[str, Number] = {"F": forward, "B": both, "I": input_half, "W": weight_half}
     lowered = order
     if messages == "awaited" and not any(a.kind in MESSAGES for actions in order for a in actions):
-        lowered = with_messages(order)
+        lowered = awaited(order)
     costs, half, ticks = _priced(lowered, prices, cost, message)
     clock = _Clock(lowered, costs, half, messages == "awaited")
     clock.run()
