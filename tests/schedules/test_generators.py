@@ -22,7 +22,8 @@ from lib.schedules.pipelines.generators import (
     zb_h1,
     zb_h2,
 )
-from lib.schedules.pipelines.timing import Stuck, Timed, time_order
+from lib.schedules.pipelines.legality import IllegalOrder, illegal
+from lib.schedules.pipelines.timing import Timed, time_order
 
 DATA = Path(__file__).parents[1] / "support" / "data"
 FIGURES = {
@@ -72,7 +73,7 @@ def test_closed_forms(size: tuple[int, int]) -> None:
     assert timed(SCHEDULES["one_f_one_b"], ranks, batches).peaks == [min(batches, ranks - r) for r in range(ranks)]
     assert timed(SCHEDULES["gpipe"], ranks, batches).peaks == [batches] * ranks
     for chunks in (2, 3):
-        even = batches * ranks
+        even = ranks * (1 + batches % 3)
         bubble = timed(SCHEDULES["interleaved"], ranks, even, chunks).bubble
         assert bubble.makespan == pytest.approx(wait / (wait + 3 * even * chunks))
 
@@ -110,15 +111,20 @@ def test_every_rank_does_all_of_its_stages_once(row: Named, size: tuple[int, int
         assert {(s, m) for s, kind, m in done if kind == "F"} == mine
         assert {(s, m) for s, kind, m in done if kind in ("B", "I")} == mine
         assert {(s, m) for s, kind, m in done if kind in ("B", "W")} == mine
-    time_order(order)
+    assert illegal(order, batches=batches, stages=ranks * row.chunks) is None
 
 
 def test_numbers_that_do_not_come_out_even() -> None:
-    """Up to 8 ranks, 4 stages each, 4 microbatches a rank: 576 sizes, in which no ranks wait for one another."""
-    for ranks in range(1, 9):
-        for batches in range(1, 4 * ranks + 1):
-            for chunks in range(1, 5):
-                time_order(interleaved(ranks, batches, chunks))
+    """Up to 8 ranks, 4 stages each, 4 microbatches a rank: 576 sizes, in which no ranks wait for one another. With and
+    without halves, and of several groups or one: by turns, for time."""
+    makers = interleaved, interleaved_zero_bubble, breadth_first
+    sizes = ((r, m, v) for r in range(1, 9) for m in range(1, 4 * r + 1) for v in range(1, 5))
+    for number, (ranks, batches, chunks) in enumerate(sizes):
+        order = makers[number % 3](ranks, batches, chunks)
+        if number % 7:
+            time_order(order)
+        else:
+            assert illegal(order, batches=batches, stages=ranks * chunks) is None
 
 
 def test_a_short_last_group_is_a_circle() -> None:
@@ -137,7 +143,7 @@ def test_a_short_last_group_is_a_circle() -> None:
             words += there[ahead + number : ahead + number + 1]
             words.append(word)
         short.append(parse(words))
-    with pytest.raises(Stuck, match="rank 0: "):
+    with pytest.raises(IllegalOrder, match="wait for each other"):
         time_order(tuple(short))
 
 

@@ -14,19 +14,21 @@ from itertools import islice
 from math import lcm
 from typing import Final, NamedTuple
 
+from lib.errors.exceptions import PuzzleError
 from lib.schedules.pipelines.action import KINDS, MESSAGES, Action, Order, parts_of, places
+from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.lowering import awaited
 from lib.schedules.pipelines.program import Messages
 
-__all__ = ["Bubble", "Number", "Stuck", "Timed", "in_ticks", "time_order"]
+__all__ = ["Bubble", "NoRoom", "Number", "Timed", "in_ticks", "time_order"]
 
 Number = float | Fraction
 Key = tuple[str, int, int]
 """What an action waits for, or makes: of what kind, for which stage and microbatch."""
 
 
-class Stuck(ValueError):
-    """An order in which all ranks wait for one another, or for what never comes."""
+class NoRoom(PuzzleError):
+    """A legal order whose ranks wait for one another, as there is room for one message only from a rank to another."""
 
 
 class Bubble(NamedTuple):
@@ -108,7 +110,7 @@ def time_order(
     else meanwhile, each for half of the time; an order that has no messages gets them first (see `awaited` in
     `lowering`).
 
-    Stuck (a ValueError) where ranks wait for what does not come.
+    IllegalOrder where ranks wait for what does not come, NoRoom where it is legal and does not come all the same.
     """
     both = input_half + weight_half if backward is None else backward
     prices: dict[str, Number] = {"F": forward, "B": both, "I": input_half, "W": weight_half}
@@ -117,7 +119,14 @@ def time_order(
         lowered = awaited(order)
     costs, half, ticks = _priced(lowered, prices, cost, message)
     clock = _Clock(lowered, costs, half, messages == "awaited")
-    clock.run()
+    if waiting := clock.run():
+        require_legal(order)
+        shown = "; ".join(f"rank {rank} is at {action}" for rank, action in sorted(waiting.items()))
+        raise NoRoom(
+            "this order is legal, but ranks wait for room for their messages",
+            expected="room for one message from a rank to another, so that each is received before the next is sent",
+            got=shown,
+        )
     busy = sum(map(sum, costs))
     if lowered is order:
         return Timed(order, clock.starts, clock.ends, ticks, busy)
@@ -188,11 +197,12 @@ class _Clock:
         self.sent: Counter[int] = Counter()
         self.taken: Counter[int] = Counter()
 
-    def run(self) -> None:
+    def run(self) -> dict[int, Action]:
+        """Goes as far as it goes, and gives the ranks that do not come to their end, with what they are at."""
         while self.runnable:
             self.advance(self.runnable.pop())
-        if self.waiting:
-            raise Stuck(self.why())
+        stuck = {rank for ranks in self.waiting.values() for rank in ranks}
+        return {rank: self.order[rank][min(len(self.ends[rank]), len(self.order[rank]) - 1)] for rank in stuck}
 
     def advance(self, rank: int) -> None:
         """A rank does all that it can."""
@@ -287,22 +297,3 @@ class _Clock:
         self.there[key] = time
         if key in self.waiting:
             self.runnable.extend(self.waiting.pop(key))
-
-    def why(self) -> str:
-        """Which ranks cannot go on, and why."""
-        found: list[str] = []
-        for (what, stage, microbatch), ranks in self.waiting.items():
-            for rank in ranks:
-                at = self.order[rank][min(len(self.ends[rank]), len(self.order[rank]) - 1)]
-                if what == "room":
-                    reason = f"rank {stage % len(self.order)} to receive what was sent before"
-                elif what == "B" and stage < self.last:
-                    reason = f"the gradient of {stage + 1}B{microbatch} on rank {self.place[stage + 1]}"
-                elif what in "Bf":
-                    reason = f"{stage}F{microbatch}"
-                elif what == "i":
-                    reason = f"{stage}I{microbatch}"
-                else:
-                    reason = f"the outcome of {stage - 1}{what[-1]}{microbatch} on rank {self.place[stage - 1]}"
-                found.append(f"rank {rank}: {at} waits for {reason}")
-        return "no rank can go on: " + "; ".join(sorted(found))
