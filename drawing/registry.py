@@ -7,16 +7,18 @@ from typing import Any, Final, NamedTuple
 
 from drawing.batch import picture_of_batch
 from drawing.canvas.picture import Picture
-from drawing.communication.mesh import draw_mesh, picture_of_holdings
+from drawing.communication.mesh import draw_mesh, picture_of_holdings, picture_of_neighbours
 from drawing.goal import picture_of_task
+from drawing.pipelines.stages import picture_of_stages
 from drawing.review.review import picture_of_review
 from drawing.timeline.schedule import picture_of_trace, trace_of
 from drawing.values import draw_group, picture_of_value
 from drawing.verdict import picture_of_answers, picture_of_verdict
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.cluster.batch import PhysicalBatch
-from lib.cluster.holdings import Holdings
+from lib.cluster.holdings import Holdings, Neighbours
 from lib.cluster.mesh import Mesh
+from lib.cluster.stages import Stages
 from lib.course.review import Review
 from lib.puzzles.records import Task
 from lib.trace.trace import Trace
@@ -32,6 +34,10 @@ class Shown(NamedTuple):
     text: Callable[[Any], str] | None = None
 
 
+def _itself(picture: Picture) -> Picture:
+    return picture
+
+
 PICTURES: Final[Mapping[type, Shown]] = {
     Value: Shown(picture_of_value, repr),
     Trace: Shown(picture_of_trace),
@@ -39,9 +45,12 @@ PICTURES: Final[Mapping[type, Shown]] = {
     FunctionVerdict: Shown(picture_of_answers, repr),
     Mesh: Shown(draw_mesh, repr),
     Holdings: Shown(picture_of_holdings),
+    Neighbours: Shown(picture_of_neighbours),
     PhysicalBatch: Shown(picture_of_batch, repr),
+    Stages: Shown(picture_of_stages, repr),
     Review: Shown(picture_of_review, Review.text),
     Task: Shown(picture_of_task),
+    Picture: Shown(_itself),
 }
 
 

@@ -1,4 +1,4 @@
-"""What the cards of a mesh can say: which groups its ranks are in, or what each device holds."""
+"""What the cards of a mesh can say: the groups along an axis, the groups of one rank, or what each device holds."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Final, Protocol
 
-from drawing.canvas.palette import PAPER, origin_colour
+from drawing.canvas.palette import MINE, PAPER, origin_colour
 from drawing.canvas.scene import TEXT, wrapped
-from lib.cluster.holdings import Holdings
+from lib.cluster.holdings import Holdings, Neighbours
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import counted, listed
 
-__all__ = ["Face", "Groups", "Held"]
+__all__ = ["Face", "Groups", "Held", "Near"]
 
 LISTED: Final = 6
 """Groups, and devices that hold something, that are told in words."""
@@ -111,6 +111,54 @@ class Groups:
     def summary(self, width: float) -> str:
         """The groups in words."""
         return f"Along {self.axis}: {' '.join(self.below(width))}."
+
+
+class Near:
+    """The groups of one rank: a colour for each, and the rank itself dark. Whoever is in several has the first's."""
+
+    def __init__(self, shown: Neighbours) -> None:
+        self.shown = shown
+        self.heading = ""
+        self.axis: str | None = None
+        self.card = 88.0
+        self.high = 34.0
+        self.hosts = shown.mesh.host_size is not None
+        self.groups = shown.named()
+
+    def _names(self, rank: int) -> list[str]:
+        """The groups in which it is beside the rank."""
+        return [] if rank == self.shown.rank else [name for name, group in self.groups.items() if rank in group]
+
+    def colour(self, rank: int) -> str:
+        """That of its first group."""
+        if rank == self.shown.rank:
+            return MINE
+        names = self._names(rank)
+        return origin_colour([*self.groups].index(names[0]), len(self.groups)) if names else PAPER
+
+    def lines(self, rank: int) -> Sequence[Ways]:
+        """Its name, and its groups."""
+        names = self._names(rank)
+        return [(f"rank {rank}", str(rank)), *([(" + ".join(names), *names[:1])] if names else [])]
+
+    def words(self, rank: int) -> str:
+        """Where it stands, and its groups."""
+        place = ", ".join(f"{axis} {number}" for axis, number in self.shown.mesh.coordinates(rank).items())
+        names = self._names(rank)
+        return f"rank {rank} ({place})" + (f": in the group along {_together(names)}" if names else "")
+
+    def framed(self, rank: int) -> bool:
+        """Whether something is wrong at it."""
+        return rank in self.shown.wrong
+
+    def below(self, width: float) -> Sequence[str]:
+        """Each group on a line."""
+        return [f"{name}: {listed(group, 16)}" for name, group in self.groups.items()]
+
+    def summary(self, width: float) -> str:
+        """The groups in words."""
+        wrong = f" Not right: {', '.join(f'rank {rank}' for rank in self.shown.wrong)}." if self.shown.wrong else ""
+        return f"The groups of rank {self.shown.rank}: {'; '.join(self.below(width))}.{wrong}"
 
 
 class Held:

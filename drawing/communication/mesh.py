@@ -1,4 +1,4 @@
-"""draw_mesh: the ranks of a mesh on their axes, and the groups along each of them, or what each device holds."""
+"""draw_mesh: the ranks of a mesh on their axes, and the groups along each, or those of a rank, or what devices hold."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from drawing.canvas.axes import few
 from drawing.canvas.palette import ALARM, EDGE, INK, PAPER, SOFT, ink_on
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Rect, Scene, Text, fit, text_width
-from drawing.communication.faces import Face, Groups, Held
+from drawing.communication.faces import Face, Groups, Held, Near
 from drawing.timeline.schedule import note, trace_of
-from lib.cluster.holdings import Holdings
+from lib.cluster.holdings import Holdings, Neighbours
 from lib.cluster.mesh import Mesh
 from lib.errors.wording import counted
 from lib.trace.trace import nothing_to
@@ -28,6 +28,9 @@ MOST_COLUMNS: Final = 8
 MOST_ROWS: Final = 8
 MOST_SLICES: Final = 4
 """Of a large mesh the first ranks are shown along each of its directions, and the last."""
+FLAT: Final = 3
+"""So many axes have a direction each: down, across, and slices beside each other. Of more, axes of size 1 have none,
+and those before the last three are blocks below each other."""
 MOST_ACROSS: Final = 16
 LINE: Final = 15
 
@@ -38,6 +41,7 @@ def draw_mesh(
     mesh_or_run: Any,
     axis: str | None = None,
     *,
+    groups_of: int | None = None,
     holds: Mapping[int, str] | None = None,
     wrong: Collection[int] = (),
     title: str = "",
@@ -46,6 +50,8 @@ def draw_mesh(
 
     It takes a Mesh, a Trace or the Models of a run. Without an axis there is one picture for each of them, together.
     A run without a mesh has one axis, on which all of its ranks stand.
+
+    With `groups_of`, a rank, there is one picture: that rank dark, and a colour for its group along each axis.
 
     With `holds`, a word or two for each device that holds something, there is one picture: each device with its host
     and its process, and each colour is what devices hold; {} colours processes. Those that are `wrong` are framed.
@@ -59,6 +65,8 @@ def draw_mesh(
         mesh = trace.mesh or Mesh({"rank": trace.ranks})
     if axis is not None and axis not in mesh.axes:
         raise ValueError(f"draw_mesh: the mesh has the axes {list(mesh.axes)}; got {axis!r}")
+    if groups_of is not None:
+        return picture_of_neighbours(Neighbours(mesh, groups_of, wrong=wrong, title=title))
     if holds is not None:
         return picture_of_holdings(Holdings(mesh, holds, wrong, title))
     panels = [_Panel(mesh, Groups(mesh, one)) for one in ([*mesh.axes] if axis is None else [axis])]
@@ -69,6 +77,12 @@ def picture_of_holdings(shown: Holdings) -> Picture:
     """What each device of a mesh holds."""
     face = Held(shown)
     return _arranged(shown.title or _title(shown.mesh), face.legend, [_Panel(shown.mesh, face)], bool(shown.wrong))
+
+
+def picture_of_neighbours(shown: Neighbours) -> Picture:
+    """The groups of one rank of a mesh."""
+    legend = f"rank {shown.rank} is dark; each colour is a group that it is in"
+    return _arranged(shown.title or _title(shown.mesh), legend, [_Panel(shown.mesh, Near(shown))], bool(shown.wrong))
 
 
 def _arranged(title: str, legend: str, panels: Sequence[_Panel], framed: bool = False) -> Picture:
@@ -104,10 +118,14 @@ class _Panel:
     def __init__(self, mesh: Mesh, face: Face) -> None:
         self.mesh = mesh
         self.face = face
-        self.names = [*mesh.axes]
-        sizes = [*mesh.axes.values()]
+        axes = dict(mesh.axes)
+        if len(axes) > FLAT:
+            axes = {name: size for name, size in axes.items() if size > 1} or dict([axes.popitem()])
+        self.names, sizes = [*axes], [*axes.values()]
+        self.outer, slices = sizes[:-FLAT], sizes[-FLAT:-2]
         self.rows = few(sizes[-2], MOST_ROWS) if len(sizes) > 1 else [0]
-        self.slices = [None if n is None else _digits(n, sizes[:-2]) for n in few(prod(sizes[:-2]), MOST_SLICES)]
+        self.blocks = _places(self.outer, MOST_SLICES)
+        self.slices = _places(slices, MOST_SLICES)
         self.columns = few(sizes[-1], min(MOST_COLUMNS, MOST_ACROSS // len(self.slices)))
         self.left = 0.0
         if len(sizes) > 1:
@@ -124,19 +142,32 @@ class _Panel:
         """Paints it; where it ends."""
         if self.face.heading:
             scene.add(Text(left, top + 8, self.face.heading, TEXT, INK, bold=True))
-        y = top + (22 if self.face.heading else 6) + (24 if self.slices[0] else 0) + 18
+        end = top + (22 if self.face.heading else 6)
+        for block in self.blocks:
+            end = self._block(scene, block, left, end)
+        for line in self.face.below(self.width):
+            scene.add(Text(left, end + 8, line, TEXT, SOFT))
+            end += 16
+        return end
+
+    def _block(self, scene: Scene, block: Place | None, left: float, top: float) -> float:
+        """All slices at one place on the axes before them; where they end."""
+        if block is None:
+            scene.add(Text(left, top + 10, "…", 16, SOFT))
+            return top + 24
+        if block:
+            words = " · ".join(f"{axis} {number}" for axis, number in zip(self.names, block, strict=False))
+            scene.add(Text(left, top + 10, words, TEXT, INK, bold=True))
+            top += 20
+        y = top + (24 if self.slices[0] else 0) + 18
         self._names(scene, left, y)
         for number, slice_ in enumerate(self.slices):
             x = left + self.left + number * (len(self.columns) * (self.card + GAP) - GAP + 24)
             if slice_ is None:
                 scene.add(Text(x + self.card / 2, y + self.step / 2, "…", 16, SOFT, "middle"))
                 continue
-            self._slice(scene, slice_, x, y)
-        end = y + len(self.rows) * self.step - GAP + 8
-        for line in self.face.below(self.width):
-            scene.add(Text(left, end + 8, line, TEXT, SOFT))
-            end += 16
-        return end
+            self._slice(scene, (*block, *slice_), x, y)
+        return y + len(self.rows) * self.step - GAP + 8
 
     def _names(self, scene: Scene, left: float, y: float) -> None:
         """The coordinates on the axis that goes down."""
@@ -146,9 +177,9 @@ class _Panel:
 
     def _slice(self, scene: Scene, slice_: Place, x: float, y: float) -> None:
         """The grid of the last two axes, at one place on the others."""
-        size = self.card + GAP
-        if slice_:
-            words = " · ".join(f"{axis} {number}" for axis, number in zip(self.names, slice_, strict=False))
+        size, blocks = self.card + GAP, len(self.outer)
+        if slice_[blocks:]:
+            words = f"{self.names[blocks]} {slice_[-1]}"
             middle = x + (len(self.columns) * size - GAP) / 2
             scene.add(Text(middle, y - 32, words, TEXT, INK, "middle", bold=True))
         for number, column in enumerate(self.columns):
@@ -183,7 +214,7 @@ class _Panel:
 
     def _rank(self, slice_: Place, row: int, column: int) -> int:
         place = (*slice_, row, column) if len(self.names) > 1 else (column,)
-        return self.mesh.rank(**dict(zip(self.names, place, strict=True)))
+        return self.mesh.rank(**{**dict.fromkeys(self.mesh.axes, 0), **dict(zip(self.names, place, strict=True))})
 
     def _card(self, scene: Scene, x: float, y: float, rank: int) -> None:
         colour = self.face.colour(rank)
@@ -214,6 +245,11 @@ class _Panel:
     def words(self) -> str:
         """What it shows, for who cannot see it."""
         return self.face.summary(self.width)
+
+
+def _places(sizes: Sequence[int], most: int) -> list[Place | None]:
+    """The places on axes of these sizes, of many the first and the last."""
+    return [None if number is None else _digits(number, sizes) for number in few(prod(sizes), most)]
 
 
 def _digits(number: int, sizes: Sequence[int]) -> Place:

@@ -20,7 +20,9 @@ from tests.course.test_review import bound, reviewed
 from tests.drawing import runs
 from tests.drawing.communication.exchanges import EXCHANGES
 from tests.drawing.communication.test_holdings import SHOWN
+from tests.drawing.communication.test_neighbours import FIVE
 from tests.drawing.curriculum import CURRICULUM, SOLVED
+from tests.drawing.pipelines.test_stages import CUT
 
 GOLDEN = Path(__file__).with_name("golden")
 NAMES = (
@@ -37,6 +39,8 @@ NAMES = (
     "allgather",
     "mesh",
     "holdings",
+    "neighbours",
+    "stages",
     "ring",
     "step",
 )
@@ -56,6 +60,8 @@ def pictures() -> dict[str, Picture]:
     found |= {name: draw_collective(EXCHANGES[name]) for name in ("allreduce", "allgather")}
     found["mesh"] = draw_mesh(EXCHANGES["grid"])
     found["holdings"] = picture_of(SHOWN)
+    found["neighbours"] = picture_of(FIVE)
+    found["stages"] = picture_of(CUT)
     ring = draw_ring(EXCHANGES["allreduce"], step=2)
     assert isinstance(ring, Picture)
     found |= {"ring": ring, "step": draw_step(runs.RUNS["ddp"], rank=1)}

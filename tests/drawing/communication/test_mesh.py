@@ -26,7 +26,9 @@ def cards(mesh: Mesh, axis: str) -> dict[int, Rect]:
 
 @st.composite
 def meshes(draw: st.DrawFn) -> Mesh:
-    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    sizes = draw(
+        st.lists(st.integers(1, 4), min_size=1, max_size=4) | st.lists(st.integers(1, 2), max_size=6, min_size=5)
+    )
     count = 1
     for size in sizes:
         count *= size
@@ -35,12 +37,18 @@ def meshes(draw: st.DrawFn) -> Mesh:
     return Mesh({f"axis{number}": size for number, size in enumerate(sizes)}, ranks=ranks, host_size=host)
 
 
+def directions(mesh: Mesh) -> list[str]:
+    """The axes that have a direction in the picture: of more than three only those with several places."""
+    several = [name for name, size in mesh.axes.items() if size > 1]
+    return (several or [*mesh.axes][-1:]) if len(mesh.axes) > 3 else [*mesh.axes]
+
+
 @given(meshes(), st.data())
 def test_ranks_of_one_colour_are_one_group_in_any_order_of_the_devices(mesh: Mesh, data: st.DataObject) -> None:
     axis = data.draw(st.sampled_from(sorted(mesh.axes)))
     shown = cards(mesh, axis)
-    if len(shown) < len(mesh):  # more slices than are shown
-        assert len(mesh.axes) == 4
+    if len(shown) < len(mesh):  # more blocks than are shown
+        assert len(directions(mesh)) >= 4
     groups = {mesh.group(rank, axis) for rank in shown}
     for group in groups:
         assert len({shown[rank].fill for rank in group if rank in shown}) == 1
@@ -49,12 +57,17 @@ def test_ranks_of_one_colour_are_one_group_in_any_order_of_the_devices(mesh: Mes
 
 @given(meshes())
 def test_ranks_stand_where_their_coordinates_say(mesh: Mesh) -> None:
-    shown, names = cards(mesh, next(iter(mesh.axes))), [*mesh.axes]
+    shown, names = cards(mesh, next(iter(mesh.axes))), directions(mesh)
     for rank, card in shown.items():
         for other, there in shown.items():
             mine, its = mesh.coordinates(rank), mesh.coordinates(other)
-            if len(names) > 1 and mine[names[-2]] < its[names[-2]]:
-                assert card.y < there.y
+            if [mine[name] for name in names[:-3]] < [its[name] for name in names[:-3]]:
+                assert card.y < there.y  # another block, below
+            elif all(mine[name] == its[name] for name in names[:-3]):
+                if len(names) > 1 and mine[names[-2]] < its[names[-2]]:
+                    assert card.y < there.y
+                if len(names) > 2 and mine[names[-3]] < its[names[-3]]:
+                    assert card.x < there.x
             if all(mine[name] == its[name] for name in names[:-1]) and mine[names[-1]] < its[names[-1]]:
                 assert card.x + card.width <= there.x
 

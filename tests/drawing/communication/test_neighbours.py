@@ -1,0 +1,74 @@
+"""The groups of one rank as a picture: a colour for each, the rank dark, and five axes that all have a place."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from drawing import draw_mesh, picture_of
+from drawing.canvas.palette import ALARM, MINE, PAPER
+from drawing.canvas.picture import Picture
+from drawing.canvas.scene import Rect, Text
+from lib import Mesh
+from lib.cluster.holdings import Neighbours
+
+DIMS = Mesh({"pp": 2, "dp_replicate": 2, "dp_shard": 2, "cp": 1, "tp": 2}, host_size=8)
+FIVE = Neighbours(DIMS, 0, wrong=[3], title="The groups of rank 0")
+
+
+def cards(picture: Picture) -> dict[int, Rect]:
+    """The card of each rank."""
+    found: dict[int, Rect] = {}
+    for card, words in pairwise(picture.scene.marks):
+        if isinstance(card, Rect) and card.radius == 6 and isinstance(words, Text):
+            found[int(words.text.removeprefix("rank "))] = card
+    return found
+
+
+def texts(picture: Picture) -> list[str]:
+    return [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
+
+
+def test_each_group_has_a_colour_and_the_rank_is_dark() -> None:
+    there = cards(picture_of(FIVE))
+    assert sorted(there) == list(range(16))
+    assert there[0].fill == MINE
+    assert len({there[rank].fill for rank in (1, 2, 4, 8)} - {PAPER, MINE}) == 4
+    assert {there[rank].fill for rank in there if rank not in (0, 1, 2, 4, 8)} == {PAPER}
+    told = texts(picture_of(FIVE))
+    for words in ("pp 1", "dp_replicate 1", "dp_shard 0", "tp 1", "not right", "dp_replicate: [0, 4]", "host 1"):
+        assert words in told
+    assert not [words for words in told if words.startswith("cp")]  # of one place, so it has no direction
+    frames = [mark for mark in picture_of(FIVE).scene.marks if isinstance(mark, Rect) and mark.stroke == ALARM]
+    assert len(frames) == 2  # and one in the legend
+    assert there[8].title == ("rank 8 (pp 1, dp_replicate 0, dp_shard 0, cp 0, tp 0): in the group along pp")
+
+
+def test_groups_of_other_names_may_share_ranks() -> None:
+    shown = Neighbours(Mesh({"a": 2, "b": 2}), 3, {"shards": (0, 1, 2, 3), "copies": (1, 3), "alone": (3,)})
+    assert shown.named() == {"shards": (0, 1, 2, 3), "copies": (1, 3)}
+    picture = picture_of(shown)
+    assert cards(picture)[0].fill == cards(picture)[1].fill
+    assert "shards + copies" in texts(picture) or "shards" in texts(picture)
+    assert "The groups of rank 3: shards: [0, 1, 2, 3]; copies: [1, 3]." in picture.words
+
+
+def test_draw_mesh_takes_a_rank() -> None:
+    assert draw_mesh(DIMS, groups_of=5).words.endswith(
+        "The groups of rank 5: pp: [5, 13]; dp_replicate: [1, 5]; dp_shard: [5, 7]; tp: [4, 5].>"
+    )
+    with pytest.raises(ValueError, match="rank 16 is not in Mesh"):
+        draw_mesh(DIMS, groups_of=16)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1, 1, 1), (1, 1, 1, 1, 3), (2, 1, 1, 1, 1), (9, 2, 5, 12, 9), (1, 2, 1, 2, 1)]
+)
+def test_any_five_axes_have_room(sizes: tuple[int, ...]) -> None:
+    mesh = Mesh(zip(DIMS.axes, sizes, strict=True))
+    picture = draw_mesh(mesh, groups_of=0)
+    assert picture.scene.width <= 840
+    assert 0 in cards(picture)
+    assert len(mesh) - 1 in cards(picture)
+    assert picture.scene.height < 2200

@@ -1,0 +1,90 @@
+"""The stages of a pipeline as a picture: a lane for each rank, and the way of a microbatch."""
+
+from __future__ import annotations
+
+import pytest
+
+from drawing import Picture, picture_of
+from drawing.canvas.palette import ALARM
+from drawing.canvas.scene import Rect, Text
+from lib.cluster.stages import Stages
+
+V = Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V")
+CUT = Stages(
+    [[0], [1], [2], [3]],
+    [range(2), range(2, 5), range(5, 8), range(8, 10)],
+    ("embedding", "head"),
+    wrong=[2],
+    title="10 layers",
+)
+
+
+def boxes(shown: Stages) -> dict[int, Rect]:
+    """The box of each stage."""
+    marks = picture_of(shown).scene.marks
+    found = [mark for mark in marks if isinstance(mark, Rect) and mark.title.startswith("stage ")]
+    return {int(mark.title.split()[1]): mark for mark in found}
+
+
+def texts(picture: Picture) -> list[str]:
+    return [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
+
+
+def test_stages_go_from_left_to_right_each_on_the_lane_of_its_rank() -> None:
+    there = boxes(V)
+    assert sorted(there) == list(range(8))
+    assert [there[stage].x for stage in range(8)] == sorted(box.x for box in there.values())
+    for one, other in ((0, 7), (1, 6), (2, 5), (3, 4)):
+        assert there[one].y == there[other].y
+    assert there[0].y < there[1].y < there[2].y < there[3].y
+    assert {"A V", "rank 3", "stage 7"} <= {*texts(picture_of(V))}
+
+
+def test_messages_are_arrows_and_who_keeps_a_microbatch_sends_none() -> None:
+    marks = picture_of(V).scene.marks
+    titles = [mark.title for mark in marks if not isinstance(mark, Text)]
+    assert titles.count("a message") == V.messages() == 6
+    assert titles.count("stays on its rank: no message") == 1
+    assert "a microbatch goes through all stages, from left to right: 6 messages forward" in texts(picture_of(V))
+    assert Stages([(0, 4), (1, 5), (2, 6), (3, 7)]).messages() == 7
+
+
+def test_layers_have_their_numbers_and_their_width() -> None:
+    there = boxes(CUT)
+    assert there[1].width == pytest.approx(1.5 * there[0].width)
+    assert there[1].title == "stage 1 on rank 1: layers 2 to 4"
+    assert {*map(str, range(10)), "embedding", "head", "stage 2"} <= {*texts(picture_of(CUT))}
+    frames = [mark for mark in picture_of(CUT).scene.marks if isinstance(mark, Rect) and mark.stroke == ALARM]
+    assert len(frames) == 1
+
+
+@pytest.mark.parametrize(("ranks", "rounds"), [(1, 1), (1, 9), (2, 30), (16, 2), (64, 1), (40, 8)])
+def test_it_is_as_wide_as_a_notebook_whatever_its_size(ranks: int, rounds: int) -> None:
+    shown = Stages([range(rank, ranks * rounds, ranks) for rank in range(ranks)])
+    picture = picture_of(shown)
+    assert picture.scene.width == 840
+    assert picture.scene.height < 800
+    there = boxes(shown)
+    assert all(0 < box.x < box.x + box.width < 840 for box in there.values())
+    assert {0, ranks * rounds - 1} <= set(there)
+    many = Stages([[stage] for stage in range(ranks)], [range(9 * stage, 9 * stage + 9) for stage in range(ranks)])
+    assert all(box.x + box.width < 840 for box in boxes(many).values())
+
+
+@pytest.mark.parametrize(
+    ("ranks", "layers", "why"),
+    [
+        ([(0, 1), (1, 2)], (), "each stage from 0 on is on one rank"),
+        ([(1,)], (), "each stage from 0 on is on one rank"),
+        ([], (), "each stage from 0 on is on one rank"),
+        ([(0,), (1,)], [range(2)], "2 stages need as many ranges of layers; got 1"),
+        ([(0,), (1,)], [range(2), range(3, 5)], "the layers of a stage follow those of the stage before"),
+    ],
+)
+def test_what_is_no_pipeline(ranks: list[tuple[int, ...]], layers: list[range], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Stages(ranks, layers)
+
+
+def test_in_words() -> None:
+    assert repr(V) == "<8 stages on 4 ranks: rank 0: 0, 7; rank 1: 1, 6; rank 2: 2, 5; rank 3: 3, 4>"
