@@ -1,0 +1,307 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# Give every rank two small stages in place of a large one, and the bubble of a pipeline halves: a microbatch gets round
+# sooner, so everybody has something to do sooner. Megatron-LM got 10 % and more from it, for twice the messages [1].
+#
+# But which two? With eight stages on four ranks, rank 0 could have 0 and 4, or 0 and 1, or 0 and 7. It looks like a matter
+# of taste. It decides how many messages there are, who holds the memory, and whether the first and the last layer of the
+# model are on the same GPU.
+#
+# > **To tell a friend:** in a loop the microbatch comes round again; in a V it turns round and comes back, and the turn is
+# > for free.
+#
+# *Reminder.* A **stage** is a run of layers. Stage s works on what stage s - 1 gives. Forward a microbatch goes from stage
+# 0 to the last one, and its gradient comes back the same way.
+
+# %%
+from drawing import picture_of
+from lib import check_function, goal
+from lib.cluster.stages import Stages
+
+# %% [markdown]
+# ## The idea
+#
+# Both answers go through all ranks once, and then through all of them again. In a **loop** the second round begins at
+# rank 0, as the first did:
+
+# %%
+picture_of(Stages([(0, 4), (1, 5), (2, 6), (3, 7)], title="A loop: eight stages on four ranks"))
+
+# %% [markdown]
+# Look at the long arrow in the middle: from rank 3 the microbatch has to get back to rank 0. In a **V** it turns round
+# instead. Rank 3 has stage 3 and also stage 4, and hands over to itself:
+
+# %%
+picture_of(Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V: the same stages, the other way round"))
+
+# %% [markdown]
+# Nothing is sent at the turn. And rank 0 has both ends now: the first stage, with the embedding, and the last, with the
+# head and the loss.
+#
+# With three rounds a loop goes round three times, and a V goes there, back, and there again. (Then it looks like an N. With
+# four it is a W.)
+
+# %% [markdown]
+# ## The puzzle
+#
+# Write `stage_ids(rank, ranks, stages, style)`.
+#
+# **Given:** the number of a rank; how many ranks and how many stages there are; and the style, `"loop"` or `"v"`.
+#
+# **To do:** give back the list of the stages that this rank has, the smallest first.
+#
+# **Rules**
+#
+# - Every rank has one stage of each round. There are as many rounds as `stages // ranks`.
+# - If the stages do not divide among the ranks, or the style is another one, raise a `ValueError`.
+
+# %% [markdown]
+# ### Predict first
+#
+# Three ranks and nine stages. Which stages does rank 0 have in a loop, and which in a V?
+#
+# <details><summary>Answer</summary>
+#
+# In a loop 0, 3 and 6. In a V the second round comes back, so rank 0 is the last of it and the first of the third: 0, 5
+# and 6. From 5 to 6 it hands over to itself.
+#
+# </details>
+
+# %% [markdown]
+# ### The goal
+#
+# | 4 ranks, 8 stages | rank 0 | rank 1 | rank 2 | rank 3 |
+# |---|---|---|---|---|
+# | `"loop"` | 0, 4 | 1, 5 | 2, 6 | 3, 7 |
+# | `"v"` | 0, 7 | 1, 6 | 2, 5 | 3, 4 |
+#
+# Your function is asked for these, and for every rank of every pipeline of up to six ranks and five rounds. A wrong answer
+# shows the smallest one that it is wrong for, as a picture.
+
+# %%
+goal("stage_ids")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+def stage_ids(rank, ranks, stages, style):
+    # In each round a rank has one stage. In a V every second round goes backwards.
+    # --- your code (about 9 lines) ---
+    if style not in ("loop", "v"):
+        raise ValueError(f'a style is "loop" or "v"; got {style!r}')
+    if stages % ranks:
+        raise ValueError(f"{stages} stages do not divide among {ranks} ranks")
+    found = []
+    for turn in range(stages // ranks):
+        place = ranks - 1 - rank if style == "v" and turn % 2 else rank
+        found.append(turn * ranks + place)
+    return found
+    # --- end of your code ---
+
+
+# %%
+verdict = None
+verdict = check_function(stage_ids, puzzle="stage_ids")
+verdict
+
+# %% [markdown]
+# Passed? Then `reveal("stage_ids")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+
+# %% [markdown]
+# ### See what it is for
+#
+# What a stage made of a microbatch has to be kept until its gradient comes back. Stage s of S waits while the microbatch
+# goes through the stages behind it, and while the gradient comes back through the same ones: 2 · (S - 1 - s) stages'
+# work. Add that up for the two stages of each rank. **Before you run it:** in which style will the four sums differ more?
+
+# %%
+if verdict:
+    ranks, stages = 4, 8
+    print("       messages  waits of the stages of ranks 0, 1, 2, 3")
+    for style in ("loop", "v"):
+        mine = [stage_ids(rank, ranks, stages, style) for rank in range(ranks)]
+        waits = [sum(2 * (stages - 1 - stage) for stage in own) for own in mine]
+        print(f"{style:<5}  {Stages(mine).messages():>8}  {', '.join(map(str, waits))}")
+
+# %% [markdown]
+# The V is level. A rank that has an early stage, which waits long, has a late one too, which hardly waits at all. This is
+# the quiet reason for the V: not the one message that it saves, but that all ranks need the same memory. Try three rounds,
+# and other numbers of ranks; then have a look:
+
+# %%
+picture = None
+if verdict:
+    ranks, stages, style = 4, 12, "v"
+    mine = [stage_ids(rank, ranks, stages, style) for rank in range(ranks)]
+    picture = picture_of(Stages(mine, title=f"{stages} stages on {ranks} ranks: {style}"))
+picture
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# The function that every pipeline asks first. torchtitan takes a V for the schedules ZB-V and DualPipe-V, and a loop for
+# all others [2]. PyTorch has the same table from the other side, from a stage to its rank (`style="loop"` or `"v"`) [3].
+# With R ranks, for rank r in round k:
+#
+# ```
+# loop           k·R + r
+# V, k even      k·R + r
+# V, k odd       k·R + R - 1 - r
+#
+# messages       loop  v·R - 1        V  v·R - v        for v rounds on two ranks or more
+# ```
+#
+# In the table above the loop has 7 messages and waits of 20, 16, 12 and 8; the V has 6, and 14 for everybody.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Twice the stages, twice the messages.* In Megatron-LM a loop with v stages on each rank has a bubble that is v times
+#   smaller, and sends v times as much [1].
+# - *Level memory.* ZB-V needs no more memory for activations than 1F1B, and has no bubble if all passes take equally long
+#   [4].
+# - *The same V, by another way.* DeepSeek-V3 ran two pipelines through the same ranks in opposite directions, with two
+#   copies of every weight. Cut in half it is a V on half of the ranks, DualPipe-V, with one copy [5].
+# - *Both ends on one GPU.* In many models the head is the same table as the embedding. In a V its gradients meet on rank 0.
+#   In a loop two ranks have to keep their copies equal, and OLMo-core refuses to cut such a model at all [6].
+#
+# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
+# 2104.04473.
+# [2] pytorch/torchtitan, torchtitan/distributed/pipeline_parallel.py.
+# [3] pytorch/pytorch, torch/distributed/pipelining/_utils.py.
+# [4] sail-sg/zero-bubble-pipeline-parallelism, its demonstration on Hugging Face.
+# [5] deepseek-ai/DualPipe, README.
+# [6] allenai/OLMo-core, src/olmo_core/train/train_module/transformer/config.py.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# Which stages a rank has is half of a schedule; the other half is in which order it does them, and that is what the
+# chapter on pipelines is about. The sums of waits count every stage as one unit of work, and no microbatch ever waits for
+# another one. In a real schedule a rank has several microbatches under way, and holds what all of them left.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Rank 0 with stages 0 and 1, rank 1 with 2 and 3, and so on: half of the messages fall away! What is wrong with it?
+#
+# <details><summary>Answer</summary>
+#
+# It is the plain pipeline again: stages 0 and 1 together are one stage of twice the size. A microbatch is on rank 0 for as
+# long as before, rank 1 begins as late as before, and the bubble is what it was. It is *because* the microbatch leaves
+# after half the work that the next rank can begin sooner.
+#
+# </details>
+#
+# **2.** In a loop, on which pairs of ranks does a message travel from stage to stage? In a V?
+#
+# <details><summary>Answer</summary>
+#
+# In a loop from each rank to the next, and from the last one to the first: a ring. In a V between neighbours only, but in
+# both directions: activations go down, and in the second round they come up again, on the links on which at the same time
+# gradients come up. That is a trap: two messages of the same shape between the same two ranks, one an activation and one
+# a gradient. Whoever takes them in the wrong order gets no error, but wrong numbers.
+#
+# </details>
+#
+# **3.** Why are the waits of a V the same on all ranks? Show it for two rounds.
+#
+# <details><summary>Answer</summary>
+#
+# Rank r has stages r and S - 1 - r. They wait 2 · (S - 1 - r) and 2 · r, together 2 · (S - 1), and r is gone. With three
+# rounds there is one stage too many on each rank, and the sums differ by as much as in a plain pipeline.
+#
+# </details>
+#
+# **4.** Eight stages on four ranks, and you may choose any layout with two stages a rank. How many messages are needed at
+# least, if every rank is to begin as soon as it can?
+#
+# <details><summary>Answer</summary>
+#
+# To begin as soon as they can, the first four stages must be on four different ranks. That is 3 messages. The other four
+# stages are on four different ranks as well, another 3. Between stages 3 and 4 there may be none. So 6, and the V is the
+# layout that has them, with the ranks of the second half in any order that begins at the rank of stage 3.
+#
+# </details>
+#
+# ## Where this leads
+#
+# All of this is code that nobody looks at twice, because it is so simple. The last puzzle of this chapter is about three
+# such places, in libraries that you know, where it was wrong.
+
+# %% [markdown]
+# <!-- part: links -->
+
+
+# %% tags=["judge"]
+from lib.errors.wording import counted, listed
+
+
+def stage_ids_inputs():
+    for ranks in range(1, 7):
+        for stages in range(1, 5 * ranks + 1):
+            for style in ("v", "loop"):
+                if stages % ranks == 0:
+                    yield from ((rank, ranks, stages, style) for rank in range(ranks))
+                elif stages < 2 * ranks:
+                    yield 0, ranks, stages, style
+    for ranks in (8, 16, 64):
+        yield from ((rank, ranks, 2 * ranks, style) for style in ("loop", "v") for rank in (0, 1, ranks - 1))
+    yield 0, 2, 4, "V"
+
+
+def stage_ids_accepts(answer, rank, ranks, stages, style):
+    """False, or what is wrong: there is one right answer."""
+    try:
+        expected = stage_ids(rank, ranks, stages, style)
+    except ValueError:
+        return False
+    if not isinstance(answer, list) or any(type(stage) is not int for stage in answer):
+        return False
+    rounds = stages // ranks
+    if len(answer) != rounds:
+        return f"{counted(stages, 'stage')} on {counted(ranks, 'rank')} are {rounds} each; this has {len(answer)}"
+    if sorted(answer) == expected:
+        return "the right stages, and the smallest comes first"
+    turn = next(turn for turn in range(rounds) if answer[turn] != expected[turn])
+    there = [*range(turn * ranks, (turn + 1) * ranks)]
+    if style == "v" and turn % 2:
+        return (
+            f"round {turn} has the stages {listed(there)}, and in a V it goes backwards, from rank {ranks - 1} to rank 0: "
+            f"rank {rank} has stage {expected[turn]}"
+        )
+    return f"round {turn} has the stages {listed(there)}, from rank 0 to rank {ranks - 1}: rank {rank} has stage {expected[turn]}"
+
+
+def stage_ids_picture(answer, expected, rank, ranks, stages, style):
+    mine = set() if answer is None else set(answer) ^ set(expected)
+    layout = [stage_ids(one, ranks, stages, style) for one in range(ranks)]
+    said = "" if answer is None else f", not {', '.join(map(str, answer))}"
+    title = f"{'A loop' if style == 'loop' else 'A V'}: rank {rank} has {', '.join(map(str, expected))}{said}"
+    return Stages(layout, wrong=sorted(mine & set(range(stages))), title=title)

@@ -1,0 +1,512 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# On December 2, 2024 somebody asked torchtitan for shards inside each of two nodes, and copies between them. The log
+# said `Applied HSDP to the model`. The loss went down. Only the profiler was odd: in place of two kinds of groups it
+# showed **one, with all 16 ranks** [1]. Every weight was cut into 16 parts, and every gather went over the network.
+#
+# A program that crashes gets mended the same day. These three did not crash. They trained, for weeks, in libraries that
+# many people use, and they were found by somebody who looked at a number and did not believe it. Now it is your turn: here
+# is the code, as it was, in our own words. Find the line.
+#
+# > **To tell a friend:** the worst bugs of training go down the loss curve with you. What finds them is a number that you
+# > can work out by hand.
+#
+# *Reminder.* With **HSDP** weights are cut into shards along one axis of the mesh and copied along another. With
+# **gradient accumulation** the gradients of several batches are added up before the weights are updated; `backward` *adds*
+# to `.grad`, and nobody empties it in between.
+
+# %%
+from drawing import draw_curves, picture_of
+from lib import LINKS, Mesh, NotSolved, PuzzleError, Trace, check, check_function, goal, simulate
+from lib.cluster.holdings import Neighbours
+from lib.schedules.data_parallel import fully_sharded
+
+# %% [markdown]
+# ## The idea
+#
+# For each history there is a piece of code, what people saw, and a picture of what it does. Each is so small that you can
+# run it in your head. Do that, on the smallest numbers that you can think of.
+#
+# ### 1. The copies that were not there
+#
+# The axes are those of puzzle $number_parallel_dims. Ranks along `cp` share a text: each has other words of it, so
+# each has another gradient. For the weights they are one more way to be different, like ranks with different texts; so
+# weights are sharded along `dp_shard` *and* `cp`. The function says along which axes weights are cut, and along which
+# there are copies.
+
+
+# %%
+def axes_of(sizes):
+    """The axes along which weights are sharded, and those along which there are copies."""
+    if sizes["cp"] > 1:
+        return ["dp_replicate", "dp_shard", "cp"], []
+    return ["dp_shard"], ["dp_replicate"]
+
+
+def log(sizes):
+    return f"Applied {'HSDP' if sizes['dp_replicate'] > 1 else 'FSDP'} to the model"
+
+
+def groups(sizes, rank, axes):
+    """The two groups of a rank that follow from it."""
+    mesh, (shards, copies) = Mesh(sizes), axes(sizes)
+    return {
+        "shards": mesh.group(rank, *shards),
+        "copies": mesh.group(rank, *copies) if copies else (rank,),
+    }
+
+
+sizes = {"dp_replicate": 2, "dp_shard": 2, "cp": 2}
+print(log(sizes))
+mesh = Mesh(sizes, host_size=4)
+picture_of(Neighbours(mesh, 0, groups(sizes, 0, axes_of), title="As it was: with whom rank 0 shares a weight"))
+
+# %% [markdown]
+# The log asks the configuration. The model asks the mesh. Our check has nothing to say against it either: it is a correct
+# step of FSDP. But look at the time on two hosts of four, beside that of the same mesh without `cp`:
+
+# %%
+
+
+def trained(sizes, shards, copies):
+    """A step of six layers on eight batches with these axes, on hosts of four ranks, and what the check says."""
+    try:
+        mesh = Mesh(sizes, host_size=4)
+        run = simulate(fully_sharded(shards, copies or None), layers=6, batches=8, mesh=mesh, costs=LINKS)
+    except PuzzleError as error:
+        return str(error).splitlines()[0]
+    found = check(Trace.of(run))
+    return f"correct: {found.correct}; time {found.time:g}, memory {found.memory:,.0f} elements"
+
+
+for sizes in ({"dp_replicate": 2, "dp_shard": 4, "cp": 1}, {"dp_replicate": 2, "dp_shard": 2, "cp": 2}):
+    print(f"cp {sizes['cp']}: {trained(sizes, *axes_of(sizes))}")
+
+# %% [markdown]
+# ### 2. The loss that looked right
+#
+# A microbatch is a list of numbers here. Its loss is their mean, and so is its gradient: that is all the model we need.
+# `backward` adds the gradient to `weight.grad`.
+
+
+# %%
+class Weight:
+    """A weight, for which gradients are added up."""
+
+    def __init__(self):
+        self.grad = 0
+
+
+class Loss:
+    """A loss. What is done to it is done to its gradient, too."""
+
+    def __init__(self, weight, value):
+        self.weight, self.value = weight, value
+
+    def __truediv__(self, number):
+        return Loss(self.weight, self.value / number)
+
+    def backward(self):
+        self.weight.grad += self.value
+
+
+def mean_loss(weight, batch):
+    return Loss(weight, sum(batch) / len(batch))
+
+
+# %% [markdown]
+# A trainer calls this once for each of `calls` microbatches, adds up the losses that it gets back, for the log, and then
+# updates the weights. It wants the mean over all microbatches.
+
+
+# %%
+def training_step(weight, batch, calls):
+    loss = mean_loss(weight, batch)
+    loss.backward()
+    return loss / calls
+
+
+weight, microbatches = Weight(), [[2, 4], [6, 8]]
+logged = sum(training_step(weight, batch, len(microbatches)).value for batch in microbatches)
+print(f"the mean of 2, 4, 6, 8 is 5;   in the log: {logged:g};   in weight.grad: {weight.grad:g}")
+
+# %% [markdown]
+# ### 3. The gradient that never grew
+#
+# A pipeline cuts its batch into microbatches itself. When it is done it divides by their number, so that `weight.grad` is
+# the mean. That is right, once. Then somebody calls it several times before an update, to accumulate: after the first call
+# there should be one mean in `weight.grad`, after the second the sum of two, and so on.
+
+
+# %%
+def pipeline_step(weight, microbatches):
+    for batch in microbatches:
+        mean_loss(weight, batch).backward()
+    weight.grad /= len(microbatches)
+
+
+def after_each_call(calls, step):
+    """What is in weight.grad after each call."""
+    weight, found = Weight(), []
+    for microbatches in calls:
+        step(weight, microbatches)
+        found.append(weight.grad)
+    return found
+
+
+def curve(numbers):
+    return list(enumerate([0, *numbers]))
+
+
+calls = [[[1], [1], [1], [1]]] * 5  # four microbatches each, all with a gradient of 1
+print(after_each_call(calls, pipeline_step))
+should = curve(range(1, 6))
+draw_curves(
+    {"as it was": curve(after_each_call(calls, pipeline_step)), "as it should be": should},
+    across="calls",
+    up="weight.grad",
+    title="Gradients of 1, accumulated",
+)
+
+# %% [markdown]
+# ## The puzzle
+#
+# Write `find_the_bug(history, given)`.
+#
+# **Given:** `history`, which of the three is run, and on what. For 1 that is the sizes of the mesh and a rank; for 2 a list
+# of microbatches; for 3 a list of calls, each a list of microbatches. The last lines run your functions on it and are
+# there already.
+#
+# **To do:** copy the three functions `axes_of`, `training_step` and `pipeline_step` into the gap, and mend them there.
+#
+# **Rules**
+#
+# - The three keep their names and their arguments.
+# - 1: as many copies of a weight as `dp_replicate` says, with and without `cp`. What was right stays right.
+# - 2: the sum of the losses *and* the gradient are the mean over all microbatches.
+# - 3: one mean more with every call.
+
+# %% [markdown]
+# ### Predict first
+#
+# In history 3, with gradients of 1 and four microbatches: after three calls `weight.grad` is 1.3125, and should be 3. What
+# will it be after a hundred calls?
+#
+# <details><summary>Answer</summary>
+#
+# 4/3, and it hardly gets any nearer. Each call adds 4 and divides all by 4: from g to (g + 4)/4. Where that stands still, g
+# = g/4 + 1, so g = 4/3. It is an average that forgets: of the gradients of the call before a quarter is left, of those
+# before that a sixteenth. Whatever you accumulate, you train on the last batch and a little.
+#
+# </details>
+
+# %% [markdown]
+# ### The goal
+#
+# | history | given | as it was | as it should be |
+# |---|---|---|---|
+# | 1 | dp_replicate 2, dp_shard 2, cp 2; rank 0 | shards 0 to 7, no copies | shards 0 1 2 3, copies 0 4 |
+# | 2 | [2, 4] and [6, 8] | logged 5, gradient 10 | logged 5, gradient 5 |
+# | 3 | three calls of four microbatches [1] | 1, 1.25, 1.3125 | 1, 2, 3 |
+#
+# Your function is asked for these and others: all small meshes, and microbatches of any sizes and numbers. A wrong answer
+# shows the smallest one that it is wrong for.
+
+# %%
+goal("find_the_bug")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+def find_the_bug(history, given):
+    # Copy the three functions into the gap, and mend them.
+    # --- your code (about 12 lines) ---
+    def axes_of(sizes):
+        if sizes["cp"] > 1:
+            return ["dp_shard", "cp"], ["dp_replicate"]
+        return ["dp_shard"], ["dp_replicate"]
+
+    def training_step(weight, batch, calls):
+        loss = mean_loss(weight, batch) / calls
+        loss.backward()
+        return loss
+
+    def pipeline_step(weight, microbatches):
+        for batch in microbatches:
+            loss = mean_loss(weight, batch) / len(microbatches)
+            loss.backward()
+
+    # --- end of your code ---
+    if history == 1:
+        return groups(given[0], given[1], axes_of)
+    if history == 3:
+        return after_each_call(given, pipeline_step)
+    weight = Weight()
+    logged = sum(training_step(weight, batch, len(given)).value for batch in given)
+    return {"logged": logged, "grad": weight.grad}
+
+
+# %% [markdown]
+# How many have you got? This may be run before all three are mended:
+
+
+# %%
+def mended(history, given, right):
+    """Whether a history comes out right now."""
+    found = find_the_bug(history, given)
+    same = {name: list(found[name]) for name in found} == right if history == 1 else found == right
+    return f"history {history}: {'mended' if same else f'gives {found}'}"
+
+
+try:
+    print(mended(1, [{"dp_replicate": 2, "dp_shard": 2, "cp": 2}, 0], {"shards": [0, 1, 2, 3], "copies": [0, 4]}))
+    print(mended(2, [[2, 4], [6, 8]], {"logged": 5, "grad": 5}))
+    print(mended(3, [[[1], [1], [1], [1]]] * 3, [1, 2, 3]))
+except NotSolved as unsolved:
+    print(unsolved)
+
+# %%
+verdict = None
+verdict = check_function(find_the_bug, puzzle="find_the_bug")
+verdict
+
+# %% [markdown]
+# Passed? Then `reveal("find_the_bug")`, in a cell of its own, shows the official solution. (`from lib import reveal` first.)
+
+# %% [markdown]
+# ### See what it is for
+#
+# The first history once more, on two hosts of four ranks: as it was; as it should be; and with a repair that looks good
+# and forgets `cp`. That one the simulator does not even let through.
+
+# %%
+if verdict:
+    sizes = {"dp_replicate": 2, "dp_shard": 2, "cp": 2}
+    along = [axis for axis in sizes if axis != "dp_replicate"]
+    print("as it was: ", trained(sizes, *axes_of(sizes)))
+    print("mended:    ", trained(sizes, along, ["dp_replicate"]))
+    print("without cp:", trained(sizes, ["dp_shard"], ["dp_replicate"]))
+
+# %% [markdown]
+# Three times as long, and *less* memory: whoever looks only at whether it fits is even pleased.
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# Three repairs, none longer than a line:
+#
+# - **1.** With `cp` the copies had been put among the shards, by flattening three axes of the mesh into one. torchtitan
+#   has a name for the right pair since December 11, 2024: `dp_shard_cp`, and it shards along that, whether there is a
+#   `cp` or not [2]. The mistake without `cp`, which was reported, had been mended the same day; that with `cp` was there
+#   since context parallelism was (October 22), and nobody had reported it.
+# - **2.** Two lines in the other order. The division used to be done by another library. When that stopped, only the loss
+#   for the log was still divided [3].
+# - **3.** Scale what comes in, and not what is there. torchtitan told the pipeline not to divide any more, and gave it a
+#   loss that is divided already [4].
+#
+# What the three have in common: the thing that people look at (the log line, the loss, one single call) was right.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *1. Who found it.* A user with a profiler, `walkup`: one communicator with 16 ranks, where there should have been two
+#   kinds [1]. In 2026 another trainer had the same, mirrored: with `cp` and *without* copies it gave PyTorch two axes,
+#   which PyTorch takes for HSDP, so that weights were cut along `cp` only [5].
+# - *2. Who found it.* Users of transformers 4.47 who trained the same 6 examples in one go and in two: gradient norms of
+#   188 and of 377 [3]. Adam hides most of that, since it divides by the size of the gradients; clipping does not.
+# - *3. Who found it.* `jdinalt`, who had made the same mistake in his own trainer a week or two earlier, and then looked
+#   how torchtitan did it [4].
+# - *And again.* In July 2026: every stage of a DeepSpeed pipeline divided what the stage behind it had divided already. Two
+#   stages, 8 microbatches: 1/8 for the last stage, and 1/64 for the first [6].
+#
+# [1] pytorch/torchtitan, issue 711, 2024, and pull request 713.
+# [2] pytorch/torchtitan, pull requests 720 and 685, 2024.
+# [3] huggingface/transformers, pull request 35207, 2024.
+# [4] pytorch/torchtitan, issue 1733 and pull request 1732, 2025.
+# [5] NVIDIA-NeMo/Automodel, pull request 2768, 2026.
+# [6] deepspeedai/DeepSpeed, issue 8152, 2026.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# The code is ours, and shorter than what it stands for: between the two lines of history 2 there were two libraries, and in
+# the thread the logged loss is off as well, for another reason. A mean of means is the mean only if all microbatches have
+# equally many tokens, which is a story of its own. And in the simulation ranks along `cp` work on batches of their own, not
+# on parts of one text: for the weights that is the same.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** For each history: which single number, worked out by hand before the first run, would have shown it?
+#
+# <details><summary>Answer</summary>
+#
+# 1: elements of one weight on one rank, W / 4 in place of W / 8; or the number of process groups. 2: the gradient norm with
+# one accumulated microbatch and with two of the same: they have to be equal. 3: the same with one call and with two, which
+# has to double. All three are tests of a few lines, and none of them needs to know where the mistake is.
+#
+# </details>
+#
+# **2.** Adam divides each gradient by the root of its mean square. A gradient that is always twice too large makes the same
+# update. Is history 2 harmless with Adam, then?
+#
+# <details><summary>Answer</summary>
+#
+# Nearly, as long as nothing else looks at the gradient. Clipping to a norm of 1 does: what used to be clipped once in a
+# while is clipped in every step. The small number in Adam's denominator does, and so does whoever reads the norm in the
+# log and lowers the learning rate. And with SGD the learning rate is simply multiplied by the number of microbatches.
+#
+# </details>
+#
+# **3.** Why does nobody see history 3 with one call, or with one microbatch?
+#
+# <details><summary>Answer</summary>
+#
+# With one call there is nothing in `weight.grad` yet, so dividing everything is dividing what is new. With one microbatch
+# it divides by 1. The tests of the pipeline had the first, the tests of accumulation the second. Features are tested alone;
+# bugs like these live where two of them meet.
+#
+# </details>
+#
+# **4.** In history 1 the log said HSDP. How would you write that line?
+#
+# <details><summary>Answer</summary>
+#
+# From what was made, not from what was wished for: ask the sharded model how many ranks its first weight is cut over, and
+# say "each weight in 4 shards on ranks 0 1 2 3, 2 copies". A line that is computed from the configuration can only ever
+# repeat the configuration.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Whatever you take from these puzzles into a real cluster: before you trust a run, find one number that you can compute by
+# hand, for one weight, on one rank. Then look.
+
+# %% [markdown]
+# <!-- part: links -->
+
+
+# %% tags=["judge"]
+from itertools import product
+from random import Random
+
+from lib.errors.wording import counted, listed
+
+
+def find_the_bug_inputs():
+    for sizes in product((1, 2, 3), (1, 2, 3), (1, 2, 4)):
+        named = dict(zip(("dp_replicate", "dp_shard", "cp"), sizes, strict=True))
+        ranks = sizes[0] * sizes[1] * sizes[2]
+        yield from ((1, [named, rank]) for rank in {0, ranks // 2, ranks - 1})
+    random = Random(0)
+
+    def batches(count, each):
+        return [[random.randint(-9, 9) for _ in range(each)] for _ in range(count)]
+
+    for count in range(1, 5):
+        for each in (1, 2, 3):
+            yield 2, batches(count, each)
+            yield from ((3, [batches(count, each) for _ in range(calls)]) for calls in (1, 2, 3))
+    for _ in range(60):
+        yield 2, batches(random.randint(1, 8), random.randint(1, 5))
+        yield 3, [batches(random.randint(1, 4), 2) for _ in range(random.randint(1, 5))]
+
+
+def close(mine, right):
+    return isinstance(mine, int | float) and abs(mine - right) < 1e-9
+
+
+def find_the_bug_accepts(answer, history, given):
+    """False, or what is wrong: there is one right answer."""
+    expected = find_the_bug(history, given)
+    if history == 3:
+        if not isinstance(answer, list) or len(answer) != len(expected):
+            return False
+        call = next((call for call, right in enumerate(expected) if not close(answer[call], right)), None)
+        if call is None:
+            return True
+        count = len(given[call])
+        of = f"its {counted(count, 'microbatch')}"
+        if close(answer[call], count * expected[call]):
+            return f"history 3, call {call + 1}: that is the sum over {of}, and not the mean"
+        if call and close(answer[call], (expected[call - 1] + sum(sum(b) / len(b) for b in given[call])) / count):
+            return f"history 3, call {call + 1}: what was there from the calls before was divided by {count} again"
+        return f"history 3, call {call + 1} adds the mean of {of} to {expected[call - 1] if call else 0:g}"
+    if not isinstance(answer, dict) or set(answer) != set(expected):
+        return False
+    if history == 2:
+        calls = len(given)
+        mean = f"the mean of the {counted(calls, 'microbatch')} is {expected['grad']:g}"
+        for key, name in (("logged", "the losses in the log add up to"), ("grad", "the gradient is")):
+            if not close(answer[key], expected[key]):
+                more = f", {calls} times too much" if close(answer[key], calls * expected[key]) else ""
+                said = f"{answer[key]:g}" if isinstance(answer[key], int | float) else repr(answer[key])
+                return f"history 2: {mean}, and {name} {said}{more}"
+        return True
+    sizes, rank = given
+    for key, right in expected.items():
+        mine = answer[key]
+        if not isinstance(mine, list):
+            return False
+        if mine != list(right):
+            if key == "shards" and len(mine) > len(right):
+                others = listed([one for one in mine if one not in right])
+                return (
+                    f"history 1: dp_replicate {sizes['dp_replicate']} asks for so many copies; {others} should have "
+                    f"another one than rank {rank}"
+                )
+            if key == "shards":
+                return (
+                    f"history 1: gradients differ along cp, too, so a weight is cut along dp_shard and cp: for rank {rank} "
+                    f"among {listed(right)}"
+                )
+            return f"history 1: the copies of what rank {rank} has are on {listed(right)}, along dp_replicate"
+    return True
+
+
+def find_the_bug_picture(answer, expected, history, given):
+    if history == 1:
+        sizes, rank = given
+        mine = expected if answer is None else answer
+        mesh, wrong = Mesh(sizes), set()
+        for name in ("shards", "copies"):
+            wrong |= set(mine[name]) ^ set(expected[name])
+        title = f"History 1: the two groups of rank {rank}"
+        return Neighbours(mesh, rank, mine, sorted(wrong), title if answer is None else f"{title}, as you have them")
+    if history == 2:
+        numbers, across = {}, "microbatches"
+        for name, found in (("yours", answer), ("as it should be", expected)):
+            if found is not None:
+                numbers[name] = [(0, 0), (len(given), found["grad"])]
+    else:
+        across = "calls"
+        numbers = {} if answer is None else {"yours": curve(answer)}
+        numbers["as it should be"] = curve(expected)
+    return draw_curves(numbers, across, "weight.grad", f"History {history}: what is in weight.grad")

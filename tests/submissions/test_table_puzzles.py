@@ -1,0 +1,364 @@
+"""Meshes of five axes, stages, and three old bugs: their figures, what is accepted, and what each mistake is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from itertools import combinations, pairwise, product
+from math import prod
+from typing import Any
+
+import pytest
+
+from drawing import picture_of
+from lib import LINKS, PUZZLES, CheckError, Mesh, Trace, check, check_function, simulate
+from lib.checker.table import Answer, ask_here
+from lib.cluster.stages import Stages
+from lib.errors.exceptions import RuleError
+from lib.schedules.data_parallel import fully_sharded
+from lib.submissions.function_check import judge_answers, judge_of, solution_of
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+from tests.submissions.map_mistakes import Mistake, function
+from tests.submissions.table_mistakes import AS_IT_WAS, MISTAKES, histories
+
+TABLES = ("parallel_dims", "split_layers", "stage_ids", "find_the_bug")
+DIMS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+SIXTEEN = dict(zip(DIMS, (2, 2, 2, 1, 2), strict=True))
+
+
+@cache
+def given_in(puzzle: str, name: str) -> Callable[..., Any]:
+    """A function that stands in the notebook of a puzzle."""
+    return load_function(reference(puzzle), name)
+
+
+def dims(world: int, *sizes: int, rank: int = 0) -> Any:
+    return solution_of("parallel_dims")(world, dict(zip(DIMS, sizes, strict=True)), rank)
+
+
+# -- figures ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("puzzle", TABLES)
+def test_the_goal_says_how_many_inputs_there_are(puzzle: str) -> None:
+    assert PUZZLES[puzzle].draws == len(list(given_in(puzzle, f"{puzzle}_inputs")()))
+
+
+@pytest.mark.parametrize(
+    ("rank", "address"),
+    [(0, "00000"), (1, "00001"), (2, "00100"), (4, "01000"), (7, "01101"), (8, "10000"), (15, "11101")],
+)
+def test_the_addresses_of_sixteen_ranks(rank: int, address: str) -> None:
+    place = solution_of("parallel_dims")(16, SIXTEEN, rank)["place"]
+    assert "".join(str(place[axis]) for axis in DIMS) == address
+
+
+def test_the_groups_of_rank_0() -> None:
+    groups = dims(16, 2, 2, 2, 1, 2)["groups"]
+    assert groups == {"pp": [0, 8], "dp_replicate": [0, 4], "dp_shard": [0, 2], "cp": [0], "tp": [0, 1]}
+
+
+def test_what_is_left_for_the_shards() -> None:
+    assert dims(16, 2, 2, -1, 1, 2)["sizes"]["dp_shard"] == 2
+    assert dims(64, 2, 2, -1, 2, 2)["sizes"]["dp_shard"] == 4
+    assert dims(16_384, 16, 1, -1, 16, 8)["sizes"]["dp_shard"] == 8  # as Llama 3 has it, and not 4, as its table says
+    for world, sizes in (
+        (16, (2, 2, 0, 1, 2)),
+        (16, (2, 2, -2, 1, 2)),
+        (16, (-1, 2, 2, 1, 2)),
+        (16, (2, 2, 4, 1, 2)),
+        (16, (2, 2, -1, 1, 3)),
+        (4, (2, 2, -1, 1, 2)),
+    ):
+        with pytest.raises(ValueError, match=r"a size is 1 or more|ranks, and there are"):
+            dims(world, *sizes)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 2, 1, 2), (1, 3, 2, 2, 1), (3, 1, 1, 2, 4)])
+def test_a_mesh_of_ours_is_the_same(sizes: tuple[int, ...]) -> None:
+    mesh = Mesh(zip(DIMS, sizes, strict=True))
+    for rank in mesh.ranks:
+        answer = dims(len(mesh), *sizes, rank=rank)
+        assert answer["place"] == mesh.coordinates(rank)
+        assert answer["groups"] == {axis: list(mesh.group(rank, axis)) for axis in DIMS}
+
+
+def test_how_many_hosts_a_rank_has_to_do_with() -> None:
+    """The answer to the third question: a host of eight has one line along each axis but tp."""
+    sizes = (16, 1, 8, 16, 8)
+    hosts = set[int]()
+    for rank in range(8):
+        groups = dims(prod(sizes), *sizes, rank=rank)["groups"]
+        hosts |= {member // 8 for group in groups.values() for member in group}
+    assert len(hosts) - 1 == 15 + 7 + 0 + 15 == 37
+
+
+SPLITS = {
+    (8, 4): [2, 4, 6],
+    (10, 4): [2, 5, 8],
+    (11, 4): [2, 5, 8],
+    (6, 4): [1, 3, 5],
+    (12, 8): [1, 3, 5, 7, 9, 10, 11],
+}
+
+
+def test_the_split_points() -> None:
+    for (layers, stages), points in SPLITS.items():
+        assert solution_of("split_layers")(layers, stages) == points
+    points = [0, *SPLITS[12, 8], 12]
+    assert [end - begin for begin, end in pairwise(points)] == [1, 2, 2, 2, 2, 1, 1, 1]
+    with pytest.raises(ValueError, match="3 layers cannot be cut into 4 stages"):
+        solution_of("split_layers")(3, 4)
+
+
+def sizes_of(layers: int, stages: int) -> list[int]:
+    points = [0, *solution_of("split_layers")(layers, stages), layers]
+    return [end - begin for begin, end in pairwise(points)]
+
+
+def test_no_split_is_better_if_both_ends_weigh_a_layer() -> None:
+    for stages in range(2, 6):
+        for layers in range(stages, 12):
+            mine = sizes_of(layers, stages)
+            heaviest = max(mine[0] + 1, mine[-1] + 1, *mine)
+            every = [
+                [end - begin for begin, end in pairwise((0, *points, layers))]
+                for points in combinations(range(1, layers), stages - 1)
+            ]
+            least = min(max(split[0] + 1, split[-1] + 1, *split) for split in every)
+            assert heaviest == least
+            assert given_in("split_layers", "best")(layers, stages, 1, 1) == least
+
+
+def test_what_a_heavy_head_costs() -> None:
+    found: list[float] = []
+    for layers, stages in ((32, 4), (32, 8), (32, 16)):
+        sizes = sizes_of(layers, stages)
+        found.append(max(*sizes, sizes[-1] + 2.4) / given_in("split_layers", "best")(layers, stages, 0, 2.4) - 1)
+    assert [f"{one:.0%}" for one in found] == ["16%", "28%", "47%"]
+
+
+def test_the_stages_of_a_loop_and_of_a_v() -> None:
+    both = {style: [solution_of("stage_ids")(rank, 4, 8, style) for rank in range(4)] for style in ("loop", "v")}
+    assert both == {"loop": [[0, 4], [1, 5], [2, 6], [3, 7]], "v": [[0, 7], [1, 6], [2, 5], [3, 4]]}
+
+
+@pytest.mark.parametrize(("ranks", "rounds"), list(product(range(2, 7), range(1, 6))))
+def test_messages_and_waits(ranks: int, rounds: int) -> None:
+    """The formulas of the notebook, and that a V of two rounds is level."""
+    stages = ranks * rounds
+    for style, messages in (("loop", stages - 1), ("v", stages - rounds)):
+        mine = [solution_of("stage_ids")(rank, ranks, stages, style) for rank in range(ranks)]
+        assert Stages(mine).messages() == messages
+        waits = {sum(2 * (stages - 1 - stage) for stage in own) for own in mine}
+        assert (len(waits) == 1) == (style == "v" and rounds % 2 == 0)
+
+
+def test_the_gradient_that_forgets() -> None:
+    after, as_it_was = given_in("find_the_bug", "after_each_call"), given_in("find_the_bug", "pipeline_step")
+    calls = [[[1], [1], [1], [1]]] * 100
+    assert after(calls[:3], as_it_was) == [1, 1.25, 1.3125]
+    assert after(calls, as_it_was)[-1] == pytest.approx(4 / 3)
+    assert solution_of("find_the_bug")(3, calls[:3]) == [1, 2, 3]
+
+
+def test_the_copies_that_were_not_there() -> None:
+    sizes = {"dp_replicate": 2, "dp_shard": 2, "cp": 2}
+    mesh = Mesh(sizes, host_size=4)
+
+    def trained(shards: Any, copies: Any) -> tuple[bool, float, float]:
+        verdict = check(Trace.of(simulate(fully_sharded(shards, copies), layers=6, batches=8, mesh=mesh, costs=LINKS)))
+        return verdict.correct, verdict.time, verdict.memory
+
+    was, _ = given_in("find_the_bug", "axes_of")(sizes)
+    assert trained(was, None) == (True, 78, 1_572_864)
+    assert trained(["dp_shard", "cp"], ["dp_replicate"]) == (True, 26.4, 1_966_080)
+    with pytest.raises(RuleError, match="the gradient of layer 0 does not have all batches yet"):
+        trained(["dp_shard"], ["dp_replicate"])
+
+
+# -- PyTorch says the same ------------------------------------------------------------------------------------------
+
+
+def test_stages_lie_where_pytorch_puts_them() -> None:
+    pipelining = pytest.importorskip("torch.distributed.pipelining._utils", reason="it is PyTorch that is asked")
+    for style, ranks, rounds in product(("loop", "v"), range(1, 7), range(1, 5)):
+        homes = pipelining.generate_stage_to_rank_mapping(ranks, ranks * rounds, style)
+        for rank in range(ranks):
+            mine = [stage for stage, home in homes.items() if home == rank]
+            assert solution_of("stage_ids")(rank, ranks, ranks * rounds, style) == mine
+
+
+def test_a_stage_of_pytorch_divides_again_with_every_call() -> None:
+    """The third history, on the method that was called once too often."""
+    torch = pytest.importorskip("torch")
+    base: Any = pytest.importorskip("torch.distributed.pipelining.stage")._PipelineStageBase
+    layer = torch.nn.Linear(1, 1, bias=False)
+    stage: Any = type("Stage", (), {"submod": layer, "scale_grads": base.scale_grads})()
+    found: list[float] = []
+    for _ in range(3):
+        for _ in range(4):
+            layer(torch.ones(1, 1)).sum().backward()
+        stage.scale_grads(4)
+        found.append(layer.weight.grad.item())
+    assert found == [1, 1.25, 1.3125]
+
+
+# -- what is accepted -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pipeline_step": "weight.grad *= len(microbatches)\n" + AS_IT_WAS["pipeline_step"].replace("        ", "")},
+        {"axes_of": "return ['cp', 'dp_shard'][::-1], ['dp_replicate'] if sizes['dp_replicate'] > 1 else []"},
+        {"training_step": "loss = mean_loss(weight, batch)\nloss = loss / calls\nloss.backward()\nreturn loss"},
+    ],
+    ids=["undone", "no_copies_of_one", "step_by_step"],
+)
+def test_other_repairs_will_do(changed: dict[str, str]) -> None:
+    mended = function(Mistake("find_the_bug", "another", "", histories(**changed)))
+    assert judge_answers("find_the_bug", ask_here(mended)).correct
+
+
+@pytest.mark.parametrize("puzzle", TABLES)
+@pytest.mark.parametrize("answer", [None, [], {}, [0, 1], "x", {"sizes": 1}, [[1]], {"shards": 3, "copies": None}])
+def test_what_is_no_answer_is_told_and_has_a_picture_all_the_same(puzzle: str, answer: Any) -> None:
+    judge = judge_of(puzzle, reference(puzzle))
+    for row in PUZZLES[puzzle].table:
+        failure = judge.failure(row.given, Answer(answer), row)
+        if failure is not None and not row.raises:
+            picture_of(judge.shown(failure))
+
+
+# -- mistakes -------------------------------------------------------------------------------------------------------
+
+TOLD: dict[str, tuple[str, str]] = {
+    "pipeline_counts_first": (
+        "(4, {'pp': 1, 'dp_replicate': 1, 'dp_shard': 1, 'cp': 2, 'tp': 2}, 0) is not right",
+        "the group of rank 0 along tp is all ranks with cp 0: [0, 1]",
+    ),
+    "groups_of_neighbours": (
+        "(4, {'pp': 1, 'dp_replicate': 1, 'dp_shard': 1, 'cp': 2, 'tp': 2}, 0) is not right",
+        "the group of rank 0 along cp is all ranks with tp 0: [0, 2]",
+    ),
+    "without_myself": (
+        "(1, {'pp': 1, 'dp_replicate': 1, 'dp_shard': 1, 'cp': 1, 'tp': 1}, 0) is not right",
+        "the group of rank 0 along tp is all ranks: [0]",
+    ),
+    "nothing_inferred": (
+        "(1, {'pp': 1, 'dp_replicate': 1, 'dp_shard': -1, 'cp': 1, 'tp': 1}, 0) raises ValueError",
+        "this input is not to be refused: it has an answer",
+    ),
+    "rounded_down": (
+        "(3, {'pp': 1, 'dp_replicate': 1, 'dp_shard': 1, 'cp': 1, 'tp': 2}, 0) is not right",
+        "such an input is a mistake of the caller's: raise ValueError",
+    ),
+    "pipeline_left_out_of_the_others": (
+        "(2, {'pp': 2, 'dp_replicate': 1, 'dp_shard': -1, 'cp': 1, 'tp': 1}, 1) raises ValueError",
+        "this input is not to be refused: it has an answer",
+    ),
+    "address_as_a_list": (
+        "(1, {'pp': 1, 'dp_replicate': 1, 'dp_shard': 1, 'cp': 1, 'tp': 1}, 0) is not right",
+        '"place" is a dict with the five axes as keys',
+    ),
+    "as_torch_chunk": (
+        "(3, 2) is not right",
+        "every stage has 1, with 1 left, for stage 1: stage 0 has layer 0",
+    ),
+    "first_come_first_served": (
+        "(3, 2) is not right",
+        "every stage has 1, with 1 left, for stage 1: stage 0 has layer 0",
+    ),
+    "spared_at_both_ends": (
+        "(5, 3) is not right",
+        "every stage has 1, with 2 left, for stages 1 to 2: stage 1 has layers 1 to 2",
+    ),
+    "begins_with_0": (
+        "(1, 1) is not right",
+        "the first stage begins at 0 and the last one ends with the model: neither is a split point",
+    ),
+    "sizes_of_the_stages": (
+        "(1, 1) is not right",
+        "the first stage begins at 0 and the last one ends with the model: neither is a split point",
+    ),
+    "stages_without_layers": (
+        "(0, 0) raises ZeroDivisionError",
+        "such an input is a mistake of the caller's: raise ValueError, before anything else goes wrong",
+    ),
+    "blocks": (
+        "(0, 2, 4, 'v') is not right",
+        "round 1 has the stages [2, 3], and in a V it goes backwards, from rank 1 to rank 0: rank 0 has stage 3",
+    ),
+    "always_a_loop": (
+        "(0, 2, 4, 'v') is not right",
+        "round 1 has the stages [2, 3], and in a V it goes backwards, from rank 1 to rank 0: rank 0 has stage 3",
+    ),
+    "only_one_turn": (
+        "(0, 1, 3, 'v') is not right",
+        "3 stages on 1 rank are 3 each; this has 2",
+    ),
+    "one_too_far": (
+        "(0, 1, 2, 'v') is not right",
+        "round 1 has the stages [1], and in a V it goes backwards, from rank 0 to rank 0: rank 0 has stage 1",
+    ),
+    "whatever_is_left_out": (
+        "(0, 2, 1, 'v') is not right",
+        "such an input is a mistake of the caller's: raise ValueError",
+    ),
+    "all_as_it_was": (
+        "(2, [[2, 4], [6, 8]]) is not right",
+        "history 2: the mean of the 2 microbatches is 5, and the gradient is 10, 2 times too much",
+    ),
+    "shards_without_cp": (
+        "(1, [{'dp_replicate': 1, 'dp_shard': 1, 'cp': 2}, 0]) is not right",
+        "history 1: gradients differ along cp, too, so a weight is cut along dp_shard and cp: for rank 0 among [0, 1]",
+    ),
+    "copies_along_cp": (
+        "(1, [{'dp_replicate': 1, 'dp_shard': 1, 'cp': 2}, 0]) is not right",
+        "history 1: gradients differ along cp, too, so a weight is cut along dp_shard and cp: for rank 0 among [0, 1]",
+    ),
+    "still_sharded_over_the_copies": (
+        "(1, [{'dp_replicate': 2, 'dp_shard': 1, 'cp': 1}, 0]) is not right",
+        "history 1: dp_replicate 2 asks for so many copies; [1] should have another one than rank 0",
+    ),
+    "divided_twice": (
+        "(2, [[6], [1]]) is not right",
+        "history 2: the mean of the 2 microbatches is 3.5, and the losses in the log add up to 1.75",
+    ),
+    "whole_loss_in_the_log": (
+        "(2, [[6], [1]]) is not right",
+        "history 2: the mean of the 2 microbatches is 3.5, and the losses in the log add up to 7, 2 times too much",
+    ),
+    "gradient_divided_each_time": (
+        "(2, [[6], [1]]) is not right",
+        "history 2: the mean of the 2 microbatches is 3.5, and the gradient is 2",
+    ),
+    "never_divided": (
+        "(3, [[[-2], [1]]]) is not right",
+        "history 3, call 1: that is the sum over its 2 microbatches, and not the mean",
+    ),
+    "emptied_first": (
+        "(3, [[[-8]], [[-1]]]) is not right",
+        "history 3, call 2 adds the mean of its 1 microbatch to -8",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_mistake_is_told_and_shown_on_the_smallest_input(mistake: Mistake) -> None:
+    with pytest.raises(CheckError) as raised:
+        check_function(function(mistake), puzzle=mistake.puzzle)
+    first, *_, last = str(raised.value).splitlines()
+    assert (first.removeprefix(mistake.puzzle), last.partition("fix:")[2].strip()) == TOLD[mistake.name]
+    assert mistake.thought.endswith(".")
+    if raised.value.shown is not None:  # there is none of an input that is to be refused
+        assert picture_of(raised.value.shown).scene.marks
+
+
+def test_each_has_four_mistakes_and_more() -> None:
+    counts = Counter(mistake.puzzle for mistake in MISTAKES)
+    assert set(counts) == set(TABLES)
+    assert min(counts.values()) >= 4
