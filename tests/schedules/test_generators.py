@@ -23,7 +23,8 @@ from lib.schedules.pipelines.generators import (
     zb_h2,
 )
 from lib.schedules.pipelines.legality import IllegalOrder, illegal
-from lib.schedules.pipelines.timing import Timed, time_order
+from lib.schedules.pipelines.timing import Timed, peaks, time_order
+from lib.schedules.pipelines.zero_bubble_search import EVEN
 
 DATA = Path(__file__).parents[1] / "support" / "data"
 FIGURES = {
@@ -43,9 +44,8 @@ SIZES = st.tuples(st.integers(1, 6), st.integers(1, 14))
 def timed(row: Named, ranks: int, batches: int, chunks: int | None = None) -> Timed:
     """A schedule by name, where each pass of all stages of a rank takes 1, and messages are free."""
     chunks = row.chunks if chunks is None else chunks
-    given = {"chunks": chunks} if "chunks" in row.takes else {}
     one = Fraction(1, chunks)
-    return time_order(row.make(ranks, batches, **given), forward=one, input_half=one, weight_half=one)
+    return time_order(row.order(ranks, batches, chunks=chunks), forward=one, input_half=one, weight_half=one)
 
 
 @pytest.mark.parametrize(
@@ -174,6 +174,23 @@ def test_a_limit_that_cannot_be_met_says_what_is_needed() -> None:
     with pytest.raises(ValueError, match=f"^{message}a rank needs 2.5$"):
         interleaved(4, 8, 2, limit=2)
     assert max(time_order(interleaved(4, 8, 2, limit=2.5)).peaks) == 2.5
+
+
+@pytest.mark.parametrize("row", SCHEDULES.values(), ids=SCHEDULES.keys())
+def test_a_schedule_of_the_table_is_told_what_it_takes(row: Named) -> None:
+    order = row.order(4, 8, chunks=row.chunks, costs=EVEN)
+    assert order == row.make(4, 8)
+    most = max(peaks(order))
+    assert max(peaks(row.order(4, 8, limit=most))) <= most
+    with pytest.raises(ValueError, match="too few"):
+        row.order(4, 8, limit=0.5)
+    if "chunks" not in row.takes:
+        with pytest.raises(ValueError, match=f"{row.title} has . stages? a rank; got chunks=3"):
+            row.order(4, 8, chunks=3)
+    if "limit" not in row.takes:
+        message = f"limit=1.5 microbatches of activations are too few: {row.title} needs {most:g} for 4 ranks and 8 "
+        with pytest.raises(ValueError, match=f"^{message}microbatches$"):
+            row.order(4, 8, limit=1.5)
 
 
 @pytest.mark.parametrize("sizes", [(0, 4, 1), (4, 0, 1), (4, 4, 0)])

@@ -27,7 +27,7 @@ def theirs(row: Named, ranks: int, batches: int, chunks: int) -> Order:
 
 
 def ours(row: Named, ranks: int, batches: int, chunks: int) -> Order:
-    return row.make(ranks, batches, **({"chunks": chunks} if "chunks" in row.takes else {}))
+    return row.order(ranks, batches, chunks=chunks)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])

@@ -1,4 +1,4 @@
-"""Pipelines in the shape of a V: published figures of the squeezed blocks, sizes that are too small, limits."""
+"""Pipelines in the shape of a V: published figures of the squeezed blocks, and sizes that are too small."""
 
 from __future__ import annotations
 
@@ -66,11 +66,3 @@ def test_a_forward_and_a_backward_as_one() -> None:
     assert sum(action.kind == PAIR for action in order[1]) == 3
     small = dualpipe_v(2, 1)
     assert small == (parse("0F0 3F0 3I0 3W0 0B0"), parse("1F0 2F0 2B0 1B0"))
-
-
-def test_a_limit_that_cannot_be_met_says_what_is_needed() -> None:
-    assert v_half(4, 8, limit=3) == v_half(4, 8)
-    with pytest.raises(ValueError, match=r"^limit=2 microbatches of activations are too few: V-half needs 3 here$"):
-        v_half(4, 8, limit=2)
-    with pytest.raises(ValueError, match="V-min needs 2 here"):
-        v_min(4, 8, limit=1.5)

@@ -20,11 +20,8 @@ NAMES = {"1F1B": "one_f_one_b", "ZB-H1": "zb_h1", "ZB-H2": "zb_h2", "ZB-1p": "zb
 TIMES = st.sampled_from([0.5, 1, 1.5, 2, 3])
 
 
-def timed(name: str, ranks: int, batches: int, costs: Passes = EVEN, **given: Any) -> Timed:
-    row = SCHEDULES[name]
-    if "costs" in row.takes:
-        given["costs"] = costs
-    return time_order(row.make(ranks, batches, **given), **costs._asdict())
+def timed(name: str, ranks: int, batches: int, costs: Passes = EVEN, limit: float | None = None) -> Timed:
+    return time_order(SCHEDULES[name].order(ranks, batches, costs=costs, limit=limit), **costs._asdict())
 
 
 @pytest.mark.parametrize("row", RATES, ids=lambda row: f"{row['model']}-{row['p']}x{row['m']}")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
+from lib.errors.wording import counted
 from lib.schedules.pipelines import generators, v_shapes, zero_bubble_search
 from lib.schedules.pipelines.action import Order
+from lib.schedules.pipelines.timing import peaks
+from lib.schedules.pipelines.zero_bubble_search import Passes
 from lib.values.table import Table
 
 __all__ = ["SCHEDULES", "Named", "Shape"]
@@ -17,7 +20,7 @@ so that rank r of R has the stages r and 2R - 1 - r."""
 
 
 class Named(NamedTuple):
-    """A schedule that has a name. `make(ranks, batches)` gives its order.
+    """A schedule that has a name. `make(ranks, batches)` gives its order, and so does `order` where more is asked.
 
     `chunks`: how many stages a rank has, if nothing is said. `halves`: it splits the backward. `takes`: what else its
     generator can be told by name: chunks, limit (microbatches of activations a rank may have), costs.
@@ -33,6 +36,29 @@ class Named(NamedTuple):
     halves: bool = False
     takes: tuple[str, ...] = ()
     torch: str | None = None
+
+    def order(
+        self,
+        ranks: int,
+        batches: int,
+        *,
+        chunks: int | None = None,
+        limit: float | None = None,
+        costs: Passes | None = None,
+    ) -> Order:
+        """Its order with so many stages a rank, for ranks that may hold so many microbatches of activations, and for
+        passes that take so long, of which most generators need to know nothing. ValueError where it has no such order.
+        """
+        asked = {"chunks": chunks, "limit": limit, "costs": costs}
+        found = self.make(ranks, batches, **{name: asked[name] for name in self.takes if asked[name] is not None})
+        if chunks not in (None, self.chunks) and "chunks" not in self.takes:
+            raise ValueError(f"{self.title} has {counted(self.chunks, 'stage')} a rank; got chunks={chunks}")
+        if limit is not None and (most := max(peaks(found))) > limit:
+            raise ValueError(
+                f"limit={limit:g} microbatches of activations are too few: {self.title} needs {most:g} for {ranks} "
+                f"ranks and {counted(batches, 'microbatch')}"
+            )
+        return found
 
 
 HUANG: Final = "Huang et al. 2019, arXiv 1811.06965"
@@ -79,8 +105,8 @@ SCHEDULES: Final = Table(
         Named("zb_1p", "ZB-1p", zero_bubble_search.zb_1p, QI_2023, halves=True, takes=("costs", "limit")),
         Named("zb_2p", "ZB-2p", zero_bubble_search.zb_2p, QI_2023, halves=True, takes=("costs", "limit")),
         Named("zb_v", "ZB-V", v_shapes.zb_v, QI_2023, 2, "vee", halves=True, torch="ScheduleZBVZeroBubble"),
-        Named("v_half", "V-half", v_shapes.v_half, QI_2024, 2, "vee", halves=True, takes=("limit",)),
-        Named("v_min", "V-min", v_shapes.v_min, QI_2024, 2, "vee", halves=True, takes=("limit",)),
+        Named("v_half", "V-half", v_shapes.v_half, QI_2024, 2, "vee", halves=True),
+        Named("v_min", "V-min", v_shapes.v_min, QI_2024, 2, "vee", halves=True),
         Named(
             "dualpipe_v",
             "DualPipe-V",

@@ -20,7 +20,7 @@ from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.lowering import awaited
 from lib.schedules.pipelines.program import Messages
 
-__all__ = ["Bubble", "NoRoom", "Number", "Timed", "in_ticks", "time_order"]
+__all__ = ["Bubble", "NoRoom", "Number", "Timed", "in_ticks", "peaks", "time_order"]
 
 Number = float | Fraction
 Key = tuple[str, int, int]
@@ -70,12 +70,17 @@ class Timed:
         span = max(spans, default=0) / self._ticks
         return Bubble(*(float(1 - busy / (ranks * Fraction(time))) if time else 0.0 for time in (self.end, span)))
 
-    @cached_property
+    @property
     def peaks(self) -> list[float]:
-        """The most activations of each rank, in microbatches of all its stages. A stage's are there from the start of
-        its forward to the end of its backward, or of the weight half."""
-        chunks = Fraction(max(1, len(places(self.order))), len(self.order))
-        return [float(_most(actions) / chunks) for actions in self.order]
+        """The most activations of each rank (see `peaks`)."""
+        return peaks(self.order)
+
+
+def peaks(order: Order) -> list[float]:
+    """The most activations of each rank, in microbatches of all its stages. A stage's are there from the start of its
+    forward to the end of its backward, or of the weight half: no costs matter."""
+    chunks = Fraction(max(1, len(places(order))), len(order))
+    return [float(_most(actions) / chunks) for actions in order]
 
 
 def _most(actions: tuple[Action, ...]) -> int:

@@ -110,29 +110,21 @@ Lines = list[list[int]]
 and of the weight halves, in the order of the input halves, if it is said where they are."""
 
 
-def v_half(ranks: int, batches: int, *, limit: float | None = None) -> Order:
+def v_half(ranks: int, batches: int) -> Order:
     """About half of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362)."""
     gap = 3 if ranks % 2 == 0 else 0  # so that no two passes of a rank have the same slot
     turn, back = 3 * ranks - 2, 3 * ranks + gap - 1
     block = [(2 * r, turn - r, back + 2 * r, back + 3 * ranks - 1 - r) for r in range(ranks)]
-    return _within(limit, "V-half", _repeated(block, batches))
+    return _repeated(block, batches)
 
 
-def v_min(ranks: int, batches: int, *, limit: float | None = None) -> Order:
+def v_min(ranks: int, batches: int) -> Order:
     """About a third of the activations that 1F1B has: nothing waits anywhere on its way (Qi et al. 2024, arXiv
     2405.15362)."""
     gap = 2 if ranks % 3 == 0 else 0
     back = 2 * ranks + gap
     block = [(r, 2 * ranks - 1 - r, back + r, back + 2 * ranks - 1 - r) for r in range(ranks)]
-    return _within(limit, "V-min", _repeated(block, batches))
-
-
-def _within(limit: float | None, name: str, order: Order) -> Order:
-    """The order, if it has no more activations than that."""
-    held = max(time_order(order).peaks)
-    if limit is not None and held > limit:
-        raise ValueError(f"limit={limit:g} microbatches of activations are too few: {name} needs {held:g} here")
-    return order
+    return _repeated(block, batches)
 
 
 def _repeated(block: Sequence[tuple[int, ...]], batches: int) -> Order:

@@ -1,4 +1,7 @@
-"""python -m lib.schedules.solver: solves a pipeline, or all of a grid, prints what it finds, stores it with --write."""
+"""python -m lib.schedules.solver: solves a pipeline, or all of a grid, prints what it finds, stores it with --write.
+
+With --order the best order at the memory of a schedule, else the fastest and the leanest with messages and all memory.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lib.analysis.bounds import best_orders
+from lib.analysis.bounds.best_orders import BestOrder
 from lib.analysis.bounds.optima import AIMS, Optimum, Size, from_record, to_record
 from lib.files import ROOT
+from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.solver.orders import best_order
 from lib.schedules.solver.search import NotFound, Search, between, fastest, leanest
 
 STORE = ROOT / "lib" / "analysis" / "bounds" / "optima.json"
+ORDERS = STORE.with_name("best_orders.json")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Reads the command line. With lists of sizes, all their combinations are solved."""
     parser = argparse.ArgumentParser(prog="python -m lib.schedules.solver", description=__doc__)
+    parser.add_argument("--order", nargs="+", choices=SCHEDULES, default=[], help="schedules; each rank is a stage")
+    parser.add_argument("--limit", type=float, help="of an order, microbatches of activations on a rank")
     parser.add_argument("--stages", type=int, nargs="+", default=[4], help="ranks")
     parser.add_argument("--layers", type=int, nargs="+", default=[8], help="a multiple of the stages; others are left")
     parser.add_argument("--batches", type=int, nargs="+", default=[4], help="each travels on its own")
@@ -27,11 +37,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="for each question that the solver is asked")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(
-        "--write", action="store_true", help="store what is new or better in lib/analysis/bounds/optima.json"
+        "--write", action="store_true", help="store what is new or better beside lib/analysis/bounds/optima.json"
     )
     options = parser.parse_args(arguments)
     search = Search(options.seconds, options.workers)
-    for stages in options.stages:
+    for name in options.order:
+        for stages in options.stages:
+            for batches in options.batches:
+                try:
+                    order = best_order(name, stages, batches, search, options.limit)
+                except (NotFound, ValueError) as error:
+                    print(f"{name} {stages} x {batches}: {error}", flush=True)
+                    continue
+                print(order_line(order), flush=True)
+                if options.write:
+                    write_orders(ORDERS, [order])
+    for stages in () if options.order else options.stages:
         for layers in options.layers:
             for batches in options.batches if layers % stages == 0 else ():
                 size = Size(stages, layers, batches, options.overlap)
@@ -61,6 +82,29 @@ def line(optimum: Optimum) -> str:
     how = "overlap" if overlap else "awaited"
     figures = f"end {optimum.end:g}, peak {optimum.peak:,}"
     return f"{stages} stages {layers} layers {batches} batches {how} {optimum.aim}: {figures}; {optimum.status}"
+
+
+def order_line(order: BestOrder) -> str:
+    """A best order in one line."""
+    known = f"{order.schedule} {order.ranks} x {order.batches} with {order.peak:g}: {order.known:g}"
+    return f"{known}; best {order.end:g}, {'optimal' if order.optimal else f'bound {order.bound:g}'}"
+
+
+def write_orders(store: Path, found: list[BestOrder]) -> None:
+    """Puts best orders into the file, in place of those that are no better proved."""
+    old: list[dict[str, Any]] = json.loads(store.read_text("utf-8"))["orders"] if store.exists() else []
+    kept = {_order_key(order): order for order in map(best_orders.from_record, old)}
+    for order in found:
+        before = kept.get(_order_key(order))
+        if before is None or (order.end - order.bound, order.end) < (before.end - before.bound, before.end):
+            kept[_order_key(order)] = order
+    lines = ",\n".join(json.dumps(best_orders.to_record(kept[key])) for key in sorted(kept))
+    store.write_text(f'{{"orders": [\n{lines}\n]}}\n', "utf-8")
+
+
+def _order_key(order: BestOrder) -> tuple[int, int, int, float]:
+    """What there is one of, in the order of the catalogue."""
+    return order.ranks, order.batches, [*SCHEDULES].index(order.schedule), order.peak
 
 
 def write(store: Path, found: list[Optimum]) -> None:
