@@ -2,12 +2,13 @@
 
     from drawing import compare, draw, draw_group, step_through
     from drawing import draw_collective, draw_curves, draw_figures, draw_mesh, draw_ring, draw_step
-    from drawing import draw_trade_off
+    from drawing import draw_gallery, draw_trade_off
 
-All but `step_through` and `draw_ring` give a Picture: notebooks show it, `picture.save("name.svg")` writes it (or .png
-or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a value to plain marks
-(see scene), and nothing here runs a student's code. `step_through` gives a page to scrub through a run, and `draw_ring`
-one to step through a collective: HTML files. `puzzle_map` draws what to solve before what.
+All but `step_through`, `draw_ring` and `draw_gallery` give a Picture: notebooks show it, `picture.save("name.svg")`
+writes it (or .png or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a
+value to plain marks (see scene), and nothing here runs a student's code. `step_through` gives a page to scrub through a
+run, `draw_ring` one to step through a collective, and `draw_gallery` one with the schedules of pipelines: HTML files.
+`puzzle_map` draws what to solve before what.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from drawing.communication.step import draw_step
 from drawing.comparison import compare, draw_figures
 from drawing.display import register
 from drawing.figures.curves import draw_curves
+from drawing.gallery.page import Limit, draw_gallery
 from drawing.map import puzzle_map
 from drawing.registry import picture_of
 from drawing.stepper import step_through
@@ -28,12 +30,14 @@ from drawing.trade_off import draw_trade_off
 from drawing.values import draw_group
 
 __all__ = [
+    "Limit",
     "Picture",
     "compare",
     "draw",
     "draw_collective",
     "draw_curves",
     "draw_figures",
+    "draw_gallery",
     "draw_group",
     "draw_mesh",
     "draw_ring",

@@ -1,0 +1,69 @@
+"""draw_gallery: schedules of pipelines on one time axis, with four sliders that make them, as a page.
+
+The page is `gallery.html` with its style, its script and the schedules as data: it needs no server and no network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NamedTuple, Protocol
+
+from drawing.canvas.frame import Page, document, variables
+from drawing.canvas.palette import BOUND, GOOD, INK, NONE, PASSES, Colour, ink_on, layer_colour, mix
+from drawing.canvas.scene import escape
+from lib.errors.wording import counted
+
+__all__ = ["Limit", "draw_gallery"]
+
+PASS_OF: Final = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
+"""The colours of the passes, by the letters of actions."""
+HEIGHT: Final = 700
+
+
+class Limit(NamedTuple):
+    """What is proved of all schedules with `chunks` stages a rank: with at most `peak` microbatches of activations on any
+    rank none ends before `end`."""
+
+    chunks: int
+    peak: float
+    end: float
+
+
+class Shown(Protocol):
+    """What has schedules to show, as `lib.schedules.gallery` makes them."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+def draw_gallery(gallery: Shown, limits: Sequence[Limit] = ()) -> Page:
+    """The page of a gallery. `limits` are drawn beside the schedules: what nothing can beat."""
+    data = gallery.to_json()
+    data["limits"] = [limit._asdict() for limit in limits]
+    data["shades"] = max(piece["chunks"] for piece in data["pieces"])
+    title = f"Pipelines of {counted(data['ranks'], 'rank')} and {counted(data['batches'], 'microbatch')}"
+    style = variables(_colours(data["shades"])) + _read("gallery.css")
+    html = document(_read("gallery.html"), style, _read("gallery.js"), data, title=escape(title))
+    named = [(piece, data["names"][piece["name"]]["title"]) for piece in data["pieces"] if piece["name"]]
+    said = [f"{name} ends at {piece['end']:g} with {max(piece['peaks']):g}" for piece, name in named if "end" in piece]
+    words = f"<{title}; {data['world']}. {'; '.join(said)} microbatches of activations at most>"
+    return Page(html, words, title, HEIGHT)
+
+
+def _colours(shades: int) -> dict[str, Colour]:
+    """Fill, border and ink of each pass on the first, second ... stage of a rank."""
+    found: dict[str, Colour] = {"good": GOOD, "bound": BOUND}
+    for turn in range(shades):
+        own = layer_colour(turn, max(shades, 2))
+        for letter, name in PASS_OF.items():
+            fill, border = PASSES[name].pair(own)
+            found[f"{letter}{turn}"] = fill
+            found[f"{letter}{turn}-edge"] = mix(own, INK, 0.2) if border is NONE else border
+            found[f"{letter}{turn}-ink"] = ink_on(fill)
+    return found
+
+
+@cache
+def _read(name: str) -> str:
+    return files(__package__ or "").joinpath(name).read_text("utf-8")

@@ -1,0 +1,189 @@
+"""The gallery: every schedule that has a name, and everything that four sliders of one loop can make, on one time axis.
+
+The sliders are the arguments of `in_turn`: stages a rank has (chunks), microbatches that take one stage in a row
+(group), forwards ahead for each rank that follows (ahead), and passes that the weight halves lag behind for each rank
+before (late). All is timed by the order timer; what waits in a circle is in it too, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from lib.errors.exceptions import PuzzleError
+from lib.schedules.pipelines.action import Action, Order, parts_of
+from lib.schedules.pipelines.catalogue import SCHEDULES, Named
+from lib.schedules.pipelines.generators import in_turn
+from lib.schedules.pipelines.program import Messages
+from lib.schedules.pipelines.timing import Timed, time_order
+from lib.schedules.pipelines.zero_bubble_search import Passes
+
+__all__ = ["SLIDERS", "Gallery", "Piece", "Sliders", "gallery"]
+
+
+class Sliders(NamedTuple):
+    """Where the four sliders stand. `ahead` None: everything. `late` None: the backward is not split."""
+
+    chunks: int
+    group: int
+    ahead: int | None
+    late: int | None
+
+
+SLIDERS: Final = Sliders._fields
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One schedule of the gallery: `sliders` are all places that make it, none for one that the loop cannot make, and
+    `name` is its row of the catalogue, if it has one. Where ranks wait in a circle `timed` is None, and `why` says who
+    waits for what."""
+
+    order: Order
+    timed: Timed | None
+    chunks: int
+    sliders: tuple[Sliders, ...] = ()
+    name: str | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """All pieces for one size. Costs are those of a whole rank's share, whatever the number of its stages."""
+
+    ranks: int
+    batches: int
+    costs: Passes
+    messages: Messages
+    positions: dict[str, list[int | None]]
+    """What each slider can be set to."""
+    pieces: tuple[Piece, ...]
+
+    @property
+    def work(self) -> float:
+        """What each rank computes."""
+        return float(self.batches * sum(self.costs[:3]))
+
+    def world(self) -> str:
+        """How messages travel here, in words."""
+        if not self.costs.message:
+            return "messages take no time"
+        how = "both sides stand still meanwhile" if self.messages == "awaited" else "ranks compute meanwhile"
+        return f"messages are {self.messages} and take {float(self.costs.message):g}: {how}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as data, for a page: what each rank does, as words, and when each action starts."""
+        return {
+            "ranks": self.ranks,
+            "batches": self.batches,
+            "costs": {kind: float(cost) for kind, cost in zip("FIW", self.costs, strict=False)},
+            "work": self.work,
+            "world": self.world(),
+            "positions": self.positions,
+            "names": {
+                row.name: {"title": row.title, "paper": row.paper}
+                for row in SCHEDULES.values()
+                if any(piece.name == row.name for piece in self.pieces)
+            },
+            "places": [[*sliders, number] for number, piece in enumerate(self.pieces) for sliders in piece.sliders],
+            "pieces": [_data(piece) for piece in self.pieces],
+        }
+
+
+def _data(piece: Piece) -> dict[str, Any]:
+    """One piece as data. A rank is a text: `F0,2` is the forward of microbatch 2 on its first stage, and `1.5F0,2` the
+    same after a wait of 1.5."""
+    found: dict[str, Any] = {"chunks": piece.chunks, "name": piece.name}
+    if piece.timed is None:
+        return found | {"why": piece.why}
+    turns = {stage: number for actions in piece.order for number, stage in enumerate(_stages(actions))}
+    rows: list[str] = []
+    for actions, starts, ends in zip(piece.order, piece.timed.starts, piece.timed.ends, strict=True):
+        row: list[str] = []
+        over = 0.0
+        for action, start, end in zip(actions, starts, ends, strict=True):
+            wait = round(start - over, 6)
+            row += [f"{part.kind}{turns[part.stage]},{part.microbatch}" for part in action.parts or (action,)]
+            if wait > 0:
+                first = len(row) - (len(action.parts) or 1)
+                row[first] = f"{wait:g}{row[first]}"
+            over = end
+        rows.append(" ".join(row))
+    bubble = piece.timed.bubble
+    figures = {"end": round(piece.timed.end, 6), "bubble": list(bubble), "peaks": piece.timed.peaks}
+    return found | {"rows": rows, **figures}
+
+
+def _stages(actions: Sequence[Action]) -> list[int]:
+    """The stages of a rank, from the first one that a microbatch comes to."""
+    return sorted({part.stage for part in parts_of(actions)})
+
+
+def gallery(
+    ranks: int = 4,
+    batches: int = 8,
+    *,
+    chunks: Sequence[int] = (1, 2, 4),
+    forward: float = 1.0,
+    input_half: float = 1.0,
+    weight_half: float = 1.0,
+    message: float = 0.0,
+    messages: Messages = "posted",
+) -> Gallery:
+    """Makes and times all of them. ValueError where a size is less than 1, or below 2 ranks: that is no pipeline."""
+    if ranks < 2:
+        raise ValueError(f"a pipeline has at least 2 ranks; got ranks={ranks}")
+    if batches < 1:
+        raise ValueError(f"a pipeline has at least 1 microbatch; got batches={batches}")
+    positions: dict[str, list[int | None]] = {
+        "chunks": [*chunks],
+        "group": [*sorted({max(1, ranks // 2), min(ranks, batches), batches})],
+        "ahead": [0, 1, 2, 3, None],
+        "late": [None, 0, 1, 2],
+    }
+
+    costs = Passes(forward, input_half, weight_half, message)
+    names: dict[Order, str] = {}
+    for row in SCHEDULES.values():
+        for each in [one for one in chunks if one > 1] if "chunks" in row.takes else [row.chunks]:
+            names.setdefault(_order(row, ranks, batches, each, costs), row.name)
+    places: dict[Order, list[Sliders]] = {}
+    for each, group, ahead, late in product(*positions.values()):
+        sliders = Sliders(each or 1, group or batches, ahead, late)
+        places.setdefault(in_turn(ranks, batches, **sliders._asdict()), []).append(sliders)
+    pieces = [
+        _timed(order, found[0].chunks, costs, messages, found, names.get(order)) for order, found in places.items()
+    ]
+    pieces += [
+        _timed(order, SCHEDULES[name].chunks, costs, messages, [], name)
+        for order, name in names.items()
+        if order not in places
+    ]
+    return Gallery(ranks, batches, costs, messages, positions, tuple(pieces))
+
+
+def _order(row: Named, ranks: int, batches: int, chunks: int, costs: Passes) -> Order:
+    told = {"chunks": chunks, "costs": costs}
+    return row.make(ranks, batches, **{name: value for name, value in told.items() if name in row.takes})
+
+
+def _timed(
+    order: Order, chunks: int, costs: Passes, messages: Messages, sliders: Sequence[Sliders], name: str | None
+) -> Piece:
+    """One piece, each of its stages with its share of the costs of a rank."""
+    each = [Fraction(cost) / chunks for cost in costs[:3]]
+    try:
+        timed = time_order(
+            order,
+            forward=each[0],
+            input_half=each[1],
+            weight_half=each[2],
+            message=costs.message,
+            messages=messages,
+        )
+    except PuzzleError as error:
+        return Piece(order, None, chunks, tuple(sliders), name, str(error))
+    return Piece(order, timed, chunks, tuple(sliders), name)

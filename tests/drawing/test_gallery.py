@@ -1,0 +1,78 @@
+"""The page of the gallery: what it says without a browser, and what its sliders do in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from drawing import Limit, draw_gallery
+from lib.schedules.gallery import gallery
+from tests.drawing.stepper.browser import Browser, Page, find_chromium
+
+CHROMIUM = find_chromium()
+LIMITS = [Limit(1, 4, 27.0), Limit(2, 2, 29.5)]
+
+
+def test_it_says_in_words_what_it_shows() -> None:
+    page = draw_gallery(gallery(4, 8, chunks=(1, 2)), LIMITS)
+    assert page.words.startswith("<Pipelines of 4 ranks and 8 microbatches; messages take no time. ")
+    assert "1F1B ends at 33 with 4" in page.words
+    assert "messages are awaited and take 0.4: both sides stand still meanwhile" in repr(
+        draw_gallery(gallery(2, 2, chunks=(1,), message=0.4, messages="awaited"))
+    )
+
+
+def test_it_is_the_same_every_time() -> None:
+    assert draw_gallery(gallery(2, 3)).html() == draw_gallery(gallery(2, 3)).html()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium")
+    folder = tmp_path_factory.mktemp("gallery")
+    path = draw_gallery(gallery(4, 8, chunks=(1, 2)), LIMITS).save(folder / "gallery.html")
+    with Browser(CHROMIUM, folder) as browser:
+        page = browser.page().open(path)
+        yield page
+        assert page.seen("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled") == []
+
+
+def text(page: Page, selector: str) -> str:
+    return page.run(f"document.querySelector({selector!r}).innerText")
+
+
+def slide(page: Page, **to: int) -> None:
+    for name, value in to.items():
+        page.run(f"(s => (s.value = {value}, s.dispatchEvent(new Event('input'))))(document.getElementById('{name}'))")
+
+
+def test_it_begins_with_gpipe(page: Page) -> None:
+    page.run("go(DATA.pieces.findIndex((piece) => piece.name === 'gpipe'))")
+    assert text(page, "#name") == "GPipe"
+    assert "33" in text(page, "#figures")
+    assert page.run("document.querySelectorAll('#timeline rect[rx]').length") == 4 * (8 + 8) + 4
+
+
+def test_a_slider_makes_1f1b_of_gpipe(page: Page) -> None:
+    page.run("go(DATA.pieces.findIndex((piece) => piece.name === 'gpipe'))")
+    slide(page, ahead=1)
+    assert text(page, "#name") == "1F1B"
+    assert "nothing ends before 27" in text(page, "#beat")
+    slide(page, late=2)
+    assert text(page, "#name") == "ZB-H1"
+    assert "nothing can beat it" in text(page, "#beat")
+
+
+def test_a_circle_says_who_waits(page: Page) -> None:
+    slide(page, chunks=1, group=1, ahead=3, late=0)
+    assert text(page, "#timeline").startswith("The ranks wait for each other in a circle: ")
+
+
+def test_what_the_sliders_cannot_make_has_a_button(page: Page) -> None:
+    page.run("[...document.querySelectorAll('#names button')].find(b => b.innerText === 'V-min').click()")
+    assert text(page, "#name") == "V-min"
+    assert page.run("document.getElementById('sliders').className") == "off"
+    slide(page, chunks=0, ahead=4, late=0)
+    assert text(page, "#name") == "GPipe"

@@ -1,0 +1,111 @@
+"""The gallery of schedules: what its sliders make, and that its data are those of the order timer."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from lib.schedules.gallery import Gallery, Piece, gallery
+from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.pipelines.generators import in_turn
+from lib.schedules.pipelines.timing import time_order
+
+
+@pytest.fixture(scope="module")
+def found() -> Gallery:
+    return gallery(4, 8, chunks=(1, 2))
+
+
+def named(found: Gallery, name: str) -> Piece:
+    return next(piece for piece in found.pieces if piece.name == name)
+
+
+def test_the_famous_names_are_places_of_the_sliders(found: Gallery) -> None:
+    at = {
+        name: [tuple(one) for one in named(found, name).sliders] for name in ("gpipe", "one_f_one_b", "zb_h1", "zb_h2")
+    }
+    assert (1, 4, None, None) in at["gpipe"]
+    assert (1, 4, 1, None) in at["one_f_one_b"]
+    assert (1, 4, 1, 1) in at["zb_h1"]
+    assert (1, 4, 2, 2) in at["zb_h2"]
+    assert named(found, "interleaved").sliders == ((2, 4, 2, None),)
+    assert named(found, "breadth_first").sliders == ((2, 8, None, None),)
+    assert named(found, "interleaved_zero_bubble").sliders == ((2, 4, 1, 1),)
+
+
+def test_every_schedule_with_a_name_is_in_it(found: Gallery) -> None:
+    """One that is the same as another here, as ZB-1p as ZB-H1, is shown under that name."""
+    orders = {piece.order for piece in found.pieces}
+    for row in SCHEDULES.values():
+        assert row.make(4, 8) in orders, row.name
+
+
+def test_what_the_sliders_say_is_what_is_shown(found: Gallery) -> None:
+    for piece in found.pieces:
+        for sliders in piece.sliders:
+            assert in_turn(4, 8, **sliders._asdict()) == piece.order
+    assert sum(len(piece.sliders) for piece in found.pieces) == len(found.to_json()["places"]) == 2 * 3 * 5 * 4
+
+
+def test_the_oracle_of_the_bubbles(found: Gallery) -> None:
+    """Ends and peaks of the table of pipeline schedules, 4 ranks and 8 microbatches."""
+    known = {"gpipe": (33, 8), "one_f_one_b": (33, 4), "breadth_first": (28.5, 8), "interleaved": (28.5, 5.5)}
+    known |= {"interleaved_zero_bubble": (25.5, 4), "zb_v": (25.5, 4), "dualpipe_v": (27, 4.5)}
+    for name, figures in known.items():
+        timed = named(found, name).timed
+        assert timed is not None
+        assert (timed.end, max(timed.peaks)) == figures
+
+
+def test_ranks_that_wait_in_a_circle_say_so(found: Gallery) -> None:
+    stuck = [piece for piece in found.pieces if piece.timed is None]
+    assert stuck
+    assert all("rank" in piece.why for piece in stuck)
+
+
+WORD = re.compile(r"([\d.]*)([FBIW])(\d+),(\d+)")
+
+
+@pytest.mark.parametrize("messages", ["posted", "awaited"])
+def test_the_page_can_draw_the_times_from_its_texts(messages: str) -> None:
+    """What the script computes from a row is what the timer says."""
+    made = gallery(3, 4, chunks=(1, 2), message=0.4, messages="posted" if messages == "posted" else "awaited")
+    costs = made.to_json()["costs"]
+    for piece, data in zip(made.pieces, made.to_json()["pieces"], strict=True):
+        if piece.timed is None:
+            continue
+        lengths = {kind: (costs["I"] + costs["W"] if kind == "B" else costs[kind]) / piece.chunks for kind in "FBIW"}
+        for row, starts, actions in zip(data["rows"], piece.timed.starts, piece.order, strict=True):
+            time, words = 0.0, row.split()
+            for start, action in zip(starts, actions, strict=True):
+                for number in range(len(action.parts) or 1):
+                    match = WORD.fullmatch(words.pop(0))
+                    assert match is not None
+                    time += float(match[1] or 0)
+                    if number == 0:
+                        assert time == pytest.approx(start)
+                    time += lengths[match[2]]
+            assert not words
+
+
+def test_it_is_the_same_every_time_and_json(found: Gallery) -> None:
+    text = json.dumps(found.to_json(), allow_nan=False)
+    assert text == json.dumps(gallery(4, 8, chunks=(1, 2)).to_json(), allow_nan=False)
+    assert len(text) < 120_000
+
+
+def test_costs_are_of_a_whole_rank() -> None:
+    made = gallery(2, 2, chunks=(1,), forward=2, input_half=3, weight_half=1)
+    timed = named(made, "gpipe").timed
+    assert timed is not None
+    alone = time_order(in_turn(2, 2, group=2, ahead=None), forward=2, input_half=3, weight_half=1)
+    assert timed.end == alone.end
+    assert made.work == 12
+
+
+@pytest.mark.parametrize("size", [(1, 4), (4, 0), (0, 0)])
+def test_what_is_no_pipeline(size: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="a pipeline has at least"):
+        gallery(*size)
