@@ -316,6 +316,7 @@ function begin() {
     byId("names").append(button);
   });
   go(DATA.pieces.findIndex((piece) => piece.name === "gpipe"));
+  document.documentElement.dataset.ready = "true";
 }
 
 begin();

@@ -23,8 +23,8 @@ HEIGHT: Final = 700
 
 
 class Limit(NamedTuple):
-    """What is proved of all schedules with `chunks` stages a rank: with at most `peak` microbatches of activations on any
-    rank none ends before `end`."""
+    """What is proved of all schedules with `chunks` stages a rank: with at most `peak` microbatches of activations on
+    any rank none ends before `end`."""
 
     chunks: int
     peak: float
