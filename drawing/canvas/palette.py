@@ -125,8 +125,8 @@ class Shade(NamedTuple):
 PASSES: Final = {
     "forward": Shade("forward"),
     "backward": Shade("backward", 0.78, 0.12),
-    "backward_input": Shade("input half of backward", 0.55, 0.3),
-    "backward_weight": Shade("weight half", 0.92, 0.12),
+    "backward_input": Shade("input half of backward (I)", 0.55, 0.3),
+    "backward_weight": Shade("weight half (W)", 0.92, 0.12),
 }
 """The colours that rows of operations name for what takes its own from the layer."""
 

@@ -253,10 +253,11 @@ class Line(NamedTuple):
 
 def place_label(texts: Sequence[str], layer: str, width: float, height: float) -> list[Line]:
     """The longest text that fits into a box, upright or turned, with the layer below where there is room."""
-    size = next((size for least, size in LABEL_SIZES if height >= least), None)
-    if size is None or width < LABEL_WIDTH or not texts:
+    sizes = [size for least, size in LABEL_SIZES if height >= least]
+    if not sizes or width < LABEL_WIDTH or not texts:
         return []
-    best = next((text for text in texts if text_width(text, size) <= width - LABEL_MARGIN), None)
+    fitting = ((text, size) for size in sizes for text in texts if text_width(text, size) <= width - LABEL_MARGIN)
+    best, size = next(fitting, (None, 0.0))
     if best is not None:
         if not layer or height < TWO_LINES or text_width(layer, SMALL) > width - LAYER_MARGIN:
             return [Line(best, size)]

@@ -70,6 +70,9 @@ def check(
     if may_send is not None and sent > may_send:
         counted = 0
         remarks.extend([] if faults else [notes.over_sent(timed, sent, may_send)])
+    if record is not None and not faults and (left := notes.left_out(timed)) is not None:
+        counted = 0
+        remarks.append(left)
     return Verdict(
         correct=not faults,
         time=end,

@@ -20,10 +20,10 @@ from lib.trace.lifetimes import held_at, never_awaited
 from lib.trace.order import unreceived
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
+from lib.values.operations import BY_INPUT, BY_WEIGHT, COMMUNICATION, COMPUTE, LOADS, OPERATIONS, READS
 from lib.values.values import KINDS, Elements, OptState, Value
 
-__all__ = ["fed", "forgotten", "other_costs", "over_memory", "over_sent", "over_time"]
+__all__ = ["fed", "forgotten", "left_out", "other_costs", "over_memory", "over_sent", "over_time"]
 
 SHOWN = 5
 """Lines of one sort that a remark shows; of more the first ones."""
@@ -158,6 +158,30 @@ class _Unused(NamedTuple):
 
     value: Value
     last: Event | None
+
+
+def left_out(trace: Trace) -> str | None:
+    """Why no goal counts: weight halves of backward were done whose input halves never were. Nobody needs the gradient
+    of the data, but `backward` works it out too, and goals and lower bounds are for that."""
+    done: dict[bool, dict[tuple[int, int], Elements]] = {True: defaultdict(int), False: defaultdict(int)}
+    calls: dict[tuple[int, int], tuple[int, Event]] = {}
+    for rank, event in trace.events():
+        for by_input, ops in ((True, BY_INPUT), (False, BY_WEIGHT)):
+            if event.op in ops and event.layer is not None:
+                share = OPERATIONS[event.op].work(1, trace.programs[rank].values_of(event.inputs))
+                for batch in event.batches:
+                    done[by_input][event.layer, batch] += share
+                    calls.setdefault((event.layer, batch), (rank, event))
+    left = [key for key, share in done[False].items() if done[True][key] < min(1, share)]
+    if not left:
+        return None
+    layers, batches = ({key[place] for key in left} for place in range(2))
+    return _remark(
+        "correct, but the goals are for whole backwards",
+        got=f"weight halves without their input halves: {these('layer', layers)}, {these('batch', batches)}",
+        where=_places([calls[left[0]]]),
+        fix="call backward_input for the first layer, too: with an embedding below it that gradient would be needed",
+    )
 
 
 def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str:
@@ -299,7 +323,9 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
             got=f"{op} of layer {layer} for batch {batch} was computed {len(found)} times, on {these('rank', ranks)}"
             + _more([*again], "computation").replace(", and", "; and"),
             where=_places(found),
-            fix="give each rank work that no other rank does: batches of its own, or layers of its own",
+            fix="give each rank work that no other rank does: batches of its own, or layers of its own"
+            if len(ranks) > 1
+            else "keep what it gave, instead of computing it again, or do it again for fewer layers",
         )
     waits = {program.rank: _waits(program) for program in trace.programs}
     longest = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))

@@ -269,6 +269,8 @@ class Uneven(Costs):
 
     def compute(self, op: Operation, rank: int, layer: int | None, batches: Elements) -> int:
         cost = super().compute(op, rank, layer, batches)
+        if op.loads:
+            return cost
         factor = self.factor(layer) if op.per_batch and layer is not None else 1
         return round(cost * factor * self._slow.get(rank, 1))
 

@@ -86,6 +86,9 @@ def another_value(plan: Plan, random: Random) -> bool:
     return _forge(plan, random, other)
 
 
+USES = ("forward", "backward", "backward_input", "backward_weight", "update", "set_final_weight", "allgather")
+
+
 def loaded_again(plan: Plan, random: Random) -> bool:
     """A fresh load in the place of what was loaded, gathered or received before."""
 
@@ -102,7 +105,7 @@ def loaded_again(plan: Plan, random: Random) -> bool:
             found = found.combine(part)
         return found
 
-    return _forge(plan, random, load, "WOA", "forward", "backward", "update", "set_final_weight", "allgather")
+    return _forge(plan, random, load, "WOA", *USES)
 
 
 def updated_twice(plan: Plan, random: Random) -> bool:

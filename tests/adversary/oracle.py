@@ -22,7 +22,9 @@ COLLECTIVES = ("allreduce", "allreduce_bucket", "allgather", "scatterreduce", "a
 OVERWRITES = ("allreduce", "allreduce_bucket", "broadcast")
 TWICE = ("allreduce", "allreduce_bucket")
 """What comes out lies where what went in was: no memory of its own."""
-SAMPLED = ("forward", "backward", "loss", "update", "pass_to", "receive", "read", *COLLECTIVES)
+PRICED = ("forward", "backward", "backward_input", "backward_weight")
+WAITED = ("pass_to", "receive", "read", *COLLECTIVES)
+SAMPLED = (*PRICED, "loss", "update", *WAITED)
 LOADED, UPDATED, SPOILT = 0, 1, -1
 MOST_CELLS = 5000
 
@@ -225,13 +227,12 @@ class _World:
             elif e.op == "read":
                 self.ask(rank, e)
             elif e.op == "receive":
-                if e.peer is None:
-                    raise Malformed("a message of nobody")
-                self.wanted[e.peer, rank].append(e)
-                self.deliver(e.peer, rank)
+                if e.peer is not None:  # else it never comes, and whoever waits for it waits for ever
+                    self.wanted[e.peer, rank].append(e)
+                    self.deliver(e.peer, rank)
             elif e.op != "wait":
                 self.alone(rank, e)
-        if e.op in SAMPLED[4:]:
+        if e.op in WAITED:
             if e.blocking and not e.over:
                 return False
             if e.blocking:
@@ -277,13 +278,17 @@ class _World:
         self.give(rank, e, made)
         if e.op in ("load_weights", "get_activation"):
             self.loaded.update({(rank, number): False for number in e.outputs})
-        if e.op in ("forward", "backward"):
-            share = Fraction(len(things[-1].cells), self.rows * self.columns)
+        if e.op in PRICED:
+            weight = things[-1] if things[-1].kind == "W" else made[0]
+            share = Fraction(len(weight.cells), self.rows * self.columns)
             heavy = self.costs.get("layers", [1])
             share *= _exact(heavy[(e.layer or 0) % len(heavy)])
-            length = _exact(self.costs[e.op]) * len(things[0].along(0)) * share
+            cost = self.costs.get(e.op, self.costs["backward"] / 2)
+            length = _exact(cost) * len(things[0].along(0)) * share
         else:
             length = _exact(self.costs[e.op]) if e.op in ("update", "loss") else Fraction(0)
+        slow = self.costs.get("ranks", [])
+        length *= _exact(slow[rank]) if rank < len(slow) else 1
         if e.op == "get_activation":
             length = _exact(self.costs.get("to_device", 0)) * len(e.batches)
         e.start = self.clock[rank]
@@ -388,6 +393,17 @@ class _World:
         yield Thing("G", data.layer, dict.fromkeys(weight.cells, summed))
         by_input = self._through(grad, gives, takes, good)
         yield Thing("D", data.layer - 1, {at: SPOILT if at[0] in spoilt else token for at, token in by_input.items()})
+
+    def _backward_input(self, e: Happening, data: Thing, grad: Thing, weight: Thing) -> Iterator[Thing]:
+        yield list(self._backward(e, data, grad, weight))[1]
+
+    def _backward_weight(self, e: Happening, data: Thing, grad: Thing) -> Iterator[Thing]:
+        """As backward with the weight for just these features, as loaded: it is not looked at."""
+        known, (features, columns) = self._known(e.layer), (thing.along(1) for thing in (data, grad))
+        each = self.rows // self.columns
+        rows = {row for row in range(self.rows) if row // each in features}
+        weight = Thing("W", known, {(row, column): LOADED for row in rows for column in columns})
+        yield next(self._backward(e, data, grad, weight))
 
     def _update(self, e: Happening, grad: Thing, weight: Thing, state: Thing) -> Iterator[Thing]:
         """Element by element. Of the state only those elements go one step on whose weight does."""
@@ -827,7 +843,7 @@ class _World:
             last[number] = max(last.get(number, -1), until)
 
         for index, e in enumerate(events):
-            away = e.op in SAMPLED[4:] and not e.blocking
+            away = e.op in WAITED and not e.blocking
             there = waits.get(index, over) if away else index
             for number in e.inputs:
                 needed(number, there)
@@ -868,7 +884,7 @@ class _World:
         for other, e in enumerate(events):
             if other == index or number not in e.inputs:
                 continue
-            until = waits.get(other, over) if e.op in SAMPLED[4:] and not e.blocking else other
+            until = waits.get(other, over) if e.op in WAITED and not e.blocking else other
             if e.op == "pass_to":
                 until = over if e.met is None else max(i for i, s in enumerate(events) if s.issued <= e.met.issued)
                 until = max(until, other)
@@ -887,7 +903,7 @@ class _World:
         events = self.events[rank]
         waited = {e.arg[0] for e in events if e.op == "wait"}
         for index, e in enumerate(events):
-            into = e.op in SAMPLED[4:] and e.op != "pass_to" and e.op not in OVERWRITES
+            into = e.op in WAITED and e.op != "pass_to" and e.op not in OVERWRITES
             if into and not e.blocking and index not in waited and e.over:
                 for thing in e.result:
                     yield index, thing.size(self.grain)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from lib import LINKS, UNIT, Costs, Links, Mesh
+from lib import LINKS, UNIT, Costs, Links, Mesh, Uneven
 
 COSTS = [
     UNIT,
@@ -23,6 +23,8 @@ COSTS = [
     Links(host_size=2, ratio=3, cards=1),
     Costs(p2p=0, collective=0),
     Costs(0.5, 1.5, 0.25),
+    Costs(backward_input=0.75, backward_weight=0.125),
+    Uneven(layers=(1, 2.5), ranks=(1, 1.25, 1.5)),
 ]
 
 
@@ -108,6 +110,19 @@ class Plan:
         pair = self.value(rank, "G", layer, batches), self.value(rank, "D", layer - 1, batches)
         self.do(rank, "backward", layer, (inp, grad, weight), pair)
         return pair
+
+    def back(
+        self, rank: int, layer: int, inp: int, grad: int, weight: int, random: Random, *, data: bool = False
+    ) -> tuple[int, int]:
+        """Backward, whole or in halves. `data`: the gradient of the data is used, too; else it may be left out."""
+        if random.random() > 0.3:
+            return self.backward(rank, layer, inp, grad, weight)
+        batches = self.about[inp][1]
+        made, before = self.value(rank, "G", layer, batches), self.value(rank, "D", layer - 1, batches)
+        if layer or data or random.random() < 0.5:
+            self.do(rank, "backward_input", layer, (inp, grad, weight), (before,))
+        self.do(rank, "backward_weight", layer, (inp, grad), (made,))
+        return made, before
 
     def nothing(self, rank: int, layer: int) -> int:
         out = self.value(rank, "G", layer)
@@ -535,7 +550,7 @@ class _Step:
                     again = plan.forward(rank, layer - 1, before, self.layers[layer - 1].weight(rank))
                     inp = again
             inp = plan.bring(inp, rank)
-            made, grad = plan.backward(rank, layer, inp, grad, self.layers[layer].weight(rank))
+            made, grad = plan.back(rank, layer, inp, grad, self.layers[layer].weight(rank), random)
             self.layers[layer].grads[rank].append(made)
 
     def end(self) -> None:

@@ -83,7 +83,7 @@ class _Step:
         for layer, style in reversed(list(enumerate(self.styles))):
             before: dict[int, int] = {}
             for rank in line:
-                made = plan.backward(rank, layer, inputs[layer][rank], grad[rank], used[layer][rank])
+                made = plan.back(rank, layer, inputs[layer][rank], grad[rank], used[layer][rank], random, data=True)
                 self.grads[layer][rank], before[rank] = made
             grad = before
             if style == "columns" and (layer or random.random() < 0.5):

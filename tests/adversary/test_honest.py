@@ -82,4 +82,4 @@ def test_what_is_drawn_has_everything_in_it() -> None:
                 found["a swapped store"] += value is not None and value.kind == "weight" and store != 0
     missing = {what for what in found if not found[what]}
     assert not missing
-    assert len(found) == 26, sorted(found)
+    assert len(found) == 28, sorted(found)
