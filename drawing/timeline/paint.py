@@ -31,7 +31,7 @@ from lib.errors.wording import counted, numbered
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 
-__all__ = ["SHOWN", "Rows", "left_out", "operations", "paint", "place_label", "place_rows", "row_height"]
+__all__ = ["SHOWN", "Rows", "arrow", "left_out", "operations", "paint", "place_label", "place_rows", "row_height"]
 
 CROWDED: Final = 1500
 """From this many boxes on, boxes are plain and their titles brief."""
@@ -141,7 +141,7 @@ def paint(
     if len(timeline.messages) <= ARROWS and rows.height >= 14:
         for message in timeline.messages:
             if message.target in rows.tops:
-                scene.add(*_arrow(message, axis, rows))
+                scene.add(*arrow(message, axis, rows))
 
 
 def _thinned(boxes: Iterable[Box], axis: Axis) -> Iterable[Box]:
@@ -268,7 +268,7 @@ def place_label(texts: Sequence[str], layer: str, width: float, height: float) -
     return [Line(short, SMALL, -1, turned=len(short) > 1)]  # a U that lies down looks like no letter
 
 
-def _arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
+def arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
     """A line from the end of a send to the start of its receive, with a head."""
     down = rows.tops[message.target] > rows.tops[message.source]
     start = (axis.x(message.sent) - 1, rows.tops[message.source] + (rows.height if down else 0))
@@ -278,8 +278,11 @@ def _arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
     return [Poly((start, (end[0], end[1] - tip)), stroke=ARROW, line=1.2), Poly(head, fill=ARROW)]
 
 
-def operations(layers: int, boxes: Iterable[Box], own: Collection[str] = (), padding: bool = False) -> list[Entry]:
-    """The legend of timelines: the layers, and those operations that occur. `own`: names of batches."""
+def operations(
+    layers: int, boxes: Iterable[Box], own: Collection[str] = (), padding: bool = False, coloured: str = "layer"
+) -> list[Entry]:
+    """The legend of timelines: the layers (or what else is `coloured`), and those operations that occur. `own`: names
+    of batches."""
     families = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []
@@ -290,7 +293,7 @@ def operations(layers: int, boxes: Iterable[Box], own: Collection[str] = (), pad
     colour = layer_colour(0, layers)
     counted = any(name != "own" for name in own)
     batches = "own 0, #0: first of each rank's own" if counted else "own: each rank's own" if own else "number: batch"
-    entries: list[Entry] = [(ramp, 17 * len(shown), "layer"), swatch(colour, text="forward (" + batches + ")")]
+    entries: list[Entry] = [(ramp, 17 * len(shown), coloured), swatch(colour, text="forward (" + batches + ")")]
     shades = [PASSES[name] for name in passes({family for family, _ in families})[1:]]
     entries += [swatch(*shade.pair(colour), shade.words) for shade in shades]
     if padding:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from lib.replay.errors import ReplayError
 from lib.replay.examples import Examples, Reader
 from lib.replay.layers.reference import Comparison, Deviation, compared
 from lib.replay.measure import assemble, whole_step
@@ -38,6 +39,8 @@ __all__ = ["run"]
 
 def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
     """Replays a Trace: in this process, as one process of torchrun, or in processes of its own."""
+    if options.profile is not None and any(len(ranks) > 1 for ranks in processes_of(trace, options)):
+        raise ReplayError("torch.profiler records a process, so a profile needs one for each rank: leave out processes")
     if options.transport == "local":
         return _run_local(Job.of(plan_that_fits(trace, options), options, hook))
     if torchrun.process_here() is not None:

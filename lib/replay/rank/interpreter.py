@@ -9,7 +9,7 @@ frees them, and messages are gone by then.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,9 @@ from lib.replay.rank.kernels import KERNELS, PREPARED
 from lib.replay.transports.transport import Handle
 from lib.trace.event import Event
 from lib.values.operations import COMMUNICATION, TIMED
+
+if TYPE_CHECKING:
+    from lib.replay.rank.profile import Ranges
 
 __all__ = ["Interpreter"]
 
@@ -40,13 +43,15 @@ class Sample(NamedTuple):
 
 
 class Interpreter:
-    """One step of one rank. With `record` it also notes its memory, and keeps what is to be compared."""
+    """One step of one rank. With `record` it also notes its memory, and keeps what is to be compared; with `ranges` a
+    profiler is told what it does."""
 
-    def __init__(self, context: RankContext, clock: Clock, record: bool = False) -> None:
+    def __init__(self, context: RankContext, clock: Clock, record: bool = False, ranges: Ranges | None = None) -> None:
         self.context = context
         self.plan = context.mine
         self.clock = clock
         self.record = record
+        self.ranges = ranges
         self.tensors: dict[int, Tensor] = {}
         self.prepared: dict[int, Tensor] = {}
         self.under_way: dict[int, Communication] = {}
@@ -61,7 +66,7 @@ class Interpreter:
 
     def run(self) -> Iterator[Handle]:
         """The whole program. Yields what it has to wait for."""
-        context, clock, hook = self.context, self.clock, self.context.job.hook
+        context, clock, hook, ranges = self.context, self.clock, self.context.job.hook, self.ranges
         events = self.plan.program.events
         for index, event in enumerate(events):
             context.now_in(index)
@@ -71,6 +76,8 @@ class Interpreter:
                 self._notice()
             if self.record and event.op in TIMED and event.start is not None:  # else it never takes place
                 self.samples.append(self._sample(index))
+            if ranges is not None:
+                ranges.begin(index)
             clock.begin(index)
             if event.op in COMMUNICATION:
                 call = self._call(index, event)
@@ -85,6 +92,8 @@ class Interpreter:
             else:
                 self._do(index, event)
                 clock.end(index)
+            if ranges is not None:
+                ranges.end(index)
             if hook is not None:
                 hook(context.rank, index, event, self.tensors)
         context.now_in(len(events))

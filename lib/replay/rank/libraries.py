@@ -23,11 +23,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lib.replay.layers import layers, optimizers
 from lib.replay.plan.library_plan import HYBRID, PIPELINES, layers_of, lines_of, microbatches_of
 from lib.replay.rank.context import RankContext
-from lib.values.collectives import COLLECTIVES
+from lib.schedules.formats.kineto import our_name
 
 __all__ = ["library_step", "preload"]
-
-MESSAGES = {"send": "pass_to", "recv": "receive"}
 
 
 def preload(names: tuple[str, ...]) -> None:
@@ -56,13 +54,6 @@ class _Count(TorchDispatchMode):
             name = func._schema.name.partition("::")[2]
             self.found[our_name(str(name))] += 1
         return func(*args, **(kwargs or {}))
-
-
-def our_name(name: str) -> str:
-    """What we call an operation of torch's: "_reduce_scatter_base_" is the one with the title "reduce-scatter"."""
-    plain = name.strip("_").removesuffix("_base").replace("_", "")
-    ours = MESSAGES | {row.title.replace("-", ""): row.name for row in COLLECTIVES.values()}
-    return ours.get(plain, name)
 
 
 class LibraryStep:

@@ -46,6 +46,8 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
                 times, found = library.step(), report["libraries"][library.name]["steps"]
             if number >= context.options.warmup:
                 found.append(times)
+    if context.options.profile is not None:
+        yield from _profiled(context, library_steps)
     yield from _wait(context.transport.barrier())
     report["read"] = context.reader.read_in(0)
 
@@ -65,6 +67,22 @@ def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
     report["memory"] = interpreter.memory
     report["sent"] = interpreter.sent
     report["allocator_peak"] = torch.cuda.max_memory_allocated() if on_gpu else 0
+
+
+def _profiled(context: RankContext, library_steps: list[Any]) -> Iterator[Handle]:
+    """One more step of the replay, and of each library, in torch.profiler's eyes."""
+    from lib.replay.rank.profile import Profile, Ranges
+
+    for library in (None, *library_steps):
+        profile = Profile(context, "replay" if library is None else library.name)
+        interpreter = Interpreter(context, _clock(context), ranges=Ranges(context))
+        profile.start()
+        yield from _wait(context.transport.barrier())
+        if library is None:
+            yield from interpreter.run()
+        else:
+            library.run()
+        profile.stop()
 
 
 def _library_steps(context: RankContext, report: Report) -> list[Any]:

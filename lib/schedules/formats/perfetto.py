@@ -1,52 +1,161 @@
 """Timelines for https://ui.perfetto.dev and chrome://tracing: any Traces, one under the other, as plain JSON data.
 
-The format is Chrome's trace events: complete events ("X", microseconds) on a track for each stream of each rank, with
-a counter for its memory. Each Trace is a process of its own, so that several lie on one axis.
+The format is Chrome's trace events (see chrome): a process for each rank of each Trace, a track for each stream (what
+the rank computes, the communication of each group, messages to and from each neighbour; a second one where a stream
+does several things at once), arrows from sends to receives and between the members of a collective, and a counter for
+its memory. A pipeline has a track of its actions, named as torch's executor names its ranges.
+
+`read_perfetto` reads such files back, as recordings: when each rank did what, and the order of a pipeline. What values
+there were is not in them, so they are no Traces, and cannot be checked. Files of others are read too, as boxes.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
 
 from lib.analysis.figures import samples
+from lib.analysis.recordings.recording import COMPUTE, PER_UNIT, Recording, Span, known
 from lib.cluster.clock import TICKS
-from lib.errors.wording import numbers
+from lib.errors.exceptions import TraceError
+from lib.errors.wording import ranges
+from lib.schedules.formats.actions import actions_of
+from lib.schedules.formats.chrome import Slice, Slices, read
+from lib.schedules.formats.kineto import PREFIX
+from lib.schedules.formats.recorded import OPERATION, action_of, label_of, messages_between
+from lib.schedules.pipelines.action import Action
 from lib.trace.event import Event
+from lib.trace.order import meetings, messages
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import MESSAGES, TIMED
+from lib.values.operations import COMMUNICATION, MESSAGES, TIMED
 
-__all__ = ["perfetto"]
+__all__ = ["perfetto", "read_perfetto", "recording_of"]
 
-MICROSECONDS = 1000
+MICROSECONDS: Final = PER_UNIT / 1000
 """A time unit is drawn as so many microseconds: Perfetto knows no time units."""
+WRITER: Final = "llm-training-puzzles"
+ACTIONS: Final = "pipeline"
+"""The track of a pipeline's actions."""
+MAX_RANKS: Final = 16_384
 
 
 def perfetto(unit: float | None = None, **traces: Trace) -> dict[str, Any]:
     """The Traces by name. One time unit is a millisecond of the picture, or `unit` seconds of it."""
     scale = (MICROSECONDS if unit is None else unit * 1e6) / TICKS
     events: list[dict[str, Any]] = []
-    for number, (name, trace) in enumerate(traces.items()):
-        for rank, program in enumerate(trace.programs):
-            process = number * trace.ranks + rank
-            title = f"{name}: rank {rank}"
-            events.append({"ph": "M", "pid": process, "name": "process_name", "args": {"name": title}})
-            events.append({"ph": "M", "pid": process, "name": "process_sort_index", "args": {"sort_index": process}})
-            streams: dict[str, int] = {}
-            for index, event in enumerate(program.events):
-                if event.start is None or (event.op not in TIMED and not event.length):
-                    continue
-                stream = _stream(event)
-                if stream not in streams:
-                    streams[stream] = len(streams)
-                    thread = {"ph": "M", "pid": process, "tid": streams[stream], "name": "thread_name"}
-                    events.append({**thread, "args": {"name": stream}})
-                events.append(_event(trace, index, event, process, streams[stream], scale))
-            for sample in samples(trace, program.rank):
+    before = 0
+    for name, trace in traces.items():
+        sheet = _Sheet(name, trace, before, scale)
+        events += sheet.events()
+        before += trace.ranks
+    about = {"writer": WRITER, "microseconds": scale * TICKS}
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
+
+
+class _Sheet:
+    """One Trace: its ranks are the processes from `before` on."""
+
+    def __init__(self, name: str, trace: Trace, before: int, scale: float) -> None:
+        self.name, self.trace, self.before, self.scale = name, trace, before, scale
+        self.threads: dict[tuple[int, int], int] = {}
+        """The thread of each event that is drawn, by rank and number."""
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """All events of the file, rank by rank, then the arrows between ranks."""
+        for rank, program in enumerate(self.trace.programs):
+            process, tracks = self.before + rank, _Tracks(self.before + rank)
+            yield _named(process, "process_name", name=f"{self.name}: rank {rank}")
+            yield _named(process, "process_sort_index", sort_index=process)
+            for part in _parts(self.trace, rank):
+                yield from self._part(rank, part, tracks)
+            yield from tracks.names()
+            for sample in samples(self.trace, program.rank):
                 amounts = {kind: float(elements) for kind, elements in sample.by_kind.items()}
-                counter = {"ph": "C", "pid": process, "ts": sample.time * scale, "name": "elements alive"}
-                events.append({**counter, "args": amounts})
-    return {"traceEvents": events, "displayTimeUnit": "ms"}
+                counter = {"ph": "C", "pid": process, "ts": sample.time * self.scale, "name": "elements alive"}
+                yield {**counter, "args": amounts}
+        yield from self._arrows()
+
+    def _part(self, rank: int, part: _Part, tracks: _Tracks) -> Iterator[dict[str, Any]]:
+        """The slice of one event, or that of an action and those of the events that it is made of."""
+        events = self.trace.programs[rank].events
+        one, first = part.action, events[part.first]
+        about = _Words.of(self.trace, first, one)
+        arguments = {key: value for key, value in about._asdict().items() if value not in (None, "")}
+        pair = _bounds(self.trace, rank, part)
+        if one is None or first.op in MESSAGES:
+            if first.op in COMMUNICATION and first.blocking:
+                arguments["awaited"] = True
+            thread = self.threads[rank, part.first] = tracks.place(_stream(first), *pair)
+            yield self._slice(about.name, first.op, rank, thread, pair, {"event": part.first, **arguments})
+            return
+        thread = tracks.place(ACTIONS, *pair)
+        yield self._slice(f"{PREFIX}{one}", about.op, rank, thread, pair, {"event": part.first, **arguments})
+        for index in range(part.first, part.last + 1):
+            event = events[index]
+            if event.start is not None and (event.op in TIMED or event.length):
+                own = _Words.of(self.trace, event, None)
+                inner = {"event": index, "within": str(one), "batches": own.label, "layer": event.layer}
+                moments = event.start, event.start + event.length
+                thread = tracks.place(COMPUTE, *moments)
+                yield self._slice(own.name, event.op, rank, thread, moments, {**inner, "source": own.place})
+
+    def _slice(
+        self, name: str, kind: str, rank: int, thread: int, pair: tuple[int, int], args: dict[str, Any]
+    ) -> dict[str, Any]:
+        where = {"ph": "X", "pid": self.before + rank, "tid": thread, "name": name, "cat": kind}
+        return {**where, "ts": pair[0] * self.scale, "dur": (pair[1] - pair[0]) * self.scale, "args": args}
+
+    def _arrows(self) -> Iterator[dict[str, Any]]:
+        """From each send to its receive, and from member to member of each collective, the first to begin first."""
+        joined = [("message", [(a, sent), (b, got)]) for a, sent, b, got in messages(self.trace) if got is not None]
+        joined += [("collective", one) for one in meetings(self.trace) if len(one) > 1]
+        for number, (what, ends) in enumerate(joined):
+            if any(end not in self.threads for end in ends):
+                continue
+            found = [(self.trace.programs[rank].events[index].start or 0, rank, index) for rank, index in ends]
+            for place, (start, rank, index) in enumerate(found if what == "message" else sorted(found)):
+                last = place == len(found) - 1
+                middle = self.trace.programs[rank].events[index].length // 2 if last else 0
+                kind = {"ph": "f", "bp": "e"} if last else {"ph": "t" if place else "s"}
+                where = {"pid": self.before + rank, "tid": self.threads[rank, index]}
+                moment = (start + middle) * self.scale
+                yield {**kind, "cat": "flow", "id": f"{self.before}.{number}", "name": what, **where, "ts": moment}
+
+
+class _Tracks:
+    """The threads of a process: one for each stream, and more where slices of a stream overlap, as those of a thread
+    may lie within each other but not across."""
+
+    def __init__(self, process: int) -> None:
+        self.process = process
+        self.streams: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        """For each stream its threads, and when each is free."""
+        self.count = 0
+
+    def place(self, stream: str, start: int, end: int) -> int:
+        """The thread of a slice."""
+        threads = self.streams[stream]
+        for place, (thread, free) in enumerate(threads):
+            if free <= start:
+                threads[place] = thread, end
+                return thread
+        threads.append((self.count, end))
+        self.count += 1
+        return self.count - 1
+
+    def names(self) -> Iterator[dict[str, Any]]:
+        """What the threads are called."""
+        for stream, threads in self.streams.items():
+            for place, (thread, _) in enumerate(threads):
+                name = stream if place == 0 else f"{stream} ({place + 1})"
+                yield {**_named(self.process, "thread_name", name=name), "tid": thread}
+
+
+def _named(process: int, what: str, **args: Any) -> dict[str, Any]:
+    return {"ph": "M", "pid": process, "name": what, "args": args}
 
 
 def _stream(event: Event) -> str:
@@ -54,25 +163,149 @@ def _stream(event: Event) -> str:
     if event.op in COLLECTIVES:
         return f"group {', '.join(map(str, sorted(event.group)))}"  # in whatever order it is named: it is one stream
     if event.op in MESSAGES:
-        return f"{'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
-    return "compute"
+        return f"network: {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
+    return COMPUTE
 
 
-def _event(trace: Trace, index: int, event: Event, process: int, thread: int, scale: float) -> dict[str, Any]:
-    arguments: dict[str, Any] = {"event": index}
-    if event.batches:
-        arguments["batches"] = numbers(event.batches)
-    place = trace.place(event)
-    if place is not None:
-        arguments["source"] = str(place)
-    name = event.op if event.layer is None else f"{event.op} {event.layer}"
-    return {
-        "ph": "X",
-        "pid": process,
-        "tid": thread,
-        "name": name,
-        "cat": event.op,
-        "ts": (event.start or 0) * scale,
-        "dur": event.length * scale,
-        "args": arguments,
+# -- as recordings ------------------------------------------------------------------------------------------------
+
+
+class _Part(NamedTuple):
+    """An event of a rank, or those that are an action together: the first and the last."""
+
+    first: int
+    last: int
+    action: Action | None = None
+
+
+class _Words(NamedTuple):
+    """What is said of an event or an action: the fields of a span that are no times."""
+
+    op: str
+    name: str
+    word: str
+    stage: int | None
+    label: str
+    place: str
+
+    @classmethod
+    def of(cls, trace: Trace, event: Event, action: Action | None) -> _Words:
+        found = trace.place(event)
+        place = "" if found is None else str(found)
+        if action is not None:
+            word = str(action)
+            return cls(OPERATION[action.kind], word, word, action.stage, label_of(action), place)
+        name = event.op if event.layer is None else f"{event.op} {event.layer}"
+        label = ranges(event.batches) if event.op not in COLLECTIVES and event.batches else ""
+        return cls(event.op, name, "", event.layer, label, place)
+
+
+def _parts(trace: Trace, rank: int) -> Iterator[_Part]:
+    """What a rank did, one after the other. What has not begun, or takes no time and is no operation, is left out."""
+    actions = actions_of(trace)
+    program = trace.programs[rank]
+    begins = {} if actions is None else {done.first: done for done in actions[rank]}
+    index = 0
+    while index < len(program.events):
+        event, done = program.events[index], begins.get(index)
+        last = index if done is None else done.last
+        if done is not None and event.start is not None and program.events[last].end is not None:
+            yield _Part(index, last, done.action)
+        elif event.start is not None and (event.op in TIMED or event.length):
+            yield _Part(index, last)
+        index = last + 1
+
+
+def _bounds(trace: Trace, rank: int, part: _Part) -> tuple[int, int]:
+    """From when to when, in ticks."""
+    events = trace.programs[rank].events
+    return events[part.first].start or 0, events[part.last].end or 0
+
+
+def _where(op: str, stream: str, awaited: bool) -> str:
+    """The stream of a span: what a rank awaits at once is on its own."""
+    return stream if op in COMMUNICATION and not awaited else COMPUTE
+
+
+def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) -> Recording:
+    """A Trace as a recording: its actions where it is a pipeline, and what else its ranks did. `unit`: nanoseconds of
+    a time unit."""
+    spans: list[Span] = []
+    for rank, program in enumerate(trace.programs):
+        for part in _parts(trace, rank):
+            first = program.events[part.first]
+            op, name_, word, stage, label, place = _Words.of(trace, first, part.action)
+            start, end = (round(tick * unit / TICKS) for tick in _bounds(trace, rank, part))
+            stream = _where(first.op, _stream(first), first.blocking)
+            spans.append(Span(rank, start, end, op, name_, word, stage, label, stream, place))
+    return _recording(name, spans, trace.ranks, unit)
+
+
+def _recording(name: str, spans: list[Span], ranks: int, unit: float | None) -> Recording:
+    spans.sort(key=lambda span: (span.rank, span.start, -span.end))
+    return Recording(name, tuple(spans), ranks, unit, messages_between(spans))
+
+
+def read_perfetto(path: str | Path) -> dict[str, Recording]:
+    """The recordings in a file, by name. Of a file of somebody else's there is one, with a rank for each process.
+    TraceError where it is anything else."""
+    path = Path(path)
+    found = read(path)
+    about = found.head.get("otherData")
+    ours = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
+    mine = ours.get("writer") == WRITER
+    homes = _homes(found, path.stem, mine)
+    ranks: dict[str, int] = {}
+    for name, rank in homes.values():
+        ranks[name] = max(ranks.get(name, 0), rank + 1)
+    if not ranks or max(ranks.values()) > MAX_RANKS:
+        raise TraceError(f"{path.name} has no slices, or those of more than {MAX_RANKS:,} processes")
+    spans: dict[str, list[Span]] = {name: [] for name in ranks}
+    for one in found.slices:
+        if one.process in homes and not (mine and "within" in one.args):
+            name, rank = homes[one.process]
+            thread = found.threads.get((one.process, one.thread), "")
+            spans[name].append(_own_span(one, rank, thread) if mine else _span(one, rank, thread))
+    unit = ours.get("microseconds") if mine else None
+    unit = unit * 1000 if isinstance(unit, int | float) and 0 < unit < 2**62 else None
+    return {name: _recording(name, spans[name], ranks[name], unit) for name in spans}
+
+
+def _homes(found: Slices, stem: str, mine: bool) -> dict[str, tuple[str, int]]:
+    """The recording and the rank of each process."""
+    if not mine:
+        return {process: (stem, place) for place, process in enumerate(dict.fromkeys(s.process for s in found.slices))}
+    titles = ((process, name.rpartition(": rank ")) for process, name in found.processes.items())
+    return {process: (name, int(rank)) for process, (name, _, rank) in titles if rank.isdecimal() and len(rank) < 8}
+
+
+def _own_span(one: Slice, rank: int, thread: str) -> Span:
+    """A slice of a file of ours: everything stands in its arguments."""
+    texts = {
+        key: value for key in ("op", "name", "word", "label", "place") if isinstance(value := one.args.get(key), str)
     }
+    stage = one.args.get("stage")
+    op = texts.get("op", "")
+    stream = _where(op, thread.partition(" (")[0], one.args.get("awaited") is True)
+    word = texts.get("word", "")
+    return Span(
+        rank,
+        one.start,
+        one.end,
+        op if known(op) else "",
+        texts.get("name", one.name),
+        word if action_of(word) is not None else "",
+        stage if type(stage) is int and 0 <= stage < 2**20 else None,
+        texts.get("label", "")[:40],
+        stream,
+        texts.get("place", ""),
+    )
+
+
+def _span(one: Slice, rank: int, thread: str) -> Span:
+    """A slice of somebody else's file. It may be named as torch names its ranges."""
+    action = action_of(one.name.removeprefix(PREFIX)) if one.name.startswith(PREFIX) else None
+    if action is None:
+        return Span(rank, one.start, one.end, "", one.name, stream=thread or COMPUTE)
+    op, word = OPERATION[action.kind], str(action)
+    return Span(rank, one.start, one.end, op, one.name, word, action.stage, label_of(action))

@@ -1,0 +1,172 @@
+"""A recording: when each rank did what, as far as its source knows. Less than a Trace, which knows every value.
+
+A recording comes from a profiler, from a file for Perfetto, or from a Trace of ours. What can be asked of it is how
+long it takes, in which order its ranks pass microbatches through stages, and where that differs from another one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import zip_longest
+from statistics import median
+from typing import Final, NamedTuple
+
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION, OPERATIONS
+
+__all__ = ["COMPUTE", "PER_UNIT", "Departure", "Message", "Recording", "Span", "departures"]
+
+COMPUTE: Final = "compute"
+"""The stream of what a rank does itself, one after the other."""
+PER_UNIT: Final = 1_000_000
+"""Nanoseconds that stand for a time unit of a simulated run: a millisecond, as in files for Perfetto."""
+_PAIR: Final = re.compile(r"\(([^;()]+);([^;()]+)\)\w+")
+
+
+class Span(NamedTuple):
+    """What a rank did from `start` to `end`, in nanoseconds from the beginning of the recording.
+
+    `op` is the operation's name in our tables, "wait" for none, "" where nobody knows; `name` what the source calls it.
+    `word` is the word of an order where it is one, as 3F1; `stage` (or layer) and `label` are what to colour it by and
+    to write on it. `stream` is COMPUTE, or where communication went.
+    """
+
+    rank: int
+    start: int
+    end: int
+    op: str
+    name: str
+    word: str = ""
+    stage: int | None = None
+    label: str = ""
+    stream: str = COMPUTE
+    place: str = ""
+
+
+class Message(NamedTuple):
+    """A message: when what it brought was ready on one rank, and when it was used on the other."""
+
+    source: int
+    sent: int
+    target: int
+    received: int
+
+
+class Departure(NamedTuple):
+    """The first place at which a rank does something else than another recording says: position, and both words
+    (None: nothing more)."""
+
+    rank: int
+    position: int
+    expected: str | None
+    found: str | None
+
+    def words(self, first: str, second: str) -> str:
+        """In a sentence, with the names of the two."""
+        sides = (
+            f"{name} has {word or 'nothing more'}" for name, word in ((first, self.expected), (second, self.found))
+        )
+        return f"rank {self.rank}, position {self.position}: {', '.join(sides)}"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recording: its spans by rank and time. `unit` are the nanoseconds of a time unit where it has one.
+
+    `notes` are sentences about where it comes from: whose clocks, which step, what was left out.
+    """
+
+    name: str
+    spans: tuple[Span, ...]
+    ranks: int
+    unit: float | None = None
+    messages: tuple[Message, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def end(self) -> int:
+        """When the last span is over."""
+        return max((span.end for span in self.spans), default=0)
+
+    @cached_property
+    def by_rank(self) -> tuple[tuple[Span, ...], ...]:
+        """The spans of each rank."""
+        found: defaultdict[int, list[Span]] = defaultdict(list)
+        for span in self.spans:
+            found[span.rank].append(span)
+        return tuple(tuple(found[rank]) for rank in range(self.ranks))
+
+    @property
+    def has_order(self) -> bool:
+        """Whether it says which microbatch passes which stage."""
+        return any(span.word for span in self.spans)
+
+    def passes(self, rank: int) -> list[str]:
+        """The words of what a rank computes, one after the other; the parts of a pair each on its own."""
+        return [word for span in self.by_rank[rank] if span.op not in COMMUNICATION for word in _parts(span.word)]
+
+    @cached_property
+    def forward(self) -> float | None:
+        """The median time of a forward; None where nothing is called so."""
+        lengths = [span.end - span.start for span in self.spans if span.op == "forward"]
+        return median(lengths) or None if lengths else None
+
+    @cached_property
+    def busy(self) -> tuple[int, ...]:
+        """How long each rank computes."""
+        return tuple(
+            sum(
+                last - first
+                for first, last in _merged(span for span in spans if span.stream == COMPUTE and _computes(span.op))
+            )
+            for spans in self.by_rank
+        )
+
+    @property
+    def bubble(self) -> float:
+        """The share of all ranks' time, up to the end, in which they do not compute (the makespan convention)."""
+        return 1 - sum(self.busy) / (self.end * self.ranks) if self.end and self.ranks else 0.0
+
+
+def _computes(op: str) -> bool:
+    """Whether an operation is a rank's own work. What nobody knows is: it kept the device busy."""
+    return not op or (op in OPERATIONS and op not in COMMUNICATION and op != "wait")
+
+
+def _merged(spans: Iterator[Span]) -> Iterator[tuple[int, int]]:
+    """Spans as stretches of time that do not overlap."""
+    first = last = -1
+    for span in sorted(spans, key=lambda one: one.start):
+        if span.start > last:
+            if last > first:
+                yield first, last
+            first = span.start
+        last = max(last, span.end)
+    if last > first:
+        yield first, last
+
+
+def _parts(word: str) -> Sequence[str]:
+    pair = _PAIR.fullmatch(word)
+    return pair.groups() if pair is not None else (word,) if word else ()
+
+
+def departures(expected: Recording, found: Recording) -> list[Departure]:
+    """Where each rank first departs from the order of another recording. Nothing where all do the same."""
+    every: list[Departure] = []
+    for rank in range(max(expected.ranks, found.ranks)):
+        sides = (one.passes(rank) if rank < one.ranks else [] for one in (expected, found))
+        for position, (a, b) in enumerate(zip_longest(*sides)):
+            if a != b:
+                every.append(Departure(rank, position, a, b))
+                break
+    return every
+
+
+def known(op: str) -> bool:
+    """Whether one of our tables has an operation of this name."""
+    return op in OPERATIONS or op in COLLECTIVES

@@ -1,0 +1,374 @@
+"""torch.profiler's traces, one JSON file a rank, as a recording: of a replay of ours, or of anybody's training.
+
+Where ranges are named as torch's pipeline executor names them (`PP:3F1`; replay does so too) they are actions, and the
+recording has an order. A range begins with waiting for its message: computing begins with its first operation. Without
+such names there are boxes alone: kernels and collectives on a GPU, else what torch's operations say of themselves.
+
+    recording = read_profile(["rank0.json", "rank1.json.gz"])
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, cast
+
+from lib.analysis.recordings.recording import COMPUTE, Recording, Span, known
+from lib.errors.exceptions import TraceError
+from lib.errors.wording import counted, numbered
+from lib.schedules.formats.chrome import Slice, Slices, read
+from lib.schedules.formats.recorded import OPERATION, action_of, label_of, messages_between
+from lib.schedules.pipelines.action import Action
+from lib.values.collectives import COLLECTIVES
+
+__all__ = ["OWN", "PREFIX", "our_name", "read_profile"]
+
+PREFIX: Final = "PP:"
+"""What stands before the words of actions in the names of ranges."""
+OWN: Final = "puzzles:"
+"""What stands before the other ranges of a replay of ours: the operation, its layer and its batches follow."""
+MAX_RANKS: Final = 1024
+MAX_SPANS: Final = 200_000
+COMMUNICATION: Final = "communication"
+ANNOTATIONS: Final = ("user_annotation", "gpu_user_annotation")
+KERNELS: Final = ("kernel", "gpu_memcpy", "gpu_memset")
+_PLAIN: Final = re.compile(r"(Forward|Backward) (\d+)")  # torch's ScheduleGPipe, which has one stage a rank
+_CALL: Final = re.compile(r"(?:nccl|gloo|ucc|mpi):_?(\w+)")
+_KERNEL: Final = re.compile(r"nccl(?:Dev)?Kernel_(\w+?)(?:_|\()")
+_MESSAGES: Final = {"send": "pass_to", "recv": "receive", "sendrecv": "receive", "irecv": "receive", "isend": "pass_to"}
+AUTOGRAD: Final = "autograd::engine"
+OPTIMIZER: Final = "Optimizer.step"
+
+
+@cache
+def our_name(name: str) -> str:
+    """What we call a communication of torch's: "_reduce_scatter_base_" is the one with the title "reduce-scatter"."""
+    plain = name.strip("_").removesuffix("_base").replace("_", "").lower()
+    return _MESSAGES.get(plain) or _TITLES.get(plain, name)
+
+
+_TITLES: Final = {row.title.replace("-", ""): row.name for row in COLLECTIVES.values()}
+
+
+def read_profile(paths: Sequence[str | Path], name: str = "profile", step: int | None = None) -> Recording:
+    """The recording of some ranks, a file each. `step` is one of those in the files, from 0; the last one is taken
+    otherwise. TraceError where a file is anything else, or two are of one rank."""
+    if not paths:
+        raise TraceError("a profile needs at least one file")
+    if len(paths) > MAX_RANKS:
+        raise TraceError(f"these are {len(paths)} files, and profiles of up to {MAX_RANKS} ranks are read")
+    ranks = [_Rank.of(Path(path), place) for place, path in enumerate(paths)]
+    twice = Counter(one.rank for one in ranks)
+    if (same := next((rank for rank, count in twice.items() if count > 1), None)) is not None:
+        files = " and ".join(one.file for one in ranks if one.rank == same)
+        raise TraceError(f"{files} are both of rank {same}: give one file for each rank")
+    ranks.sort(key=lambda one: one.rank)
+    notes = _numbering(ranks)
+    notes += _one_step(ranks, step)
+    notes += _align(ranks)
+    every = [span for one in ranks for span in one.spans]
+    if len(every) > MAX_SPANS:
+        raise TraceError(f"these ranks did {len(every):,} things, and {MAX_SPANS:,} are read: profile fewer steps")
+    if not every:
+        raise TraceError(f"nothing was done in {ranks[0].file}: it has no operations, no kernels and no named ranges")
+    first = min(span.start for span in every)
+    every = sorted(span._replace(start=span.start - first, end=span.end - first) for span in every)
+    if not any(span.word for span in every):
+        notes.append(f"No range is named as an action ({PREFIX}3F1), so these boxes have no order.")
+    return Recording(
+        name, tuple(every), 1 + ranks[-1].rank, None, messages_between(every), tuple(note for note in notes if note)
+    )
+
+
+@dataclass
+class _Rank:
+    """What a file says of one rank: its spans, in its own clock."""
+
+    file: str
+    rank: int
+    said: bool
+    base: int | None
+    spans: list[Span]
+    collectives: list[Span] = field(default_factory=list[Span])
+    steps: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+    @classmethod
+    def of(cls, path: Path, place: int) -> _Rank:
+        slices = read(path)
+        world: Any = slices.head.get("distributedInfo")
+        told: Any = cast("dict[str, Any]", world).get("rank") if isinstance(world, dict) else None
+        said = type(told) is int and 0 <= told < 2**20
+        rank: int = told if said else place
+        base: Any = slices.head.get("baseTimeNanoseconds")
+        spans = sorted(_spans(slices, rank))
+        found = cls(path.name, rank, said, base if type(base) is int else None, spans)
+        found.collectives = [span for span in spans if span.op in COLLECTIVES and span.stream != COMPUTE]
+        found.steps = _steps(slices, spans)
+        return found
+
+    def shift(self, by: int) -> None:
+        """Moves everything in time."""
+        self.spans = [span._replace(start=span.start + by, end=span.end + by) for span in self.spans]
+        self.collectives = [span._replace(start=span.start + by, end=span.end + by) for span in self.collectives]
+
+
+# -- what a file says ---------------------------------------------------------------------------------------------
+
+
+def _spans(slices: Slices, rank: int) -> Iterator[Span]:
+    """The spans of one rank: named actions, or else whatever there is; and communication beside them."""
+    named = [(one, action) for one in slices.slices if (action := _action(one, rank)) is not None]
+    on_gpu = [(one, action) for one, action in named if one.category == "gpu_user_annotation"]
+    if named:
+        inside = _Inside([one for one in slices.slices if one.category == "cpu_op"])
+        yield from _actions(on_gpu or named, rank, None if on_gpu else inside)
+    ours = [one for one in slices.slices if one.category in ANNOTATIONS and one.name.startswith(OWN)]
+    yield from (_ours(one, rank) for one in ours)
+    if not named and not ours:
+        yield from _plain(slices.slices, rank)
+    about = [one for one, _ in named] + ours
+    first = min((one.start for one in about), default=-(2**62))
+    last = max((one.end for one in about), default=2**62)
+    for span in _communication(slices.slices, rank):
+        if span.end > first and span.start < last:  # not the barrier before a step that was named
+            yield span
+
+
+def _communication(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
+    """What nccl's kernels say of themselves where there are any, else what the calls do."""
+    kernels = [(one, kernel[1]) for one in slices if one.category == "kernel" and (kernel := _KERNEL.match(one.name))]
+    calls = [(one, call[1]) for one in slices if one.category == ANNOTATIONS[0] and (call := _CALL.match(one.name))]
+    for one, name in kernels or calls:
+        op = our_name(name)
+        yield Span(rank, one.start, one.end, op if known(op) else "", one.name, stream=COMMUNICATION)
+
+
+def _action(one: Slice, rank: int) -> Action | None:
+    """The action that a range is named after, if it is."""
+    if one.category not in ANNOTATIONS:
+        return None
+    if one.name.startswith(PREFIX):
+        return action_of(one.name.removeprefix(PREFIX))
+    plain = _PLAIN.fullmatch(one.name)
+    return None if plain is None else Action(rank, plain[1][0], int(plain[2]))
+
+
+def _ours(one: Slice, rank: int) -> Span:
+    """A range of a replay of ours that belongs to no action."""
+    op, layer, batches = [*one.name.removeprefix(OWN).split(":"), "", ""][:3]
+    op = op if known(op) else ""
+    stage = int(layer) if layer.isdecimal() and len(layer) < 8 else None
+    label = batches if op not in COLLECTIVES else ""
+    return Span(rank, one.start, one.end, op, f"{op} {layer}".strip(), "", stage, label)
+
+
+class _Inside:
+    """The operations of torch within a range of the same thread."""
+
+    def __init__(self, operations: Iterable[Slice]) -> None:
+        self.starts: defaultdict[str, list[Slice]] = defaultdict(list)
+        for one in operations:
+            self.starts[one.thread].append(one)
+
+    def __call__(self, outer: Slice) -> Iterator[Slice]:
+        from bisect import bisect_left
+
+        mine = self.starts[outer.thread]
+        for place in range(bisect_left(mine, outer.start, key=lambda one: one.start), len(mine)):
+            if mine[place].start >= outer.end:
+                return
+            yield mine[place]
+
+
+def _actions(named: Sequence[tuple[Slice, Action]], rank: int, inside: _Inside | None) -> Iterator[Span]:
+    """Ranges that are actions. What they did before their first operation, longer than any of their kind has to, was
+    waiting. What sharded weights would need is left out where nothing was done for it."""
+    firsts: dict[int, int] = {}
+    least: dict[str, int] = {}
+    for place, (one, action) in enumerate(named):
+        first = None if inside is None else next((op.start for op in inside(one)), None)
+        if first is not None and action.microbatch >= 0:
+            firsts[place] = first
+            least[action.kind] = min(first - one.start, least.get(action.kind, first - one.start))
+    for place, (one, action) in enumerate(named):
+        op, start = OPERATION[action.kind], one.start
+        if action.microbatch < 0 and inside is not None and next(inside(one), None) is None:
+            continue
+        if place in firsts and op not in ("pass_to", "receive"):
+            start = firsts[place] - least[action.kind]
+            if start > one.start:
+                yield Span(rank, one.start, start, "wait", f"waits for what {action} needs")
+        span = Span(rank, start, one.end, op, one.name, str(action), action.stage, label_of(action))
+        yield from _parted(span, one, action, inside)
+
+
+def _parted(span: Span, one: Slice, action: Action, inside: _Inside | None) -> Iterator[Span]:
+    """A pair as a forward and a backward, where it is seen when autograd begins; else the span as it is."""
+    turn = None
+    if action.parts and inside is not None:
+        turn = next((op.start for op in inside(one) if op.name.startswith(AUTOGRAD)), None)
+    if turn is None:
+        yield span
+        return
+    for part, first, last in zip(action.parts, (span.start, turn), (turn, span.end), strict=True):
+        op = OPERATION[part.kind]
+        yield span._replace(
+            start=first, end=last, op=op, word=str(part), stage=part.stage, label=label_of(part), name=f"{span.name}"
+        )
+
+
+def _plain(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
+    """What a rank computed where nobody named it: kernels of a GPU, or operations of the CPU, close ones as one box."""
+    own = [one for one in slices if one.category in KERNELS and not _KERNEL.match(one.name)]
+    outer = own or list(_outermost(one for one in slices if one.category == "cpu_op"))
+    steps = [one for one in slices if one.category in ANNOTATIONS and one.name.startswith(OPTIMIZER)]
+    within = (max((one.end for one in outer), default=0) - min((one.start for one in outer), default=0)) // 2000
+    last: Span | None = None
+    for one in sorted(outer, key=lambda one: one.start):
+        if one.name.startswith("c10d::"):
+            continue
+        op = "backward" if one.name.startswith(AUTOGRAD) else ""
+        if any(step.start <= one.start < step.end for step in steps):
+            op = "update"
+        if last is not None and last.op == op and one.start - last.end <= within:
+            last = last._replace(end=max(last.end, one.end))
+            continue
+        if last is not None:
+            yield last
+        last = Span(rank, one.start, one.end, op, one.name)
+    if last is not None:
+        yield last
+
+
+def _outermost(slices: Iterable[Slice]) -> Iterator[Slice]:
+    """Slices that are within no other one of their thread."""
+    over: dict[str, int] = {}
+    for one in slices:
+        if one.start >= over.get(one.thread, one.start):
+            over[one.thread] = one.end
+            yield one
+
+
+# -- several steps, several clocks --------------------------------------------------------------------------------
+
+
+def _steps(slices: Slices, spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """When each step of a rank begins, and the next one does. An action that comes again is one of the next step."""
+    starts: list[int] = []
+    counts: Counter[str] = Counter()
+    for span in spans:
+        if span.word:
+            counts[span.word] += 1
+            if counts[span.word] > len(starts):
+                starts.append(span.start)
+    if starts:
+        return list(zip(starts, [*starts[1:], 2**62], strict=True))
+    marked = [one for one in slices.slices if one.name.startswith("ProfilerStep#")]
+    return [(one.start, one.end) for one in marked]
+
+
+def _one_step(ranks: Sequence[_Rank], step: int | None) -> list[str]:
+    """Leaves of each rank what one step did."""
+    count = min(len(one.steps) for one in ranks)
+    if count == 0:
+        if step:
+            raise TraceError(f"there is no step {step}: these files do not say where steps begin")
+        return []
+    if step is not None and not 0 <= step < count:
+        raise TraceError(f"there is no step {step}: these files have {counted(count, 'step')}, numbered from 0")
+    chosen = count - 1 if step is None else step
+    for one in ranks:
+        # A rank that was recorded for longer has its steps counted from the end, as the last ones are common.
+        first, last = one.steps[chosen + len(one.steps) - count]
+        early = one.steps[0][0] if chosen + len(one.steps) - count == 0 else None
+        one.spans = [span for span in one.spans if (early is not None or first <= span.start) and span.start < last]
+        one.collectives = [span for span in one.collectives if first <= span.start < last] or one.collectives
+    return [f"Step {chosen} of {count} that were recorded."] if count > 1 else []
+
+
+def _numbering(ranks: Sequence[_Rank]) -> list[str]:
+    """How the files were numbered, where they do not say it."""
+    if all(one.said for one in ranks):
+        return []
+    silent = [one.file for one in ranks if not one.said]
+    return [f"{', '.join(silent[:4])}: no rank is named there, so files are numbered as they were given."]
+
+
+def _align(ranks: Sequence[_Rank]) -> list[str]:
+    """Puts all ranks on one clock, and says how."""
+    if len(ranks) == 1:
+        return []
+    bases = [one.base for one in ranks]
+    if all(base is not None for base in bases):
+        for one in ranks:
+            one.shift(cast("int", one.base))
+        said = "Clocks: each file's own base time."
+    elif (common := _common(ranks)) is not None:
+        for one, span in zip(ranks, common, strict=True):
+            one.shift(-span.end)
+        said = f"Clocks: the end of the first {common[0].name} of all ranks is taken as one moment."
+    else:
+        for one in ranks:
+            one.shift(-min((span.start for span in one.spans), default=0))
+        said = "Clocks: all ranks are taken to begin at one moment."
+    return [said, _causal(ranks)]
+
+
+def _common(ranks: Sequence[_Rank]) -> list[Span] | None:
+    """The first collective of each rank, if it is the same one for all."""
+    firsts = [one.collectives[0] for one in ranks if one.collectives]
+    same = len(firsts) == len(ranks) and len({span.op for span in firsts}) == 1
+    return firsts if same else None
+
+
+def _causal(ranks: Sequence[_Rank]) -> str:
+    """Moves clocks later by as little as it takes for nothing to be used before it was made. Says which were moved."""
+    made = {span.word: (place, span) for place, one in enumerate(ranks) for span in one.spans if span.word}
+    gaps: dict[tuple[int, int], int] = {}
+    for word, (place, span) in made.items():
+        action = action_of(word)
+        for after in () if action is None or action.parts else _users(action):
+            if after in made and made[after][0] != place:
+                other, user = made[after]
+                late = span.end - user.end
+                gaps[place, other] = max(late, gaps.get((place, other), late))
+    moved = [0] * len(ranks)
+    for _ in ranks:
+        for (one, other), late in gaps.items():
+            moved[other] = max(moved[other], moved[one] + late)
+    if not any(moved):
+        return ""
+    if any(moved[other] < moved[one] + late for (one, other), late in gaps.items()):
+        return "These clocks contradict each other: something is used before it was made, whichever of them is moved."
+    for one, by in zip(ranks, moved, strict=True):
+        one.shift(by)
+    which = [one.rank for one, by in zip(ranks, moved, strict=True) if by]
+    most = max(moved) / 1e6
+    who = numbered("rank", which).capitalize()
+    return f"{who} moved later, by up to {most:.3g} ms, so that nothing is used before it was made."
+
+
+def _users(action: Action) -> list[str]:
+    """The words of what may use what an action makes."""
+    if action.kind == "F":
+        return [str(Action(action.stage + 1, "F", action.microbatch))]
+    if action.kind in "BI":
+        return [str(Action(action.stage - 1, kind, action.microbatch)) for kind in "BI"]
+    return []
+
+
+def on_time_units(recording: Recording, forward: float) -> Recording:
+    """The same recording with a time unit: its median forward takes `forward` of them. As it is where it has none."""
+    own = recording.forward
+    return recording if own is None or not forward else replace(recording, unit=own / forward)
+
+
+def typical(recording: Recording) -> float | None:
+    """The median length of a span that computes, where no forward is known."""
+    lengths = [span.end - span.start for span in recording.spans if span.stream == COMPUTE and span.op != "wait"]
+    return median(lengths) if lengths else None
