@@ -7,7 +7,6 @@ milliseconds: the picture says so.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -20,9 +19,10 @@ from drawing.timeline.boxes import Message as Arrow
 from drawing.timeline.folding import Fold
 from drawing.timeline.paint import ARROWS, SHOWN, Rows, arrow, operations, place_label, place_rows
 from drawing.timeline.panel import LEFT, RIGHT, WIDTH
-from lib.analysis.recordings.recording import COMPUTE, Departure, Recording, Span, departures
+from lib.analysis.recordings.recording import COMPUTE, Recording, Span, departures
+from lib.analysis.recordings.words import figures, told
 from lib.cluster.clock import TICKS, units
-from lib.errors.wording import exact, numbered
+from lib.errors.wording import exact
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS
 
@@ -34,8 +34,6 @@ FAR: Final = 2.5
 """How many times as long as the shortest recording one may be to share its axis."""
 TITLE: Final = 17
 EDGE_ROOM: Final = 24.0
-TOLD: Final = 6
-"""Ranks of which it is said where they depart."""
 
 
 class _Panel(NamedTuple):
@@ -71,11 +69,11 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     for place, panel in enumerate(panels):
         mine = first if place == 0 else gaps[place - 1] or []
         y = _paint(scene, panel, stages, y, [(gap.rank, gap.position) for gap in mine])
-    words = list(_told(expected, found, gaps))
+    words = list(told(expected, found))
     for line in words:
         y = scene.paragraph(LEFT, y + 6, line, WIDTH - LEFT - 12, 17, SOFT) - 4
     scene.height = y + 10
-    return Picture(scene, "\n".join([*map(_figures, every), *words]))
+    return Picture(scene, "\n".join([*map(figures, every), *words]))
 
 
 def _units(every: Sequence[Recording]) -> list[float | None]:
@@ -135,20 +133,13 @@ def _look(op: str) -> str:
     return "collective" if op in COLLECTIVES else OPERATIONS[op].colour if op in OPERATIONS else "other"
 
 
-def _figures(one: Recording) -> str:
-    """What is said of a recording: how long it takes, and how much of the ranks' time they do not compute."""
-    time = f"end {exact(one.end / one.unit)}" if one.unit is not None else f"{one.end / 1e6:.4g} ms"
-    forward = "" if one.forward is None or one.unit is not None else f" · median forward {one.forward / 1e3:.4g} µs"
-    return f"{one.name}: {time} · bubble {one.bubble:.1%}{forward}"
-
-
 def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[tuple[int, int]]) -> float:
     """One panel from `y` on; returns where it ends. `marks`: ranks, and which of their passes is pointed at."""
     one = panel.recording
-    name, _, figures = _figures(one).partition(": ")
+    name, _, said = figures(one).partition(": ")
     short = fit(name, 260, TEXT)
     scene.add(Text(LEFT, y + 8, short, TEXT, INK, bold=True))
-    scene.add(Text(LEFT + text_width(short, TEXT) * 1.08 + 12, y + 8, figures, TEXT, SOFT))
+    scene.add(Text(LEFT + text_width(short, TEXT) * 1.08 + 12, y + 8, said, TEXT, SOFT))
     rows = place_rows(panel.lanes, y + 26, [Fold((rank,)) for rank in panel.ranks])
     painter = _Painter(panel, rows, stages, dict.fromkeys(marks))
     for top, lanes, rank in zip(rows.tops.values(), panel.lanes, panel.ranks, strict=True):
@@ -232,22 +223,3 @@ class _Painter:
             else f" ({(span.end - span.start) * self.panel.unit / TICKS / 1e3:.4g} µs)"
         )
         return f"{span.name}\nrank {span.rank}, {start} to {end}{long}" + (f"\n{span.place}" if span.place else "")
-
-
-def _told(expected: Recording, found: Sequence[Recording], gaps: Sequence[list[Departure] | None]) -> Iterator[str]:
-    """Where orders differ, and what is to be known of where recordings come from."""
-    for one, gap in zip(found, gaps, strict=True):
-        if gap is None:
-            if expected.has_order or one.has_order:
-                silent = one if expected.has_order else expected
-                yield f"The ranges of {silent.name} are not named, so its order is not compared."
-        elif not gap:
-            yield f"Every rank of {one.name} passes its microbatches in the order of {expected.name}."
-        else:
-            yield f"{one.name} departs from the order of {expected.name} on {numbered('rank', (g.rank for g in gap))}:"
-            yield from (g.words(expected.name, one.name) for g in gap[:TOLD])
-    notes: defaultdict[str, list[str]] = defaultdict(list)
-    for one in (expected, *found):
-        for note in one.notes:
-            notes[note].append(one.name)
-    yield from (note if len(names) > len(found) else f"{', '.join(names)}: {note}" for note, names in notes.items())

@@ -38,6 +38,7 @@ from lib.errors.exceptions import PuzzleError
 from lib.puzzles.records import PUZZLES, Size, by_chapter
 from lib.puzzles.records import goal as goal_of
 from lib.replay.options import ReplayOptions
+from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.submissions.locations import home, is_checkout
 from lib.submissions.workplace import mine, prepared, yours
 
@@ -122,6 +123,7 @@ def run(
     batches: Batches = None,
     mesh: MeshOption = None,
     save: Annotated[Path | None, typer.Option(help="Write the Trace here, as JSON.")] = None,
+    perfetto: Annotated[Path | None, typer.Option(help="Write the timeline here, for ui.perfetto.dev.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
     limit: Limit = None,
 ) -> None:
@@ -132,17 +134,16 @@ def run(
     """
     options: dict[str, Any] = {"puzzle": puzzle, "limit": limit, "ranks": ranks, "layers": layers, "batches": batches}
     options["mesh"] = mesh
-    if save is not None and len(whats) > 1:
-        raise typer.BadParameter("--save takes the Trace of one run")
+    if (save or perfetto) and len(whats) > 1:
+        raise typer.BadParameter(f"--{'save' if save else 'perfetto'} takes the Trace of one run")
     if len(whats) == 1 and not json:
         found = _outcome(whats[0], **options)
-        if save is not None and found.run is not None:
-            found.run.trace.save(save)
+        _write(found.run, save, perfetto)
         _verdict(found)
         return
     attempts = [attempt(what, **options) for what in whats]
-    if save is not None and (found := attempts[0].outcome) is not None and found.run is not None:
-        found.run.trace.save(save)
+    if (found := attempts[0].outcome) is not None:
+        _write(found.run, save, perfetto)
     if json:
         print(as_json(whats, attempts))
     else:
@@ -431,6 +432,40 @@ def replay(
 
 
 @app.command()
+def profile(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
+    ],
+    schedule: Annotated[
+        str | None, typer.Option(help=f"What it was to be: one of {', '.join(SCHEDULES)}; or {WHAT}.")
+    ] = None,
+    step: Annotated[int | None, typer.Option(min=0, help="Which of the recorded steps; else the last.")] = None,
+    output: Output = None,
+    limit: Limit = None,
+) -> None:
+    """Show what torch.profiler recorded of a real run beside the schedule that it was to be.
+
+    Ranges that are named as torch's pipeline executor names them (PP:3F1), and as `puzzles replay --profile` does, are
+    compared with the order of the schedule. Files that `--perfetto` wrote are read, too.
+    """
+    from drawing.recording.recording import draw_recordings
+    from lib.analysis.recordings.words import figures, told
+    from lib.cli.profile import expected, recorded
+
+    found = recorded(files, step)
+    if schedule is not None:
+        try:
+            found.insert(0, expected(schedule, found[0], lambda what: _run(what, limit=limit).trace))
+        except ValueError as error:
+            fail(str(error))
+    for line in (*map(figures, found), *told(found[0], found[1:])):
+        say(line)
+    if output is not None:
+        draw_recordings(*found).save(output)
+        say(f"Drew {output}")
+
+
+@app.command()
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the pictures.")] = Path("demo"),
 ) -> None:
@@ -451,6 +486,16 @@ def demo(
         table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
     show_table(table)
     raise typer.Exit(0 if correct else 1)
+
+
+def _write(found: Run | None, save: Path | None, perfetto: Path | None) -> None:
+    """Writes the files of a run that were asked for."""
+    if found is not None and save is not None:
+        found.trace.save(save)
+    if found is not None and perfetto is not None:
+        from lib.schedules.formats.perfetto import write_perfetto
+
+        write_perfetto(perfetto, {found.name: found.trace})
 
 
 def _run(what: str, **options: Any) -> Run:

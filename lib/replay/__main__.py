@@ -13,7 +13,7 @@ from typing import Any
 from lib.errors.exceptions import TraceError
 from lib.files import write_whole
 from lib.replay import ReplayError, ReplayOptions, ReplayResult, calibrate, replay
-from lib.schedules.formats.perfetto import perfetto
+from lib.schedules.formats.perfetto import write_perfetto
 from lib.trace.trace import Trace
 
 __all__ = ["Outputs", "main", "replay_and_tell"]
@@ -88,8 +88,7 @@ def replay_and_tell(
         if outputs.save is not None:
             result.measured.save(outputs.save)
         if outputs.perfetto is not None:
-            timelines = perfetto(simulated=result.simulated, measured=result.measured)
-            write_whole(outputs.perfetto, json.dumps(timelines))
+            write_perfetto(outputs.perfetto, {"simulated": result.simulated, "measured": result.measured})
     return 0 if result.ok and (other is None or other.ok) else 1
 
 

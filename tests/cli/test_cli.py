@@ -69,6 +69,7 @@ def test_help_names_every_command() -> None:
         "draw",
         "review",
         "compare",
+        "profile",
         "build",
         "lab",
         "demo",
@@ -219,6 +220,35 @@ def test_compare_says_where_runs_first_differ(folder: Path) -> None:
     assert "good.py and good.json do the same\n" in result.output
     assert "good.py and other.py first differ on rank 0, from 8: good.py has" in result.output
     assert (folder / "all.svg").is_file()
+
+
+def test_a_profile_is_shown_beside_the_schedule_that_it_was_to_be(folder: Path) -> None:
+    from tests.schedules.formats.test_kineto import profile_of
+
+    files = profile_of(folder, "one_f_one_b")
+    result = puzzles("profile", *files, "--schedule", "gpipe", "-o", "both.svg")
+    assert result.exit_code == 0, result.output
+    assert "profile departs from the order of GPipe on ranks 0-3:" in result.output
+    assert "rank 3, position 1: GPipe has 3F1, profile has 3B0" in result.output
+    assert "Drew both.svg" in result.output
+    result = puzzles("profile", *files, "--schedule", "one_f_one_b")
+    assert "Every rank of profile passes its microbatches in the order of 1F1B." in result.output
+    result = puzzles("profile", "good.py")
+    assert result.exit_code == 1
+    assert "good.py: it is not a whole JSON file" in result.output
+
+
+def test_a_timeline_for_perfetto_is_a_recording_again(folder: Path) -> None:
+    assert puzzles("run", "gpipe", "--perfetto", "run.json").exit_code == 0
+    result = puzzles("profile", "run.json", "--schedule", "gpipe")
+    assert result.output.splitlines() == [
+        "GPipe: end 28 · bubble 42.9%",
+        "gpipe: end 33.8 · bubble 49.7%",
+        "Every rank of gpipe passes its microbatches in the order of GPipe.",
+    ]
+    result = puzzles("profile", "run.json", "--schedule", "good.py")
+    assert "The ranges of good are not named" not in result.output
+    assert puzzles("run", "basic", "gpipe", "--perfetto", "run.json").exit_code == 2
 
 
 def test_runs_are_compared_by_names_and_at_sizes_of_ones_own(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,3 +35,11 @@ def nothing_is_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
 def _open_files() -> int:
     folder = Path("/proc/self/fd")
     return len(os.listdir(folder)) if folder.is_dir() else 0
+
+
+@pytest.fixture
+def cache_of_torch(nothing_is_left: None) -> Iterator[None]:
+    """torch.optim makes an empty folder for torch's compiler when it is first used."""
+    yield
+    for path in Path(tempfile.gettempdir()).glob("torchinductor_*"):
+        shutil.rmtree(path)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from lib import Mesh, Model, Trace, WeightGrad, simulate
@@ -19,14 +14,7 @@ from lib.submissions.locations import home, reference
 from tests.replay.schedules import compute, trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
-
-
-@pytest.fixture(autouse=True)
-def cache_of_torch(nothing_is_left: None) -> Iterator[None]:
-    """torch.optim makes an empty folder for torch's compiler when it is first used."""
-    yield
-    for path in Path(tempfile.gettempdir()).glob("torchinductor_*"):
-        shutil.rmtree(path)
+pytestmark = pytest.mark.usefixtures("cache_of_torch")
 
 
 def against(schedule: Trace, *names: str, optimizer: str = "sgd") -> ReplayResult:

@@ -122,7 +122,10 @@ def test_perfetto_shows_both_on_one_axis(measured: dict[str, ReplayResult]) -> N
     assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in drawn)
     simulated = [event for event in drawn if event["pid"] < 4]
     assert max(event["ts"] + event["dur"] for event in simulated) == pytest.approx(1000 * end(result.simulated))
-    assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} >= {"compute", "to rank 1"}
+    assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} >= {
+        "compute",
+        "network: to rank 1",
+    }
     assert any(event["ph"] == "C" and event["args"].get("weight") for event in events)
 
 

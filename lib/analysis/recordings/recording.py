@@ -109,10 +109,14 @@ class Recording:
         """The words of what a rank computes, one after the other; the parts of a pair each on its own."""
         return [word for span in self.by_rank[rank] if span.op not in COMMUNICATION for word in _parts(span.word)]
 
-    @cached_property
+    @property
     def forward(self) -> float | None:
         """The median time of a forward; None where nothing is called so."""
-        lengths = [span.end - span.start for span in self.spans if span.op == "forward"]
+        return self.median_of("forward")
+
+    def median_of(self, op: str) -> float | None:
+        """The median time of an operation; None where nothing is called so, or it took none."""
+        lengths = [span.end - span.start for span in self.spans if span.op == op]
         return median(lengths) or None if lengths else None
 
     @cached_property

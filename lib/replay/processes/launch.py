@@ -17,6 +17,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -72,6 +73,8 @@ def fork_ranks(job: Job, state: SharedState, folder: Path) -> list[Report]:
             from lib.replay.rank.libraries import preload
 
             preload(job.options.against)
+        if job.options.profile is not None:
+            import_module("torch._inductor.config")  # the profiler asks it, and importing it takes a second
         for rank in range(job.plan.ranks):
             state.say(rank, STARTING, -1)
         for process, ranks in enumerate(job.processes):

@@ -10,18 +10,43 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from lib.schedules.formats.recorded import OPERATION
-from lib.schedules.pipelines.action import KINDS, Action
+from lib.schedules.pipelines.action import KINDS, PAIR, Action, parse
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.operations import MESSAGES, OPERATIONS
 from lib.values.values import Activation, ActivationGrad
 
-__all__ = ["Done", "actions_of"]
+__all__ = ["OPERATION", "Done", "action_of", "actions_of", "label_of"]
 
+OPERATION: Final = {
+    "F": "forward",
+    "B": "backward",
+    "I": "backward_input",
+    "W": "backward_weight",
+    "UPDATE": "update",
+    "UNSHARD": "allgather",
+    "REDUCE_GRAD": "scatterreduce",
+    **{kind: "pass_to" if kind.startswith("SEND") else "receive" for kind, row in KINDS.items() if row.towards},
+    **{kind: "wait" for kind in KINDS if kind.startswith("WAIT") or kind == "RESHARD"},
+    PAIR: "",
+}
+"""The operation that each kind of action is, by its name in our tables. A pair is two."""
 PASSES: Final = {OPERATION[kind]: kind for kind, row in KINDS.items() if row.computes}
 """The kinds of the operations that pass a layer."""
 Batches = frozenset[int]
+
+
+def action_of(word: str) -> Action | None:
+    """The action that a word stands for; None where it is no such word."""
+    try:
+        return parse([word])[0]
+    except ValueError:
+        return None
+
+
+def label_of(action: Action) -> str:
+    """What is written on the box of an action: its microbatch."""
+    return "+".join(str(part.microbatch) for part in action.parts or (action,) if part.microbatch >= 0)
 
 
 class Done(NamedTuple):

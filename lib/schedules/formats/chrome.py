@@ -74,6 +74,8 @@ def _bytes(path: Path) -> bytes:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             data = _unpacked(file) if packed else file.read(MAX_BYTES + 1)
+    except TraceError:
+        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise NoTraceFile(f"{path} cannot be read: {reason}") from None

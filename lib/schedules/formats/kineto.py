@@ -12,17 +12,17 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import Any, Final, cast
 
 from lib.analysis.recordings.recording import COMPUTE, Recording, Span, known
 from lib.errors.exceptions import TraceError
 from lib.errors.wording import counted, numbered
+from lib.schedules.formats.actions import OPERATION, action_of
 from lib.schedules.formats.chrome import Slice, Slices, read
-from lib.schedules.formats.recorded import OPERATION, action_of, label_of, messages_between
+from lib.schedules.formats.recorded import messages_between, span_of
 from lib.schedules.pipelines.action import Action
 from lib.values.collectives import COLLECTIVES
 
@@ -203,8 +203,7 @@ def _actions(named: Sequence[tuple[Slice, Action]], rank: int, inside: _Inside |
             start = firsts[place] - least[action.kind]
             if start > one.start:
                 yield Span(rank, one.start, start, "wait", f"waits for what {action} needs")
-        span = Span(rank, start, one.end, op, one.name, str(action), action.stage, label_of(action))
-        yield from _parted(span, one, action, inside)
+        yield from _parted(span_of(action, rank, start, one.end, one.name), one, action, inside)
 
 
 def _parted(span: Span, one: Slice, action: Action, inside: _Inside | None) -> Iterator[Span]:
@@ -216,10 +215,7 @@ def _parted(span: Span, one: Slice, action: Action, inside: _Inside | None) -> I
         yield span
         return
     for part, first, last in zip(action.parts, (span.start, turn), (turn, span.end), strict=True):
-        op = OPERATION[part.kind]
-        yield span._replace(
-            start=first, end=last, op=op, word=str(part), stage=part.stage, label=label_of(part), name=f"{span.name}"
-        )
+        yield span_of(part, span.rank, first, last, span.name)
 
 
 def _plain(slices: Sequence[Slice], rank: int) -> Iterator[Span]:
@@ -360,15 +356,3 @@ def _users(action: Action) -> list[str]:
     if action.kind in "BI":
         return [str(Action(action.stage - 1, kind, action.microbatch)) for kind in "BI"]
     return []
-
-
-def on_time_units(recording: Recording, forward: float) -> Recording:
-    """The same recording with a time unit: its median forward takes `forward` of them. As it is where it has none."""
-    own = recording.forward
-    return recording if own is None or not forward else replace(recording, unit=own / forward)
-
-
-def typical(recording: Recording) -> float | None:
-    """The median length of a span that computes, where no forward is known."""
-    lengths = [span.end - span.start for span in recording.spans if span.stream == COMPUTE and span.op != "wait"]
-    return median(lengths) if lengths else None

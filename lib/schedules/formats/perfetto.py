@@ -11,28 +11,26 @@ there were is not in them, so they are no Traces, and cannot be checked. Files o
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from lib.analysis.figures import samples
 from lib.analysis.recordings.recording import COMPUTE, PER_UNIT, Recording, Span, known
 from lib.cluster.clock import TICKS
 from lib.errors.exceptions import TraceError
-from lib.errors.wording import ranges
-from lib.schedules.formats.actions import actions_of
+from lib.files import ready, write_whole
+from lib.schedules.formats.actions import action_of
 from lib.schedules.formats.chrome import Slice, Slices, read
 from lib.schedules.formats.kineto import PREFIX
-from lib.schedules.formats.recorded import OPERATION, action_of, label_of, messages_between
-from lib.schedules.pipelines.action import Action
-from lib.trace.event import Event
+from lib.schedules.formats.recorded import Part, Words, as_recording, bounds, parts, span_of, stream_of, where
 from lib.trace.order import meetings, messages
 from lib.trace.trace import Trace
-from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, MESSAGES, TIMED
 
-__all__ = ["perfetto", "read_perfetto", "recording_of"]
+__all__ = ["is_ours", "perfetto", "read_perfetto", "write_perfetto"]
 
 MICROSECONDS: Final = PER_UNIT / 1000
 """A time unit is drawn as so many microseconds: Perfetto knows no time units."""
@@ -52,7 +50,21 @@ def perfetto(unit: float | None = None, **traces: Trace) -> dict[str, Any]:
         events += sheet.events()
         before += trace.ranks
     about = {"writer": WRITER, "microseconds": scale * TICKS}
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
+    return {"otherData": about, "displayTimeUnit": "ms", "traceEvents": events}
+
+
+def write_perfetto(path: str | Path, traces: Mapping[str, Trace]) -> None:
+    """Writes the Traces by name into a file."""
+    write_whole(ready(path), json.dumps(perfetto(None, **traces)))
+
+
+def is_ours(path: str | Path) -> bool:
+    """Whether a file begins as those do that we write."""
+    try:
+        with Path(path).open("rb") as file:
+            return WRITER.encode() in file.read(200)
+    except OSError:  # who reads it says why
+        return False
 
 
 class _Sheet:
@@ -69,7 +81,7 @@ class _Sheet:
             process, tracks = self.before + rank, _Tracks(self.before + rank)
             yield _named(process, "process_name", name=f"{self.name}: rank {rank}")
             yield _named(process, "process_sort_index", sort_index=process)
-            for part in _parts(self.trace, rank):
+            for part in parts(self.trace, rank):
                 yield from self._part(rank, part, tracks)
             yield from tracks.names()
             for sample in samples(self.trace, program.rank):
@@ -78,17 +90,17 @@ class _Sheet:
                 yield {**counter, "args": amounts}
         yield from self._arrows()
 
-    def _part(self, rank: int, part: _Part, tracks: _Tracks) -> Iterator[dict[str, Any]]:
+    def _part(self, rank: int, part: Part, tracks: _Tracks) -> Iterator[dict[str, Any]]:
         """The slice of one event, or that of an action and those of the events that it is made of."""
         events = self.trace.programs[rank].events
         one, first = part.action, events[part.first]
-        about = _Words.of(self.trace, first, one)
+        about = Words.of(self.trace, first, one)
         arguments = {key: value for key, value in about._asdict().items() if value not in (None, "")}
-        pair = _bounds(self.trace, rank, part)
+        pair = bounds(self.trace, rank, part)
         if one is None or first.op in MESSAGES:
             if first.op in COMMUNICATION and first.blocking:
                 arguments["awaited"] = True
-            thread = self.threads[rank, part.first] = tracks.place(_stream(first), *pair)
+            thread = self.threads[rank, part.first] = tracks.place(stream_of(first), *pair)
             yield self._slice(about.name, first.op, rank, thread, pair, {"event": part.first, **arguments})
             return
         thread = tracks.place(ACTIONS, *pair)
@@ -96,7 +108,7 @@ class _Sheet:
         for index in range(part.first, part.last + 1):
             event = events[index]
             if event.start is not None and (event.op in TIMED or event.length):
-                own = _Words.of(self.trace, event, None)
+                own = Words.of(self.trace, event, None)
                 inner = {"event": index, "within": str(one), "batches": own.label, "layer": event.layer}
                 moments = event.start, event.start + event.length
                 thread = tracks.place(COMPUTE, *moments)
@@ -158,92 +170,7 @@ def _named(process: int, what: str, **args: Any) -> dict[str, Any]:
     return {"ph": "M", "pid": process, "name": what, "args": args}
 
 
-def _stream(event: Event) -> str:
-    """Where an event is drawn: the rank's own clock, or the stream of its group or of its peer."""
-    if event.op in COLLECTIVES:
-        return f"group {', '.join(map(str, sorted(event.group)))}"  # in whatever order it is named: it is one stream
-    if event.op in MESSAGES:
-        return f"network: {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
-    return COMPUTE
-
-
 # -- as recordings ------------------------------------------------------------------------------------------------
-
-
-class _Part(NamedTuple):
-    """An event of a rank, or those that are an action together: the first and the last."""
-
-    first: int
-    last: int
-    action: Action | None = None
-
-
-class _Words(NamedTuple):
-    """What is said of an event or an action: the fields of a span that are no times."""
-
-    op: str
-    name: str
-    word: str
-    stage: int | None
-    label: str
-    place: str
-
-    @classmethod
-    def of(cls, trace: Trace, event: Event, action: Action | None) -> _Words:
-        found = trace.place(event)
-        place = "" if found is None else str(found)
-        if action is not None:
-            word = str(action)
-            return cls(OPERATION[action.kind], word, word, action.stage, label_of(action), place)
-        name = event.op if event.layer is None else f"{event.op} {event.layer}"
-        label = ranges(event.batches) if event.op not in COLLECTIVES and event.batches else ""
-        return cls(event.op, name, "", event.layer, label, place)
-
-
-def _parts(trace: Trace, rank: int) -> Iterator[_Part]:
-    """What a rank did, one after the other. What has not begun, or takes no time and is no operation, is left out."""
-    actions = actions_of(trace)
-    program = trace.programs[rank]
-    begins = {} if actions is None else {done.first: done for done in actions[rank]}
-    index = 0
-    while index < len(program.events):
-        event, done = program.events[index], begins.get(index)
-        last = index if done is None else done.last
-        if done is not None and event.start is not None and program.events[last].end is not None:
-            yield _Part(index, last, done.action)
-        elif event.start is not None and (event.op in TIMED or event.length):
-            yield _Part(index, last)
-        index = last + 1
-
-
-def _bounds(trace: Trace, rank: int, part: _Part) -> tuple[int, int]:
-    """From when to when, in ticks."""
-    events = trace.programs[rank].events
-    return events[part.first].start or 0, events[part.last].end or 0
-
-
-def _where(op: str, stream: str, awaited: bool) -> str:
-    """The stream of a span: what a rank awaits at once is on its own."""
-    return stream if op in COMMUNICATION and not awaited else COMPUTE
-
-
-def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) -> Recording:
-    """A Trace as a recording: its actions where it is a pipeline, and what else its ranks did. `unit`: nanoseconds of
-    a time unit."""
-    spans: list[Span] = []
-    for rank, program in enumerate(trace.programs):
-        for part in _parts(trace, rank):
-            first = program.events[part.first]
-            op, name_, word, stage, label, place = _Words.of(trace, first, part.action)
-            start, end = (round(tick * unit / TICKS) for tick in _bounds(trace, rank, part))
-            stream = _where(first.op, _stream(first), first.blocking)
-            spans.append(Span(rank, start, end, op, name_, word, stage, label, stream, place))
-    return _recording(name, spans, trace.ranks, unit)
-
-
-def _recording(name: str, spans: list[Span], ranks: int, unit: float | None) -> Recording:
-    spans.sort(key=lambda span: (span.rank, span.start, -span.end))
-    return Recording(name, tuple(spans), ranks, unit, messages_between(spans))
 
 
 def read_perfetto(path: str | Path) -> dict[str, Recording]:
@@ -268,7 +195,7 @@ def read_perfetto(path: str | Path) -> dict[str, Recording]:
             spans[name].append(_own_span(one, rank, thread) if mine else _span(one, rank, thread))
     unit = ours.get("microseconds") if mine else None
     unit = unit * 1000 if isinstance(unit, int | float) and 0 < unit < 2**62 else None
-    return {name: _recording(name, spans[name], ranks[name], unit) for name in spans}
+    return {name: as_recording(name, spans[name], ranks[name], unit) for name in spans}
 
 
 def _homes(found: Slices, stem: str, mine: bool) -> dict[str, tuple[str, int]]:
@@ -286,7 +213,7 @@ def _own_span(one: Slice, rank: int, thread: str) -> Span:
     }
     stage = one.args.get("stage")
     op = texts.get("op", "")
-    stream = _where(op, thread.partition(" (")[0], one.args.get("awaited") is True)
+    stream = where(op, thread.partition(" (")[0], one.args.get("awaited") is True)
     word = texts.get("word", "")
     return Span(
         rank,
@@ -307,5 +234,4 @@ def _span(one: Slice, rank: int, thread: str) -> Span:
     action = action_of(one.name.removeprefix(PREFIX)) if one.name.startswith(PREFIX) else None
     if action is None:
         return Span(rank, one.start, one.end, "", one.name, stream=thread or COMPUTE)
-    op, word = OPERATION[action.kind], str(action)
-    return Span(rank, one.start, one.end, op, one.name, word, action.stage, label_of(action))
+    return span_of(action, rank, one.start, one.end, one.name)

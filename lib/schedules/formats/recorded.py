@@ -1,41 +1,135 @@
-"""Recordings as orders and orders as recordings: what words mean in our tables, and which messages follow from them."""
+"""Traces and orders as recordings, and recordings as orders.
+
+A Trace of a pipeline is recorded as its actions: what each is made of, and the values in it, stay behind. An order is
+recorded with the times that the timer of orders gives it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
-from lib.analysis.recordings.recording import Message, Recording, Span
-from lib.schedules.pipelines.action import KINDS, PAIR, Action, Order, parse, parts_of
+from lib.analysis.recordings.recording import COMPUTE, PER_UNIT, Message, Recording, Span
+from lib.cluster.clock import TICKS
+from lib.errors.wording import ranges
+from lib.schedules.formats.actions import OPERATION, action_of, actions_of, label_of
+from lib.schedules.pipelines.action import KINDS, Action, Order, parse
+from lib.schedules.pipelines.timing import time_order
+from lib.trace.event import Event
+from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION, MESSAGES, TIMED
 
-__all__ = ["OPERATION", "action_of", "label_of", "messages_between", "order_of_recording"]
+__all__ = [
+    "Part",
+    "Words",
+    "as_recording",
+    "bounds",
+    "costs_of",
+    "messages_between",
+    "order_of_recording",
+    "parts",
+    "recording_of",
+    "recording_of_order",
+    "span_of",
+    "stream_of",
+    "where",
+]
 
-OPERATION: Final = {
-    "F": "forward",
-    "B": "backward",
-    "I": "backward_input",
-    "W": "backward_weight",
-    "UPDATE": "update",
-    "UNSHARD": "allgather",
-    "REDUCE_GRAD": "scatterreduce",
-    **{kind: "pass_to" if kind.startswith("SEND") else "receive" for kind, row in KINDS.items() if row.towards},
-    **{kind: "wait" for kind in KINDS if kind.startswith("WAIT") or kind == "RESHARD"},
-    PAIR: "",
+
+COSTS: Final = {
+    "forward": OPERATION["F"],
+    "backward": OPERATION["B"],
+    "input_half": OPERATION["I"],
+    "weight_half": OPERATION["W"],
 }
-"""The operation that each kind of action is, by its name in our tables. A pair is two."""
+"""What `time_order` calls the costs of operations."""
 
 
-def action_of(word: str) -> Action | None:
-    """The action that a word stands for; None where it is no such word."""
-    try:
-        return parse([word])[0]
-    except ValueError:
-        return None
+class Part(NamedTuple):
+    """An event of a rank, or those that are an action together: the first and the last."""
+
+    first: int
+    last: int
+    action: Action | None = None
 
 
-def label_of(action: Action) -> str:
-    """What is written on the box of an action: its microbatch."""
-    return "+".join(str(part.microbatch) for part in action.parts or (action,) if part.microbatch >= 0)
+class Words(NamedTuple):
+    """What is said of an event or an action: the fields of a span that are no times."""
+
+    op: str
+    name: str
+    word: str
+    stage: int | None
+    label: str
+    place: str
+
+    @classmethod
+    def of(cls, trace: Trace, event: Event, action: Action | None) -> Words:
+        found = trace.place(event)
+        place = "" if found is None else str(found)
+        if action is not None:
+            word = str(action)
+            return cls(OPERATION[action.kind], word, word, action.stage, label_of(action), place)
+        name = event.op if event.layer is None else f"{event.op} {event.layer}"
+        label = ranges(event.batches) if event.op not in COLLECTIVES and event.batches else ""
+        return cls(event.op, name, "", event.layer, label, place)
+
+
+def parts(trace: Trace, rank: int) -> Iterator[Part]:
+    """What a rank did, one after the other. What has not begun, or takes no time and is no operation, is left out."""
+    actions = actions_of(trace)
+    program = trace.programs[rank]
+    begins = {} if actions is None else {done.first: done for done in actions[rank]}
+    index = 0
+    while index < len(program.events):
+        event, done = program.events[index], begins.get(index)
+        last = index if done is None else done.last
+        if done is not None and event.start is not None and program.events[last].end is not None:
+            yield Part(index, last, done.action)
+        elif event.start is not None and (event.op in TIMED or event.length):
+            yield Part(index, last)
+        index = last + 1
+
+
+def bounds(trace: Trace, rank: int, part: Part) -> tuple[int, int]:
+    """From when to when, in ticks."""
+    events = trace.programs[rank].events
+    return events[part.first].start or 0, events[part.last].end or 0
+
+
+def where(op: str, stream: str, awaited: bool) -> str:
+    """The stream of a span: what a rank awaits at once is on its own."""
+    return stream if op in COMMUNICATION and not awaited else COMPUTE
+
+
+def recording_of(trace: Trace, name: str = "simulated", unit: float = PER_UNIT) -> Recording:
+    """A Trace as a recording: its actions where it is a pipeline, and what else its ranks did. `unit`: nanoseconds of
+    a time unit."""
+    spans: list[Span] = []
+    for rank, program in enumerate(trace.programs):
+        for part in parts(trace, rank):
+            first = program.events[part.first]
+            op, name_, word, stage, label, place = Words.of(trace, first, part.action)
+            start, end = (round(tick * unit / TICKS) for tick in bounds(trace, rank, part))
+            stream = where(first.op, stream_of(first), first.blocking)
+            spans.append(Span(rank, start, end, op, name_, word, stage, label, stream, place))
+    return as_recording(name, spans, trace.ranks, unit)
+
+
+def as_recording(name: str, spans: list[Span], ranks: int, unit: float | None) -> Recording:
+    """Spans in any order, as a recording."""
+    spans.sort(key=lambda span: (span.rank, span.start, -span.end))
+    return Recording(name, tuple(spans), ranks, unit, messages_between(spans))
+
+
+def stream_of(event: Event) -> str:
+    """Where an event is drawn: the rank's own clock, or the stream of its group or of its peer."""
+    if event.op in COLLECTIVES:
+        return f"group {', '.join(map(str, sorted(event.group)))}"  # in whatever order it is named: it is one stream
+    if event.op in MESSAGES:
+        return f"network: {'to' if event.op == 'pass_to' else 'from'} rank {event.peer}"
+    return COMPUTE
 
 
 def messages_between(spans: Iterable[Span]) -> tuple[Message, ...]:
@@ -61,6 +155,25 @@ def order_of_recording(recording: Recording) -> Order:
     return tuple(parse(recording.passes(rank)) for rank in range(recording.ranks))
 
 
-def words(actions: Sequence[Action]) -> list[str]:
-    """The words of what a rank computes."""
-    return [str(action) for action in parts_of(actions) if KINDS[action.kind].computes]
+def recording_of_order(order: Order, name: str = "schedule", **costs: Any) -> Recording:
+    """An order as a recording, with the costs that `time_order` takes."""
+    timed = time_order(order, **costs)
+    spans: list[Span] = []
+    for rank, actions in enumerate(order):
+        for action, start, end in zip(actions, timed.starts[rank], timed.ends[rank], strict=True):
+            if action.parts or KINDS[action.kind].computes:
+                moments = round(start * PER_UNIT), round(end * PER_UNIT)
+                spans.append(span_of(action, rank, *moments, str(action)))
+    return as_recording(name, spans, len(order), PER_UNIT)
+
+
+def costs_of(recording: Recording) -> dict[str, float]:
+    """What `time_order` is told of the median passes of a recording: in its own time units, or in median forwards."""
+    unit = recording.unit or recording.forward
+    medians = {name: recording.median_of(op) for name, op in COSTS.items()}
+    return {name: round(time / unit, 4) for name, time in medians.items() if unit and time is not None}
+
+
+def span_of(action: Action, rank: int, start: int, end: int, name: str) -> Span:
+    """The span of an action."""
+    return Span(rank, start, end, OPERATION[action.kind], name, str(action), action.stage, label_of(action))

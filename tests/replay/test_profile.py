@@ -1,0 +1,38 @@
+"""Replays that torch.profiler records: their ranges are named as torch's executor names its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lib.analysis.recordings.recording import departures
+from lib.replay import ReplayError, replay
+from lib.schedules.formats.kineto import read_profile
+from lib.schedules.formats.recorded import order_of_recording, recording_of
+from lib.schedules.pipelines.generators import one_f_one_b
+from tests.replay.schedules import trace
+
+pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
+pytestmark = pytest.mark.usefixtures("cache_of_torch")
+
+
+def test_a_replay_beside_its_schedule(tmp_path: Path) -> None:
+    pipeline = trace("one_f_one_b")
+    assert replay(pipeline, hidden=32, length=16, timeout=30, profile=str(tmp_path / "made")).ok
+    found = read_profile(sorted((tmp_path / "made").glob("replay_rank*.json")))
+    assert departures(recording_of(pipeline), found) == []
+    assert order_of_recording(found) == one_f_one_b(4, pipeline.batches)
+    assert {span.op for span in found.spans} >= {"forward", "backward", "pass_to", "receive", "update"}
+    assert found.notes == ("Clocks: each file's own base time.",)
+    sends = {span.word: span.start for span in found.spans if span.op == "pass_to"}
+    receives = {span.word: span.end for span in found.spans if span.op == "receive"}
+    for batch in range(pipeline.batches):
+        assert sends[f"0SEND_F{batch}"] < receives[f"1RECV_F{batch}"]
+
+
+def test_a_profile_needs_a_process_for_each_rank(tmp_path: Path) -> None:
+    with pytest.raises(ReplayError, match="a profile needs one for each rank"):
+        replay(trace("ddp"), profile=str(tmp_path), processes=2)
+    with pytest.raises(ValueError, match="a profile needs a process for each rank"):
+        replay(trace("ddp"), profile=str(tmp_path), transport="local")
