@@ -152,7 +152,9 @@ def order_of_recording(recording: Recording) -> Order:
     """The order of what the ranks compute, as a recording has it. ValueError where it has none."""
     if not recording.has_order:
         raise ValueError(f"{recording.name} does not say which microbatch passes which stage, so it has no order")
-    return tuple(parse(recording.passes(rank)) for rank in range(recording.ranks))
+    return tuple(
+        parse(span.word for span in spans if span.word and span.op not in COMMUNICATION) for spans in recording.by_rank
+    )
 
 
 def recording_of_order(order: Order, name: str = "schedule", **costs: Any) -> Recording:

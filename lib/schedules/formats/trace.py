@@ -13,7 +13,7 @@ from lib.trace.event import Program
 from lib.trace.trace import Trace
 from lib.values.operations import MESSAGES, UPDATES
 
-__all__ = ["Pipeline", "order_of", "pipeline_of"]
+__all__ = ["PASSES", "Pipeline", "order_of", "pipeline_of"]
 
 PASSES: Final = {"forward": "F", "backward": "B", "backward_input": "I", "backward_weight": "W"}
 """The kind of action that an operation is a part of."""
