@@ -8,6 +8,7 @@ device copies all that it asked for, on a link of its own. The only copy of the 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import NamedTuple
 
 from lib.cluster.clock import ticks
@@ -72,21 +73,22 @@ class Readers:
         self._processes: dict[int, _Process] = {}
         self._copied: dict[int, tuple[int, int | None]] = {}
 
-    def read(self, rank: int, batches: Iterable[int], issued: int) -> Reading:
-        """Serves the request of a rank for some examples."""
+    def read(self, rank: int, batches: Iterable[int], issued: int, scale: Fraction | int = 1) -> Reading:
+        """Serves the request of a rank for some examples, in a time that is scaled."""
+        one, copy = round(self._read * scale), round(self._copy * scale)
         mine = self._processes.setdefault(process_of(self._mesh, rank), _Process())
         number, mine.served = mine.served, mine.served + 1
         wanted = sorted(batches)
         fresh = tuple([batch for batch in wanted if batch not in mine.there])
         begin, after = (issued, None) if not fresh or mine.free <= issued else (mine.free, mine.last)
         for place, batch in enumerate(fresh, 1):
-            mine.there[batch] = begin + place * self._read, number
+            mine.there[batch] = begin + place * one, number
         if fresh:
-            mine.free, mine.last = begin + len(fresh) * self._read, number
+            mine.free, mine.last = begin + len(fresh) * one, number
         until, brought = max([mine.there[batch] for batch in wanted], default=(issued, number))
         copied, before = self._copied.get(rank, (0, None))
         start = max(issued, until, copied)
-        end = start + len(wanted) * self._copy
+        end = start + len(wanted) * copy
         self._copied[rank] = end, number
         if not fresh:
             begin = start

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TypeVar, cast
 
 from lib.cluster.clock import Streams
@@ -19,13 +20,20 @@ from lib.values.laws import total_elements
 from lib.values.operations import OPERATIONS
 from lib.values.values import Value
 
-__all__ = ["alone", "retime"]
+__all__ = ["Scale", "alone", "retime"]
 
 R = TypeVar("R", bound=Trace)
+Scale = Callable[[int, Event], Fraction | int]
+"""How long an event of a rank takes, compared with what the costs say. Of a collective its first member is asked."""
 
 
-def retime(run: R, costs: Costs) -> R:
-    """A copy of a run with the times that `costs` gives. A run that failed is timed as far as it went.
+def _as_it_is(rank: int, event: Event) -> int:
+    return 1
+
+
+def retime(run: R, costs: Costs, scale: Scale = _as_it_is) -> R:
+    """A copy of a run with the times that `costs` gives, each of them scaled. A run that failed is timed as far as it
+    went.
 
     A bare `receive()` keeps the message that it got, even if under other costs another would have been first, and a
     reader serves its requests in the order in which it did.
@@ -33,29 +41,32 @@ def retime(run: R, costs: Costs) -> R:
     copied = replace(run, programs=[_copy(program) for program in run.programs], costs=costs)
     prices, clocks = costs.on(run.mesh), [0] * run.ranks
     streams, communicator, readers = Streams(), Communicators(), Readers(costs, run.mesh)
-    walk = _Shared(copied, prices) if prices.shared else Walk(copied)
+    lengths = _Lengths(copied, prices, scale)
+    walk = _Shared(copied, lengths) if prices.shared else Walk(copied)
     try:
         for step in walk.whole():
             if isinstance(step, Do):
-                _local(copied, prices, clocks, step)
+                _local(lengths, clocks, step)
             elif isinstance(step, Issue):
                 step.event.issued = clocks[step.rank]
                 if step.event.op == "pass_to" and not prices.shared:
-                    _send(copied, prices, streams, step)
+                    _send(lengths, streams, step)
             elif isinstance(step, Done):
                 _done(clocks, step)
             elif isinstance(step, Read):
-                found = readers.read(step.rank, step.event.batches, step.event.issued)
+                found = readers.read(step.rank, step.event.batches, step.event.issued, scale(step.rank, step.event))
                 step.event.start, step.event.length = found.start, found.length
             elif prices.shared:
                 continue  # that is for the network to time
             elif isinstance(step, Meet):
-                _meet(copied, prices, streams, communicator, step)
+                _meet(lengths, streams, communicator, step)
             else:
-                _receive(streams, step)
+                _receive(lengths, streams, step)
     except TraceError:
         if run.error is None:
             raise
+    if scale is not _as_it_is:
+        copied.once(alone, lambda: _alone(copied, lengths))  # nothing else knows the scale
     return copied
 
 
@@ -69,52 +80,67 @@ def _copy(program: Program) -> Program:
     return copy
 
 
-def _local(run: Trace, prices: Costs, clocks: list[int], step: Do) -> None:
+class _Lengths:
+    """How long everything in a run takes, with all links for itself."""
+
+    def __init__(self, run: Trace, prices: Costs, scale: Scale = _as_it_is) -> None:
+        self.run = run
+        self.prices = prices
+        self._scale = scale
+
+    def _scaled(self, length: int, rank: int, event: Event) -> int:
+        return length if self._scale is _as_it_is else round(length * self._scale(rank, event))
+
+    def local(self, rank: int, event: Event) -> int:
+        """What a rank does by itself."""
+        row = OPERATIONS[event.op]
+        if row.cost is None:
+            return 0
+        work = row.work(len(event.batches), self.run.programs[rank].values_of(event.inputs))
+        return self._scaled(self.prices.compute(row, rank, event.layer, work), rank, event)
+
+    def _values(self, rank: int, event: Event) -> list[Value]:
+        found = self.run.programs[rank].values_of(event.inputs)
+        if len(found) < len(event.inputs):  # in a run that failed before it was made
+            raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
+        return found
+
+    def message(self, rank: int, event: Event, end: tuple[int, Event] | None = None) -> int:
+        """What a message takes that is sent here, at its sender's end or at another one."""
+        length = self.prices.message(total_elements(self._values(rank, event)), rank, cast(int, event.peer))
+        return self._scaled(length, *(end or (rank, event)))
+
+    def collective(self, members: Sequence[tuple[int, Event]]) -> int:
+        """What a collective takes."""
+        rank, first = members[0]
+        row = COLLECTIVES[first.op]
+        brought = row.brought([self._values(rank, event) for rank, event in members])
+        length = self.prices.communicate(row, row.size(brought, first.arg[0] if row.rooted else 0), first.group)
+        return self._scaled(length, rank, first)
+
+
+def _local(lengths: _Lengths, clocks: list[int], step: Do) -> None:
     event = step.event
     event.issued = event.start = clocks[step.rank]
-    row = OPERATIONS[event.op]
-    event.length = 0
-    if row.cost is not None:
-        work = row.work(len(event.batches), run.programs[step.rank].values_of(event.inputs))
-        event.length = prices.compute(row, step.rank, event.layer, work)
+    event.length = lengths.local(step.rank, event)
     clocks[step.rank] += event.length
 
 
-def _values(run: Trace, rank: int, event: Event) -> list[Value]:
-    found = run.programs[rank].values_of(event.inputs)
-    if len(found) < len(event.inputs):  # in a run that failed before it was made
-        raise TraceError(f"rank {rank}: {event.op} uses a value before it exists")
-    return found
-
-
-def _message(run: Trace, prices: Costs, rank: int, event: Event) -> int:
-    """What a message takes that is sent here, with all links for itself."""
-    return prices.message(total_elements(_values(run, rank, event)), rank, cast(int, event.peer))
-
-
-def _collective(run: Trace, prices: Costs, members: Sequence[tuple[int, Event]]) -> int:
-    """What a collective takes, with all links for itself."""
-    _, first = members[0]
-    row = COLLECTIVES[first.op]
-    brought = row.brought([_values(run, rank, event) for rank, event in members])
-    return prices.communicate(row, row.size(brought, first.arg[0] if row.rooted else 0), first.group)
-
-
-def _send(run: Trace, prices: Costs, streams: Streams, step: Issue) -> None:
+def _send(lengths: _Lengths, streams: Streams, step: Issue) -> None:
     event = step.event
-    event.length = _message(run, prices, step.rank, event)
+    event.length = lengths.message(step.rank, event)
     event.start = streams.start((step.rank, event.peer, "send"), event.issued, event.length)
 
 
-def _receive(streams: Streams, step: Pass) -> None:
+def _receive(lengths: _Lengths, streams: Streams, step: Pass) -> None:
     event = step.received
-    event.length = step.sent.length
+    event.length = lengths.message(step.source, step.sent, (step.target, event))
     stream = (step.source, step.target, "receive")
     event.start = streams.start(stream, max(event.issued, cast(int, step.sent.end)), event.length)
 
 
-def _meet(run: Trace, prices: Costs, streams: Streams, communicator: Communicators, step: Meet) -> None:
-    length = _collective(run, prices, step.members)
+def _meet(lengths: _Lengths, streams: Streams, communicator: Communicators, step: Meet) -> None:
+    length = lengths.collective(step.members)
     stream = communicator(step.members[0][1].group)
     start = streams.start(stream, max(event.issued for _, event in step.members), length)
     for _, event in step.members:
@@ -132,26 +158,31 @@ def _done(clocks: list[int], step: Done) -> None:
 
 def alone(run: Trace) -> dict[tuple[int, int], int]:
     """What each communication that took place takes where it has all links for itself, by its rank and number. Empty
-    where links are not shared, and nothing can take longer."""
-    prices = run.costs.on(run.mesh)
+    where links are not shared, and nothing can take longer. Of a run that was timed with a scale it is so scaled."""
+    return run.once(alone, lambda: _alone(run, _Lengths(run, run.costs.on(run.mesh))))
+
+
+def _alone(run: Trace, lengths: _Lengths) -> dict[tuple[int, int], int]:
     found: dict[tuple[int, int], int] = {}
-    for members in meetings(run) if prices.shared else ():
-        length = _collective(run, prices, [(rank, run.programs[rank].events[number]) for rank, number in members])
+    for members in meetings(run) if run.costs.shared else ():
+        length = lengths.collective([(rank, run.programs[rank].events[number]) for rank, number in members])
         found.update(dict.fromkeys(members, length))
-    for source, sent, target, received in messages(run) if prices.shared else ():
-        found[source, sent] = length = _message(run, prices, source, run.programs[source].events[sent])
+    for source, sent, target, received in messages(run) if run.costs.shared else ():
+        first = run.programs[source].events[sent]
+        found[source, sent] = lengths.message(source, first)
         if received is not None:
-            found[target, received] = length
+            second = target, run.programs[target].events[received]
+            found[target, received] = lengths.message(source, first, second)
     return found
 
 
 class _Shared(Walk):
     """Communications as a network of shared links has them: they take place when their time has come."""
 
-    def __init__(self, run: Trace, prices: Costs) -> None:
+    def __init__(self, run: Trace, lengths: _Lengths) -> None:
         super().__init__(run)
-        self.prices = prices
-        self.network = Network(prices)
+        self.lengths = lengths
+        self.network = Network(lengths.prices)
         self.receives: dict[tuple[int, int], tuple[int, int]] = {}
         """The receive of each message that is not over yet, by its send."""
         self.over: set[tuple[int, int]] = set()
@@ -161,7 +192,7 @@ class _Shared(Walk):
 
     def meet(self, members: list[tuple[int, int]]) -> None:
         events = [self.event(one) for one in members]
-        length = _collective(self.run, self.prices, [(rank, self.event((rank, i))) for rank, i in members])
+        length = self.lengths.collective([(rank, self.event((rank, i))) for rank, i in members])
         group, ready = events[0].group, max(event.issued for event in events)
         self.network.meet(self.communicator(group), group, ready, length, events, lambda: self.all_over(members))
 
@@ -173,7 +204,7 @@ class _Shared(Walk):
     def issue(self, where: tuple[int, int], event: Event) -> Iterator[Step]:
         if event.op == "pass_to" and event.peer is not None:
             ends = where[0], event.peer
-            length = _message(self.run, self.prices, where[0], event)
+            length = self.lengths.message(where[0], event)
             self.network.send(*ends, event.issued, length, event, lambda: self.sent_off(where))
         yield from super().issue(where, event)
 
@@ -193,7 +224,7 @@ class _Shared(Walk):
         """A message is there, and somebody wants it."""
         where = self.receives[sent]
         event, ends = self.event(where), (sent[0], where[0])
-        length = _message(self.run, self.prices, sent[0], self.event(sent))
+        length = self.lengths.message(sent[0], self.event(sent), (where[0], event))
         ready = max(event.issued, cast(int, self.event(sent).end))
         self.network.receive(*ends, ready, length, event, lambda: self.finish(where))
 
