@@ -17,6 +17,10 @@ from lib.errors.facts import Words as _Words
 from lib.errors.facts import word_facts_with as _word_facts_with
 
 if TYPE_CHECKING:
+    from lib.analysis.waiting.critical_path import critical_path
+    from lib.analysis.waiting.what_helps import what_helps
+    from lib.analysis.waiting.what_if import what_if
+    from lib.analysis.waiting.why import why
     from lib.checker.checker import check
     from lib.checker.verdict import FunctionVerdict, Verdict
     from lib.cluster.costs import LINKS, UNIT, Costs, Links, Uneven
@@ -88,6 +92,7 @@ __all__ = [
     "Work",
     "check",
     "check_function",
+    "critical_path",
     "expect",
     "fix",
     "goal",
@@ -99,9 +104,16 @@ __all__ = [
     "schedule",
     "simulate",
     "solved",
+    "what_helps",
+    "what_if",
+    "why",
 ]
 
 _HOMES = {
+    "lib.analysis.waiting.critical_path": "critical_path",
+    "lib.analysis.waiting.what_helps": "what_helps",
+    "lib.analysis.waiting.what_if": "what_if",
+    "lib.analysis.waiting.why": "why",
     "lib.checker.checker": "check",
     "lib.checker.verdict": "FunctionVerdict Verdict",
     "lib.cluster.costs": "LINKS UNIT Costs Links Uneven",

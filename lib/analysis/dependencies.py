@@ -114,6 +114,10 @@ class Causes:
             last = self._last[key] = max(self._members[key], key=lambda member: member.event.issued)
         return here if here.event.issued == last.event.issued else last
 
+    def members(self, here: At) -> list[At]:
+        """All calls of a collective, in the order of the ranks."""
+        return self._members[self._number[here[:2]]]
+
     def sent(self, here: At) -> At | None:
         """The send of a message that is received here."""
         return self._sent.get(here[:2])
@@ -190,6 +194,21 @@ class Causes:
         if place < 0 or (number := spans[place].number) is None:
             return None
         return self.at(here.rank, number)
+
+    def kept_by(self, here: At) -> list[At]:
+        """The same, and then what the rank had awaited by then that was over at that very moment."""
+        first = self.kept(here)
+        spans = self.spans[here.rank]
+        if first is None:
+            return []
+        span = spans[bisect_left(spans, here.number, key=attrgetter("at")) - 1]
+        found, events = [first], self.run.programs[here.rank].events
+        for number in range(span.at + 1, here.number):
+            awaited = events[number].arg[0] if events[number].op == "wait" else number
+            event = events[awaited]
+            if event.op in COMMUNICATION and event.end == span.end and (awaited != number or event.blocking):
+                found.append(self.at(here.rank, awaited))
+        return found
 
     def last(self) -> At | None:
         """The event that ends the run; of equals one that computes, on the lowest rank."""

@@ -65,7 +65,7 @@ def test_whatever_makes_an_operation_on_it_slower_makes_the_run_longer(case: Cas
 def test_in_words() -> None:
     trace = Trace.of(simulate(pair, ranks=2, batches=2))
     path = check_path(trace)
-    assert path.text() == "4 forward, 0.4 messages"
+    assert path.made_of() == "4 forward, 0.4 messages"
     assert path.ranks() == (0, 1)
 
 

@@ -1,0 +1,219 @@
+"""A chain in words: what a rank did one after the other, and a message with both of its ends, are one leg of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lib.analysis.dependencies import At, Causes, slowed
+from lib.analysis.event_words import layers_of, operation, operations
+from lib.analysis.waiting.chain import Step
+from lib.cluster.clock import units
+from lib.errors.wording import exact, numbered, these
+from lib.trace.trace import Trace
+from lib.values.collectives import COLLECTIVES, title
+from lib.values.operations import COMPUTE, LOCAL, MESSAGES, OPERATIONS, READS
+from lib.values.values import Value, definite, describe
+
+__all__ = ["HOW", "SHARED", "Leg", "amounts", "carried", "legs", "lines", "pieces"]
+
+HOW: Final = {
+    # It is itself what the rank spends the gap in.
+    "self": "{what}",
+    # Nothing comes after it.
+    "last": "the run ends with {place}",
+    # The next operation uses what this one made.
+    "needs": "it needs {place}",
+    # The program of their rank has this one first.
+    "order": "rank {rank} first does {what}",
+    "asked": "rank {rank} asks for it only after {what}",
+    "sent": "rank {rank} sends it only after {what}",
+    "member": "rank {rank} comes last to it, after {what}",
+    "stream": "before it {what} is under way between the same ranks",
+    "reader": "the reader of its process is busy with {what}",
+    "room": "rank {rank} makes room for it only after {what}",
+}
+"""Why what comes next in time waited: a sentence about that, with {what} came before, the same with where that was
+({place}), and its {rank}."""
+SHARED: Final = "waiting for shared links"
+BRIEF: Final = 3
+"""Values of a message that are named; of more, how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """Steps of a chain that are told together, the last first: operations of one kind that a rank did one after the
+    other, or a message as it is sent and received. `how` is the row of HOW that leads from them to the leg after."""
+
+    steps: tuple[Step, ...]
+    how: str
+
+    @property
+    def start(self) -> int:
+        """When it begins, in ticks."""
+        return self.steps[-1].start
+
+    @property
+    def end(self) -> int:
+        """When it is over, or what comes next begins."""
+        return self.steps[0].end
+
+    @property
+    def rank(self) -> int:
+        """The rank that does it; of a message the one that sends."""
+        return self.steps[-1].at.rank
+
+    @property
+    def kind(self) -> str:
+        """What of it there is more of: "forward", "messages", "all-gather"."""
+        return operations(self.steps[0].at.event)
+
+    def what(self, run: Trace) -> str:
+        """What is done: "forward of layers 2, 3 (batch 0)"."""
+        rank, _, event = self.steps[-1].at
+        if event.op in MESSAGES:
+            ends = (rank, event.peer) if event.op == "pass_to" else (event.peer, rank)
+            content = carried(run, self.steps[-1].at)
+            return f"the message from rank {ends[0]} to rank {ends[1]}{f' with {content}' if content else ''}"
+        if event.op in COLLECTIVES:
+            return f"{operation(event)} over {these('rank', event.group)}"
+        row, events = OPERATIONS.get(event.op), [step.at.event for step in self.steps]
+        words, layers = title(event.op), frozenset[int]().union(*map(layers_of, events))
+        if layers and (row is None or row.about == "call"):
+            words += f" of {numbered('layer', layers)}"
+        if row is not None and (row.has_batches or row.per_batch):
+            words += f" ({numbered('batch', frozenset[int]().union(*(one.batches for one in events)))})"
+        return words
+
+    def when(self) -> str:
+        """From when to when: "4.4 to 6.4"."""
+        return f"{exact(units(self.start))} to {exact(units(self.end))}"
+
+    def place(self, run: Trace) -> str:
+        """What is done, and where: "forward of layer 2 (batch 0) on rank 1"."""
+        own = self.steps[0].at.event.op in LOCAL or self.steps[0].at.event.op in READS
+        return f"{self.what(run)} on rank {self.rank}" if own else self.what(run)
+
+    def clause(self, run: Trace) -> str:
+        """How it led to what came next, in words."""
+        return HOW[self.how].format(what=self.what(run), place=self.place(run), rank=self.rank)
+
+    def text(self, run: Trace, file: str = "") -> str:
+        """How it led to what came next, when it was, where the student wrote it, and what else was as late. `file` is
+        the one that needs no name."""
+        where = lines(run, [step.at for step in reversed(self.steps)], file)
+        said = f"{self.clause(run)}: {self.when()}{f' ({where})' if where else ''}"
+        if self.steps[0].at.event.op not in COMPUTE and (why := slowed(run, *self.steps[0].at[:2])):
+            said += f"; {why}"
+        if others := {at.rank for step in self.steps for at in step.also}:
+            said += f"; just as late: {numbered('rank', others)}"
+        return said
+
+
+def legs(run: Trace, steps: Sequence[Step], late: At | None = None) -> list[Leg]:
+    """A chain in legs, the last first. `late` is the operation that could only begin when the chain was over."""
+    found: list[list[Step]] = []
+    for step in steps:
+        if found and _belongs(found[-1][-1], step):
+            found[-1].append(step)
+        else:
+            found.append([step])
+    told: list[Leg] = []
+    for leg in found:
+        told.append(Leg(tuple(leg), _how(run, leg[0], late)))
+        late = leg[-1].at
+    return told
+
+
+def _belongs(after: Step, step: Step) -> bool:
+    """Whether a step is told together with the one that comes next in time."""
+    one, other = after.at, step.at
+    if step.how == "sent":
+        return one.event.op == "receive" and other.event.op == "pass_to"
+    same = one.rank == other.rank and one.event.op == other.event.op
+    return same and step.how == "own" and one.event.op in COMPUTE and not step.also
+
+
+def _how(run: Trace, step: Step, late: At | None) -> str:
+    """The row of HOW that leads from a step to what came next."""
+    if late is None:
+        return "last"
+    if step.at[:2] == late[:2]:
+        return "self"
+    if step.how != "own":
+        return "needs" if step.how == "sent" and step.at.event.op == "pass_to" else step.how
+    if _uses(run, late, step.at):
+        return "needs"
+    return {"receive": "asked", "pass_to": "sent"}.get(late.event.op, "order")
+
+
+def _uses(run: Trace, late: At, early: At) -> bool:
+    """Whether an operation uses what an earlier one of its rank made, as it is or added up, put together or cut."""
+    events, makers = run.programs[late.rank].events, run.once(_makers, lambda: _makers(run))[late.rank]
+    waiting, seen = [late.number], set[int]()
+    while waiting:
+        for value in events[waiting.pop()].inputs:
+            number = makers.get(value)
+            if number == early.number:
+                return True
+            if number is not None and number not in seen and number > early.number and not events[number].length:
+                seen.add(number)
+                waiting.append(number)
+    return False
+
+
+def _makers(run: Trace) -> list[dict[int, int]]:
+    """For each rank the event that made each value, by their numbers."""
+    return [
+        {value: number for number, event in enumerate(program.events) for value in event.outputs}
+        for program in run.programs
+    ]
+
+
+def carried(run: Trace, at: At) -> str:
+    """What a message carries, in words: "the gradient of activation 4, batch 0". Nothing where it is no value."""
+    event, program = at.event, run.programs[at.rank]
+    values: list[Value] = program.values_of(event.inputs if event.op == "pass_to" else event.outputs)
+    if len(values) > BRIEF:
+        return f"{len(values)} values"
+    return ", ".join(definite(describe(value)) for value in values)
+
+
+def lines(run: Trace, done: Sequence[At], file: str = "") -> str:
+    """The student's lines of some operations: "line 12", "lines 12, 15"; with their file, but for one that needs no
+    name."""
+    found: dict[str, set[int]] = {}
+    for at in done:
+        if (place := run.place(at.event)) is not None:
+            found.setdefault(place.file, set()).add(place.line)
+    return "; ".join(
+        numbered("line", numbers) if name == file else f"{name}, {numbered('line', numbers)}"
+        for name, numbers in found.items()
+    )
+
+
+def pieces(causes: Causes, steps: Sequence[Step], start: int, end: int) -> Iterator[tuple[At, bool, int]]:
+    """How many ticks each operation of a chain has from `start` to `end`; those by which a communication is longer
+    because it shares its links by themselves (True)."""
+    for step in steps:
+        alone = causes.by_itself(step.at)
+        until = step.end if alone is None else min(alone, step.end)
+        for shared, begin, over in ((False, step.start, until), (True, until, step.end)):
+            if (took := min(over, end) - max(begin, start)) > 0:
+                yield step.at, shared, took
+
+
+def amounts(causes: Causes, steps: Sequence[Step], start: int, end: int) -> str:
+    """What a chain is made of, in words, the most first: "4 of forward (ranks 2, 3), 0.2 of messages"."""
+    found: dict[str, int] = {}
+    ranks: dict[str, set[int]] = {}
+    for at, shared, took in pieces(causes, steps, start, end):
+        kind = SHARED if shared else operations(at.event)
+        found[kind] = found.get(kind, 0) + took
+        if at.event.op in COMPUTE:
+            ranks.setdefault(kind, set()).add(at.rank)
+    return ", ".join(
+        f"{exact(units(ticks))} of {kind}" + (f" ({numbered('rank', ranks[kind])})" if kind in ranks else "")
+        for kind, ticks in sorted(found.items(), key=lambda part: -part[1])
+    )

@@ -1,0 +1,276 @@
+"""what_if: the same run with something faster, or free. The order of operations stays; only the times are new.
+
+Nothing of the student's runs again: the Trace is timed anew (see `lib.trace.retiming`). What a schedule would do
+otherwise if it knew of the change is another schedule, and another run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import isfinite
+from typing import Any, Final, cast
+
+from lib.analysis.event_words import spoken
+from lib.analysis.figures import makespan, peak
+from lib.analysis.waiting.gaps import Gap, gaps
+from lib.cluster.clock import in_units, units
+from lib.cluster.costs import Costs
+from lib.errors.wording import amount, exact, numbered, these
+from lib.trace.event import Event
+from lib.trace.retiming import retime
+from lib.trace.trace import ModelLike, Trace, absent, trace_of
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, TIMED
+
+__all__ = ["FAMILIES", "Change", "WhatIf", "apart", "changed", "factor_of", "what_if"]
+
+FAMILIES: Final[dict[str, Callable[[str], bool]]] = {
+    "compute": lambda op: op in COMPUTE,
+    "messages": lambda op: op in MESSAGES,
+    "collectives": lambda op: op in COLLECTIVES,
+}
+"""What several operations are called together."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be faster, and how many times as fast (None: it takes no time).
+
+    `rank`: what it computes, or of the operation that is named what it takes part in. `op`: an operation by its name,
+    or one of FAMILIES. `layer`: what is computed with it. `link`: what two ranks send each other. `group`: collectives
+    along an axis of the mesh, or over these ranks.
+    """
+
+    rank: int | tuple[int, ...] | None = None
+    op: str | None = None
+    layer: int | None = None
+    link: tuple[int, int] | None = None
+    group: str | tuple[int, ...] | None = None
+    faster: Fraction | None = None
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that are named, as such and as the ends of a link."""
+        own = self.rank if isinstance(self.rank, tuple) else () if self.rank is None else (self.rank,)
+        return own + (self.link or ())
+
+    @property
+    def scale(self) -> Fraction:
+        """What is left of the time of what changes."""
+        return Fraction(0) if self.faster is None else 1 / self.faster
+
+    def touches(self, run: Trace, rank: int, event: Event) -> bool:
+        """Whether an event of a rank changes."""
+        if not self._is_op(event.op) or (self.layer is not None and event.layer != self.layer):
+            return False
+        involved = _involved(rank, event)
+        if self.rank is not None and not any(one in self.ranks for one in involved):
+            return False
+        if self.link is not None and (event.op not in COMMUNICATION or set(involved) != set(self.link)):
+            return False
+        return self.group is None or (event.op in COLLECTIVES and set(involved) == set(self._members(run, rank)))
+
+    def _is_op(self, op: str) -> bool:
+        if self.op is not None:
+            return FAMILIES[self.op](op) if self.op in FAMILIES else op == self.op
+        return op in COMPUTE if self.link is None and self.group is None else op in COMMUNICATION
+
+    def _members(self, run: Trace, rank: int) -> Sequence[int]:
+        if isinstance(self.group, str):
+            assert run.mesh is not None, "an axis is one of a mesh"
+            return run.mesh.group(rank, self.group)
+        return self.group or ()
+
+    def what(self) -> str:
+        """What changes: "what rank 3 computes", "backward of layer 7", "what ranks 0 and 1 send each other"."""
+        if self.op is not None:
+            words = self.op if self.op in FAMILIES else spoken(self.op)
+            words = "all that is computed" if words == "compute" else words
+        elif self.link is not None:
+            words = "what is sent"
+        elif self.group is not None:
+            words = "collectives"
+        else:
+            words = "all that is computed"
+        if self.layer is not None:
+            words += f" of layer {self.layer}"
+        if self.rank is not None:
+            words += f" on {numbered('rank', self.ranks[: len(self.ranks) - len(self.link or ())])}"
+        if self.link is not None:
+            words += f" between {these('rank', self.link)}"
+        if isinstance(self.group, str):
+            words += f' along "{self.group}"'
+        elif self.group is not None:
+            words += f" of {these('rank', self.group)}"
+        return words
+
+    def words(self) -> str:
+        """What is supposed: "If forward on rank 3 were 1.2 times as fast"."""
+        if self.faster is None:
+            return f"If {self.what()} took no time"
+        if self.faster < 1:
+            return f"If {self.what()} took {_number(1 / self.faster)} times as long"
+        return f"If {self.what()} were {_number(self.faster)} times as fast"
+
+
+def _number(factor: Fraction) -> str:
+    return f"{float(factor):.10g}"
+
+
+def _involved(rank: int, event: Event) -> Sequence[int]:
+    """The ranks that take part in an event of a rank."""
+    if event.op in COLLECTIVES:
+        return event.group
+    return (rank,) if event.peer is None else (rank, event.peer)
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A run as it was, and timed anew with a change. `words` begin a sentence with what is supposed; `change` is None
+    where all costs are others. Notebooks show it as a picture."""
+
+    before: Trace
+    after: Trace
+    words: str
+    change: Change | None = None
+
+    @property
+    def gain(self) -> int:
+        """How much earlier the run ends, in ticks."""
+        return makespan(self.before) - makespan(self.after)
+
+    @cached_property
+    def waits(self) -> tuple[list[Gap], list[tuple[Gap, int]]]:
+        """The gaps that are closed, the longest first; and those that have changed, with by how much they are shorter.
+        A gap is the same where its rank idles in the same operation, or at its end, for a reason of the same kind."""
+        now: dict[tuple[object, ...], int] = {}
+        for gap in gaps(self.after):
+            now[_key(gap)] = now.get(_key(gap), 0) + gap.length
+        found = sorted(gaps(self.before), key=lambda gap: -gap.length)
+        closed = [gap for gap in found if _key(gap) not in now]
+        changed = [(gap, gap.length - now[_key(gap)]) for gap in found if _key(gap) in now]
+        return closed, [(gap, less) for gap, less in changed if less]
+
+    def head(self) -> str:
+        """When the run ends then."""
+        start, end = exact(units(makespan(self.before))), exact(units(makespan(self.after)))
+        if not self.gain:
+            return f"{self.words}, the run would end as it does, at {start}."
+        return (
+            f"{self.words}, the run would end at {end} instead of {start}: {apart(self.gain, makespan(self.before))}."
+        )
+
+    def ends(self) -> Iterator[str]:
+        """What becomes of the memory and of the gaps, and what was not asked."""
+        old, new = peak(self.before), peak(self.after)
+        if old.elements == new.elements:
+            yield f"The peak stays: {amount(old.elements)} elements on rank {old.rank}."
+        else:
+            yield f"The peak: {amount(new.elements)} elements instead of {amount(old.elements)}."
+        before, after = (gaps(run) for run in (self.before, self.after))
+        closed, others = self.waits
+        shorter, longer = sum(less > 0 for _, less in others), sum(less < 0 for _, less in others)
+        idle = [sum(gap.length for gap in found) for found in (before, after)]
+        yield (
+            f"Gaps: {in_units(idle[1])} instead of {exact(units(idle[0]))}; {len(closed)} of {len(before)} are closed, "
+            f"{shorter} shorter, {longer} longer."
+        )
+        if closed:
+            yield f"The longest that is closed: {closed[0].text()}."
+        yield "Every rank does the same in the same order: the run is timed anew, and nothing is run again."
+
+    def text(self) -> str:
+        """All of it in words."""
+        return "\n".join([self.head(), *self.ends()])
+
+
+def _key(gap: Gap) -> tuple[object, ...]:
+    return gap.rank, None if gap.before is None else gap.before.number, gap.kind
+
+
+def apart(gain: int, whole: int) -> str:
+    """How much earlier or later, in time units and of the whole: "2.9 time units (8.8%) earlier"."""
+    share = f"{abs(gain) / whole:.1%}" if whole else "0%"
+    return f"{in_units(abs(gain))} ({share}) {'earlier' if gain >= 0 else 'later'}"
+
+
+def what_if(
+    models: Trace | Sequence[ModelLike],
+    *,
+    rank: int | Sequence[int] | None = None,
+    op: str | None = None,
+    layer: int | None = None,
+    link: tuple[int, int] | None = None,
+    group: str | Sequence[int] | None = None,
+    faster: float | None = None,
+    costs: Costs | None = None,
+) -> WhatIf | None:
+    """How a run would go if something were faster: `what_if(out, rank=3, faster=1.2)`.
+
+    Say what: `rank=3` (what it computes; or several ranks), `op="backward"` (or "compute", "messages", "collectives"),
+    `layer=7`, `link=(0, 1)` (what these send each other), `group="data"` (collectives along that axis), or several of
+    these, which must all be so. `faster=2` is twice as fast, 0.5 half as fast; without it, it takes no time. Or give
+    other `costs`.
+
+    Takes the Models that simulate returned, or a Trace, whose order stays as it was: it is timed anew, and a bare
+    receive() keeps the message that it got. None where there is no run, which is said. ValueError where nothing in the
+    run is like that.
+    """
+    if (missing := absent(models)) is not None:
+        print(f"{missing}.")
+        return None
+    run = trace_of(models, "what_if takes the Models that simulate returned, or a Trace")
+    named = (rank, op, layer, link, group)
+    if (costs is None) == (named == (None,) * 5):
+        raise ValueError(
+            "say what is to be faster: rank=, op=, layer=, link= or group=; or give other costs=, alone. "
+            "what_helps(...) tries everything"
+        )
+    if costs is not None:
+        return WhatIf(retime(run, run.costs), retime(run, costs), "With these costs")
+    members = group if group is None or isinstance(group, str) else tuple(group)
+    own = rank if rank is None or isinstance(rank, int) else tuple(rank)
+    change = Change(own, op, layer, None if link is None else _pair(link), members, factor_of(faster))
+    _require(run, change)
+    return changed(retime(run, run.costs), change)
+
+
+def changed(run: Trace, change: Change) -> WhatIf:
+    """A run timed anew with a change."""
+    scale = change.scale
+    after = retime(run, run.costs, lambda rank, event: scale if change.touches(run, rank, event) else 1)
+    return WhatIf(run, after, change.words(), change)
+
+
+def _pair(link: Any) -> tuple[int, int]:
+    ends = list(cast("Sequence[int]", link)) if isinstance(link, list | tuple) else []
+    if len(ends) != 2:
+        raise ValueError(f"link= is a pair of ranks, such as (0, 1); got {link!r}")
+    return ends[0], ends[1]
+
+
+def factor_of(faster: Any) -> Fraction | None:
+    """How many times as fast, exactly as it was written; None where it takes no time."""
+    if faster is None:
+        return None
+    if not isinstance(faster, int | float | Fraction) or isinstance(faster, bool) or not faster > 0:
+        raise ValueError(f"faster= is a number above 0, such as 1.2 (0.5 is half as fast); got {faster!r}")
+    return Fraction(str(faster)) if isfinite(faster) else None
+
+
+def _require(run: Trace, change: Change) -> None:
+    """ValueError where nothing in a run can be touched by a change."""
+    if change.op is not None and change.op not in {*FAMILIES, *OPERATIONS, *COLLECTIVES}:
+        known = ", ".join(sorted({event.op for _, event in run.events() if event.op in TIMED and event.length}))
+        raise ValueError(f"op= is one of {', '.join(FAMILIES)}, or an operation: {known}; got {change.op!r}")
+    if isinstance(change.group, str) and (run.mesh is None or change.group not in run.mesh.axes):
+        axes = "no mesh" if run.mesh is None else f"a mesh with the axes {', '.join(run.mesh.axes)}"
+        raise ValueError(f"group= is an axis of the mesh or a list of ranks; this run has {axes}; got {change.group!r}")
+    for one in change.ranks:
+        if one not in range(run.ranks):
+            raise ValueError(f"this run has the ranks 0 to {run.ranks - 1}; got {one!r}")
+    if not any(change.touches(run, rank, event) and event.length for rank, event in run.events()):
+        raise ValueError(f"there is nothing in this run that takes time and is {change.what()}")

@@ -1,0 +1,158 @@
+"""why: what a rank waits for at a moment, followed back to what really held it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from typing import Any
+
+from lib.analysis.dependencies import At, causes_of
+from lib.analysis.event_words import operation
+from lib.analysis.figures import makespan
+from lib.analysis.waiting.chain import Step, led_to
+from lib.analysis.waiting.gaps import KINDS, Gap, gaps
+from lib.analysis.waiting.legs import Leg, amounts, legs, lines
+from lib.analysis.waiting.ready import Ready, ready_meanwhile
+from lib.cluster.clock import in_units, ticks, units
+from lib.errors.wording import amount, counted, exact
+from lib.trace.trace import ModelLike, Trace, absent, trace_of
+from lib.values.operations import COMPUTE
+
+__all__ = ["LEGS", "Why", "why"]
+
+LEGS = 12
+"""Legs of a chain that are told one by one; of a longer one those nearest to the gap, and the last."""
+
+
+@dataclass(frozen=True)
+class Why:
+    """What a rank does at a moment (in ticks). `gap` is where it idles, None where it is `busy` with an operation, and
+    `steps` is the chain that led to the gap's end, the last step first. Notebooks show it as a picture."""
+
+    run: Trace
+    rank: int
+    time: int
+    gap: Gap | None
+    busy: At | None
+    steps: tuple[Step, ...]
+
+    @cached_property
+    def legs(self) -> tuple[Leg, ...]:
+        """The chain in legs, the last first."""
+        late = None if self.gap is None else self.gap.before
+        return tuple(legs(self.run, self.steps, late))
+
+    @cached_property
+    def ready(self) -> Ready | None:
+        """What the rank could have computed meanwhile, if its program had it earlier."""
+        return None if self.gap is None else ready_meanwhile(self.run, self.gap)
+
+    def told(self) -> list[tuple[int, Leg] | None]:
+        """The legs to tell one by one with their numbers, and None in place of those that are left out."""
+        every: list[tuple[int, Leg] | None] = list(enumerate(self.legs, 1))
+        return every if len(every) <= LEGS else [*every[: LEGS - 1], None, every[-1]]
+
+    def left_out(self) -> str:
+        """How many legs are not told."""
+        return counted(len(self.legs) - LEGS, "more step")
+
+    def head(self) -> str:
+        """What the rank does, from when to when, and where the student wrote it."""
+        if self.gap is None:
+            assert self.busy is not None, "a rank that does not idle computes"
+            event = self.busy.event
+            start, end = exact(units(event.start or 0)), exact(units(event.end or 0))
+            words = f"{operation(event)}, {start} to {end}"
+            return f"Rank {self.rank} does not idle at {exact(units(self.time))}: it computes {words}{self._line()}."
+        gap, verb = self.gap, KINDS[self.gap.kind].verb[0]
+        start, end = exact(units(gap.start)), exact(units(gap.end))
+        return (
+            f"Rank {self.rank} idles from {start} to {end}: it {verb} {in_units(gap.length)}{gap.why()}{self._line()}."
+        )
+
+    def _line(self) -> str:
+        """The student's line of the operation in question."""
+        here = self._here
+        where = "" if here is None else lines(self.run, [here])
+        return f" ({where})" if where else ""
+
+    def _at(self, at: At) -> str:
+        where = lines(self.run, [at], self.file)
+        return f" ({where})" if where else ""
+
+    @property
+    def _here(self) -> At | None:
+        return self.busy if self.gap is None else self.gap.before
+
+    @property
+    def file(self) -> str:
+        """The student's file, which is named once."""
+        ats = [at for at in (self._here, *(step.at for step in self.steps)) if at is not None]
+        place = next((place for at in ats if (place := self.run.place(at.event)) is not None), None)
+        return "" if place is None else place.file
+
+    def ends(self) -> Iterator[str]:
+        """What is said below the chain: where it starts, what the gap is made of, and what could be done meanwhile."""
+        if self.gap is None:
+            return
+        if self.steps:
+            first = self.legs[-1]
+            begun = "the beginning of the run" if not first.start else first.place(self.run)
+            yield f"The chain starts with {begun}, before this gap." if first.start else f"The chain starts at {begun}."
+            parts = amounts(causes_of(self.run), self.steps, self.gap.start, self.gap.end)
+            yield f"The gap is as long as what it waits for: {parts}."
+        elif self.run.error is not None:
+            yield f"The run failed: {self.run.error.partition(chr(10))[0]}"
+        if (could := self.ready) is not None:
+            yield (
+                f"Meanwhile it could do {operation(could.at.event)}: what that needs is there from "
+                f"{exact(units(could.time))} on, but its program has it later{self._at(could.at)}. That makes "
+                f"{amount(could.makes)} elements; the rank holds {amount(could.holds)} then, and "
+                f"{amount(could.peak)} at its peak."
+            )
+
+    def text(self) -> str:
+        """All of it in words: the gap, the chain back from it, and where that starts."""
+        left, file = f"  ... {self.left_out()} ...", self.file
+        told = [left if one is None else f"  {one[0]}. {one[1].text(self.run, file)}" for one in self.told()]
+        return "\n".join([self.head(), *told, *self.ends()])
+
+
+def why(models: Trace | Sequence[ModelLike], rank: int, time: float) -> Why | None:
+    """Why a rank idles at a moment: what it waits for, what that waited for, and so on, back to what held it all up.
+
+    Takes the Models that simulate returned, or a Trace. Where the rank does not idle then it says what it does. None
+    where there is no run, which is said. ValueError where the run has no such rank, or no such moment.
+    """
+    if (missing := absent(models)) is not None:
+        print(f"{missing}.")
+        return None
+    run = trace_of(models, "why takes the Models that simulate returned, or a Trace")
+    moment = _moment(run, _rank(run, rank), time)
+    for gap in gaps(run):
+        if gap.rank == rank and gap.start <= moment < gap.end:
+            return Why(run, rank, moment, gap, None, led_to(causes_of(run), gap))
+    for number, event in enumerate(run.programs[rank].events):
+        if event.op in COMPUTE and event.start is not None and event.start <= moment < event.start + event.length:
+            return Why(run, rank, moment, None, At(rank, number, event), ())
+    raise AssertionError("every moment of a rank is in one computation or in one gap")
+
+
+def _rank(run: Trace, rank: Any) -> int:
+    if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < run.ranks:
+        raise ValueError(f"rank= is one of the ranks of this run, 0 to {run.ranks - 1}; got {rank!r}")
+    return rank
+
+
+def _moment(run: Trace, rank: int, time: Any) -> int:
+    """A moment of a run in ticks. The end belongs to what is over then."""
+    whole = makespan(run)
+    if not isinstance(time, int | float) or isinstance(time, bool) or not isfinite(time):
+        raise ValueError(f"time= is a moment of this run in time units, such as 2.5; got {time!r}")
+    if not 0 <= ticks(time) <= whole:
+        raise ValueError(f"this run goes from 0 to {exact(units(whole))}; got time={time!r}")
+    if not whole:
+        raise ValueError("nothing takes time in this run, so nobody waits")
+    return min(ticks(time), whole - 1)

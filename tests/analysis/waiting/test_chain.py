@@ -1,0 +1,112 @@
+"""Chains: each gap has one without holes, and what is on it is what holds the gap up."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import LINKS, Links, Trace, retime, simulate
+from lib.analysis.dependencies import causes_of
+from lib.analysis.waiting.chain import Step, led_to
+from lib.analysis.waiting.gaps import gaps
+from lib.analysis.waiting.legs import HOW, legs, pieces
+from lib.course.subject import run as run_puzzle
+from lib.puzzles.records import PUZZLES
+from lib.trace.event import Event
+from lib.values.operations import COMPUTE
+from tests.support.random_programs import Schedule, run, schedules
+from tests.support.schedules import EVERYTHING, Case
+
+REFERENCES = [puzzle for puzzle, record in PUZZLES.items() if not record.is_function]
+HOSTS = Links(host_size=2, ratio=3, latency=0.07, cards=1)
+
+
+def longer(trace: Trace, place: tuple[int, int], by: int) -> Trace:
+    """The run with one event, by its rank and its number, so many ticks longer. Events are copied when they are timed,
+    so each is known by what it takes and makes."""
+    rank, number = place
+    changed = trace.programs[rank].events[number]
+
+    def scale(one: int, event: Event) -> Fraction | int:
+        same = one == rank and (event.op, event.inputs, event.outputs) == (changed.op, changed.inputs, changed.outputs)
+        return Fraction(changed.length + by, changed.length) if same else 1
+
+    return retime(trace, trace.costs, scale)
+
+
+def check_chains(trace: Trace) -> None:
+    """Each gap has a chain from its end back to what was computed when it began, or to the beginning of the run."""
+    causes = causes_of(trace)
+    for gap in gaps(trace):
+        steps = led_to(causes, gap)
+        assert steps[0].end == gap.end
+        assert all(later.start == step.end for later, step in pairwise(steps))
+        assert all(step.start < step.end for step in steps)
+        first = steps[-1]
+        assert first.start == 0 or (first.start <= gap.start and first.at.event.op in COMPUTE)
+        told = legs(trace, steps, gap.before)
+        assert [step for leg in told for step in leg.steps] == list(steps)
+        assert all(leg.how in HOW and leg.text(trace) for leg in told)
+        assert sum(took for *_, took in pieces(causes, steps, gap.start, gap.end)) == gap.length
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_every_gap_has_one_without_holes(case: Case) -> None:
+    trace = Trace.of(case.run(simulate))
+    check_chains(trace)
+    check_chains(retime(trace, HOSTS))
+
+
+@pytest.mark.parametrize("puzzle", REFERENCES)
+def test_so_do_all_references(puzzle: str) -> None:
+    found = run_puzzle(puzzle)
+    assert found is not None
+    check_chains(found.trace)
+    check_chains(retime(found.trace, LINKS))
+
+
+@given(schedules())
+@settings(max_examples=100)
+def test_so_does_any_schedule(schedule: Schedule) -> None:
+    check_chains(Trace.of(run(schedule)))
+
+
+def check_holds_up(trace: Trace, steps: tuple[Step, ...]) -> None:
+    """Whatever a rank computes on a chain holds the gap's end up: a tick more moves it, and so does a tick less, unless
+    the chain names something else that is just as late."""
+    last = steps[0].at
+    for place, step in enumerate(steps):
+        if step.at.event.op not in COMPUTE:
+            continue
+        late = longer(trace, step.at[:2], 1).programs[last.rank].events[last.number]
+        early = longer(trace, step.at[:2], -1).programs[last.rank].events[last.number]
+        end = last.event.end or 0
+        assert late.end == end + 1
+        named = any(one.also for one in steps[: place + 1])
+        assert early.end == end - 1 or (named and early.end == end)
+
+
+PLAIN = [case for case in EVERYTHING if not case.costs.shared and not case.costs.read]
+
+
+@given(st.sampled_from(PLAIN), st.integers(0, 10**6))
+@settings(max_examples=40)
+def test_what_is_on_it_holds_the_gap_up(case: Case, number: int) -> None:
+    trace = Trace.of(case.run(simulate))
+    found = gaps(trace)
+    if found:
+        gap = found[number % len(found)]
+        check_holds_up(trace, led_to(causes_of(trace), gap)[:8])
+
+
+@given(schedules())
+@settings(max_examples=40)
+def test_so_it_does_in_any_schedule(schedule: Schedule) -> None:
+    trace = Trace.of(run(schedule))
+    if not schedule.costs.shared and not any(event.op == "read" for _, event in trace.events()):
+        for gap in gaps(trace):
+            check_holds_up(trace, led_to(causes_of(trace), gap))

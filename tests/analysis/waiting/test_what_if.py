@@ -1,0 +1,166 @@
+"""what_if: what is timed anew is what a run under such costs would have given, and what helps is what it says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib import Costs, Mesh, Model, Trace, Uneven, retime, simulate, what_helps, what_if
+from lib.analysis.waiting.what_helps import Helps
+from lib.analysis.waiting.what_if import Change, WhatIf, changed
+from tests.analysis.waiting.test_critical_path import pair
+from tests.analysis.waiting.test_gaps import down
+from tests.drawing.runs import trace
+from tests.support.random_programs import Schedule, run, schedules
+from tests.support.schedules import EVERYTHING, Case, star
+
+FIELDS = {
+    "forward": "forward",
+    "backward": "backward",
+    "update": "update",
+    "collective": "collectives",
+    "p2p": "messages",
+}
+NAMED = [case for case in EVERYTHING if case.function is not star and not case.costs.read and not case.costs.shared]
+
+
+def times(run_: Trace) -> list[tuple[int, int | None, int]]:
+    return [(event.issued, event.start, event.length) for _, event in run_.events()]
+
+
+@given(st.sampled_from(NAMED), st.sampled_from(sorted(FIELDS)), st.sampled_from([2, 4, 0.5, 0.1, None]))
+@settings(max_examples=60)
+def test_it_holds_to_the_simulator(case: Case, field: str, faster: float | None) -> None:
+    """A kind of operation that is faster is the same function simulated with that cost."""
+    factor = 0 if faster is None else 1 / Fraction(str(faster))
+    costs = replace(case.costs, **{field: float(Fraction(str(getattr(case.costs, field))) * factor)})
+    there = Trace.of(case.run(simulate, costs=costs))
+    before = Trace.of(case.run(simulate))
+    change = Change(op=FIELDS[field], faster=None if faster is None else Fraction(str(faster)))
+    assert times(changed(before, change).after) == times(there)
+
+
+@given(schedules(), st.sampled_from([2, 0.5]))
+@settings(max_examples=60)
+def test_so_it_does_for_any_schedule(schedule: Schedule, faster: float) -> None:
+    """Of one without choices: no bare receive(), and no readers."""
+    if schedule.bare or schedule.costs.read:
+        return
+    costs = replace(schedule.costs, forward=schedule.costs.forward / faster)
+    there = Trace.of(run(schedule, costs=costs))
+    change = Change(op="forward", faster=Fraction(str(faster)))
+    assert times(changed(Trace.of(run(schedule)), change).after) == times(there)
+
+
+def test_a_layer_is_that_of_uneven_costs() -> None:
+    case = next(case for case in NAMED if case.layers >= 4 and case.ranks > 1)
+    weights = (1, 1, 3) + (1,) * (case.layers - 3)
+    there = Trace.of(case.run(simulate, costs=Uneven(backward=0, layers=weights)))
+    here = Trace.of(case.run(simulate, costs=Costs(backward=0)))
+    assert times(changed(here, Change(op="forward", layer=2, faster=Fraction(1, 3))).after) == times(there)
+
+
+def asked(run_: Any, **what: Any) -> WhatIf:
+    found = what_if(run_, **what)
+    assert found is not None
+    return found
+
+
+def test_in_words() -> None:
+    models = simulate(down, ranks=2, batches=2)
+    assert asked(models, rank=0, faster=2).text() == (
+        "If all that is computed on rank 0 were 2 times as fast, the run would end at 2.6 instead of 3.6: 1 time unit "
+        "(27.8%) earlier.\n"
+        "The peak stays: 786,432 elements on rank 0.\n"
+        "Gaps: 2.7 time units instead of 3.2; 0 of 5 are closed, 1 shorter, 1 longer.\n"
+        "Every rank does the same in the same order: the run is timed anew, and nothing is run again."
+    )
+    assert asked(models, link=(1, 0)).head() == (
+        "If what is sent between ranks 0 and 1 took no time, the run would end at 3 instead of 3.6: 0.6 time units "
+        "(16.7%) earlier."
+    )
+    assert (
+        asked(models, op="forward", rank=1, faster=0.5).head().startswith("If forward on rank 1 took 2 times as long")
+    )
+    assert asked(models, costs=Costs(p2p=0)).head().startswith("With these costs, the run would end at 3 instead of")
+
+
+def test_a_group_is_a_row_of_the_mesh_or_some_ranks() -> None:
+    async def both(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, []), 0, "shard")
+        await model.allreduce(model.fake_grad(0, []), 0, "replica")
+
+    mesh = Mesh({"replica": 2, "shard": 2})
+    run_ = trace(both, ranks=4, mesh=mesh)
+    assert asked(run_, group="shard").gain == 3 * 10**8
+    assert asked(run_, group=(0, 1)).words == "If collectives of ranks 0 and 1 took no time"
+    assert asked(run_, group=(0, 1)).gain == 0
+    assert asked(run_, op="collectives").gain == 6 * 10**8
+    alone = asked(run_, op="allreduce", rank=3, faster=3)
+    lengths = [[event.length // 10**8 for event in p.events if event.length] for p in alone.after.programs]
+    assert lengths == [[3, 3], [3, 1], [1, 3], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ({}, "say what is to be faster: rank=, op=, layer=, link= or group="),
+        ({"rank": 0, "costs": Costs()}, "say what is to be faster"),
+        ({"rank": 2}, "this run has the ranks 0 to 1; got 2"),
+        (
+            {"op": "sleep"},
+            "op= is one of compute, messages, collectives, or an operation: forward, pass_to, receive",
+        ),
+        ({"op": "update"}, "there is nothing in this run that takes time and is update"),
+        ({"link": 3}, r"link= is a pair of ranks, such as \(0, 1\); got 3"),
+        ({"group": "data"}, "group= is an axis of the mesh or a list of ranks; this run has no mesh; got 'data'"),
+        ({"rank": 0, "faster": 0}, r"faster= is a number above 0, such as 1.2 \(0.5 is half as fast\); got 0"),
+        ({"rank": 0, "faster": "2"}, "faster= is a number above 0"),
+    ],
+)
+def test_what_makes_no_sense(what: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        what_if(simulate(down, ranks=2, batches=2), **what)
+
+
+def helped(run_: Any, faster: float | None = None) -> Helps:
+    found = what_helps(run_, faster)
+    assert found is not None
+    return found
+
+
+def test_what_helps_most_comes_first() -> None:
+    assert helped(simulate(pair, ranks=2, batches=2)).text() == (
+        "The run ends at 4.4. What would help, if it alone took no time:\n"
+        "  forward: 4 time units (90.9%) earlier\n"
+        "  rank 1: 2 time units (45.5%) earlier\n"
+        "  rank 0: 1.2 time units (27.3%) earlier\n"
+        "  messages: 0.4 time units (9.1%) earlier\n"
+        "  link 0-1: 0.4 time units (9.1%) earlier"
+    )
+    assert helped(simulate(pair, ranks=2, batches=2), 1.25).head() == (
+        "The run ends at 4.4. What would help, if it alone were 1.25 times as fast:"
+    )
+
+
+@given(schedules())
+@settings(max_examples=30)
+def test_each_row_is_what_if(schedule: Schedule) -> None:
+    """Also where it is not timed, because it is not on the critical path."""
+    here = Trace.of(run(schedule))
+    here = retime(here, here.costs)
+    found = helped(here, 2)
+    assert [row.gain for row in found.rows] == sorted((row.gain for row in found.rows), reverse=True)
+    for row in found.rows:
+        assert row.gain == changed(here, row.change).gain
+
+
+def test_without_a_run_there_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert what_if([], rank=0) is None
+    assert what_helps([]) is None
+    assert capsys.readouterr().out == "No run: simulate(...) has not come to its end.\n" * 2
