@@ -10,10 +10,17 @@ from drawing.canvas.picture import Picture
 from drawing.communication.mesh import draw_mesh, picture_of_holdings, picture_of_neighbours
 from drawing.goal import picture_of_task
 from drawing.pipelines.stages import picture_of_stages
+from drawing.review.path import picture_of_path
 from drawing.review.review import picture_of_review
+from drawing.review.what_if import picture_of_helps, picture_of_what_if
+from drawing.review.why import picture_of_why
 from drawing.timeline.schedule import picture_of_trace, trace_of
 from drawing.values import draw_group, picture_of_value
 from drawing.verdict import picture_of_answers, picture_of_verdict
+from lib.analysis.waiting.critical_path import Path
+from lib.analysis.waiting.what_helps import Helps
+from lib.analysis.waiting.what_if import WhatIf
+from lib.analysis.waiting.why import Why
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.cluster.batch import PhysicalBatch
 from lib.cluster.holdings import Holdings, Neighbours
@@ -49,6 +56,10 @@ PICTURES: Final[Mapping[type, Shown]] = {
     PhysicalBatch: Shown(picture_of_batch, repr),
     Stages: Shown(picture_of_stages, repr),
     Review: Shown(picture_of_review, Review.text),
+    Why: Shown(picture_of_why),
+    Path: Shown(picture_of_path),
+    WhatIf: Shown(picture_of_what_if),
+    Helps: Shown(picture_of_helps),
     Task: Shown(picture_of_task),
     Picture: Shown(_itself),
 }

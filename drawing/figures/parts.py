@@ -12,7 +12,7 @@ from lib.analysis.shares import TIMES, Share
 from lib.errors.wording import amount, exact
 from lib.values.collectives import COLLECTIVES
 
-__all__ = ["memory_parts", "sent_parts", "time_parts"]
+__all__ = ["TIME_LOOKS", "memory_parts", "sent_parts", "time_parts"]
 
 _COLLECTIVE, _MESSAGE, _WAIT = LOOKS["collective"], LOOKS["pass_to"], LOOKS["wait"]
 TIME_LOOKS: Final[dict[str, tuple[Colour, Colour]]] = dict(

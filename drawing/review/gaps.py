@@ -102,6 +102,8 @@ def gap_list(scene: Scene, review: Review, y: float) -> float:
     if rest:
         scene.add(Text(LEFT + 42, y + 6, rest, TEXT, SOFT))
         y += 17
+    if (further := review.further()) is not None:
+        y = scene.paragraph(LEFT, y + 8, further, WIDTH - LEFT - 24, 17, SOFT) - 6
     return y
 
 

@@ -5,7 +5,7 @@ A picture of one run is such a panel; in a comparison and in a review two or mor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
 from drawing.canvas.axes import Axis, legend
@@ -65,12 +65,17 @@ class Panel(NamedTuple):
         return self.axis.numbers(scene, y, makespan(self.trace), ending(self.trace))
 
 
-def panels(scene: Scene, traces: Sequence[Trace], y: float, fold: bool | None = None) -> tuple[list[Panel], float]:
+def panels(
+    scene: Scene, traces: Sequence[Trace], y: float, fold: bool | None = None, only: Container[int] | None = None
+) -> tuple[list[Panel], float]:
     """Panels of runs on one axis, and their legend, which is painted; returns where it ends.
 
     `fold`: whether ranks that are alike share a row; where nothing is said, those of runs of more than 4 ranks do.
+    `only`: the ranks that have rows, where not all have.
     """
     shown = [shown_rows(trace, trace.ranks > UNFOLDED if fold is None else fold, SHOWN) for trace in traces]
+    if only is not None:
+        shown = [_few(found, only) for found in shown]
     named = [names(trace, found.rows) for trace, found in zip(traces, shown, strict=True)]
     timelines = [boxes(trace, [row.rank for row in found.rows]) for trace, found in zip(traces, shown, strict=True)]
     # Below a timeline of few ranks the memory folds those that are alike, and "ranks 0-1" is longer than "rank 0".
@@ -84,3 +89,9 @@ def panels(scene: Scene, traces: Sequence[Trace], y: float, fold: bool | None = 
     y = legend(scene, LEFT, y, WIDTH - 12, operations(layers, every, own, any(trace.padding for trace in traces)))
     parts = zip(traces, timelines, shown, named, strict=True)
     return [Panel(trace, line, axis, layers, found, name) for trace, line, found, name in parts], y
+
+
+def _few(shown: Shown, only: Container[int]) -> Shown:
+    """The rows of some ranks."""
+    rows = [row for row in shown.rows if row.rank in only]
+    return Shown(rows, shown.idle, shown.rest + sum(len(row.ranks) for row in shown.rows) - len(rows))

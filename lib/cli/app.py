@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -282,6 +283,65 @@ def review(what: Subject, output: Output = None, puzzle: PuzzleOption = None, li
         from drawing import picture_of
 
         picture_of(result).save(output)
+        say(f"Drew {output}")
+
+
+@app.command()
+def why(
+    what: Subject,
+    rank: Annotated[int | None, typer.Option(help="The rank that waits.")] = None,
+    at: Annotated[float | None, typer.Option(help="The moment, in time units.")] = None,
+    output: Output = None,
+    puzzle: PuzzleOption = None,
+    limit: Limit = None,
+) -> None:
+    """Say why a rank waits at a moment, followed back to what held it up; or, without them, why the run ends when it
+    does."""
+    from lib.analysis.waiting.critical_path import critical_path
+    from lib.analysis.waiting.why import why as explain
+
+    if (rank is None) != (at is None):
+        raise typer.BadParameter("say which rank waits and when: --rank 2 --at 5")
+    trace = _run(what, puzzle=puzzle, limit=limit).trace
+    _answer(lambda: critical_path(trace) if rank is None or at is None else explain(trace, rank, at), output)
+
+
+@app.command("what-if")
+def what_if(
+    what: Subject,
+    rank: Annotated[list[int] | None, typer.Option(help="What this rank computes (or these).")] = None,
+    op: Annotated[str | None, typer.Option(help="An operation, or compute, messages, collectives.")] = None,
+    layer: Annotated[int | None, typer.Option(help="This layer.")] = None,
+    link: Annotated[tuple[int, int] | None, typer.Option(help="What these two ranks send each other.")] = None,
+    group: Annotated[str | None, typer.Option(help="Collectives along this axis of the mesh.")] = None,
+    faster: Annotated[float | None, typer.Option(help="How many times as fast; else it takes no time.")] = None,
+    output: Output = None,
+    puzzle: PuzzleOption = None,
+    limit: Limit = None,
+) -> None:
+    """Time a run anew with something faster, its order as it is. Say what; or nothing, to see what would help most."""
+    from lib.analysis.waiting.what_helps import what_helps
+    from lib.analysis.waiting.what_if import what_if as suppose
+
+    trace = _run(what, puzzle=puzzle, limit=limit).trace
+    chosen: dict[str, Any] = {"rank": rank or None, "op": op, "layer": layer, "link": link, "group": group}
+    if any(one is not None for one in chosen.values()):
+        _answer(lambda: suppose(trace, **chosen, faster=faster), output)
+    else:
+        _answer(lambda: what_helps(trace, faster), output)
+
+
+def _answer(ask: Callable[[], Any], output: Path | None) -> None:
+    """Says the answer to a question about a run, and draws it; or why the question makes no sense."""
+    try:
+        found = ask()
+    except ValueError as error:
+        fail(str(error))
+    say(found.text())
+    if output is not None:
+        from drawing import picture_of
+
+        picture_of(found).save(output)
         say(f"Drew {output}")
 
 

@@ -214,12 +214,14 @@ class Review:
         return f"The reference: time {time:.10g}, memory {amount(memory)} elements. Yours: {when}, {size}."
 
     def waits(self) -> Iterator[str]:
-        """What determines the end, and where the gaps are and why."""
+        """What determines the end, where the gaps are and why, and how to ask further."""
         yield from self.heads()
         told, rest = self.reasons()
         yield from (f"  {group.text()}" for group in told)
         if rest:
             yield f"  {rest}"
+        if (further := self.further()) is not None:
+            yield further
 
     def heads(self) -> tuple[str, ...]:
         """The critical path, and how much the ranks do not compute. Nothing where nothing took time."""
@@ -227,7 +229,7 @@ class Review:
         if not whole:
             return ()
         name = "Critical path" if self.mine.error is None else "Critical path to where the run stopped"
-        path = f"{name}: time {exact(units(whole))} = {self.path.text().replace(', ', ' + ')}{_through(self.path)}."
+        path = f"{name}: time {exact(units(whole))} = {self.path.made_of().replace(', ', ' + ')}{_through(self.path)}."
         empty, ranks = sum(gap.length for gap in self.idle), self.mine.ranks
         if not empty:
             until = "the end" if self.mine.error is None else "where the run stopped"
@@ -241,6 +243,15 @@ class Review:
         told, rest = groups[:GROUPS], groups[GROUPS:]
         others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"
         return told, f"and {in_units(sum(group.ticks for group in rest))} for {others}" if rest else ""
+
+    def further(self) -> str | None:
+        """How to follow the longest gap back to its cause. None where there is none, or the run failed."""
+        if not self.idle or self.mine.error is not None:
+            return None
+        longest = max(self.idle, key=lambda gap: gap.length)
+        middle = exact(units((longest.start + longest.end) // 2))
+        ask = f"why(out, rank={longest.rank}, time={middle})"
+        return f"{ask} follows the longest gap back to its cause, and what_helps(out) says what would shorten the run."
 
     def memory(self) -> Iterator[str]:
         """What is alive at the peak, and what of it could have been deleted."""

@@ -68,6 +68,8 @@ def test_help_names_every_command() -> None:
         "check",
         "draw",
         "review",
+        "why",
+        "what-if",
         "compare",
         "profile",
         "build",

@@ -283,3 +283,44 @@ def test_what_cannot_be_reviewed(folder: Path, arguments: tuple[str, ...], messa
     result = puzzles(*arguments)
     assert result.exit_code == 1
     assert message in " ".join(result.output.replace("│", " ").split())
+
+
+# -- why, and what if -------------------------------------------------------------------------------------------
+
+
+def test_why_says_what_a_rank_waits_for_and_draws_it(folder: Path) -> None:
+    result = puzzles("why", "gpipe", "--rank", "3", "--at", "2", "-o", "why.svg")
+    assert result.exit_code == 0
+    assert result.output.startswith("Rank 3 idles from 0 to 7: it waits 7 time units for its first input")
+    assert result.output.endswith("Drew why.svg\n")
+    assert (folder / "why.svg").read_text("utf-8").startswith("<svg")
+    assert puzzles("why", "gpipe").output.startswith("The run ends at 33.8. Critical path: 14 forward")
+    result = puzzles("why", "mine.py", "--rank", "0", "--at", "0.5")
+    assert result.output.startswith("Rank 0 does not idle at 0.5")
+
+
+def test_what_if_times_the_run_anew_or_says_what_would_help(folder: Path) -> None:
+    result = puzzles("what-if", "gpipe", "--rank", "3", "--faster", "2")
+    assert "the run would end at 31.8 instead of 33.8: 2 time units (5.9%) earlier." in flat(result)
+    result = puzzles("what-if", "gpipe", "--link", "0", "1", "-o", "if.svg")
+    assert flat(result).startswith("If what is sent between ranks 0 and 1 took no time, the run would end at 33 ")
+    assert (folder / "if.svg").is_file()
+    result = puzzles("what-if", "gpipe", "--faster", "1.1")
+    assert result.output.startswith("The run ends at 33.8. What would help, if it alone were 1.1 times as fast:")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("why", "gpipe", "--rank", "9", "--at", "1"), 1, "rank= is one of the ranks of this run, 0 to 3; got 9"),
+        (("why", "gpipe", "--rank", "1", "--at", "99"), 1, "this run goes from 0 to 33.8; got time=99.0"),
+        (("why", "gpipe", "--rank", "1"), 2, "say which rank waits and when: --rank 2 --at 5"),
+        (("why", "unsolved.py", "--rank", "0", "--at", "1"), 1, "basic is not solved yet"),
+        (("what-if", "gpipe", "--op", "sleep"), 1, "op= is one of compute, messages, collectives, or an operation"),
+        (("what-if", "gpipe", "--group", "data"), 1, "this run has no mesh; got 'data'"),
+    ],
+)
+def test_questions_that_make_no_sense(folder: Path, arguments: tuple[str, ...], status: int, message: str) -> None:
+    result = puzzles(*arguments)
+    assert result.exit_code == status
+    assert message in " ".join(result.output.replace("│", " ").split())

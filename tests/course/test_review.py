@@ -89,6 +89,10 @@ def test_what_is_said_of_a_pipeline() -> None:
         "  10.8 time units, 48 times on ranks 0-3: messages that nothing hides, 0.2 to 0.4 each",
     ]
     assert lines[at + 6] == (
+        "why(out, rank=0, time=16.1) follows the longest gap back to its cause, and what_helps(out) says what would "
+        "shorten the run."
+    )
+    assert lines[at + 7] == (
         "At the peak rank 0 holds 4,194,304 elements, at time 32.8, when update of layer 0 begins:"
     )
     assert lines[-1] == (

@@ -9,7 +9,22 @@ from typing import Any
 
 from drawing import Picture, draw_group, picture_of
 from drawing import compare as compare
-from lib import Activation, ActivationGrad, Model, OptState, PuzzleError, Trace, Weight, WeightGrad, check, simulate
+from lib import (
+    Activation,
+    ActivationGrad,
+    Model,
+    OptState,
+    PuzzleError,
+    Trace,
+    Weight,
+    WeightGrad,
+    check,
+    critical_path,
+    simulate,
+    what_helps,
+    what_if,
+    why,
+)
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.puzzles.records import Goal
 
@@ -160,4 +175,9 @@ def pictures() -> dict[str, Picture]:
         "answers": picture_of(FunctionVerdict("rank_of", 63)),
         "wrong answers": picture_of(FunctionVerdict("rank_of", 63, ("rank_of([0], [1]) is not right",))),
         "compare": compare(ddp=RUNS["ddp"], overlapped=RUNS["overlapped"]),
+        "why": picture_of(why(RUNS["relay"], 1, 2.7)),
+        "busy": picture_of(why(RUNS["relay"], 0, 0.5)),
+        "critical path": picture_of(critical_path(RUNS["relay"])),
+        "what if": picture_of(what_if(RUNS["relay"], rank=1, faster=2)),
+        "what helps": picture_of(what_helps(RUNS["relay"])),
     }

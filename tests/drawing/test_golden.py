@@ -12,7 +12,7 @@ import pytest
 
 from drawing import Picture, draw_collective, draw_mesh, draw_ring, draw_step, puzzle_map
 from drawing.registry import picture_of
-from lib import Trace, review
+from lib import Trace, review, why
 from lib.course.review import Review
 from lib.course.subject import run
 from lib.trace.event import Program
@@ -43,6 +43,7 @@ NAMES = (
     "stages",
     "ring",
     "step",
+    "why",
 )
 
 
@@ -54,6 +55,8 @@ def pictures() -> dict[str, Picture]:
         solved = run(name)
         assert solved is not None, "a reference is solved"
         found[name] = picture_of(solved.trace)
+        if name == "gpipe":
+            found["why"] = picture_of(why(on_line_one(solved.trace), 0, 12))
     found |= {name: picture_of(on_line_one(runs.RUNS[name])) for name in ("overlapped", "deadlock")}
     found["map"] = puzzle_map(CURRICULUM, solved=SOLVED)
     found["review_ddp"] = picture_of(replace(wasteful("ddp"), bound=bound(), excuse=None))

@@ -1,0 +1,132 @@
+"""A chain on a timeline: its gap, a frame around each leg, an arrow wherever it goes to another rank, and its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from drawing.canvas.hatching import hatch
+from drawing.canvas.palette import ALARM, INK, PAPER, SOFT, TINTS
+from drawing.canvas.scene import SMALL, Mark, Poly, Rect, Scene, Text
+from drawing.review.gaps import FALLING
+from drawing.timeline.paint import Rows
+from drawing.timeline.panel import LEFT, RIGHT, WIDTH, Panel
+from lib.analysis.dependencies import At
+from lib.analysis.waiting.chain import Step
+from lib.analysis.waiting.gaps import Gap
+from lib.analysis.waiting.legs import Leg
+
+__all__ = ["badge", "mark_chain", "mark_gap", "mark_operation", "write_chain"]
+
+FRAME: Final = 1.8
+BADGE: Final = 15
+"""Pixels that a number takes, which a row must be high for one."""
+
+
+def mark_gap(scene: Scene, gap: Gap, panel: Panel, rows: Rows) -> None:
+    """The gap itself: tinted, hatched and framed."""
+    if gap.rank in rows.tops:
+        fill, line = TINTS[gap.kind]
+        x, top = panel.axis.x(gap.start), rows.tops[gap.rank]
+        width = max(2.0, panel.axis.x(gap.end) - x)
+        scene.add(Rect(x, top, width, rows.height, fill, title=gap.text()))
+        scene.add(*hatch(x, top, width, rows.height, line, gap.kind in FALLING))
+        scene.add(Rect(x, top, width, rows.height, "none", ALARM, 2.2, title=gap.text()))
+        if width >= BADGE and rows.height >= BADGE:
+            scene.add(*badge(x + width / 2, top + rows.height / 2, "?", ALARM))
+
+
+def mark_operation(scene: Scene, at: At, panel: Panel, rows: Rows) -> None:
+    """A frame around an operation."""
+    start, end = at.event.start or 0, at.event.end or 0
+    scene.add(*_framed(panel, rows, at, start, end))
+
+
+def badge(x: float, y: float, text: str, line: str = INK) -> Iterator[Mark]:
+    """A number or a letter on a small round plate, centred."""
+    wide = 7.5 if len(text) < 2 else 9.5
+    yield Rect(x - wide, y - 7.5, 2 * wide, 15, PAPER, line, 1.2, radius=7)
+    yield Text(x, y, text, SMALL, INK, "middle", bold=True)
+
+
+def mark_chain(scene: Scene, legs: Sequence[Leg], gap: Gap | None, panel: Panel, rows: Rows) -> None:
+    """Frames around all legs and arrows between their rows; then their numbers, where there is room."""
+    steps = [step for leg in legs for step in leg.steps]
+    for run in _on_rows(steps):
+        scene.add(*_framed(panel, rows, run[0].at, run[-1].start, run[0].end))
+    rank, end = (gap.rank, gap.end) if gap is not None else (steps[0].at.rank if steps else 0, 0)
+    for step in steps:
+        scene.add(*_arrow(panel, rows, step.at.rank, rank, step.end if step is not steps[0] else end))
+        rank = step.at.rank
+    scene.add(*_numbers(panel, rows, legs))
+
+
+def _on_rows(steps: Sequence[Step]) -> list[list[Step]]:
+    """Steps that follow each other in one row and are told together, the last first."""
+    found: list[list[Step]] = []
+    for step in steps:
+        same = found and found[-1][-1].at.rank == step.at.rank and found[-1][-1].at.event.op == step.at.event.op
+        if same and step.at.event.op not in ("pass_to", "receive"):
+            found[-1].append(step)
+        else:
+            found.append([step])
+    return found
+
+
+def _place(panel: Panel, rows: Rows, at: At) -> tuple[float, float] | None:
+    """The top and the height of the lane on which an operation is drawn."""
+    top = rows.tops.get(at.rank)
+    if top is None:
+        return None
+    lanes = panel.trace.once(_place, lambda: {(b.rank, b.number): b.lane for b in panel.timeline.boxes if b.lane})
+    lane = lanes.get(at[:2], 0)
+    return (top + rows.height + 1 + (lane - 1) * (rows.thin + 1), rows.thin) if lane else (top, rows.height)
+
+
+def _framed(panel: Panel, rows: Rows, at: At, start: int, end: int) -> Iterator[Mark]:
+    place = _place(panel, rows, at)
+    if place is not None:
+        (top, height), x = place, panel.axis.x(start)
+        width = max(1.5, panel.axis.x(end) - x - 0.8)
+        yield Rect(x - 0.2, top, width + 0.4, height, "none", INK, FRAME)
+
+
+def _arrow(panel: Panel, rows: Rows, source: int, target: int, time: int) -> Iterator[Mark]:
+    """An upright arrow from the row of a rank to that of another."""
+    if source == target or source not in rows.tops or target not in rows.tops:
+        return
+    x, down = panel.axis.x(time) - 0.4, rows.tops[target] > rows.tops[source]
+    begin = rows.tops[source] + (rows.height if down else 0)
+    end = rows.tops[target] + (0 if down else rows.height)
+    tip = 6 if down else -6
+    yield Poly(((x, begin), (x, end - tip / 2)), stroke=PAPER, line=5)
+    yield Poly(((x, begin), (x, end - tip / 2)), stroke=INK, line=2)
+    yield Poly(((x - 4, end - tip), (x + 4, end - tip), (x, end)), fill=INK, stroke=PAPER)
+
+
+def _numbers(panel: Panel, rows: Rows, legs: Sequence[Leg]) -> Iterator[Mark]:
+    """The numbers of the legs on the upper edges of their frames: those of wide boxes first, and of the others those
+    that have room beside them."""
+    if rows.height < BADGE:
+        return
+    places: list[tuple[float, float, float, str]] = []
+    for number, leg in enumerate(legs, 1):
+        step = leg.steps[-1]
+        if step.at.rank in rows.tops:
+            last = max(one.end for one in leg.steps if one.at.rank == step.at.rank)
+            left, right = panel.axis.x(leg.start), panel.axis.x(last)
+            places.append((right - left, (left + right) / 2, rows.tops[step.at.rank], str(number)))
+    taken: list[tuple[float, float]] = []
+    for _, x, y, number in sorted(places, key=lambda place: -place[0]):
+        if all(abs(x - other) > BADGE + 5 or y != row for other, row in taken):
+            taken.append((x, y))
+            yield from badge(x, y, number)
+
+
+def write_chain(scene: Scene, told: Sequence[tuple[str, str]], y: float) -> float:
+    """Legs in words with their numbers; returns where they end."""
+    for number, words in told:
+        if number:
+            scene.add(*badge(LEFT - 2, y + 6, number))
+        y = scene.paragraph(LEFT + 18, y + 6, words, WIDTH - LEFT - RIGHT, 16, INK if number else SOFT) - 3
+    return y

@@ -1,0 +1,103 @@
+"""Pictures of a gap and what led to it, of the critical path, and of what would be."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from itertools import combinations
+
+import pytest
+
+from drawing import Picture, picture_of
+from drawing.canvas.palette import ACCENT, ALARM, GOOD, INK, PAPER
+from drawing.canvas.scene import Poly, Rect, Text
+from drawing.review.why import MANY
+from lib import LINKS, Trace, critical_path, retime, what_helps, what_if, why
+from lib.course.subject import run
+from tests.drawing.test_review_picture import axis_left, corners, place, texts
+
+ASKED = {"gpipe": (0, 12), "fsdp": (1, 11.3), "hsdp": (2, 0.1), "loader": (5, 0.2), "pipeline_fsdp": (12, 9)}
+
+
+def of_puzzle(name: str) -> Trace:
+    found = run(name)
+    assert found is not None
+    return found.trace
+
+
+@pytest.fixture(scope="module")
+def every() -> dict[str, Picture]:
+    found: dict[str, Picture] = {}
+    for name, (rank, time) in ASKED.items():
+        trace = of_puzzle(name)
+        found |= {f"why {name}": picture_of(why(trace, rank, time)), f"path {name}": picture_of(critical_path(trace))}
+        found |= {f"if {name}": picture_of(what_if(trace, op="backward", faster=2))}
+        found |= {f"helps {name}": picture_of(what_helps(trace))}
+    linked = retime(of_puzzle("hsdp"), LINKS)
+    return found | {"path links": picture_of(critical_path(linked)), "why links": picture_of(why(linked, 3, 0.1))}
+
+
+def test_everything_is_on_the_paper_and_valid(every: dict[str, Picture]) -> None:
+    for name, picture in every.items():
+        ET.fromstring(picture.svg())
+        for mark in picture.scene.marks:
+            for x, y in corners(mark):
+                assert -1 <= x <= picture.scene.width + 1, (name, mark)
+                assert -1 <= y <= picture.scene.height + 1, (name, mark)
+
+
+def test_no_words_lie_on_others(every: dict[str, Picture]) -> None:
+    """But for the numbers of legs, whose plates lie on what is below them."""
+    for name, picture in every.items():
+        plated = {(m.x + m.width / 2, m.y + m.height / 2) for m in picture.scene.marks
+                  if isinstance(m, Rect) and m.radius == 7}  # fmt: skip
+        words = [m for m in picture.scene.marks if isinstance(m, Text) and (m.x, m.y) not in plated]
+        found = sorted(((place(m), m) for m in words), key=lambda pair: pair[0][1])
+        for (one, first), (other, second) in combinations(found, 2):
+            if other[1] < one[3]:
+                assert other[0] >= one[2] or one[0] >= other[2], (name, first, second)
+
+
+def test_the_gap_and_each_leg_have_a_frame_and_rows_an_arrow_between_them() -> None:
+    trace = of_puzzle("gpipe")
+    found = why(trace, 3, 2)
+    assert found is not None
+    assert found.gap is not None
+    marks = picture_of(found).scene.marks
+    (frame,) = [m for m in marks if isinstance(m, Rect) and m.stroke == ALARM and m.line == 2.2]
+    assert frame.title == found.gap.text()
+    assert frame.x == pytest.approx(axis_left(picture_of(found)))
+    frames = [m for m in marks if isinstance(m, Rect) and m.fill == "none" and m.stroke == INK and m.line == 1.8]
+    assert len(frames) == 3 + 2 * 2 + 1  # of three ranks what they compute, and both ends of two messages and one end
+    heads = [m for m in marks if isinstance(m, Poly) and m.fill == INK and m.stroke == PAPER]
+    assert len(heads) == 3
+    assert "\n1\n" in texts(picture_of(found))
+
+
+def test_of_many_ranks_those_are_drawn_that_have_to_do_with_it() -> None:
+    trace = of_puzzle("pipeline_fsdp")
+    assert trace.ranks > MANY
+    shown = texts(picture_of(why(trace, 12, 9)))
+    assert "and 12 more ranks, not drawn" in shown
+    assert [f"rank {rank}" in shown.splitlines() for rank in (0, 11, 12, 13)] == [False, False, True, True]
+
+
+def test_what_changes_is_framed_before_and_after() -> None:
+    found = what_if(of_puzzle("gpipe"), op="backward", layer=7, faster=2)
+    frames = [m for m in picture_of(found).scene.marks if isinstance(m, Rect) and m.stroke == ACCENT]
+    assert len(frames) == 2 * 4
+    assert sum(frame.width for frame in frames[4:]) < sum(frame.width for frame in frames[:4])
+
+
+def test_what_helps_most_has_the_longest_bar() -> None:
+    found = what_helps(of_puzzle("gpipe"))
+    assert found is not None
+    bars = [m.width for m in picture_of(found).scene.marks if isinstance(m, Rect) and m.fill == GOOD]
+    assert bars == sorted(bars, reverse=True)
+    assert len(bars) == len(found.shown())
+
+
+def test_the_words_are_those_of_the_answer() -> None:
+    trace = of_puzzle("gpipe")
+    for found in (why(trace, 0, 12), critical_path(trace), what_if(trace, rank=0), what_helps(trace)):
+        assert found is not None
+        assert picture_of(found).words == found.text()
