@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from lib.analysis.dependencies import At, Causes, slowed
-from lib.analysis.event_words import layers_of, operation, operations
+from lib.analysis.event_words import layers_of, operation, operations, spoken
 from lib.analysis.waiting.chain import Step
 from lib.cluster.clock import units
 from lib.errors.wording import exact, numbered, these
 from lib.trace.trace import Trace
-from lib.values.collectives import COLLECTIVES, title
+from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE, LOCAL, MESSAGES, OPERATIONS, READS
 from lib.values.values import Value, definite, describe
 
@@ -79,7 +79,7 @@ class Leg:
         if event.op in COLLECTIVES:
             return f"{operation(event)} over {these('rank', event.group)}"
         row, events = OPERATIONS.get(event.op), [step.at.event for step in self.steps]
-        words, layers = title(event.op), frozenset[int]().union(*map(layers_of, events))
+        words, layers = spoken(event.op), frozenset[int]().union(*map(layers_of, events))
         if layers and (row is None or row.about == "call"):
             words += f" of {numbered('layer', layers)}"
         if row is not None and (row.has_batches or row.per_batch):
