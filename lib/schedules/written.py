@@ -24,8 +24,9 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted
 from lib.schedules.pipelines.action import Action, Order, parse
-from lib.schedules.pipelines.lowering import with_messages
-from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, Program, program_of, share_of
+from lib.schedules.pipelines.legality import IllegalOrder, illegal
+from lib.schedules.pipelines.lowering import waits_for_room
+from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, Program, program_of, says_messages, share_of
 from lib.simulator.dist import Dist
 from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET
@@ -37,6 +38,13 @@ Function = Callable[[int, int, int], Any]
 """What a student writes: the actions of `rank`, of so many ranks, for so many microbatches."""
 TAKES: Final = ("rank", "ranks", "batches")
 WORDS: Final = "words such as F0, the forward of microbatch 0, and B0, its backward"
+FIXES: Final = {
+    "batch": "microbatches are counted from 0, so the last one is `batches - 1`",
+    "twice": "each microbatch goes once forward through a stage and once backward: look at where two loops meet",
+    "before": "a backward needs the forward of the same microbatch on the same stage, earlier in the list",
+    "missing": "each microbatch goes once forward and once backward through every stage: count what the list has",
+}
+"""By rule of legality what to do, where it knows nothing better."""
 
 
 @overload
@@ -160,10 +168,15 @@ class Written:
             words.append(self._words(said, rank, most))
         bare = not any(isinstance(word, str) and word.lstrip("(")[:1].isdigit() for one in words for word in one)
         order = tuple(self._parsed(one, rank, rank if bare else None) for rank, one in enumerate(words))
-        try:
-            with_messages(order)
-        except ValueError as error:
-            raise self._wrong(str(error)) from None
+        if (wrong := illegal(order, batches=batches)) is not None:
+            raise self._located(IllegalOrder(wrong), str(wrong), wrong.cause or FIXES.get(wrong.rule))
+        if says_messages(order) and (stuck := waits_for_room(order)):
+            raise self._wrong(
+                "this order is legal, but it cannot go on: between two ranks there is room for one message",
+                expected="a receive of the message before, so that the next one finds room",
+                got="\n".join(f"rank {rank} is at {action}" for rank, action in stuck.items()),
+                fix="receive earlier; or leave sends and receives out: they are put in where they are needed",
+            )
         return order
 
     def _said(self, rank: int, ranks: int, batches: int) -> Any:
@@ -244,8 +257,7 @@ class Written:
         """The error of something in a list that is none of the words."""
         shown = repr(word) if isinstance(word, str) else described(word, describe)
         return self._wrong(
-            f"position {position}: {shown} is no action",
-            rank=rank,
+            f"rank {rank}, position {position}: {shown} is no action",
             expected=WORDS if stage is not None else f"{WORDS}; before it the stage, where a rank has several: 5F0",
             fix=_meant(word, stage),
         )
@@ -254,12 +266,22 @@ class Written:
         """What the function raised when it was asked for a rank."""
         from lib.diagnosis.python_errors import failed  # here and not above: only a mistake needs it
 
-        return failed(rank, error)
+        found = failed(None, error)
+        found.what = f"rank {rank}: {found.what}"
+        return found
 
     def _wrong(self, what: str, *, rank: int | None = None, **more: Any) -> PuzzleError:
-        """A mistake of the function's, with its line."""
+        """A mistake of the function's, with its line. Ranks are those of the pipeline, which need not be all."""
         where = self._line()
-        return PuzzleError(what, rank=rank, where=[] if where is None else [(None, where)], **more)
+        what = what if rank is None else f"rank {rank}: {what}"
+        return PuzzleError(what, where=[] if where is None else [(None, where)], **more)
+
+    def _located(self, error: IllegalOrder, what: str, fix: str | None) -> IllegalOrder:
+        """The error of an order that is not legal, with the line of the function that says it."""
+        error.what, error.fix, error.rank = what, fix, None
+        if (where := self._line()) is not None:
+            error.where.append((None, where))
+        return error
 
     def _line(self) -> Place | None:
         """The line of the function's `return`, if it has one; else of its `def`."""

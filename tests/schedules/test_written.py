@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from lib import Model, NotSolved, PuzzleError, Trace, check, schedule, simulate
+from lib import Mesh, Model, NotSolved, PuzzleError, Trace, check, schedule, simulate
 from lib.analysis.figures import end
 from lib.course.child import run_of
-from lib.schedules.pipelines.generators import interleaved, one_f_one_b
+from lib.schedules.pipelines.generators import breadth_first, interleaved, one_f_one_b
+from lib.schedules.pipelines.lowering import with_messages
 from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 
 SOURCE = '''\
-from lib import Model, NotSolved, schedule
+from lib import Mesh, Model, NotSolved, schedule
 
 
 @schedule(messages="awaited")
@@ -153,14 +154,17 @@ MISTAKES: list[tuple[Callable[..., Any], str, str]] = [
     (_endless, "rank 0: more than 500 actions for one rank", "look for a loop that never ends"),
     (_raises, "rank 1: IndexError: list assignment index out of range", "line 1"),
     (_shared, "the list of rank 1 is that of a rank before it", "make the list inside the function"),
-    (_says("F0", "b0"), "rank 0: position 1: 'b0' is no action", 'write "B0"'),
-    (_says("F_0"), "rank 0: position 0: 'F_0' is no action", 'write "F0"'),
-    (_says(("F", 0)), "rank 0: position 0: a tuple of 2: str 'F'; the number 0 is no action", 'write "F0"'),
-    (_says("F{b}"), "rank 0: position 0: 'F{b}' is no action", "put an f before the quotes"),
-    (_says(0, 1), "rank 0: position 0: the number 0 is no action", '"F0" or "B0"'),
-    (_says("F", "B"), "rank 0: position 0: 'F' is no action", "a kind of action and the number of a microbatch"),
-    (_says("F0", "1F0"), "rank 0: position 0: 'F0' is no action", "other words of this order name their stage"),
+    (_says("F0", "b0"), "rank 0, position 1: 'b0' is no action", 'write "B0"'),
+    (_says("F_0"), "rank 0, position 0: 'F_0' is no action", 'write "F0"'),
+    (_says(("F", 0)), "rank 0, position 0: a tuple of 2: str 'F'; the number 0 is no action", 'write "F0"'),
+    (_says("F{b}"), "rank 0, position 0: 'F{b}' is no action", "put an f before the quotes"),
+    (_says(0, 1), "rank 0, position 0: the number 0 is no action", '"F0" or "B0"'),
+    (_says("F", "B"), "rank 0, position 0: 'F' is no action", "a kind of action and the number of a microbatch"),
+    (_says("F0", "1F0"), "rank 0, position 0: 'F0' is no action", "other words of this order name their stage"),
     (_says(["F0", "B0"], ["F0", "B0"]), "rank 0: these are lists in a list", "give back the list of `rank` alone"),
+    (_says("F0", "B0"), "rank 0, at the end: 0F1 is missing", "count what the list has"),
+    (_says("F0", "B0", "B1"), "rank 0, position 2: 0B1 needs 0F1 before it", "earlier in the list"),
+    (_says("0F0", "0B0", "0F1", "0B1"), "rank 1, position 0: 0F0 (forward of microbatch 0", "numbered over all ranks"),
     (lambda rank, ranks, batches: {"F0": 1}, "rank 0: <lambda> gives a whole dict", "give back a list"),
     (lambda rank, ranks, batches: 4, "rank 0: <lambda> gives the number 4", "give back a list"),
 ]
@@ -174,6 +178,22 @@ def test_mistakes_are_told_before_anything_runs(function: Callable[..., Any], wh
     assert str(caught.value).startswith(what)
     assert fix in str(caught.value)
     assert "program.py" not in str(caught.value)
+
+
+def test_a_legal_order_whose_sender_waits_for_room() -> None:
+    @schedule
+    def says_its_messages(rank: int, ranks: int, batches: int) -> list[str]:
+        return [*map(str, with_messages(breadth_first(ranks, batches, 2))[rank])]
+
+    with pytest.raises(PuzzleError, match=r"^this order is legal, but it cannot go on") as caught:
+        says_its_messages.order(4, 8)
+    assert "rank 0 is at 0SEND_F7" in str(caught.value)
+    assert says_its_messages.order(4, 4)
+
+
+def test_a_mistake_on_a_mesh_names_the_rank_of_the_pipeline() -> None:
+    with pytest.raises(PuzzleError, match=r"^rank 0, at the end: 0F1 is missing: there are microbatches 0 to 1"):
+        simulate(schedule(_says("F0", "B0")), mesh=Mesh({"stage": 2, "data": 2}), layers=2, batches=4)
 
 
 def test_the_decorator_in_the_wrong_place() -> None:

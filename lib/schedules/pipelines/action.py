@@ -133,9 +133,8 @@ def places(order: Order) -> dict[int, int]:
     """The rank of each stage: the one that does most of its passes, so that one stray action is the odd one out."""
     found: defaultdict[int, Counter[int]] = defaultdict(Counter)
     for rank, actions in enumerate(order):
-        for action in parts_of(actions):
-            if action.kind in PASSES:
-                found[action.stage][rank] += 1
+        for stage, passes in Counter(stage for stage, kind, _, _ in parts_of(actions) if kind in PASSES).items():
+            found[stage][rank] = passes
     return {stage: min(ranks, key=lambda rank: (-ranks[rank], rank)) for stage, ranks in sorted(found.items())}
 
 

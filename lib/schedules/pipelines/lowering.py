@@ -103,7 +103,12 @@ def _posted_on(actions: tuple[Action, ...], ahead: int, place: dict[int, int]) -
 
 
 def _wait(action: Action) -> Action:
-    return action._replace(kind=f"WAIT_{action.kind}")
+    return Action(action[0], WAITS[action[1]], action[2])
+
+
+WAITS: Final = {kind: f"WAIT_{kind}" for kind in MESSAGES}
+BEGINS: Final = {wait: kind for kind, wait in WAITS.items()}
+"""By message the wait for it, and the other way round."""
 
 
 def awaited(order: Order) -> Order:
@@ -120,39 +125,48 @@ def waits_for_room(order: Order) -> dict[int, Action]:
     """The ranks that do not come to the end of an order that has its messages, as there is room for one that is not
     received yet between two ranks, and the action that each is at. No times matter: who can go on can do so later."""
     place, at = places(order), [0] * len(order)
-    calls: defaultdict[tuple[str, int, int], int] = defaultdict(int)
-    begun: list[dict[Action, tuple[tuple[str, int, int], int]]] = [{} for _ in order]
-    """By send or receive which other call it waits for, and how many of those have to come before it is over."""
-    behind = [{action for action in actions if action.kind.startswith("WAIT_")} for actions in order]
+    calls: defaultdict[tuple[int, int, bool], int] = defaultdict(int)
+    """By source, receiver, and whether it is a send."""
+    lists = [_calls(rank, actions, place) for rank, actions in enumerate(order)]
+    begun: list[dict[_Key, tuple[tuple[int, int, bool], int]]] = [{} for _ in order]
+    """By send or receive which call it waits for, and how many of those have to come before it is over."""
     going = list(range(len(order)))
     while going:
         rank = going.pop()
-        for k in range(at[rank], len(order[rank])):
-            action = order[rank][k]
-            stage, kind, _, _ = action
-            at[rank] = k
-            if kind in MESSAGES:
-                other = place[stage + KINDS[kind].towards]
-                sends = kind[0] == "S"
-                call, answer = ("S", rank, other), ("R", rank, other)
-                if not sends:
-                    call, answer = ("R", other, rank), ("S", other, rank)
-                if action not in begun[rank]:
-                    begun[rank][action] = answer, calls[call] + (not sends)
-                    calls[call] += 1
-                    going.append(other)
-                if behind[rank] and _wait(action) in behind[rank]:
-                    continue
-            elif kind.startswith("WAIT_"):
-                action = action._replace(kind=kind.removeprefix("WAIT_"))
-            else:
-                continue
-            answer, needed = begun[rank].get(action, (("S", rank, rank), 0))
-            if calls[answer] < needed:
-                break
+        todo, mine = lists[rank], begun[rank]
+        for k in range(at[rank], len(todo)):
+            _, key, other, call, waits = todo[k]
+            if call is not None and key not in mine:
+                mine[key] = (call[0], call[1], not call[2]), calls[call] + (not call[2])
+                calls[call] += 1
+                going.append(other)
+            if waits and key in mine:
+                answer, needed = mine[key]
+                if calls[answer] < needed:
+                    at[rank] = k
+                    break
         else:
-            at[rank] = len(order[rank])
-    return {rank: order[rank][k] for rank, k in enumerate(at) if k < len(order[rank])}
+            at[rank] = len(todo)
+    return {rank: order[rank][lists[rank][k][0]] for rank, k in enumerate(at) if k < len(lists[rank])}
+
+
+_Key = tuple[int, str, int]
+_Call = tuple[int, _Key, int, tuple[int, int, bool] | None, bool]
+
+
+def _calls(rank: int, actions: tuple[Action, ...], place: dict[int, int]) -> list[_Call]:
+    """The sends and receives of a rank and its waits: its position, the send or receive, the other rank, the call that
+    it makes, if it makes one, and whether it waits for it."""
+    found: list[_Call] = []
+    behind = {(stage, BEGINS[kind], microbatch) for stage, kind, microbatch, _ in actions if kind in BEGINS}
+    for position, (stage, kind, microbatch, _) in enumerate(actions):
+        if kind in MESSAGES:
+            key, other = (stage, kind, microbatch), place[stage + KINDS[kind].towards]
+            call = (rank, other, True) if kind[0] == "S" else (other, rank, False)
+            found.append((position, key, other, call, key not in behind))
+        elif kind in BEGINS:
+            found.append((position, (stage, BEGINS[kind], microbatch), rank, None, True))
+    return found
 
 
 def _on_arrival(order: Order) -> Order | None:
@@ -252,7 +266,7 @@ TICKS = {"F": 2, "B": 2, "I": 1, "W": 1}
 
 def _inputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[int, Action]]:
     """The messages that an action needs, each with the rank that it comes from."""
-    for stage, kind, microbatch, _ in parts_of((action,)):
+    for stage, kind, microbatch, _ in action.parts or (action,):
         if needed := KINDS[kind].needs:
             source = place.get(stage + KINDS[needed].towards, rank)
             if source != rank:
@@ -261,7 +275,7 @@ def _inputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[
 
 def _outputs(action: Action, rank: int, place: dict[int, int]) -> Iterator[tuple[int, Action, Action]]:
     """The messages that an action is followed by: to whom, the send, and the receive there."""
-    for stage, kind, microbatch, _ in parts_of((action,)):
+    for stage, kind, microbatch, _ in action.parts or (action,):
         if sent := KINDS[kind].passes:
             after = stage + KINDS[sent].towards
             if place.get(after, rank) != rank:

@@ -13,7 +13,7 @@ from lib.simulator.model import Model
 from lib.simulator.work import Work
 from lib.values.values import ActivationGrad, Weight, WeightGrad
 
-__all__ = ["AXIS", "MESSAGES_ARE", "Messages", "Share", "program_of", "share_of"]
+__all__ = ["AXIS", "MESSAGES_ARE", "Messages", "Share", "program_of", "says_messages", "share_of"]
 
 Messages = Literal["awaited", "posted"]
 MESSAGES_ARE: Mapping[str, Callable[[Order], Order]] = {"awaited": awaited, "posted": posted}
@@ -49,7 +49,7 @@ def program_of(
     the step: its batches are numbered for themselves. There weights are whole, and gradients all-reduced, unless the
     order has UNSHARD, RESHARD or REDUCE_GRAD: then each rank has a shard of everything.
     """
-    if not any(action.kind in MESSAGES for actions in order for action in actions):
+    if not says_messages(order):
         order = MESSAGES_ARE[messages](order)
     place, count = places(order), batches_of(order)
     sharded = any(action.kind in SHARDS for actions in order for action in actions)
@@ -68,6 +68,11 @@ def program_of(
             await rank.update(stage)
 
     return run
+
+
+def says_messages(order: Order) -> bool:
+    """Whether an order has its messages, so that none are put in."""
+    return any(action.kind in MESSAGES for actions in order for action in actions)
 
 
 class Share(NamedTuple):
