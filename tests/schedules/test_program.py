@@ -7,9 +7,10 @@ import pytest
 from lib import Mesh, PuzzleError, Trace, check, simulate
 from lib.analysis.figures import end, peak
 from lib.schedules.pipelines.action import Order, parse
+from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import breadth_first, gpipe, interleaved, one_f_one_b
 from lib.schedules.pipelines.lowering import awaited, posted, waits_for_room, with_messages
-from lib.schedules.pipelines.program import Messages, program_of
+from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
 
 ORDERS = {
     "gpipe": gpipe,
@@ -68,6 +69,31 @@ def test_who_waits_for_room_for_ever_receives_on_arrival() -> None:
     assert list(map(str, stuck.values())) == ["0SEND_F7", "1SEND_F5", "2SEND_F3", "3SEND_F1"]
     assert waits_for_room(awaited(order)) == {}
     assert waits_for_room(posted(order)) == {}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_room_for_one_message_is_enough_for_every_schedule(name: str) -> None:
+    for ranks, batches in ((2, 5), (3, 8), (4, 12), (5, 6)):
+        order = SCHEDULES[name].make(ranks, batches)
+        assert waits_for_room(awaited(order)) == {}, (ranks, batches)
+        assert waits_for_room(posted(order)) == {}, (ranks, batches)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_is_one_training_step(name: str) -> None:
+    order = SCHEDULES[name].make(4, 8)
+    for messages in MESSAGES_ARE:
+        verdict = check(_run(order, 8, 8, messages))  # pyright: ignore[reportArgumentType]
+        assert verdict.correct
+        assert verdict.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("batches", "time", "memory"), [(4, 27.4, 3_276_800), (8, 46.6, 3_801_088), (16, 85.0, 3_801_088)]
+)
+def test_zero_bubble_keeps_no_gradient_that_was_sent(batches: int, time: float, memory: int) -> None:
+    trace = _run(SCHEDULES["zb_h1"].make(4, batches), 8, batches)
+    assert (end(trace), peak(trace).elements) == (time, memory)
 
 
 def test_ranks_that_wait_for_each_other_for_good() -> None:

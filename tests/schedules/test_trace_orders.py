@@ -25,7 +25,7 @@ def _again(order: Order) -> Order:
     return tuple(tuple(parts_of(actions)) for actions in order)
 
 
-@pytest.mark.parametrize("name", [name for name, row in SCHEDULES.items() if not row.halves])
+@pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("messages", ["awaited", "posted"])
 def test_the_orders_that_have_a_name_come_back(name: str, messages: Messages) -> None:
     for ranks, batches in SIZES:

@@ -211,11 +211,12 @@ class _Arrivals:
                 self._begin(now, rank)
 
     def make_room(self) -> None:
-        """Who waits for room receives what has arrived before that."""
-        for rank, sends in enumerate(self.sends):
-            if sends and any(self.coming[rank].values()):
+        """Who waits for room receives what has arrived before that. What waits for room itself has not."""
+        first = [(rank, source) for rank, coming in enumerate(self.coming) for source in coming if coming[source]]
+        for rank, source in first:
+            if self.sends[rank]:
                 last = self.found[rank].pop()
-                self._receive(self.busy[rank], rank)
+                self._take(self.busy[rank], rank, source)
                 self.found[rank].append(last)
 
     def _send(self, now: int, rank: int) -> bool:
@@ -238,13 +239,16 @@ class _Arrivals:
     def _receive(self, now: int, rank: int) -> None:
         """A rank takes all that has arrived, in that order."""
         while ready := [source for source, queue in self.coming[rank].items() if queue]:
-            source = min(ready, key=lambda source: (self.arrived[source, rank], source))
-            queue = self.coming[rank][source]
-            self.found[rank].append(queue[0])
-            self.held[rank].add(queue.popleft())
-            if queue:
-                self.arrived[source, rank] = now
-                heapq.heappush(self.due, (now, source))
+            self._take(now, rank, min(ready, key=lambda source: (self.arrived[source, rank], source)))
+
+    def _take(self, now: int, rank: int, source: int) -> None:
+        """A rank receives a message; the next one from there has room now."""
+        queue = self.coming[rank][source]
+        self.found[rank].append(queue[0])
+        self.held[rank].add(queue.popleft())
+        if queue:
+            self.arrived[source, rank] = now
+            heapq.heappush(self.due, (max(now, self.busy[source]), source))
 
     def _begin(self, now: int, rank: int) -> None:
         """A rank begins with its next action, if its messages are there."""

@@ -219,6 +219,8 @@ class _Rank:
         found: dict[str, Handler] = {
             "F": self.forward,
             "B": self.backward,
+            "I": self.input_half,
+            "W": self.weight_half,
             "UPDATE": lambda stage, _m, _t, _k: self.update(stage),
             "UNSHARD": self.unshard,
             "WAIT_UNSHARD": lambda stage, _m, _t, _k: self.gathered(stage),
@@ -261,6 +263,27 @@ class _Rank:
             made, grad = backward(layer, activations.pop((layer, microbatch)), grad, weights[layer])
             self.add(layer, made)
         self.hand_on(stage, microbatch, kept, grad)
+
+    def input_half(self, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
+        """The input half of the backward of all layers. What the weight half needs stays: the gradient of each layer's
+        output, and its input. The gradient of the stage's input goes."""
+        half, layers, weights, activations = (
+            self.model.backward_input,
+            self.layers[stage],
+            self.weights,
+            self.activations,
+        )
+        grad = self.gradient(stage, microbatch, taken)
+        for layer in reversed(layers):
+            self.grads[layer + 1, microbatch] = grad
+            grad = half(layer, activations[layer, microbatch], grad, weights[layer])
+        self.hand_on(stage, microbatch, kept, grad)
+
+    def weight_half(self, stage: int, microbatch: int, *_: object) -> None:
+        """The weight half of it, at any time after the input half."""
+        half, activations, grads = self.model.backward_weight, self.activations, self.grads
+        for layer in reversed(self.layers[stage]):
+            self.add(layer, half(layer, activations.pop((layer, microbatch)), grads.pop((layer + 1, microbatch))))
 
     def gradient(self, stage: int, microbatch: int, taken: bool) -> ActivationGrad:
         """The gradient of a stage's output: received, made here, or that of the loss."""
