@@ -43,6 +43,8 @@ ZIPPED = os.path.join(os.path.dirname(STANDARD), "python{}{}.zip".format(*sys.ve
 _NOT_THEIRS = (*OURS, os.path.join(STANDARD, ""), os.path.join(ZIPPED, ""), "<frozen")
 _INSTALLED = tuple(os.sep + os.path.join(name, "") for name in ("site-packages", "dist-packages"))
 _SCHEDULES = os.path.join(LIBRARY, "schedules", "")
+_ASKS = os.path.join(_SCHEDULES, "written.py")
+"""What asks a student for an order is ours."""
 
 
 class Place(NamedTuple):
@@ -163,7 +165,7 @@ def is_students(code: CodeType) -> bool:
 
 @lru_cache(maxsize=4096)  # a cell that is run again is another file
 def _is_students(file: str) -> bool:
-    if file.startswith(_SCHEDULES):
+    if file.startswith(_SCHEDULES) and file != _ASKS:
         return True
     return not file.startswith(_NOT_THEIRS) and not any(folder in file for folder in _INSTALLED)
 
