@@ -21,7 +21,7 @@ from drawing.communication.step import draw_step
 from drawing.comparison import compare, draw_figures
 from drawing.display import register
 from drawing.figures.curves import draw_curves
-from drawing.gallery.page import Limit, draw_gallery
+from drawing.gallery.page import draw_gallery
 from drawing.map import puzzle_map
 from drawing.registry import picture_of
 from drawing.stepper import step_through
@@ -30,7 +30,6 @@ from drawing.trade_off import draw_trade_off
 from drawing.values import draw_group
 
 __all__ = [
-    "Limit",
     "Picture",
     "compare",
     "draw",

@@ -58,6 +58,10 @@ function boxes(piece, row) {
 
 // -- the timeline -------------------------------------------------------------------------------------------------------
 
+/** Whether what is proved is about schedules of this kind. */
+const speaksOf = (limit, piece) =>
+  limit.chunks === piece.chunks && limit.shape === piece.shape && limit.halves === piece.halves;
+
 /** All legal schedules that have a name fit on this axis; for one that is longer the axis is. */
 const NAMED = DATA.pieces.filter((piece) => piece.name && legal(piece));
 const AXIS = 1.04 * Math.max(...NAMED.map((piece) => piece.end));
@@ -146,7 +150,7 @@ function drawPlot(here) {
   const height = 270;
   const [left, bottom] = [44, height - 34];
   const shown = DATA.pieces.map((piece, number) => ({ piece, number })).filter(({ piece }) => legal(piece));
-  const limits = DATA.limits.filter((limit) => limit.chunks === here.chunks);
+  const limits = DATA.limits.filter((limit) => speaksOf(limit, here));
   const ends = NAMED.map((piece) => piece.end).concat(limits.map((limit) => limit.end));
   const low = Math.min(DATA.work, ...ends);
   const high = Math.max(AXIS, legal(here) ? Math.min(here.end, 2 * AXIS) : 0) * 1.02;
@@ -238,16 +242,17 @@ function say(piece) {
     const [best] = better;
     beat.textContent = `Beaten by ${better.length} of the others, in time, in memory or in both: ${titleOf(best)} ends at ${neat(best.end)} with ${neat(most(best))}.`;
   } else beat.textContent = "Nothing here is as good in both time and memory.";
-  const limits = DATA.limits.filter((limit) => legal(piece) && limit.chunks === piece.chunks && limit.peak >= most(piece) - 1e-9);
+  const limits = DATA.limits.filter((limit) => legal(piece) && speaksOf(limit, piece) && limit.peak >= most(piece) - 1e-9);
   limits.sort((one, other) => one.peak - other.peak);
   if (limits.length) {
     const [{ peak, end }] = limits;
     const open = piece.end - end;
-    const all = `With ${piece.chunks === 1 ? "one stage" : `${piece.chunks} stages`} a rank and peaks of at most ${neat(peak)} nothing ends before ${neat(end)}`;
+    const stages = piece.chunks === 1 ? "one stage" : `${piece.chunks} stages`;
+    const all = `It is proved: with ${stages} a rank${piece.shape === "vee" ? " in a V" : ""}, ${piece.halves ? "the backward split" : "the backward whole"} and peaks of at most ${neat(peak)} nothing ends before ${neat(end)}`;
     beat.textContent += open > 1e-9 ? ` ${all}. So up to ${neat(open)} may be in it: can you beat it?` : ` ${all}, so nothing can beat it there.`;
   }
-  byId("about").textContent = DATA.limits.some((limit) => limit.chunks === piece.chunks)
-    ? "The line is proved: no schedule with as many stages is to the left of it. Click a dot to see its schedule."
+  byId("about").textContent = DATA.limits.some((limit) => speaksOf(limit, piece))
+    ? "The line is proved: no schedule of this kind (as many stages, in the same shape, the backward split or not as here) is to the left of it. Click a dot to see its schedule."
     : "Click a dot to see its schedule.";
 }
 

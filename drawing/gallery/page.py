@@ -5,30 +5,20 @@ The page is `gallery.html` with its style, its script and the schedules as data:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from drawing.canvas.frame import Page, document, variables
 from drawing.canvas.palette import BOUND, GOOD, INK, NONE, PASSES, Colour, ink_on, layer_colour, mix
 from drawing.canvas.scene import escape
 from lib.errors.wording import counted
 
-__all__ = ["Limit", "draw_gallery"]
+__all__ = ["draw_gallery"]
 
 PASS_OF: Final = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
 """The colours of the passes, by the letters of actions."""
 HEIGHT: Final = 700
-
-
-class Limit(NamedTuple):
-    """What is proved of all schedules with `chunks` stages a rank: with at most `peak` microbatches of activations on
-    any rank none ends before `end`."""
-
-    chunks: int
-    peak: float
-    end: float
 
 
 class Shown(Protocol):
@@ -37,10 +27,9 @@ class Shown(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
-def draw_gallery(gallery: Shown, limits: Sequence[Limit] = ()) -> Page:
-    """The page of a gallery. `limits` are drawn beside the schedules: what nothing can beat."""
+def draw_gallery(gallery: Shown) -> Page:
+    """The page of a gallery, with what is proved of its size."""
     data = gallery.to_json()
-    data["limits"] = [limit._asdict() for limit in limits]
     data["shades"] = max(piece["chunks"] for piece in data["pieces"])
     title = f"Pipelines of {counted(data['ranks'], 'rank')} and {counted(data['batches'], 'microbatch')}"
     style = variables(_colours(data["shades"])) + _read("gallery.css")

@@ -13,13 +13,14 @@ from fractions import Fraction
 from itertools import product
 from typing import Any, Final, NamedTuple
 
+from lib.analysis.bounds.best_orders import best_orders
 from lib.errors.exceptions import PuzzleError
 from lib.schedules.pipelines.action import Action, Order, parts_of
-from lib.schedules.pipelines.catalogue import SCHEDULES, Named
+from lib.schedules.pipelines.catalogue import SCHEDULES, Named, Shape
 from lib.schedules.pipelines.generators import in_turn
 from lib.schedules.pipelines.program import Messages
 from lib.schedules.pipelines.timing import Timed, time_order
-from lib.schedules.pipelines.zero_bubble_search import Passes
+from lib.schedules.pipelines.zero_bubble_search import EVEN, Passes
 
 __all__ = ["SLIDERS", "Gallery", "Piece", "Sliders", "gallery"]
 
@@ -49,6 +50,16 @@ class Piece:
     name: str | None = None
     why: str = ""
 
+    @property
+    def halves(self) -> bool:
+        """Whether the backward is split."""
+        return any(action.kind == "I" for actions in self.order for action in parts_of(actions))
+
+    @property
+    def shape(self) -> Shape:
+        """Where the second stage of a rank lies; the sliders make loops."""
+        return "loop" if self.name is None else SCHEDULES[self.name].shape
+
 
 @dataclass(frozen=True, slots=True)
 class Gallery:
@@ -74,6 +85,22 @@ class Gallery:
         how = "both sides stand still meanwhile" if self.messages == "awaited" else "ranks compute meanwhile"
         return f"messages are {self.messages} and take {float(self.costs.message):g}: {how}"
 
+    def limits(self) -> list[dict[str, Any]]:
+        """What is proved for this size, where passes take equally long and messages nothing: with so many stages a
+        rank, of that shape, the backward split or not, and no rank above `peak`, no order ends before `end`."""
+        if self.costs != EVEN:
+            return []
+        found: dict[tuple[Any, ...], float] = {}
+        for best in best_orders():
+            if (best.ranks, best.batches) == (self.ranks, self.batches):
+                row = SCHEDULES[best.schedule]
+                key = row.chunks, row.shape, row.halves, best.peak
+                found[key] = max(best.bound, found.get(key, 0))
+        return [
+            dict(zip(("chunks", "shape", "halves", "peak", "end"), (*key, end), strict=True))
+            for key, end in found.items()
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Everything as data, for a page: what each rank does, as words, and when each action starts."""
         return {
@@ -82,6 +109,7 @@ class Gallery:
             "costs": {kind: float(cost) for kind, cost in zip("FIW", self.costs, strict=False)},
             "work": self.work,
             "world": self.world(),
+            "limits": self.limits(),
             "positions": self.positions,
             "names": {
                 row.name: {"title": row.title, "paper": row.paper}
@@ -96,7 +124,7 @@ class Gallery:
 def _data(piece: Piece) -> dict[str, Any]:
     """One piece as data. A rank is a text: `F0,2` is the forward of microbatch 2 on its first stage, and `1.5F0,2` the
     same after a wait of 1.5."""
-    found: dict[str, Any] = {"chunks": piece.chunks, "name": piece.name}
+    found: dict[str, Any] = {"chunks": piece.chunks, "name": piece.name, "halves": piece.halves, "shape": piece.shape}
     if piece.timed is None:
         return found | {"why": piece.why}
     turns = {stage: number for actions in piece.order for number, stage in enumerate(_stages(actions))}

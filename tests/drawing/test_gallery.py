@@ -6,16 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from drawing import Limit, draw_gallery
+from drawing import draw_gallery
 from lib.schedules.gallery import gallery
 from tests.drawing.stepper.browser import Browser, Page, find_chromium
 
 CHROMIUM = find_chromium()
-LIMITS = [Limit(1, 4, 27.0), Limit(2, 2, 29.5)]
 
 
 def test_it_says_in_words_what_it_shows() -> None:
-    page = draw_gallery(gallery(4, 8, chunks=(1, 2)), LIMITS)
+    page = draw_gallery(gallery(4, 8, chunks=(1, 2)))
     assert page.words.startswith("<Pipelines of 4 ranks and 8 microbatches; messages take no time. ")
     assert "1F1B ends at 33 with 4" in page.words
     assert "messages are awaited and take 0.4: both sides stand still meanwhile" in repr(
@@ -32,7 +31,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     if CHROMIUM is None:
         pytest.skip("needs Chromium")
     folder = tmp_path_factory.mktemp("gallery")
-    path = draw_gallery(gallery(4, 8, chunks=(1, 2)), LIMITS).save(folder / "gallery.html")
+    path = draw_gallery(gallery(4, 8, chunks=(1, 2))).save(folder / "gallery.html")
     with Browser(CHROMIUM, folder) as browser:
         page = browser.page().open(path)
         yield page
@@ -59,7 +58,7 @@ def test_a_slider_makes_1f1b_of_gpipe(page: Page) -> None:
     page.run("go(DATA.pieces.findIndex((piece) => piece.name === 'gpipe'))")
     slide(page, ahead=1)
     assert text(page, "#name") == "1F1B"
-    assert "nothing ends before 27" in text(page, "#beat")
+    assert "nothing ends before 33" in text(page, "#beat")
     slide(page, late=2)
     assert text(page, "#name") == "ZB-H1"
     assert "nothing can beat it" in text(page, "#beat")

@@ -109,3 +109,13 @@ def test_costs_are_of_a_whole_rank() -> None:
 def test_what_is_no_pipeline(size: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="a pipeline has at least"):
         gallery(*size)
+
+
+def test_what_is_proved_is_beaten_by_nothing_of_its_kind(found: Gallery) -> None:
+    assert found.limits()
+    for limit in found.limits():
+        for piece in found.pieces:
+            alike = (piece.chunks, piece.shape, piece.halves) == (limit["chunks"], limit["shape"], limit["halves"])
+            if alike and piece.timed is not None and max(piece.timed.peaks) <= limit["peak"]:
+                assert piece.timed.end >= limit["end"], piece
+    assert gallery(4, 8, message=0.4).limits() == []
