@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -142,10 +140,7 @@ def test_the_table_of_pipelines(order: Generator, batches: int, end: float, memo
     assert figures_of(models)[1:] == (end, memory)
 
 
-FREE = Costs(forward=1, backward=2, update=0, collective=0, p2p=0)
 ORDERS: dict[str, Generator] = {"GPipe": gpipe, "1F1B": one_f_one_b}
-DATA = Path(__file__).parents[1] / "support" / "data" / "pipeline_schedules.csv"
-ROWS = [row for row in csv.DictReader(DATA.read_text("utf-8").splitlines()) if row["schedule"] in ORDERS]
 
 
 def in_flight(model: Model) -> int:
@@ -156,24 +151,6 @@ def in_flight(model: Model) -> int:
             alive = [one.value for one in figures.alive_at(model.trace, model.rank, index)]
             most = max(most, len({b for value in alive if isinstance(value, Activation) for b in value.batches}))
     return most
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['schedule']}-{row['P']}-{row['M']}")
-def test_published_pipelines(row: dict[str, str]) -> None:
-    ranks, batches = int(row["P"]), int(row["M"])
-    order = ORDERS[row["schedule"]](ranks, batches)
-    models = simulate(program_of(order), layers=ranks, batches=batches, ranks=ranks, costs=FREE)
-    trace = Trace.of(models)
-    assert figures.end(trace) == float(row["makespan"])
-    peaks = [in_flight(model) for model in models]
-    assert peaks == [float(peak) for peak in row["peaks_per_rank"].split()]
-    assert max(peaks) == float(row["peak_max"])
-    ideal = float(row["ideal"])
-    assert figures.bubbles(trace).makespan == pytest.approx(float(row["bubble"]) / (ideal + float(row["bubble"])))
-
-
-def test_all_rows_of_both_schedules_are_there() -> None:
-    assert sorted(row["schedule"] for row in ROWS) == ["1F1B"] * 5 + ["GPipe"] * 5
 
 
 @settings(max_examples=30)

@@ -110,10 +110,10 @@ def time_order(
     The costs are those of one stage; a backward that is not split takes as long as its halves, if nothing is said.
     `cost` gives the costs of an action on a rank instead, for stages or ranks that are not alike.
 
-    A message takes `message` from the end of what makes it until it is there, or nothing where both stages are on one
-    rank. Posted, it costs no rank any time: all receives are issued before it comes. Awaited, both ranks do nothing
-    else meanwhile, each for half of the time; an order that has no messages gets them first (see `awaited` in
-    `lowering`).
+    A message takes `message` from the end of what makes it until it is there, half of it until it is sent; or nothing,
+    where both stages are on one rank. Posted, it costs no rank any time, but that one is sent before the next to the
+    same rank; receives are issued early enough. Awaited, both ranks do nothing else meanwhile, each for half of the
+    time; an order that has no messages gets them first (see `awaited` in `lowering`).
 
     IllegalOrder where ranks wait for what does not come, NoRoom where it is legal and does not come all the same.
     """
@@ -193,12 +193,14 @@ class _Clock:
         self.awaited = awaited
         self.starts: list[list[int]] = [[] for _ in order]
         self.ends: list[list[int]] = [[] for _ in order]
+        self.now = [0] * len(order)
+        """When each rank can go on."""
         self.there: dict[Key, int] = {}
         """When what somebody may wait for is there."""
         self.waiting: defaultdict[Key, list[int]] = defaultdict(list)
         self.runnable = [*range(len(order))]
         self.free: defaultdict[tuple[int, int], int] = defaultdict(int)
-        """When a channel from a rank to another has brought what was sent so far."""
+        """When what was sent so far from a rank to another has gone out."""
         self.sent: Counter[int] = Counter()
         self.taken: Counter[int] = Counter()
 
@@ -213,7 +215,7 @@ class _Clock:
         """A rank does all that it can."""
         actions, costs, starts, ends = self.order[rank], self.costs[rank], self.starts[rank], self.ends[rank]
         there, awaited = self.there, self.awaited
-        now = ends[-1] if ends else 0
+        now = self.now[rank]
         for number in range(len(ends), len(actions)):
             action = actions[number]
             message = awaited and action.kind in MESSAGES
@@ -221,6 +223,7 @@ class _Clock:
                 time = there.get(key)
                 if time is None:
                     self.waiting[key].append(rank)
+                    self.now[rank] = now
                     return
                 if time > now:
                     now = time
@@ -228,9 +231,10 @@ class _Clock:
             now += self.half if message else costs[number]
             ends.append(now)
             for part in action.parts or (action,):
-                self.outcome(part, rank, now)
+                now = self.outcome(part, rank, now)
             if message and (room := self.room(action, rank)) is not None:
                 self.waiting[room].append(rank)
+                self.now[rank] = now
                 return
 
     def needs(self, action: Action, rank: int) -> list[Key]:
@@ -248,19 +252,19 @@ class _Clock:
             return [("i", stage, microbatch)]
         return [(f">{kind[-1]}", stage, microbatch)] if self.awaited and kind in RECEIVES else []
 
-    def outcome(self, action: Action, rank: int, now: int) -> None:
-        """What is there after an action."""
+    def outcome(self, action: Action, rank: int, now: int) -> int:
+        """What is there after an action, and when its rank goes on."""
         stage, kind, microbatch, _ = action
         if kind == "F":
             self.make(("f", stage, microbatch), now)
             if stage == self.last:
                 self.make(("B", stage, microbatch), now)
             else:
-                self.hand_over("F", stage + 1, microbatch, rank, now)
+                return self.hand_over("F", stage + 1, microbatch, rank, now)
         elif kind in BACKWARDS:
             self.make(("i", stage, microbatch), now)
             if stage:
-                self.hand_over("B", stage - 1, microbatch, rank, now)
+                return self.hand_over("B", stage - 1, microbatch, rank, now)
         elif kind in RECEIVES and self.awaited:
             self.make((kind[-1], stage, microbatch), now)
         elif kind in MESSAGES and kind not in RECEIVES:
@@ -268,20 +272,24 @@ class _Clock:
             if self.awaited:
                 self.make((f">{kind[-1]}", target, microbatch), now)
             else:
-                self.send(kind[-1], target, microbatch, (rank, self.place[target]), now)
+                return self.send(kind[-1], target, microbatch, (rank, self.place[target]), now)
+        return now
 
-    def hand_over(self, what: str, stage: int, microbatch: int, rank: int, now: int) -> None:
+    def hand_over(self, what: str, stage: int, microbatch: int, rank: int, now: int) -> int:
         """The input of another stage is made: it is there if the stage is here, or when its message came."""
         place = self.place[stage]
         if place == rank:
             self.make((what, stage, microbatch), now)
         elif self.implied:
-            self.send(what, stage, microbatch, (rank, place), now)
+            return self.send(what, stage, microbatch, (rank, place), now)
+        return now
 
-    def send(self, what: str, stage: int, microbatch: int, channel: tuple[int, int], now: int) -> None:
-        """A message goes out, after those of its channel, and costs nobody any time."""
-        self.free[channel] = over = max(now, self.free[channel]) + self.half
+    def send(self, what: str, stage: int, microbatch: int, channel: tuple[int, int], now: int) -> int:
+        """A message goes out. Where another one is still going out to the same rank, this one waits for it."""
+        now = max(now, self.free[channel])
+        self.free[channel] = over = now + self.half
         self.make((what, stage, microbatch), over + self.half)
+        return now
 
     def room(self, action: Action, rank: int) -> Key | None:
         """What the sender of a message waits for, if it does: a channel has room for one. And who takes a message,
