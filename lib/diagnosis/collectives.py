@@ -249,7 +249,20 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
         return f"{who}each rank works on batches of its own: {_data_call(mine)}({batches})"
     if field != "batches":
         return None
-    return _taken_again(mine, left.place.batches & right.place.batches) or _one_key(mine, right)
+    shared = left.place.batches & right.place.batches
+    return _taken_again(mine, shared) or _one_key(mine, right) or _half_again(mine, right.layer, shared)
+
+
+def _half_again(program: Running, layer: int, batches: frozenset[int]) -> str | None:
+    """A weight half that was done twice, or after the whole backward."""
+    done = [e for e in program.events if e.op in BY_WEIGHT and e.layer == layer and e.batches & batches]
+    if len(done) < 2 or all(event.op in BY_INPUT for event in done):
+        return None
+    which = these("batch", done[1].batches & batches)
+    again = (
+        f"{done[0].op}{line_of(done[0])} gave this gradient of {which}, and {done[1].op}{line_of(done[1])} once more"
+    )
+    return f"{again}:\nbackward is both halves in one, and each half is done once for a batch"
 
 
 def _both_took(left: Value, right: Value) -> str:

@@ -7,7 +7,7 @@ probably meant. Nothing is decided here: an error is an error, whatever advice t
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import singledispatch
 from typing import Any, cast
 
@@ -480,8 +480,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{what} is there after load_weights({number}, ...){some}"
     layer = number - 1 if kind is Activation else number
     ops = BY_INPUT if kind is ActivationGrad else BY_WEIGHT if kind is WeightGrad else frozenset(["forward"])
-    op = "forward" if kind is Activation else "backward"
-    op = next((event.op for event in program.events if event.op in ops), op)
+    op = "forward" if kind is Activation else _back(program, ops)
     if kind is Activation and number == 0:
         return f"{what} is the data, which get_activation gives"
     if kind is ActivationGrad and number == layers:
@@ -489,7 +488,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
         return f"{what} is what loss gives{where}"
     if kind is not WeightGrad and mine and layer not in mine:
         return f"{what} is made by {op}({layer}, ...) on another rank,\nwhich passes it on: keep what receive gives"
-    order = "" if op == "forward" else ":\nbackward goes from the last layer to the first"
+    order = "" if op not in BY_INPUT else ":\nbackward goes from the last layer to the first"
     batch = _batch_in([number, *more])
     done = frozenset[int]().union(*(e.batches for e in program.events if e.op in ops and e.layer == layer))
     if batch is not None and batch in done:
@@ -553,9 +552,11 @@ def _inside_my_stage(program: Running, value: Value | None) -> str | None:
     )
 
 
-def _back(program: Running) -> str:
-    """What goes backward on a rank: backward, or the half of it that others wait for."""
-    return next((event.op for event in program.events if event.op in BY_INPUT), "backward")
+def _back(program: Running, ops: Set[str] = BY_INPUT) -> str:
+    """Which of these operations goes backward on a rank: all of backward, or half of it where it is split."""
+    halves = BY_INPUT ^ BY_WEIGHT
+    done = [event.op for event in program.events if event.op in BY_INPUT | BY_WEIGHT]
+    return next((op for op in done if op in ops), min(ops & halves) if halves.intersection(done) else "backward")
 
 
 def _in_a_sum(program: Running, store: int, value: Value | None) -> str | None:

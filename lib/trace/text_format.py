@@ -7,6 +7,7 @@
 A word is `operation layer :batches @arguments %group /inputs >outputs`, and has only what it needs of that:
 
     W load_weights @shard.total    I get_activation    F forward    X loss    B backward    U update
+    BI its input half              BW its weight half
     E set_final_weight             P add `+`           C combine    K shard   Z fake_grad   Q a value from elsewhere
     AR all-reduce   AG all-gather   RS reduce-scatter   AA all-to-all   BC broadcast @root
     S3 pass to rank 3              R3 receive from rank 3              =7 wait for event number 7 of the line
