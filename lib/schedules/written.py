@@ -26,7 +26,15 @@ from lib.errors.wording import counted
 from lib.schedules.pipelines.action import Action, Order, parse
 from lib.schedules.pipelines.legality import IllegalOrder, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
-from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, Program, program_of, says_messages, share_of
+from lib.schedules.pipelines.program import (
+    MESSAGES_ARE,
+    Messages,
+    Program,
+    Setting,
+    program_of,
+    says_messages,
+    share_of,
+)
 from lib.simulator.dist import Dist
 from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET
@@ -55,6 +63,7 @@ def schedule(
     messages: Messages = "awaited",
     layers_of: Sequence[range] | None = None,
     microbatches: Sequence[Sequence[int]] | None = None,
+    recompute: bool = False,
 ) -> Callable[[Function], Written]: ...
 def schedule(
     function: Function | None = None,
@@ -63,12 +72,15 @@ def schedule(
     messages: Messages = "awaited",
     layers_of: Sequence[range] | None = None,
     microbatches: Sequence[Sequence[int]] | None = None,
+    recompute: bool = False,
 ) -> Written | Callable[[Function], Written]:
     """Makes a schedule of a function that says, for one rank, its actions in their order.
 
     `messages` between ranks are "awaited" at once on both sides, or "posted": they travel while their ranks compute.
     Stages have equal shares of the layers, and each batch is a microbatch, unless `layers_of` and `microbatches` say
-    otherwise. The words may leave the stage out where every rank has one.
+    otherwise. With `recompute` a stage keeps only its input for the backward, and computes the rest again.
+
+    The words may leave the stage out where every rank has one.
     """
     if messages not in MESSAGES_ARE:
         raise PuzzleError(
@@ -76,23 +88,17 @@ def schedule(
             expected=" or ".join(f'messages="{name}"' for name in MESSAGES_ARE),
             fix='write @schedule(messages="awaited") above the function',
         )
-    settings = messages, layers_of, microbatches
+    setting = Setting(messages, layers_of, microbatches, recompute)
     if function is None:
-        return lambda function: Written(function, *settings)
-    return Written(function, *settings)
+        return lambda function: Written(function, setting)
+    return Written(function, setting)
 
 
 class Written:
     """A schedule whose order a function says. Called with a Model it runs on it; called as the function was written it
     gives what that gives."""
 
-    def __init__(
-        self,
-        function: Function,
-        messages: Messages,
-        layers_of: Sequence[range] | None,
-        microbatches: Sequence[Sequence[int]] | None,
-    ) -> None:
+    def __init__(self, function: Function, setting: Setting) -> None:
         if not callable(function):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PuzzleError(
                 "schedule was not given a function",
@@ -103,8 +109,7 @@ class Written:
         update_wrapper(self, function)
         self.__signature__ = inspect.Signature([inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
         self._function = function
-        self._messages: Messages = messages
-        self._layers_of, self._microbatches = layers_of, microbatches
+        self._setting = setting
         self._programs: WeakKeyDictionary[Dist, Program | None] = WeakKeyDictionary()
         """The program of each run, None where the function could not say it."""
 
@@ -142,10 +147,10 @@ class Written:
             await program(model)
 
     def _program(self, model: Model) -> Program:
-        share, microbatches = share_of(model), self._microbatches
+        share, microbatches = share_of(model), self._setting.microbatches
         batches = model.BATCHES // len(share.replicas) if microbatches is None else len(microbatches)
         order = self._ask(len(share.pipeline), batches, model.dist.budget)
-        return program_of(order, messages=self._messages, layers_of=self._layers_of, microbatches=microbatches)
+        return program_of(order, **self._setting._asdict())
 
     def order(self, ranks: int, batches: int) -> Order:
         """What all ranks do, as the function says. PuzzleError where that is no pipeline."""

@@ -39,7 +39,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lib import PUZZLES, CheckError, Model, NotSolved, PuzzleError, Unsolved, Verdict, Weight, check, fix, simulate
+from lib import (
+    PUZZLES,
+    CheckError,
+    Model,
+    NotSolved,
+    PuzzleError,
+    Unsolved,
+    Verdict,
+    Weight,
+    check,
+    fix,
+    schedule,
+    simulate,
+)
 from lib.errors.fixes import HOW
 from lib.submissions.locations import reference
 from tests.support.drivers import gather
@@ -137,7 +150,8 @@ def code_of(puzzle: str, alternative: str | None = None) -> str:
     text = path.read_text("utf-8")
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     (node,) = [n for n in ast.parse(text).body if isinstance(n, kinds) and n.name == puzzle]
-    lines = text.splitlines()[node.lineno - 1 : node.end_lineno]
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    lines = text.splitlines()[first - 1 : node.end_lineno]
     return "\n".join(line for line in lines if line.strip() and not line.strip().startswith("#"))
 
 
@@ -157,7 +171,7 @@ def changed(code: str, change: str) -> str:
 def function(case: Case) -> Iterator[Callable[[Model], Any]]:
     """The student's function, compiled as the cell of a notebook whose lines an error can show."""
     path = f"/tmp/ipykernel_1/{case.name}.py"
-    namespace: dict[str, Any] = {"Model": Model, "NotSolved": NotSolved, "Weight": Weight}
+    namespace: dict[str, Any] = {"Model": Model, "NotSolved": NotSolved, "Weight": Weight, "schedule": schedule}
     linecache.cache[path] = (len(case.source), None, case.source.splitlines(keepends=True), path)
     try:
         exec(compile(case.source, path, "exec", dont_inherit=True), namespace)

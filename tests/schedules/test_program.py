@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from lib import Mesh, PuzzleError, Trace, check, simulate
 from lib.analysis.figures import end, peak
-from lib.schedules.pipelines.action import Order, parse
+from lib.schedules.pipelines.action import Action, Order, parse
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import breadth_first, gpipe, interleaved, one_f_one_b
-from lib.schedules.pipelines.lowering import awaited, posted, waits_for_room, with_messages
+from lib.schedules.pipelines.lowering import awaited, posted, waits_for_room, with_messages, with_weights
 from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
 
 ORDERS = {
@@ -143,6 +145,7 @@ def test_stages_may_have_any_run_of_layers_and_microbatches_any_batches() -> Non
         ({}, {"layers": 4, "batches": 3}, "this order is for 4 microbatches\n  expected: 3 microbatches"),
         ({}, {"ranks": 3, "layers": 4, "batches": 4}, "this order is for 2 ranks"),
         ({"layers_of": [range(4)]}, {"layers": 4, "batches": 4}, "these layers of the stages do not make the model"),
+        ({"layers_of": [2, 2]}, {"layers": 4, "batches": 4}, "got:      layers_of=[2, 2]"),
         ({"layers_of": [range(4), range(4, 4)]}, {"layers": 4, "batches": 4}, "each with a layer at least"),
         ({"microbatches": [(0, 1)]}, {"layers": 4, "batches": 2}, "expected: 1 microbatch, numbered from 0"),
     ],
@@ -163,3 +166,67 @@ def test_pipelines_beside_each_other_take_their_own_batches() -> None:
     assert data == [[1], [3], [5]]
     with pytest.raises(PuzzleError, match=r"^5 batches cannot be shared out to 2 pipelines"):
         simulate(function, mesh=mesh, layers=4, batches=5)
+
+
+def test_stages_that_keep_their_input_only_compute_the_rest_again() -> None:
+    """Four stages of two layers: one forward more for each microbatch, one activation instead of two."""
+    order = one_f_one_b(4, 8)
+    plain, lean = (
+        Trace.of(simulate(program_of(order, recompute=recompute), ranks=4, layers=8, batches=8))
+        for recompute in (False, True)
+    )
+    assert check(lean).correct
+    assert check(lean).notes == ()
+    assert [sum(e.op == "forward" for e in trace.programs[0].events) for trace in (plain, lean)] == [16, 24]
+    assert (end(plain), peak(plain).elements) == (52.6, 2_752_512)
+    assert (end(lean), peak(lean).elements) == (63.6, 2_359_296)
+    halves = program_of(SCHEDULES["zb_h1"].make(4, 8), recompute=True)
+    assert check(simulate(halves, ranks=4, layers=8, batches=8)).correct
+
+
+SHARDED = Mesh({"stage": 4, "data": 2})
+
+
+def _sharded(order: Order, batches: int, messages: Messages = "awaited") -> tuple[Trace, Counter[str]]:
+    """A run of pipelines beside each other, each rank with a shard, and what the first rank calls how often."""
+    trace = Trace.of(simulate(program_of(order, messages=messages), mesh=SHARDED, layers=8, batches=batches))
+    verdict = check(trace)
+    assert verdict.correct, verdict.faults
+    assert verdict.notes == ()
+    return trace, Counter(event.op for event in trace.programs[0].events)
+
+
+def test_weights_gathered_once_a_stage_or_for_every_pass() -> None:
+    order = one_f_one_b(4, 4)
+    once, calls = _sharded(with_weights(order, keep=1), 8)
+    assert (calls["allgather"], calls["scatterreduce"]) == (2, 2)
+    each = tuple(
+        tuple(step for a in actions for step in (Action(a.stage, "UNSHARD"), a, Action(a.stage, "RESHARD")))
+        for actions in order
+    )
+    often, calls = _sharded(each, 8)
+    assert (calls["allgather"], calls["scatterreduce"]) == (16, 2)
+    assert (end(once), end(often)) == (34.3, 37.4)
+
+
+def test_whole_weights_go_between_a_stage_s_passes() -> None:
+    """Breadth-first, two stages a rank: each is gathered once a direction, the next one while this one computes."""
+    order = breadth_first(4, 8, 2)
+    trace, calls = _sharded(with_weights(order, ahead=1), 16, "posted")
+    assert calls["allgather"] == 4
+    assert (end(trace), peak(trace).elements) == (42.3, 4_194_304)
+    kept, calls = _sharded(with_weights(order, keep=2), 16, "posted")
+    assert calls["allgather"] == 2
+    assert peak(kept).elements == 4_194_304 + 262_144
+
+
+def test_without_other_pipelines_there_is_nothing_to_gather() -> None:
+    trace = _run(with_weights(one_f_one_b(2, 2)), 2, 2)
+    assert check(trace).correct
+    assert {event.op for _, event in trace.events()}.isdisjoint({"allgather", "scatterreduce", "allreduce"})
+
+
+def test_pipelines_that_share_nothing_add_their_gradients_up_at_the_end() -> None:
+    trace, calls = _sharded(one_f_one_b(4, 4), 8)
+    assert (calls["allgather"], calls["allreduce"]) == (0, 2)
+    assert end(trace) == 34.0

@@ -13,7 +13,7 @@ from lib.simulator.model import Model
 from lib.simulator.work import Work
 from lib.values.values import ActivationGrad, Weight, WeightGrad
 
-__all__ = ["AXIS", "MESSAGES_ARE", "Messages", "Share", "program_of", "says_messages", "share_of"]
+__all__ = ["AXIS", "MESSAGES_ARE", "Messages", "Setting", "Share", "program_of", "says_messages", "share_of"]
 
 Messages = Literal["awaited", "posted"]
 MESSAGES_ARE: Mapping[str, Callable[[Order], Order]] = {"awaited": awaited, "posted": posted}
@@ -38,6 +38,7 @@ def program_of(
     messages: Messages = "awaited",
     layers_of: Sequence[range] | None = None,
     microbatches: Sequence[Sequence[int]] | None = None,
+    recompute: bool = False,
 ) -> Program:
     """The function that does an order, to be run on as many ranks, or on a mesh with an axis "stage" of that size.
 
@@ -48,17 +49,20 @@ def program_of(
     microbatch, one each where it is left out. Along the other axes of a mesh each pipeline takes every n-th batch of
     the step: its batches are numbered for themselves. There weights are whole, and gradients all-reduced, unless the
     order has UNSHARD, RESHARD or REDUCE_GRAD: then each rank has a shard of everything.
+
+    With `recompute` a stage keeps its input only between forward and backward, and computes the inputs of its other
+    layers again right before the backward.
     """
     if not says_messages(order):
         order = MESSAGES_ARE[messages](order)
     place, count = places(order), batches_of(order)
     sharded = any(action.kind in SHARDS for actions in order for action in actions)
-    plans = [_steps(actions) for actions in order]
+    plans = [_steps(actions, recompute) for actions in order]
 
     async def run(model: Model) -> None:
         share = share_of(model, len(order))
         batches = share.batches(model, microbatches, count)
-        rank = _Rank(model, share, place, _layers(model, len(place), layers_of), batches, sharded)
+        rank = _Rank(model, share, place, _layers(model, len(place), layers_of), batches, sharded, recompute)
         handlers = rank.handlers()
         for kind, stage, microbatch, taken, kept in plans[share.rank]:
             work = handlers[kind](stage, microbatch, taken, kept)
@@ -68,6 +72,15 @@ def program_of(
             await rank.update(stage)
 
     return run
+
+
+class Setting(NamedTuple):
+    """How an order is run, as `program_of` takes it."""
+
+    messages: Messages = "awaited"
+    layers_of: Sequence[range] | None = None
+    microbatches: Sequence[Sequence[int]] | None = None
+    recompute: bool = False
 
 
 def says_messages(order: Order) -> bool:
@@ -133,19 +146,19 @@ def _layers(model: Model, stages: int, given: Sequence[range] | None) -> list[ra
                 fix=f"layers_of=[range(0, {each + 1}), range({each + 1}, ...), ...]",
             )
         return [range(stage * each, (stage + 1) * each) for stage in range(stages)]
-    found = [*given]
+    found = [one if isinstance(one, range) else range(0) for one in given]  # pyright: ignore[reportUnnecessaryIsInstance]
     if len(found) != stages or not all(found) or [layer for one in found for layer in one] != [*range(model.LAYERS)]:
         raise PuzzleError(
             "these layers of the stages do not make the model",
             expected=f"{counted(stages, 'range')}, each with a layer at least: all of 0 to {model.LAYERS - 1} in order",
-            got=f"layers_of={found}",
+            got=f"layers_of={[*given]}",
         )
     return found
 
 
-def _steps(actions: Sequence[Action]) -> list[Step]:
+def _steps(actions: Sequence[Action], recompute: bool) -> list[Step]:
     """What a rank does, the parts of a pair one after the other. A message that has a WAIT only begins, and the first
-    pass after an UNSHARD waits for it."""
+    pass after an UNSHARD waits for it. What is computed again comes before a gradient is used, which lies meanwhile."""
     parts = [*parts_of(actions)]
     behind = {(kind[5:], stage, microbatch) for stage, kind, microbatch, _ in parts if kind[:5] == "WAIT_"}
     gathering: set[int] = set()
@@ -156,6 +169,7 @@ def _steps(actions: Sequence[Action]) -> list[Step]:
         if (kind, stage, microbatch) in behind:
             kind = f"BEGIN_{kind}"
         taken = last is not None and _at_hand(last, action) and (last.kind, stage, microbatch) not in behind
+        taken = taken and not (recompute and kind in ("B", "I"))
         if taken:
             where = next(k for k in reversed(range(len(found))) if found[k][0][:9] != "WAIT_SEND")
             found[where] = (*found[where][:4], True)
@@ -189,12 +203,14 @@ class _Rank:
         layers: Sequence[range],
         batches: Sequence[Sequence[int]],
         sharded: bool,
+        recompute: bool,
     ) -> None:
         self.model, self.place, self.batches = model, place, batches
         self.peers = {stage: share.pipeline[rank] for stage, rank in place.items()}
         """The rank of each stage, of those in this pipeline."""
         self.replicas = share.replicas if len(share.replicas) > 1 else None
         self.sharded = sharded and self.replicas is not None
+        self.recompute = recompute
         self.weights, self.states, self.activations, self.grads, self.sums = model.storage()
         self.layers = {stage: layers[stage] for stage in sorted(place) if place[stage] == share.rank}
         """The layers of its stages."""
@@ -247,7 +263,7 @@ class _Rank:
             activations[first, microbatch] = self.model.get_activation(self.batches[microbatch])
         x = activations[first, microbatch]
         for layer in layers:
-            if layer != first:
+            if layer != first and not self.recompute:
                 activations[layer, microbatch] = x
             x = forward(layer, x, weights[layer])
         if kept:
@@ -255,9 +271,17 @@ class _Rank:
         else:
             activations[layers[-1] + 1, microbatch] = x
 
+    def again(self, stage: int, microbatch: int) -> None:
+        """The inputs of a stage's other layers, where only that of the first was kept."""
+        if self.recompute:
+            for layer in self.layers[stage][:-1]:
+                x = self.activations[layer, microbatch]
+                self.activations[layer + 1, microbatch] = self.model.forward(layer, x, self.weights[layer])
+
     def backward(self, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
         """All layers of a stage backward. Gradients are summed up."""
         backward, activations, weights = self.model.backward, self.activations, self.weights
+        self.again(stage, microbatch)
         grad = self.gradient(stage, microbatch, taken)
         for layer in reversed(self.layers[stage]):
             made, grad = backward(layer, activations.pop((layer, microbatch)), grad, weights[layer])
@@ -267,16 +291,12 @@ class _Rank:
     def input_half(self, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
         """The input half of the backward of all layers. What the weight half needs stays: the gradient of each layer's
         output, and its input. The gradient of the stage's input goes."""
-        half, layers, weights, activations = (
-            self.model.backward_input,
-            self.layers[stage],
-            self.weights,
-            self.activations,
-        )
+        half, layers, weights = self.model.backward_input, self.layers[stage], self.weights
+        self.again(stage, microbatch)
         grad = self.gradient(stage, microbatch, taken)
         for layer in reversed(layers):
             self.grads[layer + 1, microbatch] = grad
-            grad = half(layer, activations[layer, microbatch], grad, weights[layer])
+            grad = half(layer, self.activations[layer, microbatch], grad, weights[layer])
         self.hand_on(stage, microbatch, kept, grad)
 
     def weight_half(self, stage: int, microbatch: int, *_: object) -> None:
@@ -364,7 +384,7 @@ class _Rank:
 
     def sending(self, what: str, towards: int) -> Handler:
         """How this rank sends what is for a stage of another one."""
-        pass_to, peers, activations, grads = self.model.pass_to, self.peers, self.activations, self.grads
+        model, peers, activations, grads = self.model, self.peers, self.activations, self.grads
 
         def send(stage: int, microbatch: int, taken: bool, _: bool) -> Work[None]:
             if taken:
@@ -373,14 +393,18 @@ class _Rank:
                 value = activations.pop((self.layers[stage][-1] + 1, microbatch))
             else:
                 value = grads.pop((self.layers[stage][0], microbatch))
-            return pass_to(peers[stage + towards], value)
+            return model.pass_to(peers[stage + towards], value)
 
         return send
 
     def receiving(self, towards: int) -> Handler:
         """How this rank receives from a stage of another one."""
-        receive, peers = self.model.receive, self.peers
-        return lambda stage, _m, _t, _k: receive(peers[stage + towards])
+        model, peers = self.model, self.peers
+
+        def receive(stage: int, *_: object) -> Work[Any]:
+            return model.receive(peers[stage + towards])
+
+        return receive
 
     def behind(self, kind: str, do: Handler) -> Handler:
         """The same beside what the rank does meanwhile."""
