@@ -125,6 +125,9 @@ def run(
     mesh: MeshOption = None,
     save: Annotated[Path | None, typer.Option(help="Write the Trace here, as JSON.")] = None,
     perfetto: Annotated[Path | None, typer.Option(help="Write the timeline here, for ui.perfetto.dev.")] = None,
+    chakra: Annotated[
+        Path | None, typer.Option(help="Write execution traces for MLCommons Chakra into a folder.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
     limit: Limit = None,
 ) -> None:
@@ -135,16 +138,17 @@ def run(
     """
     options: dict[str, Any] = {"puzzle": puzzle, "limit": limit, "ranks": ranks, "layers": layers, "batches": batches}
     options["mesh"] = mesh
-    if (save or perfetto) and len(whats) > 1:
-        raise typer.BadParameter(f"--{'save' if save else 'perfetto'} takes the Trace of one run")
+    files = {"save": save, "perfetto": perfetto, "chakra": chakra}
+    if len(whats) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
+        raise typer.BadParameter(f"--{one} takes the Trace of one run")
     if len(whats) == 1 and not json:
         found = _outcome(whats[0], **options)
-        _write(found.run, save, perfetto)
+        _write(found.run, **files)
         _verdict(found)
         return
     attempts = [attempt(what, **options) for what in whats]
     if (found := attempts[0].outcome) is not None:
-        _write(found.run, save, perfetto)
+        _write(found.run, **files)
     if json:
         print(as_json(whats, attempts))
     else:
@@ -548,14 +552,18 @@ def demo(
     raise typer.Exit(0 if correct else 1)
 
 
-def _write(found: Run | None, save: Path | None, perfetto: Path | None) -> None:
+def _write(found: Run | None, save: Path | None, perfetto: Path | None, chakra: Path | None) -> None:
     """Writes the files of a run that were asked for."""
     if found is not None and save is not None:
         found.trace.save(save)
     if found is not None and perfetto is not None:
-        from lib.schedules.formats.perfetto import write_perfetto
+        from lib.schedules.formats.timelines.perfetto import write_perfetto
 
         write_perfetto(perfetto, {found.name: found.trace})
+    if found is not None and chakra is not None:
+        from lib.schedules.formats.chakra import write_chakra
+
+        write_chakra(chakra, found.trace)
 
 
 def _run(what: str, **options: Any) -> Run:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lib.analysis.recordings.recording import Recording
-from lib.schedules.formats.kineto import read_profile
-from lib.schedules.formats.perfetto import is_ours, read_perfetto
-from lib.schedules.formats.recorded import costs_of, order_of_recording, recording_of, recording_of_order
+from lib.schedules.formats.timelines.kineto import read_profile
+from lib.schedules.formats.timelines.perfetto import is_ours, read_perfetto
+from lib.schedules.formats.timelines.recorded import costs_of, order_of_recording, recording_of, recording_of_order
 from lib.schedules.pipelines.action import batches_of
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.trace.trace import Trace

@@ -225,7 +225,7 @@ def test_compare_says_where_runs_first_differ(folder: Path) -> None:
 
 
 def test_a_profile_is_shown_beside_the_schedule_that_it_was_to_be(folder: Path) -> None:
-    from tests.schedules.formats.test_kineto import profile_of
+    from tests.schedules.formats.timelines.test_kineto import profile_of
 
     files = profile_of(folder, "one_f_one_b")
     result = puzzles("profile", *files, "--schedule", "gpipe", "-o", "both.svg")
@@ -241,7 +241,8 @@ def test_a_profile_is_shown_beside_the_schedule_that_it_was_to_be(folder: Path) 
 
 
 def test_a_timeline_for_perfetto_is_a_recording_again(folder: Path) -> None:
-    assert puzzles("run", "gpipe", "--perfetto", "run.json").exit_code == 0
+    assert puzzles("run", "gpipe", "--perfetto", "run.json", "--chakra", "nodes").exit_code == 0
+    assert sorted(path.name for path in (folder / "nodes").iterdir())[:2] == ["comm_groups.json", "rank.0.et"]
     result = puzzles("profile", "run.json", "--schedule", "gpipe")
     assert result.output.splitlines() == [
         "GPipe: end 28 · bubble 42.9%",

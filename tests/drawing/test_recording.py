@@ -9,7 +9,7 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Rect, Text
 from drawing.recording.recording import draw_recordings
 from lib.analysis.recordings.recording import Recording, Span
-from lib.schedules.formats.recorded import recording_of_order
+from lib.schedules.formats.timelines.recorded import recording_of_order
 from lib.schedules.pipelines.catalogue import SCHEDULES
 
 

@@ -12,7 +12,7 @@ import pytest
 from lib import Trace, check
 from lib.analysis.figures import end, samples
 from lib.replay import ReplayResult, calibrate, replay
-from lib.schedules.formats.perfetto import perfetto
+from lib.schedules.formats.timelines.perfetto import perfetto
 from lib.trace.lifetimes import own_lifetimes
 from tests.replay.schedules import trace
 

@@ -8,8 +8,8 @@ import pytest
 
 from lib.analysis.recordings.recording import departures
 from lib.replay import ReplayError, replay
-from lib.schedules.formats.kineto import read_profile
-from lib.schedules.formats.recorded import order_of_recording, recording_of
+from lib.schedules.formats.timelines.kineto import read_profile
+from lib.schedules.formats.timelines.recorded import order_of_recording, recording_of
 from lib.schedules.pipelines.generators import one_f_one_b
 from tests.replay.schedules import trace
 

@@ -13,7 +13,7 @@ import pytest
 from lib import Links, Model, Trace, check, retime, simulate
 from lib.analysis.figures import end, traffic
 from lib.replay import ReplayResult, calibrate, replay
-from lib.schedules.formats.perfetto import perfetto
+from lib.schedules.formats.timelines.perfetto import perfetto
 from lib.values.layers import LINEAR
 from tests.replay.schedules import compute
 

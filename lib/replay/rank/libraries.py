@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lib.replay.layers import layers, optimizers
 from lib.replay.plan.library_plan import HYBRID, PIPELINES, layers_of, lines_of, microbatches_of
 from lib.replay.rank.context import RankContext
-from lib.schedules.formats.kineto import our_name
+from lib.schedules.formats.timelines.kineto import our_name
 
 __all__ = ["library_step", "preload"]
 

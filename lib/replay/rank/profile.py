@@ -1,7 +1,7 @@
 """Records one more step with torch.profiler, a file for each rank, with ranges named as torch's pipeline executor does.
 
 What belongs to an action of a pipeline is in one range, `PP:3F1`; anything else has a range of its own, such as
-`puzzles:update:3:`, with its layer and batches. `lib.schedules.formats.kineto` reads such files.
+`puzzles:update:3:`, with its layer and batches. `lib.schedules.formats.timelines.kineto` reads such files.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -15,8 +15,8 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from lib.errors.wording import ranges
 from lib.replay.rank.context import RankContext
-from lib.schedules.formats.actions import actions_of
-from lib.schedules.formats.kineto import OWN, PREFIX
+from lib.schedules.formats.timelines.actions import actions_of
+from lib.schedules.formats.timelines.kineto import OWN, PREFIX
 from lib.values.operations import TIMED
 
 __all__ = ["Profile", "Ranges"]

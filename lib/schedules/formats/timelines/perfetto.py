@@ -22,10 +22,10 @@ from lib.analysis.recordings.recording import COMPUTE, PER_UNIT, Recording, Span
 from lib.cluster.clock import TICKS
 from lib.errors.exceptions import TraceError
 from lib.files import ready, write_whole
-from lib.schedules.formats.actions import action_of
-from lib.schedules.formats.chrome import Slice, Slices, read
-from lib.schedules.formats.kineto import PREFIX
-from lib.schedules.formats.recorded import Part, Words, as_recording, bounds, parts, span_of, stream_of, where
+from lib.schedules.formats.timelines.actions import action_of
+from lib.schedules.formats.timelines.chrome import Slice, Slices, read
+from lib.schedules.formats.timelines.kineto import PREFIX
+from lib.schedules.formats.timelines.recorded import Part, Words, as_recording, bounds, parts, span_of, stream_of, where
 from lib.trace.order import meetings, messages
 from lib.trace.trace import Trace
 from lib.values.operations import COMMUNICATION, MESSAGES, TIMED

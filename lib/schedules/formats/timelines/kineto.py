@@ -20,9 +20,9 @@ from typing import Any, Final, cast
 from lib.analysis.recordings.recording import COMPUTE, Recording, Span, known
 from lib.errors.exceptions import TraceError
 from lib.errors.wording import counted, numbered
-from lib.schedules.formats.actions import OPERATION, action_of
-from lib.schedules.formats.chrome import Slice, Slices, read
-from lib.schedules.formats.recorded import messages_between, span_of
+from lib.schedules.formats.timelines.actions import OPERATION, action_of
+from lib.schedules.formats.timelines.chrome import Slice, Slices, read
+from lib.schedules.formats.timelines.recorded import messages_between, span_of
 from lib.schedules.pipelines.action import Action
 from lib.values.collectives import COLLECTIVES
 

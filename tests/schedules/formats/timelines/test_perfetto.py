@@ -14,8 +14,8 @@ import pytest
 from lib import Links, Trace, simulate
 from lib.errors.exceptions import TraceError
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.formats.perfetto import is_ours, perfetto, read_perfetto, write_perfetto
-from lib.schedules.formats.recorded import order_of_recording, recording_of
+from lib.schedules.formats.timelines.perfetto import is_ours, perfetto, read_perfetto, write_perfetto
+from lib.schedules.formats.timelines.recorded import order_of_recording, recording_of
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
@@ -152,7 +152,7 @@ def test_what_is_no_such_file_is_named(name: str, tmp_path: Path) -> None:
 def test_a_small_file_that_unpacks_to_a_huge_one_is_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lib.schedules.formats import chrome
+    from lib.schedules.formats.timelines import chrome
 
     monkeypatch.setattr(chrome, "MAX_BYTES", 10_000)
     path = tmp_path / "bomb.json.gz"

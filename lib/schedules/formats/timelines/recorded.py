@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from lib.analysis.recordings.recording import COMPUTE, PER_UNIT, Message, Recording, Span
 from lib.cluster.clock import TICKS
 from lib.errors.wording import ranges
-from lib.schedules.formats.actions import OPERATION, action_of, actions_of, label_of
+from lib.schedules.formats.timelines.actions import OPERATION, action_of, actions_of, label_of
 from lib.schedules.pipelines.action import KINDS, Action, Order, parse
 from lib.schedules.pipelines.timing import time_order
 from lib.trace.event import Event

@@ -15,8 +15,8 @@ import pytest
 
 from lib.analysis.recordings.recording import COMPUTE, Recording, departures
 from lib.errors.exceptions import TraceError
-from lib.schedules.formats.kineto import our_name, read_profile
-from lib.schedules.formats.recorded import order_of_recording, recording_of_order
+from lib.schedules.formats.timelines.kineto import our_name, read_profile
+from lib.schedules.formats.timelines.recorded import order_of_recording, recording_of_order
 from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.timing import time_order
