@@ -38,7 +38,7 @@ DTYPES: Final = {
 TRANSPORTS: Final = ("local", "gloo", "nccl")
 OPTIMIZERS: Final = {"sgd": 1, "adam": 2}
 """The optimizers, with the numbers that each keeps for one weight. The simulated state is as large as the weight."""
-LIBRARIES: Final = ("ddp", "ddp_by_layer", "zero1", "zero2", "fsdp", "hsdp", "gpipe", "1f1b")
+LIBRARIES: Final = ("ddp", "ddp_by_layer", "zero1", "zero2", "fsdp", "hsdp", "gpipe", "1f1b", "torch-pipelining")
 
 
 def _option(default: Any, help: str, *, kind: type = str, choices: Iterable[str] = (), least: int | None = None) -> Any:

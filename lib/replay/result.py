@@ -58,7 +58,7 @@ class LibraryResult:
     """A library's own training step in the same launch: its numbers, its time, and how often it communicated.
 
     `counts` and `replay_counts` are operations of all ranks together, of the library and of the replay; `rank_counts`
-    are the library's, rank by rank.
+    are the library's, rank by rank. `by` is what of the library ran, where its name does not say it.
     """
 
     name: str
@@ -67,6 +67,7 @@ class LibraryResult:
     counts: dict[str, int]
     replay_counts: dict[str, int]
     rank_counts: tuple[dict[str, int], ...] = ()
+    by: str = ""
 
     @property
     def median(self) -> float:
@@ -179,7 +180,10 @@ class ReplayResult:
         lines = [_error("", error) for error in self.errors]
         for one in self.libraries:
             ratio = self.ratio(one.name)
-            lines.append(f"{one.name}: {1e3 * one.median:.3f} ms a step, the replay takes {ratio:.2f} times as long")
+            by = f" ({one.by})" if one.by else ""
+            lines.append(
+                f"{one.name}{by}: {1e3 * one.median:.3f} ms a step, the replay takes {ratio:.2f} times as long"
+            )
             counts = ", ".join(
                 f"{op} {number} (replay {one.replay_counts.get(op, 0)})" for op, number in one.counts.items()
             )

@@ -151,6 +151,7 @@ def _library(plan: Plan, name: str, reports: Sequence[Report], errors: Sequence[
         counts=dict(sorted(theirs.items())),
         replay_counts=dict(sorted(mine.items())),
         rank_counts=tuple(dict(sorted(counted.items())) for counted in counts),
+        by=reports[0]["libraries"][name]["by"],
     )
 
 

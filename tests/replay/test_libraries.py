@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lib import Mesh, Model, Trace, WeightGrad, simulate
-from lib.replay import ReplayResult, replay
+from lib.replay import ReplayError, ReplayResult, replay
 from lib.schedules.data_parallel import fully_sharded, zero1
-from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.action import Order, batches_of, parse, places
+from lib.schedules.pipelines.generators import interleaved, one_f_one_b
 from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
@@ -26,7 +27,7 @@ def against(schedule: Trace, *names: str, optimizer: str = "sgd") -> ReplayResul
         assert all(error.relative <= 1e-12 for error in one.errors)
         assert len(one.seconds) == 2
         assert result.ratio(one.name) > 0
-        assert f"{one.name}: " in result.text()
+        assert (f"{one.name} ({one.by}): " if one.by else f"{one.name}: ") in result.text()
     return result
 
 
@@ -141,3 +142,29 @@ def test_pipelines() -> None:
     schedule = Trace.of(simulate(program_of(one_f_one_b(4, 6)), ranks=4, layers=8, batches=6))
     (alternating,) = against(schedule, "1f1b").libraries
     assert alternating.counts == alternating.replay_counts == {"pass_to": 2 * 3 * 6, "receive": 2 * 3 * 6}
+
+
+VEE = parse("0F0 0F1 3F0 3B0 3F1 0B0 3B1 0B1"), parse("1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1")
+
+
+@pytest.mark.parametrize(
+    ("order", "by"),
+    [
+        (one_f_one_b(3, 6), "Schedule1F1B"),
+        (interleaved(2, 4), "ScheduleInterleaved1F1B"),
+        (one_f_one_b(3, 2), "torch's executor with this order"),  # torch's class wants a microbatch for each stage
+        (VEE, "torch's executor with this order"),
+    ],
+    ids=["1F1B", "interleaved", "short of microbatches", "a V of somebody's own"],
+)
+def test_the_order_of_a_trace_on_torchs_pipelines(order: Order, by: str) -> None:
+    stages, batches = len(places(order)), batches_of(order)
+    run = simulate(program_of(order, messages="posted"), ranks=len(order), layers=stages, batches=batches)
+    (theirs,) = against(Trace.of(run), "torch-pipelining").libraries
+    assert theirs.by == by
+    assert theirs.counts == theirs.replay_counts
+
+
+def test_what_is_no_pipeline_is_refused() -> None:
+    with pytest.raises(ReplayError, match="torch-pipelining cannot train beside this Trace: this run is no pipeline"):
+        replay(trace("ddp"), against=("torch-pipelining",))

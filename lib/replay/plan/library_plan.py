@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from lib.replay.errors import ReplayError
 from lib.replay.plan.plan import Plan
+from lib.schedules.formats.trace import pipeline_of
+from lib.schedules.pipelines.action import Order, parts_of, places
+from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.pipelines.lowering import compute_only
 
-__all__ = ["PIPELINES", "LibraryResults", "layers_of", "library_results", "lines_of", "microbatches_of"]
+__all__ = ["PIPELINES", "LibraryResults", "PipelinePlan", "layers_of", "library_results", "lines_of"]
+__all__ += ["microbatches_of", "pipeline_plan"]
 
-PIPELINES = ("gpipe", "1f1b")
+TORCH: Final = "torch-pipelining"
+"""The order of the Trace itself, on torch's pipelines."""
+PIPELINES: Final = {"gpipe": "gpipe", "1f1b": "one_f_one_b", TORCH: ""}
+"""The libraries that are pipelines, and the schedule that each has; TORCH that of the Trace."""
 HYBRID = ("replica", "shard")
 """The axes of hybrid sharding, wherever they stand in the mesh. Other two axes are taken in their order."""
 
@@ -20,6 +29,63 @@ class LibraryResults:
 
     offset: int
     layers: tuple[int, ...]
+
+
+class PipelinePlan(NamedTuple):
+    """A pipeline as torch is told of it: its order, the layers of each stage, the batches of each microbatch, and the
+    class of torch.distributed.pipelining that has this schedule, if any."""
+
+    order: Order
+    layers_of: tuple[range, ...]
+    microbatches: tuple[tuple[int, ...], ...]
+    torch: str | None
+
+    def stages(self, rank: int) -> list[int]:
+        """The stages of a rank."""
+        return [stage for stage, place in places(self.order).items() if place == rank]
+
+
+def pipeline_plan(plan: Plan, name: str) -> PipelinePlan:
+    """The pipeline that a library is to be. ReplayError where the Trace of TORCH is none, or none for torch."""
+    ranks, batches = plan.ranks, plan.trace.batches
+    if name != TORCH:
+        row, each = SCHEDULES[PIPELINES[name]], plan.trace.layers // ranks
+        stages = tuple(range(rank * each, (rank + 1) * each) for rank in range(ranks))
+        return PipelinePlan(row.make(ranks, batches), stages, tuple((batch,) for batch in range(batches)), row.torch)
+    return plan.trace.once(pipeline_plan, lambda: _own_pipeline(plan))
+
+
+def _own_pipeline(plan: Plan) -> PipelinePlan:
+    try:
+        order, layers, microbatches = pipeline_of(plan.trace)
+    except ValueError as error:
+        raise ReplayError(f"{TORCH} cannot train beside this Trace: {error}") from None
+    if len(order) != plan.ranks:
+        raise ReplayError(f"{TORCH} is one pipeline, and this Trace has several beside each other")
+    if len(set(map(len, microbatches))) > 1:
+        raise ReplayError(f"{TORCH} needs microbatches of one size: torch fixes the shape of what stages pass on")
+    order = compute_only(order)
+    return PipelinePlan(order, layers, microbatches, _class_of_torch(order, len(layers), len(microbatches)))
+
+
+def _class_of_torch(order: Order, stages: int, batches: int) -> str | None:
+    """The class of torch's that has an order as its own, if our schedule of that name is this order."""
+    ranks = len(order)
+    for row in SCHEDULES.values():
+        chunks = {"chunks": stages // ranks} if "chunks" in row.takes else {}
+        if row.torch is not None and (chunks or row.chunks * ranks == stages):
+            try:
+                named = row.make(ranks, batches, **chunks)
+            except ValueError:  # it has none of this size
+                continue
+            if _words(named) == _words(order):
+                return row.torch
+    return None
+
+
+def _words(order: Order) -> list[list[str]]:
+    """What ranks compute; the parts of a pair each on its own, as a Trace has them."""
+    return [[str(action) for action in parts_of(actions)] for actions in order]
 
 
 def library_results(plan: Plan, against: tuple[str, ...], rank: int) -> tuple[dict[str, LibraryResults], int]:
@@ -41,8 +107,8 @@ def layers_of(plan: Plan, name: str, rank: int) -> tuple[int, ...]:
     layers = plan.trace.layers
     if name not in PIPELINES:
         return tuple(range(layers))
-    each = layers // plan.ranks
-    return tuple(range(rank * each, (rank + 1) * each))
+    pipeline = pipeline_plan(plan, name)
+    return tuple(layer for stage in pipeline.stages(rank) for layer in pipeline.layers_of[stage])
 
 
 def microbatches_of(plan: Plan, rank: int) -> tuple[tuple[int, ...], ...]:
@@ -79,7 +145,7 @@ def _refuse(plan: Plan, name: str) -> None:
     wrong = None
     if ranks == 1:
         wrong = "more than one rank"
-    elif name in PIPELINES and layers % ranks:
+    elif name in PIPELINES and name != TORCH and layers % ranks:
         wrong = f"as many layers on each rank: {layers} do not divide by {ranks}"
     elif name not in PIPELINES and batches < ranks:
         wrong = f"a batch for every rank: there are {batches} for {ranks}"

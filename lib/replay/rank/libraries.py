@@ -2,17 +2,19 @@
 
 torch's DistributedDataParallel (as it comes; with a bucket for each layer, as the schedules have it; and with the
 ZeroRedundancyOptimizer), fully_shard on a line and on a mesh of replicas and shards (HSDP), and
-torch.distributed.pipelining with its GPipe and 1F1B. Data parallel libraries average gradients over ranks; as the loss
-is a sum over batches here, it is scaled up before.
+torch.distributed.pipelining with its GPipe and 1F1B, or with the order of the Trace. Data parallel libraries average
+gradients over ranks; as the loss is a sum over batches here, it is scaled up before.
 """
 # pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
 
+import tempfile
 import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,9 +23,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lib.replay.layers import layers, optimizers
-from lib.replay.plan.library_plan import HYBRID, PIPELINES, layers_of, lines_of, microbatches_of
+from lib.replay.plan.library_plan import HYBRID, PIPELINES, layers_of, lines_of, microbatches_of, pipeline_plan
 from lib.replay.rank.context import RankContext
 from lib.schedules.formats.timelines.kineto import our_name
+from lib.schedules.pipelines.lowering import with_messages
 
 __all__ = ["library_step", "preload"]
 
@@ -57,7 +60,12 @@ class _Count(TorchDispatchMode):
 
 
 class LibraryStep:
-    """A library's training step. Subclasses say what the model is wrapped in, and how one step runs."""
+    """A library's training step. Subclasses say what the model is wrapped in, and how one step runs.
+
+    `by` is what of the library runs, where its name does not say it.
+    """
+
+    by = ""
 
     def __init__(self, name: str, context: RankContext) -> None:
         self.name = name
@@ -65,7 +73,8 @@ class LibraryStep:
         plan, initial, device = context.plan, context.initial, context.device
         self.layers = layers_of(plan, name, context.rank)
         self.modules = layers.model(initial.matrix(i).clone().to(device) for i in self.layers)
-        self.parts = [range(plan.trace.batches)] if name in PIPELINES else microbatches_of(plan, context.rank)
+        pipeline = pipeline_plan(plan, name).microbatches if name in PIPELINES else None
+        self.parts = microbatches_of(plan, context.rank) if pipeline is None else pipeline
         batches = [batch for part in self.parts for batch in part]
         self.x = initial.rows("data", batches).to(device)
         self.target = initial.rows("target", batches).to(device)
@@ -125,7 +134,7 @@ class LibraryStep:
         self.run()
         with _Count() as count:
             self.run()
-        return {"counts": dict(count.found)}
+        return {"counts": dict(count.found), "by": self.by}
 
     def keep(self) -> None:
         """Writes gradients, weights and states to this rank's part of the results."""
@@ -231,23 +240,67 @@ def _mesh(kind: str, lines: Sequence[Sequence[int]]) -> Any:
 
 
 class Pipelined(LibraryStep):
-    """torch.distributed.pipelining: a stage a rank, a microbatch a batch."""
+    """torch.distributed.pipelining: its own class of a schedule, or its executor with our order where it has none."""
 
     def build(self) -> None:
-        """The stage of this rank, with shapes given, so that nothing is sent to find them out."""
+        """The stages of this rank, with shapes given, so that nothing is sent to find them out."""
         from torch.distributed import pipelining
 
-        plan, device = self.context.plan, self.context.device
-        stages, rank = plan.ranks, self.context.rank
-        size, dtype = (plan.sizes.length, plan.sizes.hidden), self.context.initial.dtype
-        output = torch.empty(size, dtype=dtype, device="meta").requires_grad_()
-        inputs = output if rank else output.detach()
-        stage = pipelining.PipelineStage(
-            self.modules, rank, stages, device, input_args=(inputs,), output_args=(output,)
-        )
-        kind = pipelining.ScheduleGPipe if self.name == "gpipe" else pipelining.Schedule1F1B
-        self.schedule = kind(stage, plan.trace.batches, loss_fn=self.loss, scale_grads=False)
-        self.first, self.last = rank == 0, rank == stages - 1
+        plan, rank = self.context.plan, self.context.rank
+        self.pipeline = pipeline_plan(plan, self.name)
+        count, rows = len(self.pipeline.layers_of), len(self.pipeline.microbatches[0]) * plan.sizes.length
+        output = torch.empty(rows, plan.sizes.hidden, dtype=self.context.initial.dtype, device="meta").requires_grad_()
+        self.stages: list[pipelining.PipelineStage] = []
+        at = 0
+        for stage in self.pipeline.stages(rank):
+            after = at + len(self.pipeline.layers_of[stage])
+            inputs = output if stage else output.detach()
+            self.stages.append(
+                pipelining.PipelineStage(
+                    self.modules[at:after],
+                    stage,
+                    count,
+                    self.context.device,
+                    input_args=(inputs,),
+                    output_args=(output,),
+                )
+            )
+            at = after
+        self.schedule = self.of_torch() or self.executed()
+        mine = self.pipeline.stages(rank)
+        self.first, self.last = 0 in mine, count - 1 in mine
+
+    def of_torch(self) -> Any:
+        """Torch's own class, where it has this schedule, and takes this size."""
+        from torch.distributed.pipelining import schedules
+
+        if self.pipeline.torch is None:
+            return None
+        self.by = self.pipeline.torch
+        kind: Any = getattr(schedules, self.by)
+        single = issubclass(kind, schedules.PipelineScheduleSingle)
+        try:
+            return kind(self.stages[0] if single else self.stages, **self.settings)
+        except ValueError:
+            return None
+
+    def executed(self) -> Any:
+        """Torch's executor with our order, in the file that it reads."""
+        from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+
+        self.by = "torch's executor with this order"
+        made: Any = _PipelineScheduleRuntime(self.stages, **self.settings)
+        with tempfile.TemporaryDirectory(prefix="puzzles-replay-") as folder:
+            path = Path(folder, "order.csv")
+            rows = [",".join(map(str, actions)) for actions in with_messages(self.pipeline.order)]
+            path.write_text("\n".join(rows), encoding="utf-8")
+            made._load_csv(str(path), format="compute_comms")
+        return made
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What all schedules of torch's are told."""
+        return {"n_microbatches": len(self.pipeline.microbatches), "loss_fn": self.loss, "scale_grads": False}
 
     def loss(self, y: Tensor, target: Tensor) -> Tensor:
         """The loss of a microbatch."""
