@@ -23,6 +23,7 @@ from drawing.display import register
 from drawing.figures.curves import draw_curves
 from drawing.gallery.page import draw_gallery
 from drawing.map import puzzle_map
+from drawing.recording.recording import draw_recordings
 from drawing.registry import picture_of
 from drawing.stepper import step_through
 from drawing.timeline.schedule import draw
@@ -39,6 +40,7 @@ __all__ = [
     "draw_gallery",
     "draw_group",
     "draw_mesh",
+    "draw_recordings",
     "draw_ring",
     "draw_step",
     "draw_trade_off",

@@ -10,6 +10,7 @@ from drawing.canvas.picture import Picture
 from drawing.communication.mesh import draw_mesh, picture_of_holdings, picture_of_neighbours
 from drawing.goal import picture_of_task
 from drawing.pipelines.stages import picture_of_stages
+from drawing.recording.recording import draw_recordings
 from drawing.review.path import picture_of_path
 from drawing.review.review import picture_of_review
 from drawing.review.what_if import picture_of_helps, picture_of_what_if
@@ -17,6 +18,7 @@ from drawing.review.why import picture_of_why
 from drawing.timeline.schedule import picture_of_trace, trace_of
 from drawing.values import draw_group, picture_of_value
 from drawing.verdict import picture_of_answers, picture_of_verdict
+from lib.analysis.recordings.recording import Recording
 from lib.analysis.waiting.critical_path import Path
 from lib.analysis.waiting.what_helps import Helps
 from lib.analysis.waiting.what_if import WhatIf
@@ -54,6 +56,7 @@ PICTURES: Final[Mapping[type, Shown]] = {
     Holdings: Shown(picture_of_holdings),
     Neighbours: Shown(picture_of_neighbours),
     PhysicalBatch: Shown(picture_of_batch, repr),
+    Recording: Shown(draw_recordings),
     Stages: Shown(picture_of_stages, repr),
     Review: Shown(picture_of_review, Review.text),
     Why: Shown(picture_of_why),

@@ -36,7 +36,16 @@ PRINTED = {
 
 def test_public_names() -> None:
     names = {"Picture", "compare", "draw", "draw_group", "picture_of", "puzzle_map", "step_through"}
-    names |= {"draw_collective", "draw_curves", "draw_figures", "draw_mesh", "draw_ring", "draw_step", "draw_trade_off"}
+    names |= {
+        "draw_collective",
+        "draw_curves",
+        "draw_figures",
+        "draw_mesh",
+        "draw_recordings",
+        "draw_ring",
+        "draw_step",
+        "draw_trade_off",
+    }
     assert set(drawing.__all__) == names
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from drawing import Picture, draw_collective, draw_mesh, draw_ring, draw_step, puzzle_map
+from drawing import Picture, draw_collective, draw_mesh, draw_recordings, draw_ring, draw_step, puzzle_map
 from drawing.registry import picture_of
 from lib import Trace, review, why
 from lib.course.review import Review
 from lib.course.subject import run
+from lib.schedules.formats.timelines.recorded import recording_of_order
+from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.trace.event import Program
 from tests.course.test_review import bound, reviewed
 from tests.drawing import runs
@@ -44,6 +46,7 @@ NAMES = (
     "ring",
     "step",
     "why",
+    "recordings",
 )
 
 
@@ -69,6 +72,8 @@ def pictures() -> dict[str, Picture]:
     assert isinstance(ring, Picture)
     found |= {"ring": ring, "step": draw_step(runs.RUNS["ddp"], rank=1)}
     found["review_gpipe"] = picture_of(replace(wasteful("gpipe"), bound=None))
+    order = (SCHEDULES[name].make(4, 6) for name in ("one_f_one_b", "zb_v"))
+    found["recordings"] = draw_recordings(*map(recording_of_order, order))
     return found
 
 
