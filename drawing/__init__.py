@@ -2,7 +2,7 @@
 
     from drawing import compare, draw, draw_group, step_through
     from drawing import draw_collective, draw_curves, draw_figures, draw_mesh, draw_ring, draw_step
-    from drawing import draw_gallery, draw_trade_off
+    from drawing import draw_gallery, draw_recordings, draw_trade_off
 
 All but `step_through`, `draw_ring` and `draw_gallery` give a Picture: notebooks show it, `picture.save("name.svg")`
 writes it (or .png or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a

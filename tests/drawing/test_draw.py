@@ -40,6 +40,7 @@ def test_public_names() -> None:
         "draw_collective",
         "draw_curves",
         "draw_figures",
+        "draw_gallery",
         "draw_mesh",
         "draw_recordings",
         "draw_ring",

@@ -72,8 +72,8 @@ def pictures() -> dict[str, Picture]:
     assert isinstance(ring, Picture)
     found |= {"ring": ring, "step": draw_step(runs.RUNS["ddp"], rank=1)}
     found["review_gpipe"] = picture_of(replace(wasteful("gpipe"), bound=None))
-    order = (SCHEDULES[name].make(4, 6) for name in ("one_f_one_b", "zb_v"))
-    found["recordings"] = draw_recordings(*map(recording_of_order, order))
+    named = [SCHEDULES[name] for name in ("one_f_one_b", "zb_v")]
+    found["recordings"] = draw_recordings(*(recording_of_order(row.make(4, 6), row.title) for row in named))
     return found
 
 
