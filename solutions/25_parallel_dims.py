@@ -106,12 +106,20 @@ draw_mesh(mesh, groups_of=0)
 # %% [markdown]
 # ### The goal
 #
+# The 16 ranks above:
+#
+# | rank | 0 | 1 | 2 | 4 | 8 | 15 |
+# |---|---|---|---|---|---|---|
+# | address | 0 0 0 0 0 | 0 0 0 0 1 | 0 0 1 0 0 | 0 1 0 0 0 | 1 0 0 0 0 | 1 1 1 0 1 |
+#
+# And what becomes of the sizes:
+#
 # | world | pp | dp_replicate | dp_shard | cp | tp | |
 # |---|---|---|---|---|---|---|
-# | 16 | 2 | 2 | 2 | 1 | 2 | rank 0 is 0 0 0 0 0, rank 1 is 0 0 0 0 1, 2 is 0 0 1 0 0, 4 is 0 1 0 0 0, 8 is 1 0 0 0 0, 15 is 1 1 1 0 1 |
 # | 16 | 2 | 2 | -1 | 1 | 2 | `dp_shard` is 2 |
 # | 64 | 2 | 2 | -1 | 2 | 2 | `dp_shard` is 4 |
 # | 16 | 2 | 2 | 4 | 1 | 2 | `ValueError`: that makes 32 |
+# | 16 | 2 | 2 | -1 | 1 | 3 | `ValueError`: 12 do not divide 16 |
 #
 # Your function is asked for these and others, for every rank of every mesh of up to eight ranks, and for larger ones.
 # A wrong answer shows the smallest one that it is wrong for, as a picture.
@@ -127,7 +135,7 @@ goal("parallel_dims")
 def parallel_dims(world, sizes, rank):
     from math import prod  # the product of several numbers
 
-    # First the sizes: what cannot be, and what -1 stands for. Then the address, from the last axis to the first.
+    # First the sizes: what cannot be, and what -1 is. Then the address, from the last axis to the first.
     # --- your code (about 16 lines) ---
     for axis, size in sizes.items():
         if size < 1 and (axis, size) != ("dp_shard", -1):

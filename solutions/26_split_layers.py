@@ -50,14 +50,16 @@ from lib.cluster.stages import Stages
 
 # %%
 ENDS = ("embedding", "head")
-picture_of(Stages([[0], [1], [2], [3]], [range(0, 2), range(2, 4), range(4, 6), range(6, 8)], ENDS, title="8 layers"))
+cut = [range(0, 2), range(2, 4), range(4, 6), range(6, 8)]
+picture_of(Stages([[0], [1], [2], [3]], cut, ENDS, title="8 layers"))
 
 # %% [markdown]
 # Nothing to decide. But with 10 layers every stage gets 2, and 2 are left. Who gets one more? Not the first stage, which
 # has the embedding. So: **what is left goes out one by one, beginning with the second stage.**
 
 # %%
-picture_of(Stages([[0], [1], [2], [3]], [range(0, 2), range(2, 5), range(5, 8), range(8, 10)], ENDS, title="10 layers"))
+cut = [range(0, 2), range(2, 5), range(5, 8), range(8, 10)]
+picture_of(Stages([[0], [1], [2], [3]], cut, ENDS, title="10 layers"))
 
 # %% [markdown]
 # This is how torchtitan, PyTorch's own trainer, cut models from October 2024 on [2], and OLMo-core has the same rule [3].
@@ -150,32 +152,31 @@ verdict
 def best(layers, stages, before, after):
     """How heavy the heaviest stage of the best split is: the first weight with which all layers find a place."""
     ends = [before, *[0] * (stages - 2), after]
+
+    def room(most):
+        """For how many layers there is room, if no stage is heavier than this."""
+        return sum(int(most - extra + 1e-9) for extra in ends)
+
     weights = sorted({count + extra for count in range(layers + 1) for extra in ends})
-    return next(
-        most for most in weights if most >= max(ends) and sum(int(most - extra + 1e-9) for extra in ends) >= layers
-    )
+    return next(most for most in weights if most >= max(ends) and room(most) >= layers)
 
 
 picture = None
 if verdict:
-    before = 0
-    print("layers  head  stages  heaviest  best   lost")
-    for layers, after, stages in (
-        (32, 2.4, 4),
-        (32, 2.4, 8),
-        (32, 2.4, 16),
-        (80, 1.2, 16),
-        (126, 0.66, 16),
-        (127, 0.66, 16),
-    ):
+    before, models = 0, {"8B": (32, 2.4), "70B": (80, 1.2), "405B": (126, 0.66)}
+    print("model  layers  head  stages  heaviest  best  lost")
+    for name, stages in (("8B", 4), ("8B", 8), ("8B", 16), ("70B", 16), ("405B", 16)):
+        layers, after = models[name]
         points = [0, *split_layers(layers, stages), layers]
         carries = [end - begin for begin, end in pairwise(points)]
         carries[0], carries[-1] = carries[0] + before, carries[-1] + after
         most, ideal = max(carries), best(layers, stages, before, after)
-        print(f"{layers:>6}  {after:>4}  {stages:>6}  {most:>8.4g}  {ideal:>4.3g}  {most / ideal - 1:>5.0%}")
+        lost = f"{most / ideal - 1:.0%}"
+        print(f"{name:<5}  {layers:>6}  {after:>4}  {stages:>6}  {most:>8.4g}  {ideal:>4.3g}  {lost:>4}")
     points = [0, *split_layers(11, 4), 11]
     cut = [range(*ends) for ends in pairwise(points)]
-    picture = picture_of(Stages([[0], [1], [2], [3]], cut, ENDS, title="11 layers: the last stage has 3, and the head"))
+    title = "11 layers: the last stage has 3, and the head"
+    picture = picture_of(Stages([[0], [1], [2], [3]], cut, ENDS, title=title))
 picture
 
 # %% [markdown]
@@ -259,6 +260,16 @@ picture
 # Coarser: 16 stages of 2 layers. The last stage carries 2 and the head, half as much again as the others, where with 8
 # stages it carries 4 and the head, a quarter more. But its rank has another, lighter stage besides, and adds up the same
 # 5. What counts for the pace is the rank; what counts for the order of the microbatches is the stage.
+#
+# </details>
+#
+# **4.** Somebody gives Llama 3 405B one layer more: 127 on 16 ranks. What does the rule make of it, and what would you do?
+#
+# <details><summary>Answer</summary>
+#
+# 127 = 16 · 7 + 15, so 15 layers are left for the 15 stages from the second on, and the last one carries 8 layers and the
+# head, 8.66 in all. Give that layer to the *first* stage, and nobody carries more than 8: the pipeline is 8 % faster, since
+# the embedding weighs nothing while it computes. The rule spares the wrong end.
 #
 # </details>
 #

@@ -79,22 +79,22 @@ def groups(sizes, rank, axes):
 sizes = {"dp_replicate": 2, "dp_shard": 2, "cp": 2}
 print(log(sizes))
 mesh = Mesh(sizes, host_size=4)
-picture_of(Neighbours(mesh, 0, groups(sizes, 0, axes_of), title="As it was: with whom rank 0 shares a weight"))
+shown = Neighbours(mesh, 0, groups(sizes, 0, axes_of), title="As it was: with whom rank 0 shares a weight")
+picture_of(shown)
 
 # %% [markdown]
 # The log asks the configuration. The model asks the mesh. Our check has nothing to say against it either: it is a correct
 # step of FSDP. But look at the time on two hosts of four, beside that of the same mesh without `cp`:
 
+
 # %%
-
-
 def trained(sizes, shards, copies):
-    """A step of six layers on eight batches with these axes, on hosts of four ranks, and what the check says."""
+    """A step of six layers on eight batches, on hosts of four ranks, and what the check says."""
     try:
         mesh = Mesh(sizes, host_size=4)
         run = simulate(fully_sharded(shards, copies or None), layers=6, batches=8, mesh=mesh, costs=LINKS)
     except PuzzleError as error:
-        return str(error).splitlines()[0]
+        return str(error).splitlines()[0].partition(": ")[2]
     found = check(Trace.of(run))
     return f"correct: {found.correct}; time {found.time:g}, memory {found.memory:,.0f} elements"
 
@@ -186,6 +186,7 @@ draw_curves(
     across="calls",
     up="weight.grad",
     title="Gradients of 1, accumulated",
+    lowest=False,
 )
 
 # %% [markdown]
@@ -281,7 +282,8 @@ def mended(history, given, right):
 
 
 try:
-    print(mended(1, [{"dp_replicate": 2, "dp_shard": 2, "cp": 2}, 0], {"shards": [0, 1, 2, 3], "copies": [0, 4]}))
+    sizes = {"dp_replicate": 2, "dp_shard": 2, "cp": 2}
+    print(mended(1, [sizes, 0], {"shards": [0, 1, 2, 3], "copies": [0, 4]}))
     print(mended(2, [[2, 4], [6, 8]], {"logged": 5, "grad": 5}))
     print(mended(3, [[[1], [1], [1], [1]]] * 3, [1, 2, 3]))
 except NotSolved as unsolved:
@@ -338,8 +340,9 @@ if verdict:
 # - *1. Who found it.* A user with a profiler, `walkup`: one communicator with 16 ranks, where there should have been two
 #   kinds [1]. In 2026 another trainer had the same, mirrored: with `cp` and *without* copies it gave PyTorch two axes,
 #   which PyTorch takes for HSDP, so that weights were cut along `cp` only [5].
-# - *2. Who found it.* Users of transformers 4.47 who trained the same 6 examples in one go and in two: gradient norms of
-#   188 and of 377 [3]. Adam hides most of that, since it divides by the size of the gradients; clipping does not.
+# - *2. Who found it.* Users of transformers 4.47. In the thread somebody trains the same 6 examples in one go and in two,
+#   and gets gradient norms of 188 and of 377 [3]. Adam hides most of that, since it divides by the size of the gradients;
+#   clipping does not.
 # - *3. Who found it.* `jdinalt`, who had made the same mistake in his own trainer a week or two earlier, and then looked
 #   how torchtitan did it [4].
 # - *And again.* In July 2026: every stage of a DeepSpeed pipeline divided what the stage behind it had divided already. Two
@@ -347,7 +350,7 @@ if verdict:
 #
 # [1] pytorch/torchtitan, issue 711, 2024, and pull request 713.
 # [2] pytorch/torchtitan, pull requests 720 and 685, 2024.
-# [3] huggingface/transformers, pull request 35207, 2024.
+# [3] huggingface/transformers, pull request 35207, 2024; that another library divides says issue 26312, 2023.
 # [4] pytorch/torchtitan, issue 1733 and pull request 1732, 2025.
 # [5] NVIDIA-NeMo/Automodel, pull request 2768, 2026.
 # [6] deepspeedai/DeepSpeed, issue 8152, 2026.
@@ -479,8 +482,8 @@ def find_the_bug_accepts(answer, history, given):
             if key == "shards" and len(mine) > len(right):
                 others = listed([one for one in mine if one not in right])
                 return (
-                    f"history 1: dp_replicate {sizes['dp_replicate']} asks for so many copies; {others} should have "
-                    f"another one than rank {rank}"
+                    f"history 1: of the {sizes['dp_replicate']} copies of a weight that of rank {rank} is cut among "
+                    f"{listed(right)}; {others} {'belongs' if len(mine) == len(right) + 1 else 'belong'} to another"
                 )
             if key == "shards":
                 return (
@@ -509,4 +512,4 @@ def find_the_bug_picture(answer, expected, history, given):
         across = "calls"
         numbers = {} if answer is None else {"yours": curve(answer)}
         numbers["as it should be"] = curve(expected)
-    return draw_curves(numbers, across, "weight.grad", f"History {history}: what is in weight.grad")
+    return draw_curves(numbers, across, "weight.grad", f"History {history}: what is in weight.grad", lowest=False)

@@ -114,7 +114,7 @@ class Groups:
 
 
 class Near:
-    """The groups of one rank: a colour for each, and the rank itself dark. Whoever is in several has the first's."""
+    """One rank, and its groups, a colour for each. Whoever is in several has the colour of the first."""
 
     def __init__(self, shown: Neighbours) -> None:
         self.shown = shown

@@ -33,6 +33,7 @@ FLAT: Final = 3
 and those before the last three are blocks below each other."""
 MOST_ACROSS: Final = 16
 LINE: Final = 15
+WRONG: Final = "not right"
 
 Place = tuple[int, ...]
 
@@ -51,7 +52,7 @@ def draw_mesh(
     It takes a Mesh, a Trace or the Models of a run. Without an axis there is one picture for each of them, together.
     A run without a mesh has one axis, on which all of its ranks stand.
 
-    With `groups_of`, a rank, there is one picture: that rank dark, and a colour for its group along each axis.
+    With `groups_of`, a rank, there is one picture: that rank, and a colour for its group along each axis.
 
     With `holds`, a word or two for each device that holds something, there is one picture: each device with its host
     and its process, and each colour is what devices hold; {} colours processes. Those that are `wrong` are framed.
@@ -81,7 +82,7 @@ def picture_of_holdings(shown: Holdings) -> Picture:
 
 def picture_of_neighbours(shown: Neighbours) -> Picture:
     """The groups of one rank of a mesh."""
-    legend = f"rank {shown.rank} is dark; each colour is a group that it is in"
+    legend = f"rank {shown.rank} and the groups that it is in, a colour for each"
     return _arranged(shown.title or _title(shown.mesh), legend, [_Panel(shown.mesh, Near(shown))], bool(shown.wrong))
 
 
@@ -95,12 +96,13 @@ def _arranged(title: str, legend: str, panels: Sequence[_Panel], framed: bool = 
         lowest = max(lowest, panel.paint(scene, x, y))
         scene.width = max(scene.width, x + panel.width + MARGIN)
         x += panel.width + 36
-    scene.width = min(WIDTH, max(scene.width, 300, text_width(title, TEXT) + 2 * MARGIN + 60))
+    told = text_width(legend, TEXT) + (44 + text_width(WRONG, TEXT) if framed else 0)
+    scene.width = min(WIDTH, max(scene.width, 300, text_width(title, TEXT) + 2 * MARGIN + 60, told + 2 * MARGIN))
     scene.add(Text(MARGIN, 20, fit(title, scene.width - 2 * MARGIN, TEXT * 1.05), TEXT, INK, bold=True))
     scene.add(Text(MARGIN, 37, legend, TEXT, SOFT))
     if framed:
         x = MARGIN + text_width(legend, TEXT) + 22
-        scene.add(Rect(x, 30, 16, 14, "none", ALARM, 2.5, radius=4), Text(x + 22, 37, "not right", TEXT, ALARM))
+        scene.add(Rect(x, 30, 16, 14, "none", ALARM, 2.5, radius=4), Text(x + 22, 37, WRONG, TEXT, ALARM))
     scene.height = lowest + 12
     return Picture(scene, f"<{title}. {' '.join(panel.words() for panel in panels)}>")
 

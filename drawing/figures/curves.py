@@ -50,14 +50,16 @@ class _Frame(NamedTuple):
         return LEFT + across * (self.right - LEFT), self.bottom - up * (self.bottom - TOP)
 
 
-def draw_curves(curves: Mapping[str, Sequence[At]], across: str, up: str = "time", title: str = "") -> Picture:
+def draw_curves(
+    curves: Mapping[str, Sequence[At]], across: str, up: str = "time", title: str = "", *, lowest: bool = True
+) -> Picture:
     """Curves by name, each a list of (x, y) with the same x in ascending order. `across` and `up` say what x and y are.
 
-    Rings mark where the lowest of the curves becomes another one.
+    Rings mark where the lowest of the curves becomes another one, if `lowest` is what matters.
     """
     found = _checked(curves)
     every = [point for curve in found.values() for point in curve]
-    scene = Scene(WIDTH, HIGH + 66)
+    scene = Scene(WIDTH, HIGH + (66 if lowest else 46))
     frame = _frame(every)
     title = title or f"{up} by {across}"
     scene.add(Text(LEFT, 22, title, TEXT + 2, INK, bold=True))
@@ -66,7 +68,7 @@ def draw_curves(curves: Mapping[str, Sequence[At]], across: str, up: str = "time
     for number, curve in enumerate(found.values()):
         scene.add(Poly([frame.at(*point) for point in curve], stroke=origin_colour(number, len(found)), line=2.4))
     _names(scene, frame, found)
-    where = crossings(found)
+    where = crossings(found) if lowest else []
     for crossing in where:
         x, y = frame.at(crossing.x, crossing.y)
         words = f"{crossing.before} up to {exact(crossing.x)}, then {crossing.after}"
@@ -75,9 +77,12 @@ def draw_curves(curves: Mapping[str, Sequence[At]], across: str, up: str = "time
         scene.add(Text(x, frame.bottom + 12, exact(crossing.x), TEXT, INK, "middle", bold=True))
     said = "; ".join(f"{name}: {exact(curve[0][1])} to {exact(curve[-1][1])}" for name, curve in found.items())
     turns = [f"{c.before} is lowest up to {exact(c.x)}, then {c.after}" for c in where]
-    lines = turns or [f"{_lowest(found, 0)} is lowest everywhere"]
-    scene.add(Text(LEFT, HIGH + 52, "; ".join(lines) + ".", TEXT, INK))
-    return Picture(scene, f"{title}. Across: {across}. {said}. {'; '.join(lines)}.")
+    told = f"{title}. Across: {across}. {said}."
+    if lowest:
+        turns = turns or [f"{_lowest(found, 0)} is lowest everywhere"]
+        scene.add(Text(LEFT, HIGH + 52, f"{'; '.join(turns)}.", TEXT, INK))
+        told += f" {'; '.join(turns)}."
+    return Picture(scene, told)
 
 
 def crossings(curves: Mapping[str, Curve]) -> list[Crossing]:

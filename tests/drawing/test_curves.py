@@ -43,6 +43,7 @@ def test_the_picture_has_a_line_a_name_and_the_crossing() -> None:
     lines = [mark for mark in picture.scene.marks if isinstance(mark, Poly) and mark.line == 2.4]
     assert [len(line.points) for line in lines] == [3, 3]
     assert "up is lowest up to 1.3333, then flat" in picture.words
+    assert "lowest" not in draw_curves({"up": UP, "flat": FLAT}, across="price", lowest=False).words
     assert "flat is lowest everywhere" in draw_curves({"flat": FLAT, "high": [(0, 2), (1, 3), (2, 4)]}, "x").words
 
 

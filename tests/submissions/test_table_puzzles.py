@@ -138,6 +138,8 @@ def test_what_a_heavy_head_costs() -> None:
         sizes = sizes_of(layers, stages)
         found.append(max(*sizes, sizes[-1] + 2.4) / given_in("split_layers", "best")(layers, stages, 0, 2.4) - 1)
     assert [f"{one:.0%}" for one in found] == ["16%", "28%", "47%"]
+    assert sizes_of(127, 16) == [7] + [8] * 15  # the fourth question: the last one carries the head, too
+    assert given_in("split_layers", "best")(127, 16, 0, 0.66) == 8
 
 
 def test_the_stages_of_a_loop_and_of_a_v() -> None:
@@ -322,7 +324,7 @@ TOLD: dict[str, tuple[str, str]] = {
     ),
     "still_sharded_over_the_copies": (
         "(1, [{'dp_replicate': 2, 'dp_shard': 1, 'cp': 1}, 0]) is not right",
-        "history 1: dp_replicate 2 asks for so many copies; [1] should have another one than rank 0",
+        "history 1: of the 2 copies of a weight that of rank 0 is cut among [0]; [1] belongs to another",
     ),
     "divided_twice": (
         "(2, [[6], [1]]) is not right",

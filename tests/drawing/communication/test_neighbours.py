@@ -1,4 +1,4 @@
-"""The groups of one rank as a picture: a colour for each, the rank dark, and five axes that all have a place."""
+"""The groups of one rank as a picture: a colour for each, the rank itself, and five axes that all have a place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from drawing import draw_mesh, picture_of
 from drawing.canvas.palette import ALARM, MINE, PAPER
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Rect, Text
+from drawing.canvas.scene import Rect, Text, text_width
 from lib import Mesh
 from lib.cluster.holdings import Neighbours
 
@@ -30,7 +30,7 @@ def texts(picture: Picture) -> list[str]:
     return [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
 
 
-def test_each_group_has_a_colour_and_the_rank_is_dark() -> None:
+def test_each_group_has_a_colour_and_the_rank_one_of_its_own() -> None:
     there = cards(picture_of(FIVE))
     assert sorted(there) == list(range(16))
     assert there[0].fill == MINE
@@ -52,6 +52,12 @@ def test_groups_of_other_names_may_share_ranks() -> None:
     assert cards(picture)[0].fill == cards(picture)[1].fill
     assert "shards + copies" in texts(picture) or "shards" in texts(picture)
     assert "The groups of rank 3: shards: [0, 1, 2, 3]; copies: [1, 3]." in picture.words
+
+
+def test_what_is_not_right_has_room_beside_a_small_mesh() -> None:
+    scene = picture_of(Neighbours(Mesh({"a": 2}), 0, wrong=[1])).scene
+    (words,) = [mark for mark in scene.marks if isinstance(mark, Text) and mark.text == "not right"]
+    assert words.x + text_width(words.text, words.size) < scene.width
 
 
 def test_draw_mesh_takes_a_rank() -> None:
