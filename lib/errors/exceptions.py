@@ -14,7 +14,8 @@
         └── NotSolved        the puzzle still holds its stub
     ValueError
     └── TraceError           a Trace file or text is damaged, or is not one of ours
-        └── NoTraceFile      there is no file to read there (an OSError too)
+        ├── NoTraceFile      there is no file to read there (an OSError too)
+        └── OrderFileError   a file of a pipeline's order is damaged, or is not one of ours
 
 A PuzzleError is an AssertionError because the notebooks of the original catch that. Misuse of the library (a
 negative number of ranks, a mesh of the wrong size) is a plain ValueError.
@@ -39,6 +40,7 @@ __all__ = [
     "MismatchError",
     "NoTraceFile",
     "NotSolved",
+    "OrderFileError",
     "PuzzleError",
     "RankFailed",
     "RuleError",
@@ -225,3 +227,7 @@ class TraceError(ValueError):
 
 class NoTraceFile(TraceError, OSError):
     """Where a Trace was to be read there is no file, or one that cannot be read."""
+
+
+class OrderFileError(TraceError):
+    """A file of a pipeline's order that is damaged, too large, or not one of ours."""

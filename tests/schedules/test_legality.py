@@ -472,7 +472,7 @@ def test_the_largest_schedules_are_judged_at_once() -> None:
     assert sum(map(len, order)) == 196_608
     begin = process_time()
     assert illegal(order) is None
-    assert process_time() - begin < 3, "0.5 s where nothing else runs"
+    assert process_time() - begin < 5, "0.5 s where nothing else runs"
 
 
 # -- lowering ---------------------------------------------------------------------------------------------------
