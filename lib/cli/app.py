@@ -23,8 +23,9 @@ from lib.cli.console import (
     show_ways,
     status_table,
 )
-from lib.cli.options import mesh_of, takes_fields_of
+from lib.cli.options import SHORT, Output, mesh_of, takes_fields_of
 from lib.cli.report import as_json, show
+from lib.cli.schedule import schedules
 from lib.cluster.mesh import Mesh
 from lib.course.child import LIMIT
 from lib.course.hints import hint as open_hints
@@ -51,14 +52,8 @@ except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
     raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
-SHORT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
-
-
-def _picture(path: Path | None) -> Path | None:
-    if path is not None and path.suffix not in (".svg", ".png", ".pdf"):
-        raise typer.BadParameter(f"a picture is .svg, .png or .pdf; got {path.name!r}")
-    return path
+app.add_typer(schedules, name="schedule")
 
 
 def _known_puzzle(name: str) -> str:
@@ -84,7 +79,6 @@ MeshOption = Annotated[
 ]
 Limit = Annotated[float | None, typer.Option(min=0.1, help="Seconds that a function may run.", show_default=False)]
 PuzzleArgument = Annotated[str, typer.Argument(help="The puzzle's id.", callback=_known_puzzle, show_default=False)]
-Output = Annotated[Path | None, typer.Option("--output", "-o", callback=_picture, help="Picture: .svg, .png, .pdf.")]
 
 
 @app.callback(invoke_without_command=True)

@@ -1,19 +1,30 @@
-"""Options of a command: a mesh, and the fields of a dataclass, where alone their names, defaults and help stand."""
+"""Options of a command: a picture, a mesh, and the fields of a dataclass, where alone their names and help stand."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from dataclasses import Field, fields
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from lib.cluster.mesh import Mesh, mesh_from
 
-__all__ = ["mesh_of", "takes_fields_of"]
+__all__ = ["SHORT", "Output", "mesh_of", "takes_fields_of"]
 
+SHORT = {"help_option_names": ["-h", "--help"]}
 C = TypeVar("C", bound=Callable[..., Any])
+
+
+def _picture(path: Path | None) -> Path | None:
+    if path is not None and path.suffix not in (".svg", ".png", ".pdf"):
+        raise typer.BadParameter(f"a picture is .svg, .png or .pdf; got {path.name!r}")
+    return path
+
+
+Output = Annotated[Path | None, typer.Option("--output", "-o", callback=_picture, help="Picture: .svg, .png, .pdf.")]
 
 
 def mesh_of(text: str) -> Mesh:

@@ -16,9 +16,10 @@ from lib.schedules.pipelines.action import Action, Order, places
 from lib.schedules.pipelines.legality import Wrong
 from lib.schedules.pipelines.lowering import compute_only
 from lib.schedules.pipelines.timing import Timed, time_order
+from lib.trace.validation import FORMAT as TRACE
 from lib.values.table import Table
 
-__all__ = ["FORMATS", "Format", "at_equal_costs", "in_positions", "in_time", "read_file"]
+__all__ = ["FORMATS", "Format", "at_equal_costs", "in_positions", "in_time", "is_order_file", "read_file"]
 
 
 class Format(NamedTuple):
@@ -38,6 +39,17 @@ FORMATS: Final = Table(
     )
 )
 """The formats by the names that the command has for them."""
+
+
+def is_order_file(path: str | Path) -> bool:
+    """Whether a name is that of a file with an order; other .json files are Traces."""
+    path = Path(path)
+    if path.suffix.lower() != ".json":
+        return path.suffix.lower() in {row.suffix for row in FORMATS.values()}
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return TRACE.encode() not in file.read(200)
 
 
 def read_file(path: str | Path) -> Imported:

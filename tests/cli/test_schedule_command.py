@@ -1,0 +1,121 @@
+"""`puzzles schedule`: what it prints, what it writes, and what its exit status says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lib import PUZZLES
+from lib.cli import app as cli
+from lib.schedules.formats.orders import read_file
+from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.pipelines.generators import gpipe, interleaved, one_f_one_b
+from lib.schedules.pipelines.lowering import with_messages
+from lib.submissions.locations import home
+
+INTERLEAVED = interleaved(4, 8)
+LAST_OFF_BY_ONE = "0F0,0F1,0B0,0B1\n1F1,1B0,1F2,1B1\n"
+
+
+def schedule(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli.app, ["schedule", *map(str, arguments)])
+
+
+def test_the_list_has_all_of_them_with_their_figures() -> None:
+    result = schedule("list")
+    assert result.exit_code == 0
+    for row in SCHEDULES.values():
+        assert row.name in result.output
+        assert row.paper.split()[-1] in result.output
+    for figures in ("33 │  27.3%", "28.5 │  15.8%", "25.5 │   5.9%"):
+        assert figures in result.output
+    assert "messages are posted" in result.output
+
+
+def test_a_size_that_a_schedule_cannot_have_is_said_in_its_row() -> None:
+    result = schedule("list", "--ranks", "4", "--batches", "3")
+    assert result.exit_code == 0
+    assert "dualpipe_v" in result.output
+
+
+def test_a_schedule_is_shown_in_time_with_its_figures() -> None:
+    result = schedule("show", "interleaved", "--ranks", "2", "--batches", "2", "--chunks", "2")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[0].startswith("rank 0  0F0 0F1 2F0 2F1")
+    assert "2 ranks, 4 stages, 2 microbatches, 16 actions." in result.output
+    assert "messages are posted and take no time" in result.output
+
+
+def test_what_is_wrong_in_a_file_is_pointed_at(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(LAST_OFF_BY_ONE)
+    for command in ("show", "import", "export"):
+        result = schedule(command, path)
+        assert result.exit_code == 1
+        assert "rank 1, position 1 (row 2, column 2): 1B0 needs 1F0 before it" in result.stderr
+        assert "off by one: rank 1 does 1F1 to 1F2" in result.stderr
+    assert "rank 1  1F1 1B0 <-- here 1F2 1B1" in schedule("show", path).stdout
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [("csv", INTERLEAVED), ("csv-comms", with_messages(INTERLEAVED)), ("json", INTERLEAVED)],
+)
+def test_what_is_exported_comes_back(form: str, expected: object, tmp_path: Path) -> None:
+    path = tmp_path / "new" / f"order.{form.partition('-')[0]}"
+    result = schedule("export", "interleaved", "--format", form, "-o", path)
+    assert result.exit_code == 0, result.output
+    assert f"Wrote {path}" in result.output.replace("\n", "")
+    assert read_file(path).order == expected
+    result = schedule("import", path, "-o", tmp_path / "run.svg")
+    assert result.exit_code == 0, result.output
+    assert "is legal." in result.output
+    assert "Time 28.5:" in result.output
+    assert (tmp_path / "run.svg").read_text().startswith("<svg")
+
+
+def test_without_a_file_it_is_printed_and_nothing_else() -> None:
+    result = schedule("export", "one_f_one_b", "--ranks", "2", "--batches", "2")
+    assert result.output == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
+
+
+def test_a_students_program_goes_to_torch() -> None:
+    """The reference solution of gpipe stands for it: it is a program with messages, and no order."""
+    source = home() / "solutions" / f"{PUZZLES['gpipe'].stem}.py"
+    size = PUZZLES["gpipe"].size
+    result = schedule("export", source)
+    assert result.exit_code == 0, result.output
+    rows = [row.split(",") for row in result.output.splitlines()]
+    assert rows == [[str(action) for action in actions] for actions in gpipe(size.ranks, size.batches)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("show", "nothing"), 2, "there is no schedule, puzzle or file 'nothing'; the schedules are gpipe"),
+        (("show", "zb_v", "--chunks", "3"), 2, "zb_v has 2 stages a rank, always"),
+        (("show", "fsdp"), 1, "fsdp gives no order of a pipeline: "),
+        (("show", "fsdp", "--chunks", "2"), 2, "--chunks is for a schedule of the list"),
+        (("show", "interleaved", "--chunks", "0"), 2, "greater than or equal to 1"),
+        (("export", "gpipe", "--format", "xml"), 2, "there is no format 'xml'; there are csv, csv-comms, json"),
+        (("import", "none.csv"), 2, "does not exist"),
+        (("import", "pyproject.toml"), 1, "pyproject.toml: a file of an order is .csv or .json"),
+    ],
+)
+def test_what_makes_no_sense(
+    arguments: tuple[str, ...], status: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    result = schedule(*arguments)
+    assert result.exit_code == status
+    assert words in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "order.json"
+    path.write_text('{"format": "llm-training-puzzles order", "version": 1, "ranks": [["0F0", "0B0", "0UPDATE"]]}')
+    result = schedule("export", path, "-o", tmp_path / "order.csv")
+    assert "1 action left out: torch's executor updates no weights" in result.output
+    assert read_file(tmp_path / "order.csv").order == one_f_one_b(1, 1)

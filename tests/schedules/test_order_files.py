@@ -1,0 +1,205 @@
+"""Orders in files: torch's CSV, our JSON, and lines of text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from lib.errors.exceptions import OrderFileError, TraceError
+from lib.schedules.formats import order_json, torch_csv
+from lib.schedules.formats.order_file import MAX_BYTES
+from lib.schedules.formats.orders import FORMATS, at_equal_costs, in_positions, in_time, is_order_file, read_file
+from lib.schedules.pipelines.action import MESSAGES, parse
+from lib.schedules.pipelines.catalogue import SCHEDULES, Named
+from lib.schedules.pipelines.generators import interleaved, one_f_one_b
+from lib.schedules.pipelines.legality import IllegalOrder, Wrong
+from lib.schedules.pipelines.lowering import compute_only, posted, with_messages, with_weights
+from lib.schedules.pipelines.v_shapes import dualpipe_v
+from lib.simulator.simulator import simulate
+from lib.trace.trace import Trace
+from tests.schedules.mutations import mutated
+
+
+@pytest.mark.parametrize("row", SCHEDULES.values(), ids=lambda row: row.name)
+def test_an_order_comes_back_as_it_was(row: Named) -> None:
+    order = row.make(3, 6)
+    assert torch_csv.decode(torch_csv.encode(order).text) == order
+    for lowered in (order, with_messages(order), with_weights(order), with_messages(with_weights(order))):
+        assert order_json.decode(order_json.encode(lowered)) == lowered
+        assert torch_csv.decode(torch_csv.encode(lowered).text) == order
+    assert order_json.decode(order_json.encode(posted(order))) == posted(order)
+    lowered = with_messages(with_weights(order))
+    assert torch_csv.encode(lowered, comms=True).left_out == ()
+    assert torch_csv.decode(torch_csv.encode(lowered, comms=True).text) == lowered
+    assert torch_csv.decode(torch_csv.encode(order, comms=True).text) == with_messages(order)
+
+
+def test_what_torch_has_no_word_for_is_left_out_with_a_reason() -> None:
+    order = (*posted(one_f_one_b(2, 2))[:1], (*posted(one_f_one_b(2, 2))[1], *parse("1UPDATE")))
+    text, left_out = torch_csv.encode(order, comms=True)
+    assert {action.kind for actions in torch_csv.decode(text) for action in actions} == {"F", "B", *MESSAGES}
+    assert left_out == (
+        "8 actions left out: torch's executor waits for a message in the pass that needs it, and for sends at the end",
+        "1 action left out: torch's executor updates no weights: the training loop calls the optimizer after the step",
+    )
+    text, left_out = torch_csv.encode(order)
+    assert text == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
+    assert left_out[0] == "8 actions left out: torch's executor puts messages and gathers in by itself"
+
+
+def test_torchs_pairs_have_no_comma() -> None:
+    text = torch_csv.encode(dualpipe_v(2, 4)).text
+    assert "(0F3;3B1)OVERLAP_F_B" in text
+    assert '"' not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "0F0,,0F1\n,1F0,,1B1\n",
+            "rank 1, position 1 (row 2, column 4): 1B1 needs 1F1 before it, which this rank never",
+        ),
+        ("0F0;0F1\n", "rank 0, position 0 (row 1, column 1): '0F0;0F1' is no action: a stage, a kind and a microbatch"),
+        ("0F0,0B0\n,,1F0, f0", "rank 1, position 1 (row 2, column 4): 'f0' is no action"),
+        ("0F0,0B0\n\n1F0,1B0", "rank 1, at the end: there is nothing to do: no stage is on this rank"),
+        ("0F0,\x000B0", "rank 0, position 1 (row 1, column 2): '\\x000B0' is no action"),
+    ],
+)
+def test_what_is_wrong_in_a_csv_has_its_cell(text: str, message: str) -> None:
+    with pytest.raises(IllegalOrder) as raised:
+        torch_csv.decode(text)
+    assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "there are no actions in it"),
+        ("\n,,\n", "there are no actions in it"),
+        ('0F0,"0B0\n', "row 1 is no CSV: unexpected end of data"),
+        (f"0F0,{'9' * 200_000}\n", "row 1 is no CSV: field larger than field limit (131072)"),
+        ("," * (MAX_BYTES + 1), "it is larger than 16 MiB, and no order is"),
+        ("0F0\n" * 10_001, "it has 10,001 ranks, and at most 10,000 are read"),
+    ],
+)
+def test_what_is_no_csv(text: str, message: str) -> None:
+    with pytest.raises(OrderFileError) as raised:
+        torch_csv.decode(text)
+    assert str(raised.value) == message
+
+
+def test_blanks_a_byte_order_mark_and_lines_at_the_end_are_nothing() -> None:
+    assert torch_csv.decode("\ufeff 0F0 ,,0B0\r\n,,\r\n\r\n") == (parse("0F0 0B0"),)
+
+
+GOOD = {"format": order_json.FORMAT, "version": 1, "ranks": [["0F0", "0B0"]]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it is not a whole JSON file: Expecting value: line 1 column 1 (char 0)"),
+        ("[" * 100_000, "it is not a whole JSON file: nested too deeply"),
+        ("[]", "an order is an object with format, version, ranks"),
+        (json.dumps({**GOOD, "format": "order"}), "it is no order: its format is not 'llm-training-puzzles order'"),
+        (json.dumps({**GOOD, "version": 2}), "this is version 2 of the format; this program reads 1"),
+        (json.dumps({**GOOD, "version": True}), "this is version True of the format; this program reads 1"),
+        (json.dumps({**GOOD, "name": "mine"}), "there is no field 'name'; there are format, version, ranks"),
+        (json.dumps({**GOOD, "ranks": None}), "ranks: a list with the list of words of each rank"),
+        (json.dumps({**GOOD, "ranks": ["0F0"]}), "ranks[0]: the list of words of this rank"),
+        (json.dumps({**GOOD, "ranks": [[]] * 10_001}), "it has 10,001 ranks, and at most 10,000 are read"),
+        (json.dumps(GOOD)[:-1] + ', "version": 1}', "the key 'version' is there twice"),
+        (json.dumps(GOOD)[:-3], "it is not a whole JSON file: Expecting ',' delimiter: line 1 column 79 (char 78)"),
+    ],
+)
+def test_what_is_no_order_in_json(text: str, message: str) -> None:
+    with pytest.raises(OrderFileError) as raised:
+        order_json.decode(text)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("word", [5, None, ["0F0"], "0Q0", "0F" + "9" * 5000])
+def test_a_word_of_json_may_be_anything(word: object) -> None:
+    with pytest.raises(IllegalOrder, match=r"^rank 0, position 1: .{1,80} is no action"):
+        order_json.decode(json.dumps({**GOOD, "ranks": [["0F0", word]]}))
+
+
+def test_a_file_that_was_damaged_is_refused_and_nothing_else_happens() -> None:
+    """A byte or a few are changed, or cut off: it is the same order, or another legal one, or an error of ours."""
+    random = Random(3)
+    order = with_messages(interleaved(2, 3))
+    for encode, decode in (
+        (order_json.encode, order_json.decode),
+        (lambda order: torch_csv.encode(order, comms=True).text, torch_csv.decode),
+    ):
+        text, legal = encode(order), 0
+        for _ in range(150):
+            cut = random.randrange(len(text))
+            damaged = text[:cut] + random.choice(('"', ",", "\n", "9", "[", "F", "", "\x00")) + text[cut + 1 :]
+            try:
+                decode(damaged[: random.choice((len(text), cut))])
+                legal += 1
+            except (OrderFileError, IllegalOrder):
+                pass
+        assert legal < 30
+
+
+def test_files_by_their_names(tmp_path: Path) -> None:
+    order = interleaved(2, 4)
+    for name, row in FORMATS.items():
+        path = tmp_path / f"{name}{row.suffix}"
+        path.write_text(row.write(order).text)
+        assert is_order_file(path)
+        assert compute_only(read_file(path).legal(batches=4, stages=4)) == order
+    trace = tmp_path / "run.json"
+    Trace.of(simulate(lambda model: None, ranks=1, layers=1, batches=1)).save(trace)
+    assert not is_order_file(trace)
+    assert not is_order_file(tmp_path / "none.json")
+    assert not is_order_file("gpipe")
+    with pytest.raises(
+        OrderFileError, match=r"^run.json: it is no order: its format is not 'llm-training-puzzles order'$"
+    ):
+        read_file(trace)
+    with pytest.raises(OrderFileError, match=r"^order.txt: a file of an order is .csv or .json$"):
+        read_file(tmp_path / "order.txt")
+    with pytest.raises(OSError, match="No such file"):
+        read_file(tmp_path / "none.csv")
+    (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe0")
+    with pytest.raises(TraceError, match=r"^bytes.csv is no text$"):
+        read_file(tmp_path / "bytes.csv")
+    (tmp_path / "large.csv").write_bytes(b"," * (MAX_BYTES + 1))
+    with pytest.raises(TraceError, match=r"^large.csv: it is larger than 16 MiB, and no order is$"):
+        read_file(tmp_path / "large.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(TraceError, match=r"^folder.csv is no plain file$"):
+        read_file(tmp_path / "folder.csv")
+
+
+def test_lines_of_text() -> None:
+    order = one_f_one_b(2, 2)
+    assert in_positions(order) == "rank 0  0F0 0F1 0B0 0B1\nrank 1  1F0 1B0 1F1 1B1"
+    wrong = Wrong(1, 1, order[1][1], "before", "it is wrong")
+    assert in_positions(order, wrong).splitlines()[1] == "rank 1  1F0 1B0 <-- here 1F1 1B1"
+    missing = Wrong(1, 4, None, "missing", "one is missing")
+    assert in_positions(order, missing).splitlines()[1] == "rank 1  1F0 1B0 1F1 1B1 <-- here"
+    assert in_time(order) == "rank 0  0F0 0F1         0B0         0B1\nrank 1      1F0 1B0     1F1 1B1"
+    assert "0F3+3B1" in in_time(dualpipe_v(2, 4))
+    assert in_positions(()) == in_time(()) == ""
+
+
+def test_whatever_is_wrong_can_be_shown() -> None:
+    random = Random(5)
+    order = with_messages(interleaved(2, 3))
+    for _ in range(50):
+        other, _ = mutated(random, order)
+        found = order_json.read(order_json.encode(other))
+        assert in_positions(found.order, found.wrong()).count("<-- here") == (found.wrong() is not None)
+
+
+def test_equal_costs_are_those_of_all_stages_of_a_rank() -> None:
+    assert at_equal_costs(one_f_one_b(4, 8)).end == 33
+    assert at_equal_costs(with_messages(interleaved(4, 8))).end == 28.5

@@ -1,0 +1,92 @@
+"""Torch's CSV by torch: its own tables read here, and ours read there."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from lib.schedules.formats import torch_csv
+from lib.schedules.formats.orders import read_file
+from lib.schedules.pipelines.action import MESSAGES, batches_of, places
+from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.pipelines.legality import illegal
+from lib.schedules.pipelines.lowering import compute_only, posted, with_messages
+
+pytest.importorskip("torch", reason="torch's tables need torch: pip install torch")
+schedules: Any = pytest.importorskip("torch.distributed.pipelining.schedules")
+visualizer: Any = pytest.importorskip("torch.distributed.pipelining._schedule_visualizer")
+IN_TORCH = [row for row in SCHEDULES.values() if row.torch is not None]
+LOWERED = [row for row in IN_TORCH if row.name not in ("gpipe", "one_f_one_b")]
+"""Torch cannot put messages into its own tables of the other two."""
+
+
+def table(path: Path, *arguments: Any, **more: Any) -> Path:
+    """A table of torch's, as torch writes it: with empty cells where it has blanks."""
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(visualizer.get_schedule_ops(*arguments, **more))
+    return path
+
+
+@pytest.mark.parametrize(("ranks", "batches"), [(2, 2), (2, 4), (3, 6), (4, 4), (4, 8), (5, 7), (6, 12), (8, 16)])
+def test_torch_has_a_mistake_in_1f1b(ranks: int, batches: int, tmp_path: Path) -> None:
+    found = read_file(table(tmp_path / "theirs.csv", "1F1B", ranks, batches))
+    wrong, last = found.wrong(), ranks - 1
+    assert str(wrong) == (f"rank {last}, position 1: {last}B0 needs {last}F0 before it, which this rank never does")
+    assert wrong is not None
+    assert wrong.cause == f"off by one: rank {last} does {last}F1 to {last}F{batches}"
+    assert found.cell(last, 1) == f"row {ranks}, column 2"  # torch's blanks were taken out with the reduction put in
+
+
+@pytest.mark.parametrize("row", [row for row in IN_TORCH if row.name != "one_f_one_b"], ids=lambda row: row.name)
+def test_all_others_are_legal(row: Any, tmp_path: Path) -> None:
+    for ranks, batches in ((2, 4), (4, 8), (3, 9)):
+        chunks = (2, 3) if "chunks" in row.takes else (row.chunks,)
+        for count in chunks:
+            path = table(tmp_path / "theirs.csv", getattr(schedules, row.torch), ranks, batches, count)
+            assert len(places(read_file(path).legal(batches=batches, stages=ranks * count))) == ranks * count
+
+
+@pytest.mark.parametrize("row", LOWERED, ids=lambda row: row.name)
+def test_what_torch_lowers_them_to_is_legal(row: Any, tmp_path: Path) -> None:
+    for ranks, batches in ((2, 4), (4, 8)):
+        path = table(tmp_path / "theirs.csv", getattr(schedules, row.torch), ranks, batches, 2, with_comms=True)
+        order = read_file(path).legal(batches=batches)
+        assert {"UNSHARD", "RESHARD", "REDUCE_GRAD", *MESSAGES} <= {a.kind for actions in order for a in actions}
+        assert illegal(order) is None, "torch puts a receive where the message comes"
+
+
+@pytest.mark.parametrize("row", LOWERED, ids=lambda row: row.name)
+def test_torch_defers_receives_past_each_other(row: Any, tmp_path: Path) -> None:
+    """With `defer_pp_recv` it puts each right before its pass, so that where a gradient and an activation come from the
+    same rank each may get the other. Nothing tells it: there are no tags."""
+    name = getattr(schedules, row.torch)
+    path = table(tmp_path / "theirs.csv", name, 4, 8, 2, with_comms=True, defer_pp_recv=True)
+    wrong = read_file(path).wrong(batches=8)
+    assert (wrong and wrong.rule) == ("channel" if row.shape == "vee" else None)
+
+
+def runtime(ranks: int, chunks: int, batches: int) -> Any:
+    """Torch's executor for as many stages, without any."""
+    stage = mock.create_autospec(visualizer.PipelineStage, instance=True)
+    stage.group_rank, stage.group_size, stage.submod, stage.num_stages = 0, ranks, None, ranks * chunks
+    return schedules._PipelineScheduleRuntime([stage] * chunks, batches)
+
+
+@pytest.mark.parametrize("row", SCHEDULES.values(), ids=lambda row: row.name)
+def test_torch_takes_ours(row: Any, tmp_path: Path) -> None:
+    order, path = row.make(4, 8), tmp_path / "ours.csv"
+    for lowered, comms in ((order, False), (order, True), (posted(order), True)):
+        path.write_text(torch_csv.encode(lowered, comms=comms).text)
+        theirs = runtime(4, row.chunks, 8)
+        theirs._load_csv(str(path), "compute_comms" if comms else "compute_only")
+        loaded = theirs.pipeline_order_with_comms if comms else theirs.pipeline_order
+        wanted = order if not comms else with_messages(order) if lowered is order else None
+        words = [list(map(str, loaded[rank])) for rank in range(4)]
+        assert wanted is None or words == [list(map(str, actions)) for actions in wanted]
+        back = torch_csv.decode("\n".join(",".join(row) for row in words))
+        assert compute_only(back) == order
+        assert batches_of(back) == 8
