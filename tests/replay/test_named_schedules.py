@@ -1,0 +1,36 @@
+"""Every schedule with a name through our own interpreter with real tensors: numbers, memory and bytes are right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lib import Trace, simulate
+from lib.replay import replay
+from lib.schedules.pipelines.action import places
+from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.pipelines.program import Messages, program_of
+from tests.replay.test_conformance import correct
+
+pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
+
+SMALL: dict[str, Any] = {"hidden": 16, "length": 4, "timeout": 60}
+
+
+def run(name: str, messages: Messages, batches: int) -> Trace:
+    """A schedule on four ranks, with a layer for each stage."""
+    order = SCHEDULES[name].make(4, batches)
+    return Trace.of(simulate(program_of(order, messages=messages), ranks=4, layers=len(places(order)), batches=batches))
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_on_gloo_with_messages_that_travel(name: str) -> None:
+    schedule = run(name, "posted", 8)
+    correct(replay(schedule, **SMALL), schedule)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_in_one_process_with_messages_that_are_awaited(name: str) -> None:
+    schedule = run(name, "awaited", 5)
+    correct(replay(schedule, transport="local", **SMALL), schedule)
