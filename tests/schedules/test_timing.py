@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +13,11 @@ from lib.analysis.figures import bubbles, end
 from lib.schedules.pipelines.action import Action, parse, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import interleaved
-from lib.schedules.pipelines.legality import IllegalOrder
+from lib.schedules.pipelines.legality import IllegalOrder, illegal, order_from
 from lib.schedules.pipelines.lowering import with_messages
-from lib.schedules.pipelines.program import Messages, program_of
+from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
 from lib.schedules.pipelines.timing import NoRoom, time_order
+from tests.support.optima import optima
 
 TWO = (parse("0F0 0F1 0B0 0B1"), parse("1F0 1B0 1F1 1B1"))
 
@@ -79,18 +82,20 @@ def test_a_sender_waits_for_room() -> None:
     st.sampled_from(sorted(SCHEDULES)),
     st.integers(1, 4),
     st.integers(1, 7),
-    st.sampled_from([0.0, 0.2, 0.5]),
+    st.sampled_from([0.0, 0.2, 0.5, 3.0]),
     st.sampled_from([(1, 1, 1), (1, 2, 0.5), (2, 1, 1.5)]),
     st.sampled_from(["awaited", "posted"]),
 )
 def test_the_simulator_says_the_same(
     name: str, ranks: int, batches: int, p2p: float, passes: tuple[float, float, float], messages: Messages
 ) -> None:
+    """Of an order that has its messages always, and of one without if no message takes longer than two passes."""
     order = SCHEDULES[name].make(ranks, batches)
     forward, input_half, weight_half = passes
-    timed = time_order(
-        order, forward=forward, input_half=input_half, weight_half=weight_half, message=2 * p2p, messages=messages
-    )
+    time = partial(time_order, forward=forward, input_half=input_half, weight_half=weight_half, message=2 * p2p)
+    timed = time(MESSAGES_ARE[messages](order), messages="awaited")
+    if p2p <= 0.5:
+        assert time(order, messages=messages).end == timed.end
     costs = Costs(
         forward=forward,
         backward=input_half + weight_half,
@@ -103,3 +108,12 @@ def test_the_simulator_says_the_same(
     trace = Trace.of(simulate(program, ranks=ranks, layers=len(places(order)), batches=batches, costs=costs))
     assert timed.end == end(trace)
     assert timed.bubble == pytest.approx(bubbles(trace))
+
+
+def test_the_stored_optima_speak_the_same_language() -> None:
+    """Each of their layers is a stage. All are legal, and end when the timer says, with messages awaited or not."""
+    for optimum in optima():
+        order = order_from(optimum.orders)
+        assert illegal(order, batches=optimum.size.batches, stages=optimum.size.layers) is None
+        timed = time_order(order, forward=1, backward=1, update=0.5, message=0.4, messages="awaited")
+        assert timed.end == optimum.end

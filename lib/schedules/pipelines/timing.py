@@ -6,7 +6,7 @@ legal says `legality`.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cached_property
@@ -101,24 +101,27 @@ def time_order(
     input_half: Number = 1.0,
     weight_half: Number = 1.0,
     backward: Number | None = None,
+    update: Number = 0.0,
     message: Number = 0.0,
     messages: Messages = "posted",
     cost: Callable[[Action, int], Number] | None = None,
 ) -> Timed:
     """Times an order: every action starts as soon as its rank is free and its inputs are there.
 
-    The costs are those of one stage; a backward that is not split takes as long as its halves, if nothing is said.
-    `cost` gives the costs of an action on a rank instead, for stages or ranks that are not alike.
+    The costs are those of one stage; a backward that is not split takes as long as its halves, if nothing is said, and
+    updates have a cost only where the order says them. `cost` gives the costs of an action on a rank instead, for
+    stages or ranks that are not alike.
 
     A message takes `message` from the end of what makes it until it is there, half of it until it is sent; or nothing,
-    where both stages are on one rank. Posted, it costs no rank any time, but that one is sent before the next to the
-    same rank; receives are issued early enough. Awaited, both ranks do nothing else meanwhile, each for half of the
-    time; an order that has no messages gets them first (see `awaited` in `lowering`).
+    where both stages are on one rank. Awaited, both ranks do nothing else meanwhile, each for half of the time; an
+    order that has no messages gets them first (see `awaited` in `lowering`). Posted, it costs no rank any time, but
+    that one is sent before the next to the same rank, and receives are issued early enough. What has a WAIT in an order
+    that has its messages is sent, received and awaited where the order says so.
 
     IllegalOrder where ranks wait for what does not come, NoRoom where it is legal and does not come all the same.
     """
     both = input_half + weight_half if backward is None else backward
-    prices: dict[str, Number] = {"F": forward, "B": both, "I": input_half, "W": weight_half}
+    prices: dict[str, Number] = {"F": forward, "B": both, "I": input_half, "W": weight_half, "UPDATE": update}
     lowered = order
     if messages == "awaited" and not any(a.kind in MESSAGES for actions in order for a in actions):
         lowered = awaited(order)
@@ -173,36 +176,43 @@ def _priced(
 
 
 BACKWARDS: Final = ("B", "I")
-RECEIVES: Final = {kind for kind in MESSAGES if kind.startswith("RECV")}
+WAITS: Final = KINDS.names(lambda kind: kind.name.startswith("WAIT_"))
+EVER: Final = ("room", -1, -1)
+"""What is always there."""
+RECEIVES: Final = KINDS.names(lambda kind: kind.name.startswith("RECV"))
 
 
 class _Clock:
     """All ranks on their way through an order. A rank goes on until it needs what is not there yet; whoever makes it
     wakes the rank.
 
-    What there is to wait for: the inputs F and B of a stage's passes, the own forward f and the own input half i, the
-    message on its way >F or >B, and room for a message, which has no time.
+    What there is to wait for, of a stage and a microbatch: F and B, the inputs of these passes; f and i, the own
+    forward and the own input half; >F and >B, what was sent out; =F and =B, what has arrived; and of a channel, from a
+    rank to another, room for message number so and so, which has no time.
     """
 
     def __init__(self, order: Order, costs: list[list[int]], half: int, awaited: bool) -> None:
-        self.order, self.costs, self.half = order, costs, half
+        self.order, self.costs, self.half, self.awaited = order, costs, half, awaited
         self.place = places(order)
         self.last = max(self.place, default=0)
         self.implied = not any(action.kind in MESSAGES for actions in order for action in actions)
         """Whether messages go out by themselves."""
-        self.awaited = awaited
+        behind = [action for actions in order for action in actions if action.kind in WAITS]
+        self.behind = {(kind[5:], stage, microbatch) for stage, kind, microbatch, _ in behind}
+        """The messages that have a wait."""
         self.starts: list[list[int]] = [[] for _ in order]
         self.ends: list[list[int]] = [[] for _ in order]
         self.now = [0] * len(order)
         """When each rank can go on."""
-        self.there: dict[Key, int] = {}
+        self.there: dict[Key, int] = {EVER: 0}
         """When what somebody may wait for is there."""
         self.waiting: defaultdict[Key, list[int]] = defaultdict(list)
         self.runnable = [*range(len(order))]
-        self.free: defaultdict[tuple[int, int], int] = defaultdict(int)
-        """When what was sent so far from a rank to another has gone out."""
-        self.sent: Counter[int] = Counter()
-        self.taken: Counter[int] = Counter()
+        self.channels: defaultdict[tuple[int, int], _Channel] = defaultdict(_Channel)
+        self.rooms: dict[Key, Key] = {}
+        """For each message that was sent the room that it needs."""
+        self.issued: dict[Key, int] = {}
+        """When receives were issued."""
 
     def run(self) -> dict[int, Action]:
         """Goes as far as it goes, and gives the ranks that do not come to their end, with what they are at."""
@@ -214,43 +224,52 @@ class _Clock:
     def advance(self, rank: int) -> None:
         """A rank does all that it can."""
         actions, costs, starts, ends = self.order[rank], self.costs[rank], self.starts[rank], self.ends[rank]
-        there, awaited = self.there, self.awaited
-        now = self.now[rank]
+        there, now = self.there, self.now[rank]
         for number in range(len(ends), len(actions)):
             action = actions[number]
-            message = awaited and action.kind in MESSAGES
-            for key in self.needs(action, rank):
+            for key in self.needs(action):
                 time = there.get(key)
                 if time is None:
-                    self.waiting[key].append(rank)
-                    self.now[rank] = now
+                    self.wait(rank, key, now)
                     return
                 if time > now:
                     now = time
             starts.append(now)
-            now += self.half if message else costs[number]
+            if action.kind in MESSAGES:
+                now = (self.receive if action.kind in RECEIVES else self.send)(action, rank, now)
+                ends.append(now)
+                if self.at_once(action) and (room := self.rooms.get(_key(action), EVER)) not in there:
+                    self.wait(rank, room, now)
+                    return
+                continue
+            now += costs[number]
             ends.append(now)
             for part in action.parts or (action,):
                 now = self.outcome(part, rank, now)
-            if message and (room := self.room(action, rank)) is not None:
-                self.waiting[room].append(rank)
-                self.now[rank] = now
-                return
 
-    def needs(self, action: Action, rank: int) -> list[Key]:
+    def wait(self, rank: int, key: Key, now: int) -> None:
+        self.waiting[key].append(rank)
+        self.now[rank] = now
+
+    def needs(self, action: Action) -> list[Key]:
         """What is to be there before an action."""
         stage, kind, microbatch, parts = action
         if parts:
             first, second = parts
             own = ("f", first.stage, first.microbatch)
-            return [key for part in (first, second) for key in self.needs(part, rank) if key != own]
+            return [key for part in (first, second) for key in self.needs(part) if key != own]
         if kind == "F":
             return [("F", stage, microbatch)] if stage else []
         if kind in BACKWARDS:
             return [("f", stage, microbatch), ("B", stage, microbatch)]
         if kind == "W":
             return [("i", stage, microbatch)]
-        return [(f">{kind[-1]}", stage, microbatch)] if self.awaited and kind in RECEIVES else []
+        if kind in WAITS:
+            sent = kind[5:], stage, microbatch
+            if kind[5:] in RECEIVES:
+                return [(f"={kind[-1]}", stage, microbatch)]
+            return [self.rooms.get(sent, EVER), (f">{kind[-1]}", stage + KINDS[kind[5:]].towards, microbatch)]
+        return [(f">{kind[-1]}", stage, microbatch)] if kind in RECEIVES and self.at_once(action) else []
 
     def outcome(self, action: Action, rank: int, now: int) -> int:
         """What is there after an action, and when its rank goes on."""
@@ -265,14 +284,8 @@ class _Clock:
             self.make(("i", stage, microbatch), now)
             if stage:
                 return self.hand_over("B", stage - 1, microbatch, rank, now)
-        elif kind in RECEIVES and self.awaited:
+        elif kind in WAITS and kind[5:] in RECEIVES:
             self.make((kind[-1], stage, microbatch), now)
-        elif kind in MESSAGES and kind not in RECEIVES:
-            target = stage + KINDS[kind].towards
-            if self.awaited:
-                self.make((f">{kind[-1]}", target, microbatch), now)
-            else:
-                return self.send(kind[-1], target, microbatch, (rank, self.place[target]), now)
         return now
 
     def hand_over(self, what: str, stage: int, microbatch: int, rank: int, now: int) -> int:
@@ -281,32 +294,70 @@ class _Clock:
         if place == rank:
             self.make((what, stage, microbatch), now)
         elif self.implied:
-            return self.send(what, stage, microbatch, (rank, place), now)
+            channel = self.channels[rank, place]
+            now = max(now, channel.sends)
+            channel.sends = over = now + self.half
+            self.make((what, stage, microbatch), over + self.half)
         return now
 
-    def send(self, what: str, stage: int, microbatch: int, channel: tuple[int, int], now: int) -> int:
-        """A message goes out. Where another one is still going out to the same rank, this one waits for it."""
-        now = max(now, self.free[channel])
-        self.free[channel] = over = now + self.half
-        self.make((what, stage, microbatch), over + self.half)
-        return now
+    # -- messages that the order says --------------------------------------------------------------------------------
 
-    def room(self, action: Action, rank: int) -> Key | None:
-        """What the sender of a message waits for, if it does: a channel has room for one. And who takes a message,
-        makes room. Neither takes any time."""
-        other = self.place[action.stage + KINDS[action.kind].towards]
-        if action.kind in RECEIVES:
-            channel = other * len(self.order) + rank
-            self.make(("room", channel, self.taken[channel]), 0)
-            self.taken[channel] += 1
-            return None
-        channel = rank * len(self.order) + other
-        self.sent[channel] += 1
-        before = ("room", channel, self.sent[channel] - 2)
-        return before if before[2] >= 0 and before not in self.there else None
+    def at_once(self, action: Action) -> bool:
+        """Whether a message is awaited where it is sent or received."""
+        return self.awaited and _key(action) not in self.behind
+
+    def send(self, action: Action, rank: int, now: int) -> int:
+        """A message goes out, and when its rank goes on."""
+        stage, kind, microbatch, _ = action
+        target = stage + KINDS[kind].towards
+        other, what = self.place[target], kind[-1]
+        channel = self.channels[rank, other]
+        if channel.sent:
+            self.rooms[_key(action)] = ("room", rank * len(self.order) + other, channel.sent - 1)
+        channel.sent += 1
+        channel.sends = over = max(now, channel.sends) + self.half
+        self.make((f">{what}", target, microbatch), over)
+        self.arrive(channel, (what, target, microbatch))
+        return over if self.at_once(action) else now
+
+    def receive(self, action: Action, rank: int, now: int) -> int:
+        """A receive is issued, and when its rank goes on."""
+        stage, kind, microbatch, _ = action
+        other, end = self.place[stage + KINDS[kind].towards], (kind[-1], stage, microbatch)
+        channel = self.channels[other, rank]
+        self.make(("room", other * len(self.order) + rank, channel.received), 0)
+        channel.received += 1
+        self.issued[end] = now
+        self.arrive(channel, end)
+        return channel.arrivals if self.at_once(action) else now
+
+    def arrive(self, channel: _Channel, end: Key) -> None:
+        """A message arrives, once it is sent and its receive issued, after the one before it."""
+        what, stage, microbatch = end
+        sent, issued = self.there.get((f">{what}", stage, microbatch)), self.issued.get(end)
+        behind = (f"RECV_{what}", stage, microbatch) in self.behind
+        if sent is None:
+            return
+        if not self.awaited and not behind:
+            self.make(end, sent + self.half)  # its receive was issued early enough
+        elif issued is not None:
+            channel.arrivals = arrived = max(sent, issued, channel.arrivals) + self.half
+            self.make((f"={what}", stage, microbatch) if behind else end, arrived)
 
     def make(self, key: Key, time: int) -> None:
         """Something is there, and whoever waits for it goes on."""
         self.there[key] = time
         if key in self.waiting:
             self.runnable.extend(self.waiting.pop(key))
+
+
+class _Channel:
+    """What goes from a rank to another: when all that was sent has gone out, and all that was received has arrived."""
+
+    def __init__(self) -> None:
+        self.sends = self.arrivals = 0
+        self.sent = self.received = 0
+
+
+def _key(action: Action) -> Key:
+    return action.kind, action.stage, action.microbatch
