@@ -100,6 +100,7 @@ def test_work_done_twice_is_named_before_waiting() -> None:
 
     (late,) = notes(twice, time=9)
     assert "forward of layer 0 for batch 0 was computed 2 times, on rank 0; and 1 more computation like it\n" in late
+    assert late.endswith("fix:      keep what it gave, instead of computing it again, or do it again for fewer layers")
 
 
 def test_a_long_wait_is_named_with_its_line() -> None:

@@ -12,11 +12,13 @@ import pytest
 
 from drawing import Picture, draw_collective, draw_mesh, draw_recordings, draw_ring, draw_step, puzzle_map
 from drawing.registry import picture_of
-from lib import Trace, review, why
+from lib import Trace, review, simulate, why
 from lib.course.review import Review
 from lib.course.subject import run
 from lib.schedules.formats.timelines.recorded import recording_of_order
 from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.pipelines.generators import zb_h1
+from lib.schedules.pipelines.program import program_of
 from lib.trace.event import Program
 from tests.course.test_review import bound, reviewed
 from tests.drawing import runs
@@ -46,6 +48,7 @@ NAMES = (
     "ring",
     "step",
     "why",
+    "zero_bubble",
     "recordings",
 )
 
@@ -61,6 +64,8 @@ def pictures() -> dict[str, Picture]:
         if name == "gpipe":
             found["why"] = picture_of(why(on_line_one(solved.trace), 0, 12))
     found |= {name: picture_of(on_line_one(runs.RUNS[name])) for name in ("overlapped", "deadlock")}
+    halves = simulate(program_of(zb_h1(4, 4)), ranks=4, layers=4, batches=4)
+    found["zero_bubble"] = picture_of(on_line_one(Trace.of(halves)))
     found["map"] = puzzle_map(CURRICULUM, solved=SOLVED)
     found["review_ddp"] = picture_of(replace(wasteful("ddp"), bound=bound(), excuse=None))
     found |= {name: draw_collective(EXCHANGES[name]) for name in ("allreduce", "allgather")}

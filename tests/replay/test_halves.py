@@ -10,7 +10,7 @@ from lib import Model, Trace, simulate
 from lib.cluster.mesh import Mesh
 from lib.replay import replay
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.generators import one_f_one_b, zb_h1
 from lib.schedules.pipelines.program import program_of
 from lib.schedules.tensor_parallel import tensor_parallel
 
@@ -34,7 +34,7 @@ def test_the_halves_are_what_backward_and_autograd_say() -> None:
 
 
 @pytest.mark.parametrize("backward", ["explicit", "autograd"])
-@pytest.mark.parametrize("name", ["pipeline", "sharded", "parts"])
+@pytest.mark.parametrize("name", ["pipeline", "sharded", "parts", "zero bubble"])
 def test_a_step_in_halves_trains_what_ordinary_training_trains(
     name: str, backward: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,6 +45,7 @@ def test_a_step_in_halves_trains_what_ordinary_training_trains(
     monkeypatch.setattr(Model, "backward", halves)
     function: Any = {
         "pipeline": program_of(one_f_one_b(2, 4)),
+        "zero bubble": program_of(zb_h1(2, 4)),
         "sharded": fully_sharded(),
         "parts": tensor_parallel("full"),
     }[name]
