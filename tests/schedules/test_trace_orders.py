@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise, starmap
+from random import Random
+
 import pytest
 
-from lib import Mesh, Trace, simulate
+from lib import Mesh, Trace, check, simulate
 from lib.schedules.formats.trace import order_of, pipeline_of
 from lib.schedules.pipelines.action import Order, parse, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
-from lib.schedules.pipelines.program import Messages, program_of
+from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, Setting, program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
+from tests.schedules.mutations import random_order
 
 SIZES = [(2, 3), (3, 5), (4, 4), (4, 8)]
 
@@ -77,3 +81,28 @@ def test_an_update_before_the_end_is_said() -> None:
 def test_what_is_no_pipeline(puzzle: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"^this run is no pipeline: {why}"):
         order_of(_official(puzzle))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_legal_order_runs_in_both_worlds_and_comes_back(seed: int) -> None:
+    """Stages of any length anywhere, halves, pairs; stages that a rank does in one go may come back as one."""
+    dice = Random(seed)
+    stages, batches = dice.randint(1, 7), dice.randint(1, 5)
+    ranks = dice.randint(1, min(stages, 4))
+    place = [*range(ranks), *(dice.randrange(ranks) for _ in range(stages - ranks))]
+    dice.shuffle(place)
+    order = random_order(dice, place, batches)
+    cuts = [0, *accumulate(dice.randint(1, 2) for _ in place)]
+    size = {"ranks": ranks, "layers": cuts[-1], "batches": batches}
+    for messages in MESSAGES_ARE:
+        setting = Setting(messages, [*starmap(range, pairwise(cuts))], recompute=dice.random() < 0.3)  # pyright: ignore[reportArgumentType]
+        trace = Trace.of(simulate(program_of(order, **setting._asdict()), **size))  # pyright: ignore[reportArgumentType]
+        verdict = check(trace)
+        assert verdict.correct, verdict.faults
+        assert verdict.notes == ()
+        if ranks == 1 or any(event.op == "pass_to" for _, event in trace.events()):
+            found = pipeline_of(trace)
+            assert len(places(found.order)) <= stages
+            assert found.order == _again(order) or len(places(found.order)) < stages
+            again = program_of(found.order, messages=setting.messages, layers_of=found.layers_of)
+            assert pipeline_of(Trace.of(simulate(again, **size))) == found  # pyright: ignore[reportArgumentType]

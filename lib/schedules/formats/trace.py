@@ -44,9 +44,9 @@ def order_of(trace: Trace) -> Order:
     """What each rank of a pipeline does and in which order, without its messages: a run of layers is one action.
     ValueError says why a run is no pipeline.
 
-    Stages are as long as they can be: two that a rank always does one right after the other are one, unless all other
-    ranks have one stage more. A layer that is computed anew for its backward counts once. Of pipelines beside each
-    other, which do the same with other data, it is the order of one.
+    Stages are as long as they can be: two that a rank always does one right after the other are one, unless all others
+    are half as long and all other ranks have one more. A layer that is computed anew for its backward counts once. Of
+    pipelines beside each other, which do the same with other data, it is the order of one.
     """
     return pipeline_of(trace).order
 
@@ -158,14 +158,12 @@ def _stages(
                 cuts.add(one.layer if one.kind == "F" else one.layer + 1)
             before = one if one is not None and one.batches else None
     found = [range(*pair) for pair in pairwise(sorted(cuts))]
-    on = {rank: [one for one in found if one[0] in layers[rank]] for rank in ranks}
-    most = max(map(len, on.values()))
-    for mine in on.values():
-        if len(mine) == most - 1 and len(ranks) > 1:
-            short = min(map(len, found))
-            double = [one for one in mine if len(one) == 2 * short]
-            if len(double) == 1 and all(len(one) in (short, 2 * short) for one in found):
-                cuts.add(double[0][short])
+    long = [one for one in found if len(one) == 2 * min(map(len, found))]
+    if len(long) == 1 and len(ranks) > 1 and len({*map(len, found)}) == 2:
+        on = {rank: sum(one[0] in layers[rank] for one in found) for rank in ranks}
+        whose = next(rank for rank in ranks if long[0][0] in layers[rank])
+        if {on[whose] + 1} == {on[rank] for rank in ranks if rank != whose}:  # as in the corner of a V
+            cuts.add(long[0][len(long[0]) // 2])
     return [range(*pair) for pair in pairwise(sorted(cuts))]
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from lib.schedules.pipelines.action import KINDS, MESSAGES, PAIR, PASSES, Action, Order, parts_of, places
 
-__all__ = ["awaited", "compute_only", "posted", "waits_for_room", "with_messages", "with_weights"]
+__all__ = ["BEGINS", "WAITS", "awaited", "compute_only", "posted", "waits_for_room", "with_messages", "with_weights"]
 
 
 def compute_only(order: Order) -> Order:

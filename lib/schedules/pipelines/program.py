@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import counted
 from lib.schedules.pipelines.action import KINDS, MESSAGES, Action, Order, batches_of, parts_of, places
-from lib.schedules.pipelines.lowering import awaited, posted
+from lib.schedules.pipelines.lowering import BEGINS, WAITS, awaited, posted
 from lib.simulator.model import Model
 from lib.simulator.work import Work
 from lib.values.values import ActivationGrad, Weight, WeightGrad
@@ -159,37 +159,38 @@ def _layers(model: Model, stages: int, given: Sequence[range] | None) -> list[ra
 def _steps(actions: Sequence[Action], recompute: bool) -> list[Step]:
     """What a rank does, the parts of a pair one after the other. A message that has a WAIT only begins, and the first
     pass after an UNSHARD waits for it. What is computed again comes before a gradient is used, which lies meanwhile."""
-    parts = [*parts_of(actions)]
-    behind = {(kind[5:], stage, microbatch) for stage, kind, microbatch, _ in parts if kind[:5] == "WAIT_"}
+    behind = {(BEGINS[kind], stage, microbatch) for stage, kind, microbatch, _ in actions if kind in BEGINS}
+    at_hand = _at_hand(recompute)
     gathering: set[int] = set()
     found: list[Step] = []
-    last: Action | None = None
-    for action in parts:
+    last, last_step = Action(-1, ""), -1
+    for action in parts_of(actions):
         stage, kind, microbatch, _ = action
-        if (kind, stage, microbatch) in behind:
+        taken = stage == last[0] and microbatch == last[2] and (last[1], kind) in at_hand
+        if kind in MESSAGES and (kind, stage, microbatch) in behind:
             kind = f"BEGIN_{kind}"
-        taken = last is not None and _at_hand(last, action) and (last.kind, stage, microbatch) not in behind
-        taken = taken and not (recompute and kind in ("B", "I"))
         if taken:
-            where = next(k for k in reversed(range(len(found))) if found[k][0][:9] != "WAIT_SEND")
-            found[where] = (*found[where][:4], True)
+            found[last_step] = (*found[last_step][:4], True)
         if kind == "UNSHARD":
             gathering.add(stage)
-        elif KINDS[action.kind].computes and stage in gathering:
+        elif gathering and stage in gathering and KINDS[action[1]].computes:
             gathering.remove(stage)
             found.append(("WAIT_UNSHARD", stage, -1, False, False))
-        found.append((kind, stage, microbatch, taken, False))
         if kind[:9] != "WAIT_SEND":  # which has nothing to do with what is at hand
-            last = action
+            last, last_step = action if kind[:5] != "BEGIN" or kind[6] == "S" else Action(-1, ""), len(found)
+        found.append((kind, stage, microbatch, taken, False))
     return found
 
 
-def _at_hand(before: Action, action: Action) -> bool:
-    """Whether an action needs what the one before it has received, or sends what it has made."""
-    if before.stage != action.stage or before.microbatch != action.microbatch:
-        return False
-    sends, needs = KINDS[before.kind].passes, KINDS[action.kind].needs
-    return bool(sends and sends == action.kind) or bool(needs and before.kind in (needs, f"WAIT_{needs}"))
+def _at_hand(recompute: bool) -> set[tuple[str, str]]:
+    """Which action sends what the one before it has made, or needs what it has received."""
+    found: set[tuple[str, str]] = set()
+    for kind, row in KINDS.items():
+        if row.passes:
+            found.add((kind, row.passes))
+        if row.needs and (kind == "F" or not recompute):
+            found.update(((row.needs, kind), (WAITS[row.needs], kind)))
+    return found
 
 
 class _Rank:
