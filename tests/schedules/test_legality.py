@@ -166,7 +166,7 @@ MISTAKES: dict[str, tuple[list[Any], dict[str, Any], str, str | None]] = {
         all_ranks(warm_up=lambda rank, ranks: rank),
         {},
         "rank 0, position 1: 0B0 waits for 1B0 on rank 1, which never comes: ranks 0 -> 1 -> 0 wait for each other",
-        "rank 1 comes to 1B0 only after 1F1; rank 0 comes to 0F1 only after 0B0",
+        "one of these comes too late: 1B0 after 1F1 on rank 1, 0F1 after 0B0 on rank 0",
     ),
     "backwards are one too far": (
         all_ranks(late=1),
@@ -215,7 +215,7 @@ MISTAKES: dict[str, tuple[list[Any], dict[str, Any], str, str | None]] = {
         [a_short_last_group(rank) for rank in range(5)],
         {},
         "rank 0, position 13: 5F6 waits for 4F6 on rank 4, which never comes: ranks 0 -> 4 -> 0 wait for each other",
-        "rank 4 comes to 4F6 only after 4B0; rank 0 comes to 5B0 only after 5F6",
+        "one of these comes too late: 4F6 after 4B0 on rank 4, 5B0 after 5F6 on rank 0",
     ),
     "a gather too few": (
         [["0UNSHARD", "0F0", "0RESHARD", "0B0", "0REDUCE_GRAD"]],
@@ -428,7 +428,10 @@ def test_receives_at_the_start_hold_up_nobody_where_messages_are_posted() -> Non
     wrong = illegal(order)
     assert wrong is not None
     assert wrong.rule == "deadlock"
-    assert wrong.cause == "rank 1 comes to 1SEND_B0 only after 1RECV_F0; rank 0 comes to 0SEND_F0 only after 0RECV_B0"
+    assert (
+        wrong.cause
+        == "one of these comes too late: 1SEND_B0 after 1RECV_F0 on rank 1, 0SEND_F0 after 0RECV_B0 on rank 0"
+    )
 
 
 def test_how_many_activations_a_rank_may_hold() -> None:

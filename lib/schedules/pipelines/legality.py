@@ -582,8 +582,8 @@ def _deadlock(facts: _Facts) -> Iterator[Wrong]:
             shown[MOST_RANKS // 2 : -2] = ["..."]
         text = f"{at[rank]} waits for {_word(*key)} on rank {source[rank]}, which never comes"
         text += f": ranks {' -> '.join(shown)} wait for each other"
-        late = [f"rank {source[r]} comes to {_word(*blocked[r][1])} only after {at[source[r]]}" for r in circle]
-        cause = "; ".join(late) if len(circle) <= MOST_RANKS // 2 else None
+        late = [f"{_word(*blocked[one][1])} after {at[source[one]]} on rank {source[one]}" for one in circle]
+        cause = f"one of these comes too late: {', '.join(late)}" if len(circle) <= MOST_RANKS // 2 else None
         yield facts.wrong("deadlock", rank, position, text, cause)
 
 
