@@ -15,7 +15,7 @@ from lib.schedules.pipelines.legality import illegal, order_from
 from lib.schedules.pipelines.timing import Timed, time_order
 
 STORED = [pytest.param(order, id=f"{order.schedule}-{order.ranks}x{order.batches}") for order in best_orders()]
-PROVED = {"one_f_one_b": 33, "zb_h1": 27, "interleaved": 28.5, "zb_v": 25.5, "v_min": 29.5}
+PROVED = {"one_f_one_b": 33, "zb_h1": 27, "interleaved": 28.5, "zb_v": 25.5, "v_half": 26.5, "v_min": 29.5}
 """With 4 ranks and 8 microbatches."""
 
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from lib.analysis.bounds.optima import Optimum
+from lib.errors.wording import counted
 from lib.schedules.pipelines.action import Action, Order, parse
 from lib.schedules.pipelines.program import program_of
 from lib.simulator.model import Model
@@ -54,8 +55,8 @@ def in_turn(
     need = (chunks - 1) * len(rounds[0]) + 1
     if limit is not None and limit * chunks < need:
         raise ValueError(
-            f"limit={limit:g} microbatches of activations are too few: with {chunks} stages a rank and "
-            f"{len(rounds[0])} microbatches at a time a rank needs {need / chunks:g}"
+            f"limit={limit:g} microbatches of activations are too few: with {counted(chunks, 'stage')} a rank and "
+            f"{counted(len(rounds[0]), 'microbatch')} at a time a rank needs {need / chunks:g}"
         )
     everything = batches * chunks
     found: list[tuple[Action, ...]] = []

@@ -111,7 +111,8 @@ and of the weight halves, in the order of the input halves, if it is said where 
 
 
 def v_half(ranks: int, batches: int) -> Order:
-    """About half of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362)."""
+    """About half of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362): a microbatch is at the next rank
+    after two slots on the way that begins at rank 0, forward or backward, and after one on the way back."""
     gap = 3 if ranks % 2 == 0 else 0  # so that no two passes of a rank have the same slot
     turn, back = 3 * ranks - 2, 3 * ranks + gap - 1
     block = [(2 * r, turn - r, back + 2 * r, back + 3 * ranks - 1 - r) for r in range(ranks)]
@@ -119,8 +120,8 @@ def v_half(ranks: int, batches: int) -> Order:
 
 
 def v_min(ranks: int, batches: int) -> Order:
-    """About a third of the activations that 1F1B has: nothing waits anywhere on its way (Qi et al. 2024, arXiv
-    2405.15362)."""
+    """About a third of the activations that 1F1B has (Qi et al. 2024, arXiv 2405.15362): a microbatch is at the next
+    rank after one slot on all its ways, so that what it made is free as soon as can be."""
     gap = 2 if ranks % 3 == 0 else 0
     back = 2 * ranks + gap
     block = [(r, 2 * ranks - 1 - r, back + r, back + 2 * ranks - 1 - r) for r in range(ranks)]

@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Reads the command line. With lists of sizes, all their combinations are solved."""
     parser = argparse.ArgumentParser(prog="python -m lib.schedules.solver", description=__doc__)
     parser.add_argument("--order", nargs="+", choices=SCHEDULES, default=[], help="schedules; each rank is a stage")
-    parser.add_argument("--limit", type=float, help="of an order, microbatches of activations on a rank")
+    parser.add_argument("--limit", type=float, help="another memory for --order, in microbatches of activations")
     parser.add_argument("--stages", type=int, nargs="+", default=[4], help="ranks")
     parser.add_argument("--layers", type=int, nargs="+", default=[8], help="a multiple of the stages; others are left")
     parser.add_argument("--batches", type=int, nargs="+", default=[4], help="each travels on its own")
@@ -40,6 +40,8 @@ def main(arguments: list[str] | None = None) -> None:
         "--write", action="store_true", help="store what is new or better beside lib/analysis/bounds/optima.json"
     )
     options = parser.parse_args(arguments)
+    if options.write and options.limit is not None:
+        parser.error("what is stored is the best order at the memory of a schedule: leave out --limit or --write")
     search = Search(options.seconds, options.workers)
     for name in options.order:
         for stages in options.stages:
