@@ -36,7 +36,8 @@
 
 # %%
 from drawing import draw_mesh
-from lib import Mesh, check_function, goal
+from lib import Mesh, Trace, check, check_function, goal, simulate
+from lib.schedules.steps import compute, load, mine, step
 
 # %% [markdown]
 # ## The idea
@@ -195,6 +196,44 @@ if verdict:
     mesh = Mesh([(axis, who["sizes"][axis]) for axis in sizes], host_size=8)
     picture = draw_mesh(mesh, groups_of=13, title=f"Rank 13 has the address {address}")
 picture
+
+# %% [markdown]
+# ### Your groups at work
+#
+# With these groups nobody needs a group of all ranks. A sum over all who have data is a sum along one axis, then along the
+# next, then along the third. Here is a training step of eight ranks that does it, with the groups that your function
+# gives. If a single one were wrong, some rank would miss a batch, and the check would say which.
+
+
+# %%
+async def along_three_axes(model):
+    groups = parallel_dims(model.RANKS, sizes, model.rank)["groups"]
+    load(model)
+    compute(model, mine(model))
+    for layer in range(model.LAYERS):
+        for axis in ("cp", "dp_shard", "dp_replicate"):
+            total = model.allreduce(model.grad_weights[layer], layer, group=groups[axis])
+            model.grad_weights[layer] = await total
+        step(model, layer)
+
+
+out = None
+if verdict:
+    sizes = {"pp": 1, "dp_replicate": 2, "dp_shard": -1, "cp": 2, "tp": 1}
+    out = simulate(along_three_axes, ranks=8, layers=2, batches=8)
+    print(check(Trace.of(out)).text())
+
+# %% [markdown]
+# **With real tensors (optional).** The same step on torch.distributed: eight processes of this machine, each of which makes
+# its process groups from your lists. Gradients and weights are compared with ordinary training. It takes a few seconds and
+# needs torch: `pip install torch`. Set `REPLAY = True`.
+
+# %%
+REPLAY = False
+if REPLAY and out is not None:
+    from lib.replay import replay
+
+    print(replay(out, hidden=32, length=8).text())
 
 # %% [markdown]
 # ## What you built
