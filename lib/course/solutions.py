@@ -127,8 +127,14 @@ def _alternative(path: Path, puzzle: str) -> Way:
     text = path.read_text("utf-8")
     about, worth = description(text)
     body = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    code = "\n\n\n".join(ast.get_source_segment(text, node) or "" for node in body)
+    code = "\n\n\n".join(_source(text, node) for node in body)
     return Way(_name(path, puzzle), path, about, worth, code, verdict_of(path, puzzle))
+
+
+def _source(text: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """A function as it is written, with what stands above it, such as @schedule."""
+    above = [f"@{ast.get_source_segment(text, decorator)}" for decorator in node.decorator_list]
+    return "\n".join([*above, ast.get_source_segment(text, node) or ""])
 
 
 def description(text: str) -> tuple[str, str]:

@@ -80,6 +80,8 @@ class _Names(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """What a function reads of the notebook's is read; what it makes is its own."""
+        for decorator in node.decorator_list:
+            self.visit(decorator)
         inside = _Names(ast.Module(node.body, []))
         own = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)} | inside.made
         self.used |= inside.used - own - self.made

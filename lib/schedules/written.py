@@ -174,7 +174,10 @@ class Written:
         bare = not any(isinstance(word, str) and word.lstrip("(")[:1].isdigit() for one in words for word in one)
         order = tuple(self._parsed(one, rank, rank if bare else None) for rank, one in enumerate(words))
         if (wrong := illegal(order, batches=batches)) is not None:
-            raise self._located(IllegalOrder(wrong), str(wrong), wrong.cause or FIXES.get(wrong.rule))
+            fix = wrong.cause or FIXES.get(wrong.rule)
+            if bare and wrong.rule == "twice":
+                fix = f"{fix}\nor, where a rank has several stages, name the stage in each word: {ranks}F0"
+            raise self._located(IllegalOrder(wrong), str(wrong), fix)
         if says_messages(order) and (stuck := waits_for_room(order)):
             raise self._wrong(
                 "this order is legal, but it cannot go on: between two ranks there is room for one message",

@@ -92,6 +92,16 @@ def test_the_answer_is_what_stands_between_the_markers(puzzle: str) -> None:
     assert "\n".join(f"    {line}" if line else "" for line in lines) in source
 
 
+def test_an_alternative_is_shown_with_what_stands_above_its_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = '@schedule(messages="posted")\ndef gpipe(rank, ranks, batches):\n    return ["F0", "B0"]'
+    (tmp_path / "gpipe_short.py").write_text(f'"""One batch."""\n\nfrom lib import schedule\n\n\n{order}\n')
+    monkeypatch.setattr("lib.course.solutions.alternatives", lambda _: [tmp_path / "gpipe_short.py"])  # pyright: ignore
+    monkeypatch.setattr("lib.course.solutions.verdict_of", lambda *_: None)  # pyright: ignore
+    assert ways("gpipe")[-1].code == order
+
+
 def test_a_source_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lib.course.solutions.reference", lambda _: home() / "solutions" / "00_introduction.py")  # pyright: ignore
     with pytest.raises(BuildError, match=r"00_introduction\.py holds no answer to 'ddp'"):

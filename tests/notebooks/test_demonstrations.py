@@ -36,6 +36,7 @@ def shown(*sources: str) -> list[str]:
         ([GAP, "out = ddp", "def show():\n    return out", "show()"], ""),
         ([GAP, "out = ddp", "async def show():\n    out = 1\n    await out", "await show()"], "23"),
         ([GAP + "\n\n\nout = simulate(ddp)", "review(out)", "for out in (1, 2):\n    print(out)"], "2"),
+        ([GAP, "@ddp\ndef show():\n    return 1", "show()", "@known\ndef show():\n    return 1"], "3"),
         (["model = 1", "guess = predict(end=...)\nguess.against([model])", "draw([model])"], "0"),
     ],
 )

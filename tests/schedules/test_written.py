@@ -163,6 +163,11 @@ MISTAKES: list[tuple[Callable[..., Any], str, str]] = [
     (_says("F0", "1F0"), "rank 0, position 0: 'F0' is no action", "other words of this order name their stage"),
     (_says(["F0", "B0"], ["F0", "B0"]), "rank 0: these are lists in a list", "give back the list of `rank` alone"),
     (_says("F0", "B0"), "rank 0, at the end: 0F1 is missing", "count what the list has"),
+    (
+        _says("F0", "F0", "B0", "B0"),
+        "rank 0, position 1: 0F0 (forward of microbatch 0 on stage 0) was",
+        "each word: 2F0",
+    ),
     (_says("F0", "B0", "B1"), "rank 0, position 2: 0B1 needs 0F1 before it", "earlier in the list"),
     (_says("0F0", "0B0", "0F1", "0B1"), "rank 1, position 0: 0F0 (forward of microbatch 0", "numbered over all ranks"),
     (lambda rank, ranks, batches: {"F0": 1}, "rank 0: <lambda> gives a whole dict", "give back a list"),
