@@ -106,9 +106,16 @@ class Leg:
         said = f"{self.clause(run)}: {self.when()}{f' ({where})' if where else ''}"
         if self.steps[0].at.event.op not in COMPUTE and (why := slowed(run, *self.steps[0].at[:2])):
             said += f"; {why}"
-        if others := {at.rank for step in self.steps for at in step.also}:
-            said += f"; just as late: {numbered('rank', others)}"
+        if others := self._also():
+            said += f"; just as late: {others}"
         return said
+
+    def _also(self) -> str:
+        """What else was as late: other ranks by their numbers, and of its own rank what that was."""
+        also = [at for step in self.steps for at in step.also]
+        ranks = {at.rank for at in also if at.rank != self.rank}
+        own = dict.fromkeys(operation(at.event) for at in also if at.rank == self.rank)
+        return ", ".join([*([numbered("rank", ranks)] if ranks else []), *own])
 
 
 def legs(run: Trace, steps: Sequence[Step], late: At | None = None) -> list[Leg]:

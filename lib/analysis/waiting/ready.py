@@ -6,6 +6,8 @@ not hold what that work makes.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import attrgetter
 from typing import NamedTuple
 
 from lib.analysis.dependencies import At, causes_of
@@ -34,9 +36,9 @@ def ready_meanwhile(run: Trace, gap: Gap) -> Ready | None:
     """The first operation after a gap that could have been computed in it; None where there is none."""
     if gap.before is None or gap.kind in ("unknown", "never", "stopped"):
         return None
-    program, first = run.programs[gap.rank], gap.before.number
+    program, first = run.programs[gap.rank], _waits_at(run, gap)
+    # Messages of the rank for which this one waits cannot be taken before the one that it waits for.
     channel = gap.before.event.peer if gap.before.event.op == "receive" else None
-    """The rank whose messages cannot be taken before the one for which this rank waits."""
     maker = {value: number for number, event in enumerate(program.events) for value in event.outputs}
     found: dict[int, int | None] = {}
 
@@ -71,3 +73,9 @@ def ready_meanwhile(run: Trace, gap: Gap) -> Ready | None:
             makes, peak = total_elements(program.values_of(event.outputs)), max(sample.total for sample in curve)
             return Ready(At(gap.rank, number, event), max(time, gap.start), makes, holds[-1] if holds else 0, peak)
     return None
+
+
+def _waits_at(run: Trace, gap: Gap) -> int:
+    """The number of the event in which a rank waits: of a communication that it issued before, the wait for it."""
+    spans = causes_of(run).spans[gap.rank]
+    return spans[bisect_right(spans, gap.start, key=attrgetter("start")) - 1].at
