@@ -10,13 +10,13 @@
         ├── BudgetError      a rank recorded more events than any sensible schedule has
         ├── CheckError       the run ended, but it is not one correct training step
         ├── AbsentKey        a store holds nothing under that key (a KeyError too)
-        ├── IllegalOrder     the ranks of a pipeline cannot do what its order says (in lib/schedules/pipelines)
         └── NotSolved        the puzzle still holds its stub
     ValueError
     └── TraceError           a Trace file or text is damaged, or is not one of ours
         ├── NoTraceFile      there is no file to read there (an OSError too)
         └── OrderFileError   a file of a pipeline's order is damaged, or is not one of ours
 
+Of an order that the ranks of a pipeline cannot follow there is one more, IllegalOrder, in `lib.schedules.pipelines`.
 A PuzzleError is an AssertionError because the notebooks of the original catch that. Misuse of the library (a
 negative number of ranks, a mesh of the wrong size) is a plain ValueError.
 """

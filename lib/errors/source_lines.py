@@ -45,6 +45,8 @@ _INSTALLED = tuple(os.sep + os.path.join(name, "") for name in ("site-packages",
 _SCHEDULES = os.path.join(LIBRARY, "schedules", "")
 _ASKS = os.path.join(_SCHEDULES, "written.py")
 """What asks a student for an order is ours."""
+_FOLLOWS = os.path.join(_SCHEDULES, "pipelines", "program.py")
+"""What does what an order says."""
 
 
 class Place(NamedTuple):
@@ -111,7 +113,10 @@ def student_frame(frame: FrameType | None = None) -> FrameType | None:
 
 
 def resolve(code: CodeType, instruction: int) -> Place | None:
-    """The lines of an instruction. Events keep the instruction: finding its line costs more than recording it."""
+    """The lines of an instruction. Events keep the instruction: finding its line costs more than recording it. None
+    for what follows an order, whose lines nobody wrote who reads them."""
+    if code.co_filename == _FOLLOWS:
+        return None
     found = next(islice(code.co_positions(), instruction // 2, None), None)
     if found is None or found[0] is None:
         return None

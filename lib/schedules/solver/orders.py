@@ -1,5 +1,7 @@
-"""The best order at a memory: what no order beats that has the stages of a known schedule, splits its backward if that
-does, and holds no more activations.
+"""The best order at a memory.
+
+No order beats it that has the stages of a known schedule, splits its backward if that does, and holds no more
+activations.
 
 A pass over all stages of a rank takes 1, forward, input half or weight half, and messages take no time. Times are whole
 numbers of the pass over one stage. Every order is in the model, at the times at which each action starts as soon as it

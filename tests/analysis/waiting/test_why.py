@@ -104,9 +104,8 @@ def test_where_only_its_own_order_is_in_the_way_it_says_so() -> None:
 
 def test_of_causes_that_were_as_late_one_is_followed_and_the_others_are_named() -> None:
     found = told(program_of(gpipe(4, 4), messages="posted"), 0, 12, ranks=4, layers=8, batches=4)
-    (line,) = [line for line in found if line.startswith("  8. ")]
-    assert line.startswith("  8. rank 3 first does forward of layers 6, 7 (batch 2): 11.2 to 13.2 (")
-    assert line.endswith("); just as late: the message from rank 2")
+    late = "; just as late: the message from rank 2"
+    assert f"  8. rank 3 first does forward of layers 6, 7 (batch 2): 11.2 to 13.2{late}" in found
     found = told(uneven, 0, 3.1, ranks=3, batches=3)
     assert found[1] == "  1. all-gather of layer 1 over ranks 0-2: 3 to 3.3 (line 1)"
     assert found[2] == "  2. rank 2 comes last to it, after forward of layer 0 (batches 0-2): 0 to 3 (line 1)"
