@@ -141,4 +141,6 @@ def _class(name: str) -> type:
 @pytest.mark.parametrize("name", sorted(name for name in lib.errors.exceptions.__all__ if name.endswith("Error")))
 def test_a_puzzle_error_is_an_assertion_error_or_misuse_a_value_error(name: str) -> None:
     error = getattr(lib.errors.exceptions, name)
-    assert issubclass(error, ValueError) if name == "TraceError" else issubclass(error, AssertionError)
+    assert (
+        issubclass(error, ValueError) if name in ("TraceError", "OrderFileError") else issubclass(error, AssertionError)
+    )
