@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.optima import Aim, Optimum, Size, stored
-from lib.cluster.costs import Costs
+from lib.cluster.costs import UNIT, Costs
 from lib.errors.wording import counted
 from lib.values.layers import LINEAR
 
@@ -95,7 +95,7 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
         sent_on = float(costs.least_between(LINEAR.weight * family.state_share))
         parts.append(Part(sent_on, "telling the other copies what is updated last"))
     kind = "work" if len(parts) == 2 and updates >= told else "critical path"
-    proof = _time_proof(family, updates >= told) + _solved_time(family)
+    proof = _time_proof(family, updates >= told) + (_solved_time(family) if costs == UNIT else "")
     return Limit(_total(parts), tuple(parts), kind, reached, proof)
 
 
@@ -134,10 +134,10 @@ def _time_proof(family: Family, working: bool) -> str:
 # -- memory ---------------------------------------------------------------------------------------------------------
 
 
-def memory(family: Family, reached: bool) -> Limit:
+def memory(family: Family, reached: bool, costs: Costs = UNIT) -> Limit:
     """What must be alive at one moment or another, on any rank: see `alive`."""
     moment = alive(family)
-    proof = _memory_proof(family, moment.when) + _solved_memory(family)
+    proof = _memory_proof(family, moment.when) + (_solved_memory(family) if costs == UNIT else "")
     return Limit(moment.total, moment.parts, "what has to be in memory", reached, proof)
 
 

@@ -34,6 +34,7 @@ class Bound:
     sent: Limit
     family: Family
     together: tuple[float, float] | None = None
+    costs: Costs = UNIT
 
     def excuse(self, trace: Trace) -> str | None:
         """Why this run is not of the family, and so may be below the limits; None where it is."""
@@ -41,7 +42,9 @@ class Bound:
 
     @property
     def frontier(self) -> tuple[Optimum, ...]:
-        """Proved optima from the fastest to the one with the least memory, where the family was solved."""
+        """Proved optima from the fastest to the one with the least memory, where the family was solved at its costs."""
+        if self.costs != UNIT:
+            return ()
         return tuple(optimum for aim in AIMS if (optimum := solved(self.family, aim)) is not None)
 
 
@@ -70,7 +73,8 @@ def bound_of(
         puzzle,
         premise,
         time(family, costs, reached),
-        memory(family, reached),
+        memory(family, reached, costs),
         sent(family, reached),
         family,
+        costs=costs,
     )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lib import Model, Trace, check, simulate
+from lib import Model, Trace, Uneven, check, simulate
 from lib.analysis.bounds import limits
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import alive, memory
@@ -16,6 +16,8 @@ from lib.analysis.bounds.puzzle_bounds import Bound, bound_of, has_bound, lower_
 from lib.analysis.figures import end, peak, traffic
 from lib.course.solutions import owner
 from lib.puzzles.records import PUZZLES
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
 from tests.replay.schedules import CASES
@@ -195,3 +197,17 @@ def test_a_proof_speaks_of_the_moment_and_not_of_words(
     reworded = moment._replace(parts=tuple(part._replace(what="x") for part in moment.parts))
     monkeypatch.setattr(limits, "alive", lambda family: reworded)
     assert proof in memory(family, reached=True).proof
+
+
+@pytest.mark.parametrize("costs", [Uneven(ranks=(1.2,)), Uneven(ranks=(1, 1, 1, 1.5)), Uneven(layers=(1,) * 7 + (3,))])
+def test_a_slow_rank_and_a_heavy_last_layer_are_not_below(costs: Uneven) -> None:
+    """And what a solver proved with other costs is not said of them."""
+    bound = bound_of(Family(4, 8, 4, 4, grouping="one"), costs)
+    trace = Trace.of(simulate(program_of(one_f_one_b(4, 4)), ranks=4, layers=8, batches=4, costs=costs))
+    assert bound.excuse(trace) is None
+    for figure, limit in zip(_figures(trace), _limits(bound), strict=True):
+        assert figure >= limit - DUST
+    assert (bound.time.value > bound_of(bound.family).time.value) == (costs.layers != (1,))
+    assert bound.frontier == ()
+    assert bound_of(bound.family).frontier != ()
+    assert "solver" not in bound.time.proof + bound.memory.proof
