@@ -7,7 +7,7 @@ from typing import Final
 from drawing.canvas.palette import INK, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Scene, Text, fit, text_width
-from drawing.figures.goals import Figure, goals
+from drawing.figures.goals import LIMITLESS, Figure, goals, may_send
 from drawing.timeline.folding import shown_rows
 from drawing.timeline.memory import memory
 from drawing.timeline.paint import SHOWN
@@ -46,9 +46,8 @@ def _figures(record: Puzzle) -> list[Figure]:
         Figure("time at most", [goal.time for goal in record.goals]),
         Figure("memory at most, in elements", [goal.memory for goal in record.goals]),
     ]
-    if record.sent is not None:
-        found.append(Figure("sent per rank at most", [record.sent] * len(record.goals)))
-    return found
+    found.append(Figure("sent per rank at most", may_send(record.goals, record.sent)))
+    return [figure for figure in found if min(figure.limits) < LIMITLESS]
 
 
 def _schedule(scene: Scene, run: Trace, record: Puzzle, y: float) -> float:

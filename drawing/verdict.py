@@ -10,7 +10,7 @@ from zlib import crc32
 from drawing.canvas.palette import ALARM, GOLD, GOOD, INK, KINDS, PAPER, SHINE, SOFT, WOOD, mix
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fit
-from drawing.figures.goals import LIMITLESS, Figure, goals
+from drawing.figures.goals import LIMITLESS, Figure, goals, may_send
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.errors.wording import amount, counted, exact
 
@@ -67,9 +67,7 @@ def figures_of(verdict: Verdict) -> list[Figure]:
         Figure("time", [goal.time for goal in verdict.goals], verdict.time if mine else None),
         Figure("memory, in elements", [goal.memory for goal in verdict.goals], verdict.memory if mine else None),
     ]
-    if verdict.may_send is not None:
-        limits = [verdict.may_send] * len(verdict.goals)
-        found.append(Figure("sent per rank", limits, verdict.sent if mine else None))
+    found.append(Figure("sent per rank", may_send(verdict.goals), verdict.sent if mine else None))
     return [figure for figure in found if min(figure.limits) < LIMITLESS]
 
 

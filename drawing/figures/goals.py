@@ -12,13 +12,19 @@ from drawing.figures.bars import HIGH, PITCH, Bar, Bound, Column, Part, columns,
 from lib.errors.wording import amount
 from lib.puzzles.records import Goal
 
-__all__ = ["LIMITLESS", "Figure", "goals"]
+__all__ = ["LIMITLESS", "Figure", "goals", "may_send"]
 
 LIMITLESS: Final = 2.0**60
 """Limits from here on are none: the caller asked for time only, or for memory only."""
 NAMES: Final = 186.0
 """Pixels for the names of the rows."""
 BETWEEN: Final = 16.0
+
+
+def may_send(wanted: Sequence[Goal], others: float | None = None) -> list[float]:
+    """How many elements may be sent per rank for each goal; `others` is for those that do not say."""
+    limits = [others if goal.sent is None else goal.sent for goal in wanted]
+    return [LIMITLESS if limit is None else limit for limit in limits]
 
 
 class Figure(NamedTuple):

@@ -9,7 +9,7 @@ from drawing.canvas.palette import BOUND, INK, PAPER, SOFT, mix
 from drawing.canvas.scene import Scene
 from drawing.figures.bars import Bound as Mark
 from drawing.figures.bars import Part, diamond
-from drawing.figures.goals import LIMITLESS, Figure, goals
+from drawing.figures.goals import Figure, goals, may_send
 from drawing.figures.parts import memory_parts, sent_parts, time_parts
 from drawing.figures.plot import Limits, Plot, Point, plot
 from drawing.timeline.panel import WIDTH
@@ -70,9 +70,8 @@ def _figures(review: Review) -> list[Figure]:
         Figure("memory", [g.memory for g in wanted], verdict.memory, memory_parts(memory_shares(mine)), bounds[1]),
     ]
     if verdict.sent:
-        limit = LIMITLESS if verdict.may_send is None else verdict.may_send
         parts = sent_parts(sent_shares(mine))
-        found.append(Figure("sent per rank", [limit] * len(wanted), verdict.sent, parts, bounds[2]))
+        found.append(Figure("sent per rank", may_send(wanted), verdict.sent, parts, bounds[2]))
     return found
 
 

@@ -54,7 +54,7 @@ def check(
     timed, faults = judged.timed, judged.faults
     top = figures.peak(timed)
     end, used = figures.end(timed), float(top.elements)
-    goals = record.goals if record is not None else _own(time, memory)
+    goals = _of(record) if record is not None else _own(time, memory)
     hidden = [(program.rank, alive) for program in timed.programs for alive in figures.hidden(program)]
     remarks = [*judged.notes, *notes.fed(timed), *notes.forgotten(timed, hidden, judged=len(goals) > 1 and not faults)]
     if record is None:
@@ -65,11 +65,12 @@ def check(
         remarks.extend(_over(timed, top, end, goals))
     # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
     counted = 1 if hidden and record is not None else len(goals)
-    may_send = None if record is None else record.sent
-    sent = 0.0 if record is None or (faults and may_send is None) else most_sent(timed)
-    if may_send is not None and sent > may_send:
-        counted = 0
-        remarks.extend([] if faults else [notes.over_sent(timed, sent, may_send)])
+    limited = any(goal.sent is not None for goal in goals)
+    sent = 0.0 if record is None or (faults and not limited) else most_sent(timed)
+    over = next((number for number, goal in enumerate(goals) if sent > _most(goal)), len(goals))
+    if over < len(goals):
+        within = not faults and all(goal.allows(end, used) for goal in goals[:over])
+        remarks.extend([notes.over_sent(timed, sent, goals[over], alone=over > 0)] if within else [])
     if record is not None and not faults and (left := notes.left_out(timed)) is not None:
         counted = 0
         remarks.append(left)
@@ -82,11 +83,11 @@ def check(
         faults=tuple(faults),
         notes=tuple(remarks),
         goals=tuple(
-            goal._replace(reached=goal.allows(end, used) and number < counted) for number, goal in enumerate(goals)
+            goal._replace(reached=goal.allows(end, used) and number < min(counted, over))
+            for number, goal in enumerate(goals)
         ),
         puzzle=puzzle,
         sent=sent,
-        may_send=may_send,
     )
 
 
@@ -133,6 +134,16 @@ def _own(time: float | None, memory: float | None) -> tuple[Goal, ...]:
     if time is None and memory is None:
         return ()
     return (Goal("your goal", float("inf") if time is None else time, float("inf") if memory is None else memory),)
+
+
+def _of(record: Puzzle) -> tuple[Goal, ...]:
+    """The goals of a puzzle, each with what may be sent: its own limit, else that of the puzzle."""
+    return tuple(goal._replace(sent=record.sent) if goal.sent is None else goal for goal in record.goals)
+
+
+def _most(goal: Goal) -> float:
+    """What may be sent at most for a goal."""
+    return float("inf") if goal.sent is None else goal.sent
 
 
 def _text(error: PuzzleError | TraceError) -> str:

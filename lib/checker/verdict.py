@@ -18,7 +18,7 @@ class Verdict:
     `time` is the true end, `printed` the time that the original prints, `memory` the peak in elements on
     rank `rank`. `faults` say why the run is not one correct training step (none: it is). `notes` are remarks that
     fail nothing: hidden locals, messages nobody received, pretended gradients of a sandbox. `sent` is what the rank
-    sends that sends most, in elements, and `may_send` what it may send at most, where the puzzle is about that.
+    sends that sends most, in elements.
     """
 
     correct: bool
@@ -31,7 +31,6 @@ class Verdict:
     goals: tuple[Goal, ...] = ()
     puzzle: str | None = None
     sent: float = 0.0
-    may_send: float | None = None
 
     @property
     def passed(self) -> bool:
@@ -59,7 +58,7 @@ class Verdict:
             limits = [("time", self.time, goal.time), ("memory", self.memory, goal.memory)]
             for name, mine, limit in [
                 *limits,
-                *([] if self.may_send is None else [("sent", self.sent, self.may_send)]),
+                *([] if goal.sent is None else [("sent", self.sent, goal.sent)]),
             ]:
                 share = mine / limit if limit else 0.0
                 filled = min(width, round(share * width))

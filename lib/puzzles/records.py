@@ -38,13 +38,15 @@ __all__ = [
 class Goal(NamedTuple):
     """A goal: the true end at most at `time`, and at most `memory` elements on the rank with the highest peak.
 
-    `reached` is for the goals of a verdict: whether the run is within it, and counts.
+    `sent`: how many elements may be sent per rank, where that is part of it. `reached` is for the goals of a verdict:
+    whether the run is within it, and counts.
     """
 
     name: str
     time: float
     memory: float
     reached: bool = False
+    sent: float | None = None
 
     def allows(self, time: float, memory: float) -> bool:
         """Whether these figures are within the goal."""
@@ -365,6 +367,8 @@ class Task:
         lines = [f"{record.title}: {self.size()}"]
         for goal in record.goals:
             limits = f"at most time {goal.time:g} and memory {goal.memory:,} elements on any rank"
+            if goal.sent is not None:
+                limits += f", and {goal.sent:,} elements sent per rank"
             lines.append(f"  {goal.name + ':':<25} {limits}")
         if record.sent is not None:
             lines.append(f"  {'for each of them:':<25} at most {record.sent:,} elements sent per rank")

@@ -335,6 +335,23 @@ def test_a_rank_may_send_so_much_and_not_an_element_more(
     assert [note.partition("\n")[0] for note in verdict.notes if "sent" in note] == ([] if reached else [why])
 
 
+def test_a_goal_may_have_a_limit_of_its_own_on_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = Trace.of(simulate(fully_sharded(), puzzle="fsdp"))
+    sent = float(max(figures.traffic(trace))[0])
+    easy, fair, hard = Goal("easy", 100, 10**8), Goal("fair", 100, 10**8, sent=sent), Goal("hard", 100, 10**8, sent=1)
+    goals = (easy, fair, hard)
+    record = dataclasses.replace(PUZZLES["fsdp"], id="own", goals=goals, sent=None)
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": record})
+    verdict = check(trace, "own")
+    assert [goal.reached for goal in verdict.goals] == [True, True, False]
+    why = f'correct, but {sent:,.0f} elements are sent per rank, and "hard" allows 1'
+    assert [note.partition("\n")[0] for note in verdict.notes if "sent" in note] == [why]
+    assert "sent   [" in verdict.text()
+    slow = tuple(goal._replace(time=1) for goal in goals)
+    monkeypatch.setattr(puzzles, "_records", lambda: {"own": dataclasses.replace(record, goals=slow)})
+    assert not [note for note in check(trace, "own").notes if "sent" in note], "the time comes first"
+
+
 @pytest.mark.parametrize(
     ("time", "memory", "notes"),
     [

@@ -71,7 +71,7 @@ def test_bars_are_to_scale() -> None:
 
 def test_what_is_sent_has_bars_where_the_puzzle_is_about_it() -> None:
     assert len(bars(VERDICT)) == 2
-    sends = replace(VERDICT, sent=3.0, may_send=2.0)
+    sends = replace(VERDICT, sent=3.0, goals=tuple(goal._replace(sent=2) for goal in VERDICT.goals))
     assert len(bars(sends)) == 3
     assert texts(sends).count("2: 1 over") == 3
     assert "sent per rank 3 elements" in texts(sends)[1]
