@@ -284,8 +284,8 @@ compare(one_at_a_time=simulate(program_of(one_at_a_time), layers=8, batches=4, r
 # Then a rank alternates: one backward, one forward. This is called **1F1B**. When a batch goes out, the next one comes in,
 # so a rank never has more batches open than there are stages from it to the end, *however many microbatches there are*.
 # Here: 2,490,368 elements in place of 2,883,584. With 16 batches the difference would be 2.75 million against 7.6 million.
-# The bubble stays as it is [Narayanan et al. 2021, arXiv 2104.04473]. It takes a different order on each rank. Try it, the
-# check accepts it: it ends at 33.4.
+# The bubble stays as it is [Narayanan et al. 2021, arXiv 2104.04473]. It takes a different order on each rank, and is
+# puzzle $number_one_f_one_b. The check of this one accepts it, too: it ends at 33.4.
 #
 # </details>
 #

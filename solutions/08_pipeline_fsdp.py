@@ -333,7 +333,7 @@ Model.check(out, puzzle="pipeline_fsdp")
 #
 # It depends on what is scarce. To keep them costs one whole weight more for each further layer, at every moment. To gather
 # them again costs 0.3 for each layer, twice for each microbatch. With few microbatches and many layers, gather again; with
-# many microbatches, keep. Between the two there is a third way, which Lamy-Poirier describes (*Breadth-First Pipeline
+# many microbatches, keep: puzzle $number_pp_fsdp_keep. Between the two there is a third way, which Lamy-Poirier describes (*Breadth-First Pipeline
 # Parallelism*, 2022, arXiv 2211.05953): take all microbatches through one layer before the next is gathered.
 #
 # </details>
@@ -345,7 +345,8 @@ Model.check(out, puzzle="pipeline_fsdp")
 # It holds four activations and four gradients because it takes all four batches forward before the first goes back. It
 # may take each one back at once: forward, backward, forward, backward. This order is called **1F1B** (one forward, one
 # backward). Then only the stages before it hold several batches, because theirs take longer to come back. The step is
-# over at 19.5, and the highest peak falls from 1,572,864 to 1,179,648 elements. `puzzles reveal pipeline_fsdp` has it.
+# over at 19.5, and the highest peak falls from 1,572,864 to 1,179,648 elements. `puzzles reveal pipeline_fsdp` has it, and
+# puzzle $number_one_f_one_b is about it.
 #
 # </details>
 #

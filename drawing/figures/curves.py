@@ -55,7 +55,8 @@ def draw_curves(
 ) -> Picture:
     """Curves by name, each a list of (x, y) with the same x in ascending order. `across` and `up` say what x and y are.
 
-    Rings mark where the lowest of the curves becomes another one, if `lowest` is what matters.
+    Rings mark where the lowest of the curves becomes another one, or on a curve alone where it is lowest, if `lowest`
+    is what matters.
     """
     found = _checked(curves)
     every = [point for curve in found.values() for point in curve]
@@ -70,19 +71,29 @@ def draw_curves(
     _names(scene, frame, found)
     where = crossings(found) if lowest else []
     for crossing in where:
-        x, y = frame.at(crossing.x, crossing.y)
         words = f"{crossing.before} up to {exact(crossing.x)}, then {crossing.after}"
-        scene.add(Poly(((x, y), (x, frame.bottom)), stroke=INK, dash="3 3"))
-        scene.add(Rect(x - 6, y - 6, 12, 12, PAPER, INK, 2, radius=6, title=words))
-        scene.add(Text(x, frame.bottom + 12, exact(crossing.x), TEXT, INK, "middle", bold=True))
+        _ring(scene, frame, (crossing.x, crossing.y), words)
     said = "; ".join(f"{name}: {exact(curve[0][1])} to {exact(curve[-1][1])}" for name, curve in found.items())
     turns = [f"{c.before} is lowest up to {exact(c.x)}, then {c.after}" for c in where]
     told = f"{title}. Across: {across}. {said}."
+    if lowest and len(found) == 1:
+        ((name, curve),) = found.items()
+        least = min(curve, key=lambda point: point[1])
+        turns = [f"{name} is lowest at {exact(least[0])}, with {exact(least[1])}"]
+        _ring(scene, frame, least, turns[0])
     if lowest:
         turns = turns or [f"{_lowest(found, 0)} is lowest everywhere"]
         scene.add(Text(LEFT, HIGH + 52, f"{'; '.join(turns)}.", TEXT, INK))
         told += f" {'; '.join(turns)}."
     return Picture(scene, told)
+
+
+def _ring(scene: Scene, frame: _Frame, place: At, words: str) -> None:
+    """A ring around a place, and its x in bold below it."""
+    x, y = frame.at(*place)
+    scene.add(Poly(((x, y), (x, frame.bottom)), stroke=INK, dash="3 3"))
+    scene.add(Rect(x - 6, y - 6, 12, 12, PAPER, INK, 2, radius=6, title=words))
+    scene.add(Text(x, frame.bottom + 12, exact(place[0]), TEXT, INK, "middle", bold=True))
 
 
 def crossings(curves: Mapping[str, Curve]) -> list[Crossing]:

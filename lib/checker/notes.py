@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lib.analysis import figures
 from lib.analysis.dependencies import At, causes_of
+from lib.analysis.event_words import operation
 from lib.analysis.feeding import examples
 from lib.analysis.memory import guests
 from lib.cluster.clock import in_units, units
@@ -15,6 +16,7 @@ from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
 from lib.errors.wording import amount, counted, plural, these, with_article
+from lib.puzzles.records import Goal
 from lib.trace.event import STORES, Event, Program, place_of
 from lib.trace.lifetimes import held_at, never_awaited
 from lib.trace.order import unreceived
@@ -117,13 +119,14 @@ def other_costs(mine: float, judged: float) -> str:
     )
 
 
-def over_sent(trace: Trace, sent: float, limit: float) -> str:
-    """Why no goal counts: how much is sent, and the first all-reduce, else the first optimizer state that travels, else
-    the first communication of all."""
+def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
+    """Why a goal does not count: how much is sent, and the first all-reduce, else the first optimizer state that
+    travels, else the first communication of all. `alone`: whether easier goals allow more."""
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
     states = [found for found in moving if _brings_state(trace, *found)]
     rank, event = next((found for found in moving if found[1].op == "allreduce"), (states or moving)[0])
-    what = f"correct, but {amount(sent)} elements are sent per rank, and the goals allow {amount(limit)}"
+    allow = f'"{goal.name}" allows' if alone else "the goals allow"
+    what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
     where = _places([(rank, event)])
     if event.op != "allreduce":
         fix = "gather each weight as rarely as the memory allows, and send nothing twice"
@@ -304,7 +307,8 @@ def _counted(values: Sequence[Value]) -> str:
 
 
 def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
-    """Why a run takes longer than the limit of a goal: work done several times, else where a rank waits longest."""
+    """Why a run takes longer than the limit of a goal: work that nobody uses, or that is done several times, else where
+    a rank waits longest."""
     over = float(f"{end - limit:.10g}")
     what = f'for "{name}" the run is {over:.10g} {plural("time unit", over)} too long'
     done: dict[tuple[str, int | None, int, object], list[tuple[int, Event]]] = defaultdict(list)
@@ -315,6 +319,14 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
             for batch in event.batches:
                 done[event.op, event.layer, batch, part].append((rank, event))
     again = {key: found for key, found in done.items() if len(found) > 1}
+    if again and (vain := _in_vain(trace)):
+        event = vain[0][1]
+        return _remark(
+            what,
+            got=f"nothing uses what {operation(event)} gives" + _more(vain, "computation").replace(", and", "; and"),
+            where=_places(vain[:1]),
+            fix="leave out what nobody needs",
+        )
     if again:
         (op, layer, batch, _), found = next(iter(again.items()))
         ranks = sorted({rank for rank, _ in found})
@@ -342,6 +354,19 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         fix=_sent_late(trace, longest, spot)
         or "let it do other work before this line, or let the others do earlier what it waits for",
     )
+
+
+def _in_vain(trace: Trace) -> list[tuple[int, Event]]:
+    """Computations of batches of which nobody uses anything."""
+    found: list[tuple[int, Event]] = []
+    for program in trace.programs:
+        used = {number for event in program.events for number in event.inputs}
+        found += [
+            (program.rank, event)
+            for event in program.events
+            if event.op in COMPUTE and OPERATIONS[event.op].per_batch and used.isdisjoint(event.outputs)
+        ]
+    return found
 
 
 class _Bare(NamedTuple):

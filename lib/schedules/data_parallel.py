@@ -1,4 +1,4 @@
-"""Data parallel schedules, from every rank with everything to every rank with a shard; they free as early as they can.
+"""Data parallel schedules, from one device to every rank with a shard; they free as early as they can.
 
 Rank r takes batches r, r + n, ... of n ranks. What differs is what is sharded (ZeRO, Rajbhandari et al. 2020,
 arXiv 1910.02054) and what waits for communication.
@@ -7,13 +7,65 @@ arXiv 1910.02054) and what waits for communication.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from itertools import pairwise
 from typing import Any
 
 from lib.schedules.steps import accumulate, backward, compute, forward, load, loss, mine, step, update
 from lib.simulator.model import Model
 from lib.values.values import Weight, WeightGrad
 
-__all__ = ["ddp", "ddp_overlap", "fetching", "fsdp", "fsdp_prefetch", "fully_sharded", "zero", "zero1"]
+__all__ = [
+    "checkpointed",
+    "ddp",
+    "ddp_overlap",
+    "fetching",
+    "fsdp",
+    "fsdp_prefetch",
+    "fully_sharded",
+    "segments",
+    "zero",
+    "zero1",
+]
+
+
+def segments(layers: int, k: int) -> list[range]:
+    """The layers in k segments, none of which is longer than another by more than one. Of more segments than layers
+    there are as many as layers."""
+    borders = [-(-number * layers // k) for number in range(k + 1)]
+    return [range(first, end) for first, end in pairwise(borders) if first < end]
+
+
+def checkpointed(k: int) -> Callable[[Model], None]:
+    """Keeps only the inputs of k segments; backward computes the others anew, segment by segment from the last (Chen et
+    al. 2016, arXiv 1604.06174). On one device, all batches together."""
+
+    def run(model: Model) -> None:
+        load(model)
+        model.activations[0] = model.get_activation(range(model.BATCHES))
+        *before, last = segments(model.LAYERS, k)
+        for segment in before:
+            _through(model, segment)
+            for layer in segment[1:]:
+                del model.activations[layer]
+        _through(model, last)
+        loss(model)
+        _back(model, last)
+        for segment in reversed(before):
+            _through(model, segment[:-1])  # the output of the last layer is there no longer, and nobody needs it
+            _back(model, segment)
+
+    return run
+
+
+def _through(model: Model, layers: range) -> None:
+    for layer in layers:
+        forward(model, layer)
+
+
+def _back(model: Model, layers: range) -> None:
+    for layer in reversed(layers):
+        model.grad_weights[layer] = backward(model, layer)
+        step(model, layer)
 
 
 async def ddp(model: Model) -> None:

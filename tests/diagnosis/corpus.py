@@ -54,6 +54,7 @@ from lib import (
     simulate,
 )
 from lib.errors.fixes import HOW
+from lib.schedules.data_parallel import segments
 from lib.submissions.locations import reference
 from tests.support.drivers import gather
 
@@ -171,7 +172,8 @@ def changed(code: str, change: str) -> str:
 def function(case: Case) -> Iterator[Callable[[Model], Any]]:
     """The student's function, compiled as the cell of a notebook whose lines an error can show."""
     path = f"/tmp/ipykernel_1/{case.name}.py"
-    namespace: dict[str, Any] = {"Model": Model, "NotSolved": NotSolved, "Weight": Weight, "schedule": schedule}
+    given = (Model, NotSolved, Weight, schedule, segments)
+    namespace: dict[str, Any] = {each.__name__: each for each in given}
     linecache.cache[path] = (len(case.source), None, case.source.splitlines(keepends=True), path)
     try:
         exec(compile(case.source, path, "exec", dont_inherit=True), namespace)

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from lib import LINKS, UNIT, Activation, Costs, Links, Mesh, Model, Uneven, WeightGrad
+from lib.schedules.data_parallel import checkpointed, ddp_overlap, fetching, fsdp_prefetch, fully_sharded, zero, zero1
 from lib.schedules.data_parallel import ddp as ddp_lean
-from lib.schedules.data_parallel import ddp_overlap, fetching, fsdp_prefetch, fully_sharded, zero, zero1
 from lib.schedules.pipelines.generators import gpipe as gpipe_order
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
@@ -428,6 +428,7 @@ OTHERS = [
     Case("zero, stage 1", zero(1), 3, 2, 6),
     Case("zero, stage 2", zero(2), 2, 3, 4),
     Case("buckets", buckets, 4, 5, 4, None, Links(latency=0.15)),
+    Case("checkpointed", checkpointed(3), 1, 7, 2),
     Case("gpipe, freeing early", program_of(gpipe_order(4, 4)), 4, 8, 4),
     Case("one_f_one_b", program_of(one_f_one_b(4, 8)), 4, 8, 8),
     Case("star", star, 4, 3, 4),

@@ -10,6 +10,8 @@ from lib.analysis.bounds.optima import Size
 from lib.puzzles.records import PUZZLES
 from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.pipelines import generators
+from lib.schedules.pipelines.action import parse
+from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
 from tests.support.optima import find
@@ -250,6 +252,7 @@ def _alternative(name: str, puzzle: str) -> Function:
 OTHER_WAYS = {
     ("ddp_overlap", "memory"): "ddp_overlap_one_by_one",
     ("zero2", "sent"): "zero2_one_large_batch",
+    ("one_f_one_b", "time"): "one_f_one_b_behind",
 }
 """The alternatives that reach a bound which the reference does not reach."""
 
@@ -271,6 +274,9 @@ def witness(puzzle: str, figure: str) -> Function:
         return sharded(keep=figure == "sent", axis="shard", replica="replica")
     if puzzle == "pipeline_fsdp":
         return staged(lean=figure == "memory", posted=figure == "time")
+    if puzzle == "one_f_one_b" and figure == "memory":
+        batches, stages = range(PUZZLES[puzzle].batches), range(PUZZLES[puzzle].ranks)
+        return program_of(tuple(parse(f"{s}{kind}{b}" for b in batches for kind in "FB") for s in stages))
     if puzzle == "gpipe" and figure != "sent":
         return generators.witness(find(_pipeline(), "fastest" if figure == "time" else "leanest"))
     way = OTHER_WAYS.get((puzzle, figure))

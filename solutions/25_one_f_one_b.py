@@ -1,0 +1,353 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# To learn from one sequence of 2,048 tokens GPT-3 keeps 275 GB of activations. On a pipeline of 8 stages that is 34 GB a
+# stage, and that fits into an H100. But a pipeline wants many microbatches, or it waits most of the time. Say 32 of them.
+# GPipe takes all of them forward before the first one goes back: 32 · 34 GB = 1.1 TB on each GPU. That is fourteen H100s,
+# for the activations of one.
+#
+# So you would have to choose: a small bubble, or a memory that fits. Unless you look at *when* each microbatch goes back.
+#
+# > **To tell a friend:** 1F1B does not make a pipeline faster. It makes it forget sooner, so that you can afford the many
+# > microbatches that make it faster.
+#
+# *Reminder.* A **stage** is the run of layers that a rank owns, a **microbatch** is a batch that travels alone. The
+# **bubble** is the time in which ranks wait.
+
+# %%
+from math import ceil
+
+from drawing import compare, draw, draw_curves
+from lib import Model, Trace, check, goal, predict, simulate
+from lib.schedules.pipelines.generators import gpipe as gpipe_order
+from lib.schedules.pipelines.generators import one_f_one_b as one_f_one_b_order
+from lib.schedules.pipelines.program import program_of
+
+# %% [markdown]
+# ## The idea
+#
+# This is GPipe, on 4 ranks, with 4 microbatches and with 8. Twice the work takes 53.0 in place of 33.8, which is not
+# even twice as long: the bubble has become smaller. But look at the memory.
+
+# %%
+compare(
+    four=simulate(program_of(gpipe_order(ranks=4, batches=4)), layers=8, batches=4, ranks=4),
+    eight=simulate(program_of(gpipe_order(ranks=4, batches=8)), layers=8, batches=8, ranks=4),
+)
+
+# %% [markdown]
+# It goes up from 2,883,584 to 4,456,448 elements, and with 16 microbatches it would be 7,602,176. On every rank the inputs of
+# all microbatches pile up until the last one has gone forward.
+#
+# Now find the moment when rank 3 has taken its *first* microbatch forward. It is the end of the line, so it has the loss.
+# It could go back at once, and then forget all about that microbatch. Instead it waits for seven others. And as soon as
+# rank 3 sends a gradient back, rank 2 can go back too, and forget, and so on.
+#
+# A microbatch that has gone forward on a rank, and has not come back yet, is **open** there. The memory of a pipeline is
+# the number of open microbatches. **Predict:** if rank 3 always goes back at once, how many are open there? And on rank 0?
+#
+# <details><summary>Answer</summary>
+#
+# On rank 3 one: forward, backward, forward, backward. Rank 0 must wait until its microbatch has gone all the way to rank 3
+# and has come back, and if it did nothing in the meantime, the others would starve. It sends one more for each stage on the
+# way: four are open. Ranks 1 and 2 have three and two.
+#
+# </details>
+#
+# ## The puzzle
+#
+# | ranks | layers | batches |
+# |---|---|---|
+# | 4 | 8 | 8 |
+#
+# **Given:** the two halves of your GPipe. `await forward(b)` receives batch *b* (or reads it), takes it through the layers of
+# this rank, and passes it on (or takes its loss). `await backward(b)` receives its gradient, goes back, adds up the
+# gradients of the weights, passes on, and deletes everything that batch *b* still had here. The updates are given, too.
+#
+# **To do:** call them in the right order. Each rank has an order of its own. GPipe would be two loops, one after the other.
+#
+# **Rules**
+#
+# - All messages are **awaited**: a message takes 0.2 of the sender's time and 0.2 of the receiver's.
+# - There is room for one message on the way to each rank.
+# - On each rank the batches go forward in order, and back in order, because that is how messages arrive.
+
+# %% [markdown]
+# ### Predict first
+#
+# GPipe ends at 53.0. When will 1F1B end, and what will be the highest peak? (A weight has 262,144 elements, an
+# activation half of that; weights and optimizer states of a stage are 4 · 262,144, the sums of its gradients 2 · 262,144.)
+
+# %%
+guess = predict("one_f_one_b", end=..., memory=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+
+# %%
+goal("one_f_one_b")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def one_f_one_b(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    per_rank = model.LAYERS // model.RANKS
+    my_layers = range(model.rank * per_rank, (model.rank + 1) * per_rank)
+    first, last = my_layers[0], my_layers[-1]
+    for layer in my_layers:
+        weights[layer], opt_states[layer] = model.load_weights(layer)
+
+    async def forward(b: int) -> None:
+        if model.rank == 0:
+            activations[first, b] = model.get_activation([b])
+        else:
+            activations[first, b] = await model.receive(model.rank - 1)
+        for layer in my_layers:
+            activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
+        if model.rank == model.RANKS - 1:
+            grad_activations[last + 1, b] = model.loss(activations[last + 1, b])
+        else:
+            await model.pass_to(model.rank + 1, activations[last + 1, b])
+        del activations[last + 1, b]
+
+    async def backward(b: int) -> None:
+        if model.rank < model.RANKS - 1:
+            grad_activations[last + 1, b] = await model.receive(model.rank + 1)
+        for layer in reversed(my_layers):
+            grad_weights[layer, b], grad_activations[layer, b] = model.backward(
+                layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer]
+            )
+            del activations[layer, b], grad_activations[layer + 1, b]
+            if b > 0:
+                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - 1]
+                del grad_weights[layer, b - 1]
+        if model.rank > 0:
+            await model.pass_to(model.rank - 1, grad_activations[first, b])
+        del grad_activations[first, b]
+
+    # Some forwards. Then backward and forward in turn. Then the backwards that are left.
+    # --- your code (about 7 lines) ---
+    ahead = min(model.BATCHES, model.RANKS - model.rank)
+    for b in range(ahead):
+        await forward(b)
+    for b in range(model.BATCHES):
+        await backward(b)
+        if b + ahead < model.BATCHES:
+            await forward(b + ahead)
+    # --- end of your code ---
+
+    for layer in my_layers:
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights[layer, model.BATCHES - 1], weights[layer], opt_states[layer]
+        )
+        del grad_weights[layer, model.BATCHES - 1]
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(one_f_one_b, puzzle="one_f_one_b")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# **Time.** The first batch reaches the end of rank 3 after 4 · 2 + 3 · 0.4 = 9.2, as in GPipe, and 2 later its backward is
+# over: 11.2. From there on rank 3 takes turns. From one backward to the next it passes a gradient back (0.2), waits for
+# rank 2 (0.4; not yet for batch 1, which is there already), receives a batch (0.2), and computes 2 + 2: 4.8. The last of the
+# eight is over at 11.2 + 7 · 4.8 - 0.4 = 44.4. Its gradient goes through three more stages, 3 · 2.4 = 7.2, and rank 0 updates
+# two layers: 52.6. GPipe takes 53.0. So 1F1B is as slow, but for those 0.4.
+#
+# **Memory.** Rank 0 has four open batches, of two inputs each: 8 · 131,072. It has a gradient that just came in (131,072),
+# the sums of its gradients (2 · 262,144), and weights and optimizer states (4 · 262,144). Together 2,752,512. Nothing in
+# this depends on the number of batches.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="one_f_one_b")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ### The stairs
+#
+# Look at the memory of the four ranks above: it goes down like stairs. This is how many batches are open on each rank at its
+# worst moment:
+
+
+# %%
+def most_open(run: Trace) -> list[int]:
+    """The most batches that have gone forward and not yet back, on each rank."""
+    found: list[int] = []
+    for program in run.programs:
+        passes = [event.op for event in program.events if event.op in ("forward", "backward")]
+        layers = run.layers // run.ranks
+        counts = [
+            (passes[:end].count("forward") - passes[:end].count("backward")) / layers for end in range(len(passes))
+        ]
+        found.append(ceil(max(counts)))
+    return found
+
+
+gpipe = Trace.of(simulate(program_of(gpipe_order(ranks=4, batches=8)), layers=8, batches=8, ranks=4))
+print("GPipe:", most_open(gpipe))
+if out:
+    print("yours:", most_open(Trace.of(out)))
+
+# %%
+compare(gpipe=gpipe, one_f_one_b=out) if out else None
+
+# %% [markdown]
+# And this is what it buys. Both take the same time, with any number of microbatches. But of one of them you can have as many as
+# you like:
+
+# %%
+counts = range(1, 17)
+draw_curves(
+    {
+        name: [
+            (n, check(simulate(program_of(order(4, n)), layers=8, batches=n, ranks=4)).memory / 1_000_000)
+            for n in counts
+        ]
+        for name, order in {"1F1B": one_f_one_b_order, "GPipe": gpipe_order}.items()
+    },
+    across="microbatches",
+    up="peak, in millions of elements",
+    title="The rank with the highest peak, 4 stages of 2 layers",
+)
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **1F1B**, which is short for one forward, one backward. PipeDream had it first, in 2019, and Megatron-LM made it the
+# standard: what most people mean when they say pipeline parallelism. With *L* layers and *B* microbatches on *R* ranks (three or
+# more, and more microbatches than ranks), every message awaited:
+#
+# ```
+# time = 2·(L/R)·(B + R - 1) + 0.8·(B + R - 2.5) + 0.5·L/R
+# peak = 3·(L/R)·W + (L + 1)·A
+# ```
+#
+# The first term of the time is that of GPipe, and so is the bubble, (R - 1) / (B + R - 1). The peak has no *B* in it. Look at
+# what is in its place: rank 0 has *R* open microbatches of *L/R* inputs each. That is *L*, as if one batch had gone through the whole
+# model on one GPU.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *The same bubble, less memory.* Megatron-LM chose 1F1B because it keeps at most as many microbatches as there are
+#   stages, and GPipe keeps all of them [1].
+# - *How many microbatches.* A model of 28.3 billion parameters on 32 stages: 26.5 % of the time is bubble with 96
+#   microbatches, 13.5 % with 256 (computed from measured times) [2]. 256 open microbatches on a GPU are out of the question.
+# - *Where it comes from.* PipeDream let each microbatch update the weights as soon as it came back, without a bubble, and
+#   with several versions of each weight. It trained up to 5.3 times as fast as when every batch is shared out among the
+#   GPUs [3]. Today everybody waits for all microbatches, and keeps the order.
+# - *What went wrong.* With a pipeline a rank knows only the gradients of its own stage. torchtitan clipped them by the norm of
+#   one stage, and not of the whole model, until somebody compared the numbers in 2024 [4].
+#
+# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
+# 2104.04473, section 2.2. [2] Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, arXiv 2401.10241, table 5.
+# [3] Narayanan et al., *PipeDream: Generalized Pipeline Parallelism for DNN Training*, SOSP 2019.
+# [4] pytorch/torchtitan, issue 596, mended in pull request 649.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - Every message is awaited, on both sides. Real pipelines post their receives early, and send while they compute; question 4
+#   shows what that is worth.
+# - A backward takes as long as a forward (really twice), and all layers are alike. On real models the first stage has the
+#   embedding, and the last one the largest matrix of all.
+# - Our stages keep only the inputs of their layers. A real layer keeps some thirty times as much.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Why not four forwards at the beginning on *every* rank? It would be simpler.
+#
+# <details><summary>Answer</summary>
+#
+# Then the step takes 107.4, twice as long. After its first backward, rank 3 wants to take batch 4 forward. But rank 0 sends batch 4
+# only after its own first backward, and that gradient has to come up from rank 3 first. So batch 4 goes down and its
+# gradient comes up while three ranks watch, and the same happens for each batch after it. A pipeline is busy only if
+# those who are further up run further ahead.
+#
+# </details>
+#
+# **2.** And one forward less on each rank than you took (but at least one)? What does it save, and what does it cost?
+#
+# <details><summary>Answer</summary>
+#
+# One open batch less on rank 0, so 262,144 elements: 2,490,368. And the time goes up to 83.8. Rank 0 has to see a gradient before
+# it may begin with another batch, and the way to rank 3 and back takes longer than three batches do. The number that you
+# took is the smallest at which nobody starves.
+#
+# </details>
+#
+# **3.** With 96 microbatches on 4 ranks, how large is the bubble? And how many of them could GPipe take in the memory in
+# which 1F1B takes all 96?
+#
+# <details><summary>Answer</summary>
+#
+# 3 / (96 + 3) = 3 %. GPipe needs 2,883,584 elements for four microbatches, which is more already, so it can take three: with 3 / (3 + 3) a
+# bubble of one half. This is the whole argument for 1F1B, and the picture with the two lines is the argument in one look.
+#
+# </details>
+#
+# **4.** The review says that no pipeline of this kind ends before 47.4. Where do your 5.2 go, and can you get them back?
+#
+# <details><summary>Answer</summary>
+#
+# Into messages that everybody awaits. Let them run behind the computation: issue each receive one step before you
+# need it, await a send only before the next one, and give every rank but the last one more forward at the beginning, to cover
+# the time on the way. It ends at 47.4, where nothing can be better, and needs 3,276,800 elements. `puzzles
+# reveal one_f_one_b` has it.
+#
+# </details>
+#
+# ## Where this leads
+#
+# Rank 0 now holds as many activations as one batch makes in the whole model, and with GPT-3 that was 275 GB. It has
+# got much better, and it is still three and a half H100s. What if you did not keep them at all?
+
+# %% [markdown]
+# <!-- part: links -->

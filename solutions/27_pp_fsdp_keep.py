@@ -1,0 +1,345 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+# # $heading
+#
+# torchtitan trains Llama 3 405B on 512 H100s: tensor parallel 8, pipeline 8, and FSDP over the remaining 8. So a rank has
+# 1/64 of the model when its stage is whole, 12.7 GB, and keeps an eighth of that. To gather the rest over a network of 50
+# GB/s takes 0.22 seconds.
+#
+# FSDP gathers a weight before each forward and before each backward. With 16 microbatches that is 32 times: **seven seconds**, in
+# every step, for weights that do not change until the step is over.
+#
+# > **To tell a friend:** FSDP forgets a weight as soon as it was used. In a pipeline it is used again in a moment, so do not.
+#
+# *Reminder.* On a mesh with the axes `stage` and `data` each row is a pipeline, and the ranks of a stage share its weights.
+# They **gather** them (an all-gather), use them, and go back to their shards. PyTorch calls these `unshard` and `reshard`.
+
+# %%
+from drawing import draw, draw_mesh
+from lib import Mesh, Model, goal, predict, simulate
+
+# %% [markdown]
+# ## The idea
+#
+# Eight ranks: two pipelines of four stages, two layers on each.
+
+# %%
+draw_mesh(Mesh({"stage": 4, "data": 2}))
+
+# %% [markdown]
+# In puzzle $number_pipeline_fsdp a stage had one layer, and it was whole all the time. FSDP would not do that. It is made
+# for models of which only one layer at a time can be whole, so it takes everything to pieces again after each use. Here is what
+# that looks like on one stage, for two microbatches, forward only:
+
+
+# %%
+async def to_pieces(model: Model) -> None:
+    shard = model.coord["data"]
+    model.weights[0], model.opt_states[0] = model.load_weights(0, shard, 2)
+    for b in (shard, shard + 2):
+        model.activations["in"] = model.get_activation([b])
+        model.weights["whole"] = await model.allgather(model.weights[0], 0, group="data")
+        model.activations["out"] = model.forward(0, model.activations["in"], model.weights["whole"])
+        del model.weights["whole"]
+
+
+draw(simulate(to_pieces, layers=1, batches=4, mesh=Mesh({"data": 2})))
+
+# %% [markdown]
+# The same weight, gathered twice. **Predict:** with two layers, four microbatches, forward and backward, how many
+# all-gathers does a rank call in a step?
+#
+# <details><summary>Answer</summary>
+#
+# 2 · 4 · 2 = 16. Each takes 0.3, and what is worse, each stage gathers between the message that it has received and the message
+# that the next one is waiting for. So the whole pipeline waits for every one of them.
+#
+# </details>
+#
+# ## The puzzle
+#
+# | ranks | mesh | layers | batches | batches of a pipeline |
+# |---|---|---|---|---|
+# | 8 | stage 4, data 2 | 8 | 8 | 4 |
+#
+# **Given:** on each rank its shards of its two layers, and all that it does for a batch *b*, in pieces:
+#
+# | | |
+# |---|---|
+# | `await take_input(b)` | reads the batch, or receives it from the stage before |
+# | `forward(b)` | takes it through the layers of this stage, with whole weights |
+# | `await hand_on(b)` | passes the output on, or takes the loss |
+# | `await take_gradient(b)` | receives the gradient of the output, unless this is the last stage |
+# | `backward(b)` | goes back through the layers, and adds up the gradients of the weights |
+# | `await hand_back(b)` | passes the gradient of the input back, unless this is the first stage |
+# | `await unshard()` | gathers both layers: the whole weight takes the place of the shard |
+# | `reshard()` | cuts the shards out of the whole weights again: the rest is gone |
+#
+# Below your code the sums of the gradients are reduce-scattered, and the shards are updated.
+#
+# **To do:** 1F1B along `stage`, as in puzzle $number_one_f_one_b. And decide when the weights are whole. FSDP itself would
+# unshard before each `forward(b)` and each `backward(b)`, and reshard after it. Begin with that.
+#
+# **Rules**
+#
+# - All messages and collectives are **awaited**. A message takes 0.2 on each side, a collective 0.3, with one layer in it.
+# - A whole weight takes its memory while it is whole, and at the end every rank has shards again.
+# - For the last two goals a rank may send 1,572,864 elements: its messages, a sum of its gradients, and every weight once.
+
+# %% [markdown]
+# ### Predict first
+#
+# 1F1B alone, on four ranks, with four batches, takes 33.4. Add what has to be added: when does the step end at best, if every
+# collective is awaited? And how many collectives does a rank then call?
+
+# %%
+guess = predict("pp_fsdp_keep", end=..., collectives=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# FSDP as it is reaches the first goal, if it gathers after the message came. The picture shows the last one, and
+# answers your prediction as well, so guess first.
+
+# %%
+goal("pp_fsdp_keep")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+async def pp_fsdp_keep(model: Model) -> None:
+    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+
+    stage, data = model.coord["stage"], model.coord["data"]
+    pipeline, shards = model.group("stage"), len(model.group("data"))
+    per_stage = model.LAYERS // len(pipeline)
+    my_layers = range(stage * per_stage, (stage + 1) * per_stage)
+    first, last = my_layers[0], my_layers[-1]
+    my_batches = range(data, model.BATCHES, shards)
+    for layer in my_layers:
+        weights[layer], opt_states[layer] = model.load_weights(layer, data, shards)
+
+    async def unshard() -> None:
+        for layer in my_layers:
+            weights[layer] = await model.allgather(weights[layer], layer, group="data")
+
+    def reshard() -> None:
+        for layer in my_layers:
+            weights[layer] = weights[layer].shard(data, shards)
+
+    async def take_input(b: int) -> None:
+        if stage == 0:
+            activations[first, b] = model.get_activation([b])
+        else:
+            activations[first, b] = await model.receive(pipeline[stage - 1])
+
+    def forward(b: int) -> None:
+        for layer in my_layers:
+            activations[layer + 1, b] = model.forward(layer, activations[layer, b], weights[layer])
+
+    async def hand_on(b: int) -> None:
+        if stage == len(pipeline) - 1:
+            grad_activations[last + 1, b] = model.loss(activations[last + 1, b])
+        else:
+            await model.pass_to(pipeline[stage + 1], activations[last + 1, b])
+        del activations[last + 1, b]
+
+    async def take_gradient(b: int) -> None:
+        if stage < len(pipeline) - 1:
+            grad_activations[last + 1, b] = await model.receive(pipeline[stage + 1])
+
+    def backward(b: int) -> None:
+        for layer in reversed(my_layers):
+            grad_weights[layer, b], grad_activations[layer, b] = model.backward(
+                layer, activations[layer, b], grad_activations[layer + 1, b], weights[layer]
+            )
+            del activations[layer, b], grad_activations[layer + 1, b]
+            if b != my_batches[0]:
+                grad_weights[layer, b] = grad_weights[layer, b] + grad_weights[layer, b - shards]
+                del grad_weights[layer, b - shards]
+
+    async def hand_back(b: int) -> None:
+        if stage > 0:
+            await model.pass_to(pipeline[stage - 1], grad_activations[first, b])
+        del grad_activations[first, b]
+
+    # 1F1B with the pieces above. When are the weights whole?
+    # --- your code (about 17 lines) ---
+    async def there(b: int) -> None:
+        await take_input(b)
+        forward(b)
+        await hand_on(b)
+
+    async def back(b: int) -> None:
+        await take_gradient(b)
+        backward(b)
+        await hand_back(b)
+
+    await unshard()
+    ahead = min(len(my_batches), len(pipeline) - stage)
+    for b in my_batches[:ahead]:
+        await there(b)
+    for place, b in enumerate(my_batches):
+        await back(b)
+        if place + ahead < len(my_batches):
+            await there(my_batches[place + ahead])
+    reshard()
+    # --- end of your code ---
+
+    for layer in my_layers:
+        total = grad_weights.pop((layer, my_batches[-1]))
+        grad_weights[layer] = await model.scatterreduce(total, layer, group="data")
+        del total
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+        model.set_final_weight(layer, weights[layer])
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(pp_fsdp_keep, puzzle="pp_fsdp_keep")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>Where do these numbers come from?</summary>
+#
+# Two gathers before everything, and two reduce-scatters at the end, 0.3 each: 33.4 + 0.6 + 0.6 = 34.6, in 4 collectives. Rank 0 needs
+# its two gathers before it can begin. All the others gather at the same time, and would only have waited.
+#
+# If each stage gathers *after* its first message, the four stages gather one after the other: 3 · 0.6 more, 36.4. If it gathers
+# for each microbatch, before the message, 38.0. For each microbatch, after the message: 42.4. There 16 gathers of 0.3 are 4.8, and
+# yet they cost nearly twice that, because stages wait for the gathers of other stages.
+#
+# **Memory:** 2 · 262,144 for the weights of the stage, whole, and half of that for the shards of the optimizer states;
+# 2 · 262,144 for the sums of gradients; and on rank 0 seven times 131,072 (three batches are open, with two inputs each, and a
+# gradient just came in): 2,228,224. To keep the weights costs nothing at the peak. In the middle of a backward they have to
+# be whole anyway.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="pp_fsdp_keep")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# In PyTorch it is one argument: `fully_shard(module, reshard_after_forward=False)`, and no reshard after backward
+# until the last microbatch. ZeRO has a name for it, too: optimizer states are sharded, weights are whole
+# while you compute, which is stage 1 or 2. With *k* layers on a stage and *M* microbatches a rank calls
+#
+# ```
+# as FSDP    2·k·M gathers    and every stage waits for those of the others
+# kept       k gathers        and nobody waits but the first stage
+# ```
+#
+# and in both cases *k* reduce-scatters, since the sums wait for the last microbatch.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Who does it.* torchtitan switches resharding off as soon as there is a pipeline, because otherwise each microbatch
+#   would gather every weight again [1]. Llama 3 keeps its weights between forward and backward as well [2].
+# - *How it is said.* One gather and one reduce-scatter in a step: PyTorch got `set_reshard_after_backward` for it in 2024 [3].
+# - *On how many.* FSDP 8 × tensor 8 × pipeline 8 is torchtitan's mesh for 405 billion parameters on 512 H100s [4].
+#
+# [1] pytorch/torchtitan, pull request 446. [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+# [3] pytorch/pytorch, pull request 124319. [4] pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - `unshard` makes all layers of the stage whole. FSDP has one or two whole at a time, so for stages of many layers keeping them
+#   does cost memory: all of the stage's weights, where FSDP has two layers.
+# - Every collective takes 0.3, whatever it moves, and every link is as fast as any other.
+# - Everything is awaited. Real gathers run behind the computation, if there is enough of it; question 2 does that.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Why does it matter on which side of the message you gather, when you gather only once?
+#
+# <details><summary>Answer</summary>
+#
+# Because a stage has nothing to do before its first message, and the next stage has nothing to do after it. Rank 2 can gather
+# while it waits. If it gathers after the message came, rank 4 waits for that too, and rank 6 for both: 36.4 in place of 34.6.
+# Issue what you can before you wait.
+#
+# </details>
+#
+# **2.** What is left at 34.6, and could you hide it?
+#
+# <details><summary>Answer</summary>
+#
+# The two gathers of the first stage and the two reduce-scatters at the end are in sight. Stage 0 needs only one layer to begin with, so the
+# second gather can run behind the first forward. And the sum of layer 1 is complete when its last backward is over:
+# reduce-scatter it while layer 0 goes back, and that of layer 0 while layer 1 is updated. It ends at 33.7. `puzzles
+# reveal pp_fsdp_keep` has it.
+#
+# </details>
+#
+# **3.** With so few stages, would you rather give each rank all of its stage's weights, and drop the gathers altogether?
+#
+# <details><summary>Answer</summary>
+#
+# That is plain data parallelism across the pipelines: an all-reduce at the end, no gathers, 34.0. It sends as much, since
+# an all-reduce is a reduce-scatter and a gather. But each rank keeps whole optimizer states: 2,490,368 elements
+# in place of 2,228,224, with two ranks in a group. With eight it would be far more. It is the optimizer states that are worth
+# sharding.
+#
+# </details>
+#
+# **4.** And if the stage is so large that it cannot be whole? Is there a schedule that uses each weight for all microbatches
+# before it lets it go?
+#
+# <details><summary>Answer</summary>
+#
+# Yes: take all microbatches through one stage before the next stage of the same rank begins. With several
+# short stages on each rank a weight is gathered once for each direction, whatever the number of microbatches. This is what
+# Lamy-Poirier calls *breadth-first* (arXiv 2211.05953). It is paid in activations.
+#
+# </details>
+#
+# ## Where this leads
+#
+# You decided by hand what stays whole. The less fits, the more the order of the work decides how often you have to gather.
+# There is an order that is made for it.
+
+# %% [markdown]
+# <!-- part: links -->

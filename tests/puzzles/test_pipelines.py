@@ -1,0 +1,118 @@
+"""The puzzles on pipelines: what their notebooks state, and that no goal is reached for nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lib import PUZZLES, Model, Trace, check, simulate
+from lib.analysis.bounds.family import Family
+from lib.analysis.bounds.puzzle_bounds import bound_of
+from lib.checker.verdict import Verdict
+from lib.schedules.data_parallel import checkpointed, segments
+from lib.schedules.pipelines.generators import gpipe, one_f_one_b
+from lib.schedules.pipelines.program import program_of
+from lib.submissions.load import load_function
+from lib.submissions.locations import home, reference
+
+
+def judged(function: Any, puzzle: str) -> Verdict:
+    verdict = check(Trace.of(simulate(function, puzzle=puzzle)), puzzle)
+    assert verdict.correct
+    return verdict
+
+
+def figures(function: Any, puzzle: str) -> tuple[float, float]:
+    verdict = judged(function, puzzle)
+    return verdict.time, verdict.memory
+
+
+def alternative(name: str, puzzle: str) -> Any:
+    return load_function(home() / "solutions" / "alternatives" / f"{name}.py", puzzle)
+
+
+# -- 1F1B -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("batches", "first", "second"),
+    [
+        (3, (29.0, 2_490_368), (28.6, 2_228_224)),
+        (4, (33.8, 2_883_584), (33.4, 2_490_368)),
+        (8, (53.0, 4_456_448), (52.6, 2_752_512)),
+        (16, (91.4, 7_602_176), (91.0, 2_752_512)),
+    ],
+)
+def test_1f1b_beside_gpipe_with_awaited_messages(
+    batches: int, first: tuple[float, int], second: tuple[float, int]
+) -> None:
+    for order, wanted in ((gpipe, first), (one_f_one_b, second)):
+        run = Trace.of(simulate(program_of(order(4, batches)), ranks=4, layers=8, batches=batches))
+        verdict = check(run)
+        assert (verdict.correct, verdict.time, verdict.memory) == (True, *wanted)
+
+
+def test_ways_to_1f1b() -> None:
+    puzzle = "one_f_one_b"
+    assert figures(load_function(reference(puzzle), puzzle), puzzle) == (52.6, 2_752_512)
+    assert figures(alternative("one_f_one_b_behind", puzzle), puzzle) == (47.4, 3_276_800)
+    assert figures(alternative("one_f_one_b_further_ahead", puzzle), puzzle) == (50.2, 3_670_016)
+    assert not judged(program_of(gpipe(4, 8)), puzzle).passed
+
+
+def test_one_forward_less_at_the_beginning_starves_the_pipeline() -> None:
+    puzzle = "one_f_one_b"
+    text = reference(puzzle).read_text("utf-8")
+    body = text[text.index("async def one_f_one_b") : text.index("# %%\nout = []")]
+    given: dict[str, Any] = {"Model": Model}
+    exec(body.replace("model.RANKS - model.rank)", "max(1, model.RANKS - model.rank - 1))"), given)
+    assert figures(given[puzzle], puzzle) == (83.8, 2_490_368)
+
+
+# -- checkpointing --------------------------------------------------------------------------------------------------
+
+
+def test_the_valley() -> None:
+    found = [figures(checkpointed(k), "checkpointing") for k in range(1, 9)]
+    assert [time for time, _ in found] == [68, 80, 84, 80, 80, 76, 72, 68]
+    assert [(memory - 4_194_304) / 524_288 for _, memory in found] == [9, 6, 5, 6, 6, 7, 8, 9]
+
+
+def test_segments_are_as_long_as_each_other_or_longer_by_one() -> None:
+    for layers in range(1, 20):
+        for k in range(1, 25):
+            found = segments(layers, k)
+            assert [layer for segment in found for layer in segment] == [*range(layers)]
+            assert len(found) == min(k, layers)
+            assert max(map(len, found)) - min(map(len, found)) <= 1
+
+
+def test_no_goal_of_checkpointing_is_reached_without_it() -> None:
+    """Whoever computes nothing twice, and groups and orders batches in any way, needs more than any goal allows."""
+    record = PUZZLES["checkpointing"]
+    least = bound_of(Family(record.ranks, record.layers, record.batches)).memory.value
+    assert least == 7_471_104
+    assert all(goal.memory < least for goal in record.goals)
+    accumulated = check(simulate(load_function(reference("grad_accum"), "grad_accum"), ranks=1, layers=8, batches=4))
+    assert accumulated.memory == least
+
+
+def test_halves_are_better_in_deep_networks() -> None:
+    puzzle = "checkpointing"
+    by_halves = alternative("checkpointing_by_halves", puzzle)
+    assert figures(by_halves, puzzle) == (88, 6_815_744)
+    for function, activations in ((by_halves, 8), (checkpointed(8), 16)):
+        verdict = check(simulate(function, ranks=1, layers=64, batches=4))
+        assert (verdict.memory - 2 * 64 * 262_144) / 524_288 == activations
+
+
+# -- when to gather -------------------------------------------------------------------------------------------------
+
+
+def test_ways_to_gather() -> None:
+    puzzle = "pp_fsdp_keep"
+    assert figures(load_function(reference(puzzle), puzzle), puzzle) == (34.6, 2_228_224)
+    assert figures(alternative("pp_fsdp_keep_all_hidden", puzzle), puzzle) == (33.7, 2_228_224)
+    again = judged(alternative("pp_fsdp_keep_every_microbatch", puzzle), puzzle)
+    assert (again.time, again.memory, again.best) == (38.0, 2_359_296, "passes")
