@@ -9,7 +9,7 @@ import pytest
 from lib import PUZZLES, Model, Trace, check, simulate
 from lib.checker.notes import LESS, fed
 from lib.course.subject import run
-from lib.schedules.data_parallel import fully_sharded
+from lib.schedules.data_parallel import checkpointed, fully_sharded
 from lib.schedules.steps import accumulate, backward, compute, forward, load, loss, mine, step
 from tests.support.schedules import basic
 
@@ -99,6 +99,9 @@ def test_work_done_twice_is_named_before_waiting() -> None:
             step(model, layer)
 
     (late,) = notes(twice, time=9)
+    assert "nothing uses what forward of layer 0 (batches 0, 1) gives\n" in late
+    assert "fix:      leave out what nobody needs" in late
+    (late,) = check(Trace.of(simulate(checkpointed(2), ranks=1, layers=4, batches=2)), time=9).notes
     assert "forward of layer 0 for batch 0 was computed 2 times, on rank 0; and 1 more computation like it\n" in late
     assert late.endswith("fix:      keep what it gave, instead of computing it again, or do it again for fewer layers")
 
