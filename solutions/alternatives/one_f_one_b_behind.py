@@ -34,10 +34,10 @@ async def one_f_one_b(model: Model) -> None:
         if 0 <= source < model.RANKS:
             coming[step] = model.receive(source)
 
-    async def send(target: int, value: Any) -> None:
+    async def send(to: int, value: Any) -> None:
         if sending:
             await sending.pop()
-        sending.append(model.pass_to(target, value))
+        sending.append(model.pass_to(to, value))
 
     async def forward(b: int) -> None:
         if model.rank == 0:
