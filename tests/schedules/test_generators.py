@@ -127,6 +127,22 @@ def test_numbers_that_do_not_come_out_even() -> None:
             assert illegal(order, batches=batches, stages=ranks * chunks) is None
 
 
+@given(
+    SIZES,
+    st.integers(1, 3),
+    st.integers(0, 14),
+    st.sampled_from([0, 1, 2, None]),
+    st.sampled_from([None, 0, 1, 2]),
+)
+def test_wherever_the_sliders_stand_the_order_is_legal(
+    size: tuple[int, int], chunks: int, more: int, ahead: int | None, late: int | None
+) -> None:
+    """If a group has as many microbatches as there are ranks, at least."""
+    ranks, batches = size
+    order = in_turn(ranks, batches, chunks=chunks, group=ranks + more, ahead=ahead, late=late)
+    assert illegal(order, batches=batches, stages=ranks * chunks) is None
+
+
 def test_a_short_last_group_is_a_circle() -> None:
     """5 ranks, 2 stages each, 7 microbatches: five, then two, is what comes to mind."""
     full, order = interleaved(5, 5), interleaved(5, 7)

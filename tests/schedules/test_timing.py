@@ -64,6 +64,8 @@ def test_ranks_that_wait_for_one_another() -> None:
         ("0F1 0B0 0F0 0B1", "1F0 1B0 1F1 1B1", "0B0 needs 0F0 before it"),
         ("0F0 0B0", "1F0 1W0 1I0", "1W0 needs 1I0 before it"),
         ("0F0 0B0", "1B0 1F0", "1B0 needs 1F0 before it"),
+        ("0F0 0B0", "2F0 2B0", "no rank has stage 1"),
+        ("0F0 0SEND_F0 0B0", "0SEND_B0", "stage 0 is on rank 0"),
     ):
         with pytest.raises(IllegalOrder, match=wrong):
             time_order((parse(first), parse(second)))
@@ -117,3 +119,9 @@ def test_the_stored_optima_speak_the_same_language() -> None:
         assert illegal(order, batches=optimum.size.batches, stages=optimum.size.layers) is None
         timed = time_order(order, forward=1, backward=1, update=0.5, message=0.4, messages="awaited")
         assert timed.end == optimum.end
+
+
+def test_an_order_of_nothing() -> None:
+    for order in ((), ((), ())):
+        timed = time_order(order)
+        assert (timed.end, timed.bubble, timed.peaks) == (0, (0, 0), [0] * len(order))

@@ -43,9 +43,10 @@ def in_turn(
     """The one loop, for all ranks.
 
     `chunks` stages a rank, of which it takes `group` microbatches or a few more through one before it turns to the next
-    (None: as many as there are ranks). Before its first backward a rank is to have all but the last of its stages
-    behind it for a group, and `ahead` microbatches more for every rank that comes after it; None: everything.
-    With `late` the backward is split, and the weight halves of rank r are `late * r` passes behind the input halves.
+    (None: as many as there are ranks; with fewer some ranks may wait for one another in a circle). Before its first
+    backward a rank is to have all but the last of its stages behind it for a group, and `ahead` microbatches more for
+    every rank that comes after it; None: everything. With `late` the backward is split, and the weight halves of rank r
+    are `late * r` passes behind the input halves.
 
     `limit` is how many microbatches of activations a rank may have, of all its stages: then it lags less, and does
     less ahead. ValueError where that is not enough.

@@ -79,8 +79,8 @@ class Timed:
 def peaks(order: Order) -> list[float]:
     """The most activations of each rank, in microbatches of all its stages. A stage's are there from the start of its
     forward to the end of its backward, or of the weight half: no costs matter."""
-    chunks = Fraction(max(1, len(places(order))), len(order))
-    return [float(_most(actions) / chunks) for actions in order]
+    stages = len(places(order)) or 1
+    return [float(Fraction(_most(actions) * len(order), stages)) for actions in order]
 
 
 def _most(actions: tuple[Action, ...]) -> int:
@@ -127,7 +127,12 @@ def time_order(
         lowered = awaited(order)
     costs, half, ticks = _priced(lowered, prices, cost, message)
     clock = _Clock(lowered, costs, half, messages == "awaited")
-    if waiting := clock.run():
+    try:
+        waiting = clock.run()
+    except KeyError:  # a stage that no rank has
+        require_legal(order)
+        raise
+    if waiting:
         require_legal(order)
         shown = "; ".join(f"rank {rank} is at {action}" for rank, action in sorted(waiting.items()))
         raise NoRoom(
