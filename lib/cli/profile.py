@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,8 +22,13 @@ def recorded(files: Sequence[Path], step: int | None = None) -> list[Recording]:
     we wrote."""
     ours = [path for path in files if is_ours(path)]
     if not ours:
-        return [read_profile(files, step=step)]
+        return [read_profile(files, _named(files), step)]
     return [one for path in ours for one in read_perfetto(path).values()]
+
+
+def _named(files: Sequence[Path]) -> str:
+    """What the first file is called, without its rank: replay_rank0.json -> replay."""
+    return re.sub(r"[_.-]*(rank)?[_.-]*\d*$", "", files[0].name.partition(".")[0]) or "profile"
 
 
 def expected(schedule: str, found: Recording, run: Callable[[str], Trace]) -> Recording:
@@ -33,5 +39,7 @@ def expected(schedule: str, found: Recording, run: Callable[[str], Trace]) -> Re
     row = SCHEDULES[schedule]
     if not found.has_order:
         raise ValueError(f"{found.name} names no microbatches, so {row.title} has no size to be compared at")
-    order = order_of_recording(found)
-    return recording_of_order(row.make(found.ranks, batches_of(order)), row.title, **costs_of(found))
+    batches = batches_of(order_of_recording(found))
+    if batches * found.ranks > len(found.spans):
+        raise ValueError(f"{found.name} names microbatch {batches - 1}, and not all that come before it")
+    return recording_of_order(row.make(found.ranks, batches), row.title, **costs_of(found))

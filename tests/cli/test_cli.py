@@ -235,6 +235,14 @@ def test_a_profile_is_shown_beside_the_schedule_that_it_was_to_be(folder: Path) 
     assert "Drew both.svg" in result.output
     result = puzzles("profile", *files, "--schedule", "one_f_one_b")
     assert "Every rank of profile passes its microbatches in the order of 1F1B." in result.output
+    for number, file in enumerate(files):
+        file.rename(folder / f"a_run_rank{number}.json")
+    renamed = sorted(folder.glob("a_run_*"))
+    assert puzzles("profile", *renamed).output.startswith("a_run: 0.27 ms")
+    text = renamed[0].read_text("utf-8").replace("0F5", f"0F{10**12}")
+    renamed[0].write_text(text, "utf-8")
+    result = puzzles("profile", *renamed, "--schedule", "gpipe")
+    assert (result.exit_code, "a_run names microbatch" in result.output) == (1, True)
     result = puzzles("profile", "good.py")
     assert result.exit_code == 1
     assert "good.py: it is not a whole JSON file" in result.output

@@ -13,14 +13,14 @@ import json
 import math
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, cast
 
 from lib.errors.exceptions import NoTraceFile, TraceError
 
-__all__ = ["Slice", "Slices", "read"]
+__all__ = ["MAX_TIME", "Slice", "Slices", "read"]
 
 MAX_BYTES: Final = 256 * 2**20
 """Of a file, unpacked."""
@@ -170,9 +170,3 @@ def _time(number: int, event: Mapping[str, Any], name: str) -> int:
     if not abs(time) * 1000 < MAX_TIME:
         raise TraceError(f"event {number} has no time: its {name} is {_text(value)!r}")
     return round(value * 1000) if isinstance(value, int) else round(time * 1000)
-
-
-def numbers_in(value: Any, most: int = 2**31) -> Sequence[int]:
-    """Whole numbers in data that may be anything."""
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [item for item in items if type(item) is int and 0 <= item < most]

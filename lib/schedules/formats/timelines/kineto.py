@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
@@ -21,8 +21,8 @@ from lib.analysis.recordings.recording import COMPUTE, Recording, Span, known
 from lib.errors.exceptions import TraceError
 from lib.errors.wording import counted, numbered
 from lib.schedules.formats.timelines.actions import OPERATION, action_of
-from lib.schedules.formats.timelines.chrome import Slice, Slices, read
-from lib.schedules.formats.timelines.recorded import messages_between, span_of
+from lib.schedules.formats.timelines.chrome import MAX_TIME, Slice, Slices, read
+from lib.schedules.formats.timelines.recorded import as_recording, span_of
 from lib.schedules.pipelines.action import Action
 from lib.values.collectives import COLLECTIVES
 
@@ -33,6 +33,9 @@ PREFIX: Final = "PP:"
 OWN: Final = "puzzles:"
 """What stands before the other ranges of a replay of ours: the operation, its layer and its batches follow."""
 MAX_RANKS: Final = 1024
+"""Files that are read."""
+MOST_RANKS: Final = 16_384
+"""Ranks that there may be; of some there are no files."""
 MAX_SPANS: Final = 200_000
 COMMUNICATION: Final = "communication"
 ANNOTATIONS: Final = ("user_annotation", "gpu_user_annotation")
@@ -77,12 +80,10 @@ def read_profile(paths: Sequence[str | Path], name: str = "profile", step: int |
     if not every:
         raise TraceError(f"nothing was done in {ranks[0].file}: it has no operations, no kernels and no named ranges")
     first = min(span.start for span in every)
-    every = sorted(span._replace(start=span.start - first, end=span.end - first) for span in every)
+    every = [span._replace(start=span.start - first, end=span.end - first) for span in every]
     if not any(span.word for span in every):
         notes.append(f"No range is named as an action ({PREFIX}3F1), so these boxes have no order.")
-    return Recording(
-        name, tuple(every), 1 + ranks[-1].rank, None, messages_between(every), tuple(note for note in notes if note)
-    )
+    return replace(as_recording(name, every, 1 + ranks[-1].rank, None), notes=tuple(filter(None, notes)))
 
 
 @dataclass
@@ -102,11 +103,12 @@ class _Rank:
         slices = read(path)
         world: Any = slices.head.get("distributedInfo")
         told: Any = cast("dict[str, Any]", world).get("rank") if isinstance(world, dict) else None
-        said = type(told) is int and 0 <= told < 2**20
+        said = type(told) is int and 0 <= told < MOST_RANKS
         rank: int = told if said else place
         base: Any = slices.head.get("baseTimeNanoseconds")
-        spans = sorted(_spans(slices, rank))
-        found = cls(path.name, rank, said, base if type(base) is int else None, spans)
+        base = base if type(base) is int and 0 <= base < MAX_TIME else None
+        spans = sorted(_spans(slices, rank), key=lambda span: span.start)
+        found = cls(path.name, rank, said, base, spans)
         found.collectives = [span for span in spans if span.op in COLLECTIVES and span.stream != COMPUTE]
         found.steps = _steps(slices, spans)
         return found

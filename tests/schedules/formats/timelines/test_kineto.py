@@ -89,6 +89,25 @@ def test_one_step_of_several(tmp_path: Path) -> None:
         read_profile(files, step=3)
 
 
+def test_a_step_that_the_profiler_marks(tmp_path: Path) -> None:
+    events = [at(f"ProfilerStep#{n}", 100 * n, 100 * n + 90) for n in (4, 5)]
+    events += [at("aten::mm", 100 * n + 10 * n, 100 * n + 60, "cpu_op") for n in (4, 5)]
+    files = [write(tmp_path / "a.json", events, 0)]
+    assert [span.end for span in read_profile(files).spans] == [10_000]
+    assert [span.end for span in read_profile(files, step=0).spans] == [20_000]
+    with pytest.raises(TraceError, match="these files do not say where steps begin"):
+        read_profile([write(tmp_path / "b.json", events[2:], 0)], step=1)
+
+
+def test_what_a_file_says_of_itself_is_not_believed(tmp_path: Path) -> None:
+    events = [at("PP:0F0", 0, 1), at(f"PP:0F{10**30}", 1, 2), at(f"PP:{'9' * 5000}F0", 2, 3)]
+    path = write(tmp_path / "a.json", events, 10**9, 2**200)
+    found = read_profile([path])
+    assert found.ranks == 1
+    assert found.notes[0].startswith("a.json: no rank is named there")
+    assert found.passes(0) == ["0F0", f"0F{10**30}"]
+
+
 def test_clocks_that_differ_are_moved_until_nothing_is_used_before_it_was_made(tmp_path: Path) -> None:
     files = profile_of(tmp_path, "one_f_one_b", late=(40, 0, 25, 0))
     found = read_profile(files)
