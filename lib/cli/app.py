@@ -495,8 +495,9 @@ def profile(
         list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
     ],
     schedule: Annotated[
-        str | None, typer.Option(help=f"What it was to be: one of {', '.join(SCHEDULES)}; or {WHAT}.")
+        str | None, typer.Option(help=f"What it was to be: one of {', '.join(SCHEDULES)}; an order (.csv); or {WHAT}.")
     ] = None,
+    order: Annotated[Path | None, typer.Option(help="Write the order that was run here (.csv or .json).")] = None,
     step: Annotated[int | None, typer.Option(min=0, help="Which of the recorded steps; else the last.")] = None,
     output: Output = None,
     limit: Limit = None,
@@ -508,14 +509,16 @@ def profile(
     """
     from drawing.recording.recording import draw_recordings
     from lib.analysis.recordings.words import figures, told
-    from lib.cli.profile import expected, recorded
+    from lib.cli.profile import expected, recorded, write_order
 
     found = recorded(files, step)
-    if schedule is not None:
-        try:
+    try:
+        if order is not None:
+            say(write_order(order, found[0]))
+        if schedule is not None:
             found.insert(0, expected(schedule, found[0], lambda what: _run(what, limit=limit).trace))
-        except ValueError as error:
-            fail(str(error))
+    except ValueError as error:
+        fail(str(error))
     for line in (*map(figures, found), *told(found[0], found[1:])):
         say(line)
     if output is not None:

@@ -9,23 +9,23 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from lib.schedules.formats.torch_csv import encode
 from lib.schedules.pipelines.action import KINDS, Action, Order, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
-from lib.schedules.pipelines.lowering import with_messages
 
 torch: Any = pytest.importorskip("torch", reason="torch's executor needs torch")
 if not hasattr(os, "fork") or sys.platform != "linux":
     pytest.skip("ranks are forked", allow_module_level=True)
 
 RANKS, LAYERS, BATCHES, ROWS, HIDDEN = 4, 8, 8, 4, 16
-FORMATS: dict[str, Callable[[Order], Order]] = {"compute_only": lambda order: order, "compute_comms": with_messages}
+FORMATS = {"compute_only": False, "compute_comms": True}
 EXACT = 1e-12
 
 
@@ -113,15 +113,14 @@ def cases(folder: Path) -> Iterator[Case]:
     """All schedules in both formats; and the trap."""
     for name, row in SCHEDULES.items():
         order = row.make(RANKS, BATCHES)
-        for form, lowered in FORMATS.items():
-            yield Case(f"{name} {form}", order, form, write(folder / f"{name}.{form}.csv", lowered(order)))
+        for form, comms in FORMATS.items():
+            path = folder / f"{name}.{form}.csv"
+            path.write_text(encode(order, comms=comms).text)
+            yield Case(f"{name} {form}", order, form, path)
     order = SCHEDULES["zb_v"].make(RANKS, BATCHES)
-    yield Case("the trap", order, "compute_comms", write(folder / "trap.csv", right_before_use(order)))
-
-
-def write(path: Path, order: Order) -> Path:
-    path.write_text("\n".join(",".join(map(str, actions)) for actions in order))
-    return path
+    path = folder / "trap.csv"
+    path.write_text("\n".join(",".join(map(str, actions)) for actions in right_before_use(order)))
+    yield Case("the trap", order, "compute_comms", path)
 
 
 def be(rank: int, folder: Path, away: int, every: list[Case]) -> None:

@@ -25,8 +25,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lib.replay.layers import layers, optimizers
 from lib.replay.plan.library_plan import HYBRID, PIPELINES, layers_of, lines_of, microbatches_of, pipeline_plan
 from lib.replay.rank.context import RankContext
+from lib.schedules.formats import torch_csv
 from lib.schedules.formats.timelines.kineto import our_name
-from lib.schedules.pipelines.lowering import with_messages
 
 __all__ = ["library_step", "preload"]
 
@@ -292,8 +292,7 @@ class Pipelined(LibraryStep):
         made: Any = _PipelineScheduleRuntime(self.stages, **self.settings)
         with tempfile.TemporaryDirectory(prefix="puzzles-replay-") as folder:
             path = Path(folder, "order.csv")
-            rows = [",".join(map(str, actions)) for actions in with_messages(self.pipeline.order)]
-            path.write_text("\n".join(rows), encoding="utf-8")
+            path.write_text(torch_csv.encode(self.pipeline.order, comms=True).text, encoding="utf-8")
             made._load_csv(str(path), format="compute_comms")
         return made
 
