@@ -95,24 +95,24 @@ class _Sheet:
         events = self.trace.programs[rank].events
         one, first = part.action, events[part.first]
         about = Words.of(self.trace, first, one)
-        arguments = {key: value for key, value in about._asdict().items() if value not in (None, "")}
+        arguments = {"event": part.first, **_said(about)}
         pair = bounds(self.trace, rank, part)
         if one is None or first.op in MESSAGES:
             if first.op in COMMUNICATION and first.blocking:
                 arguments["awaited"] = True
             thread = self.threads[rank, part.first] = tracks.place(stream_of(first), *pair)
-            yield self._slice(about.name, first.op, rank, thread, pair, {"event": part.first, **arguments})
+            yield self._slice(about.name, first.op, rank, thread, pair, arguments)
             return
         thread = tracks.place(ACTIONS, *pair)
-        yield self._slice(f"{PREFIX}{one}", about.op, rank, thread, pair, {"event": part.first, **arguments})
+        yield self._slice(f"{PREFIX}{one}", about.op, rank, thread, pair, arguments)
         for index in range(part.first, part.last + 1):
             event = events[index]
             if event.start is not None and (event.op in TIMED or event.length):
                 own = Words.of(self.trace, event, None)
-                inner = {"event": index, "within": str(one), "batches": own.label, "layer": event.layer}
                 moments = event.start, event.start + event.length
                 thread = tracks.place(COMPUTE, *moments)
-                yield self._slice(own.name, event.op, rank, thread, moments, {**inner, "source": own.place})
+                inner = {"event": index, "within": str(one), **_said(own)}
+                yield self._slice(own.name, event.op, rank, thread, moments, inner)
 
     def _slice(
         self, name: str, kind: str, rank: int, thread: int, pair: tuple[int, int], args: dict[str, Any]
@@ -135,6 +135,13 @@ class _Sheet:
                 where = {"pid": self.before + rank, "tid": self.threads[rank, index]}
                 moment = (start + middle) * self.scale
                 yield {**kind, "cat": "flow", "id": f"{self.before}.{number}", "name": what, **where, "ts": moment}
+
+
+def _said(words: Words) -> dict[str, Any]:
+    """What the arguments of a slice say."""
+    names = ("stage", "microbatch") if words.word else ("layer", "batches")
+    said = {"action": words.word, names[0]: words.stage, names[1]: words.label, "source": words.place}
+    return {key: value for key, value in said.items() if value not in (None, "")}
 
 
 class _Tracks:
@@ -207,25 +214,22 @@ def _homes(found: Slices, stem: str, mine: bool) -> dict[str, tuple[str, int]]:
 
 
 def _own_span(one: Slice, rank: int, thread: str) -> Span:
-    """A slice of a file of ours: everything stands in its arguments."""
-    texts = {
-        key: value for key in ("op", "name", "word", "label", "place") if isinstance(value := one.args.get(key), str)
-    }
-    stage = one.args.get("stage")
-    op = texts.get("op", "")
-    stream = where(op, thread.partition(" (")[0], one.args.get("awaited") is True)
-    word = texts.get("word", "")
+    """A slice of a file of ours: what it is stands in its arguments."""
+    word, place = (value if isinstance(value := one.args.get(key), str) else "" for key in ("action", "source"))
+    word = word if action_of(word) is not None else ""
+    stage, label = (one.args.get(key) for key in (("stage", "microbatch") if word else ("layer", "batches")))
+    op = one.category if known(one.category) else ""
     return Span(
         rank,
         one.start,
         one.end,
-        op if known(op) else "",
-        texts.get("name", one.name),
-        word if action_of(word) is not None else "",
+        op,
+        word or one.name,
+        word,
         stage if type(stage) is int and 0 <= stage < 2**20 else None,
-        texts.get("label", "")[:40],
-        stream,
-        texts.get("place", ""),
+        label[:40] if isinstance(label, str) else "",
+        where(op, thread.partition(" (")[0], one.args.get("awaited") is True),
+        place,
     )
 
 

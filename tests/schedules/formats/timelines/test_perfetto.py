@@ -91,9 +91,9 @@ def test_arrows_lead_from_sends_to_receives_and_between_members() -> None:
 
 def test_an_event_says_its_layer_its_batches_and_its_line() -> None:
     events = perfetto(run=RUNS["fsdp"])["traceEvents"]
-    forward = next(event for event in events if event.get("cat") == "forward" and event["args"]["stage"] == 1)
-    assert forward["args"]["label"] == "0"
-    assert "data_parallel.py" in forward["args"]["place"] or "steps.py" in forward["args"]["place"]
+    forward = next(event for event in events if event.get("cat") == "forward" and event["args"]["layer"] == 1)
+    assert forward["args"]["batches"] == "0"
+    assert "data_parallel.py" in forward["args"]["source"] or "steps.py" in forward["args"]["source"]
 
 
 @pytest.mark.parametrize("name", ["gpipe", "one_f_one_b"])
@@ -167,7 +167,8 @@ def test_arguments_of_a_forged_file_are_not_believed(tmp_path: Path) -> None:
     data = perfetto(run=RUNS["one_f_one_b"])
     for event in data["traceEvents"]:
         if event["ph"] == "X":
-            event["args"] |= {"op": "__import__", "stage": 10**30, "word": "rm -rf", "label": "x" * 10**5}
+            event["args"] = {"action": "rm -rf", "layer": 10**30, "batches": "x" * 10**5}
+            event["cat"] = "__import__"
     path = tmp_path / "forged.json"
     path.write_text(json.dumps(data))
     (found,) = read_perfetto(path).values()
