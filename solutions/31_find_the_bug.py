@@ -20,7 +20,7 @@
 # %% [markdown]
 # # $heading
 #
-# On December 2, 2024 somebody asked torchtitan for shards inside each of two nodes, and copies between them. The log
+# In December 2024 somebody asked torchtitan for shards inside each of two nodes, and copies between them. The log
 # said `Applied HSDP to the model`. The loss went down. Only the profiler was odd: in place of two kinds of groups it
 # showed **one, with all 16 ranks** [1]. Every weight was cut into 16 parts, and every gather went over the network.
 #
@@ -339,8 +339,8 @@ if REPLAY and verdict:
 #
 # - **1.** With `cp` the copies had been put among the shards, by flattening three axes of the mesh into one. torchtitan
 #   has a name for the right pair since December 11, 2024: `dp_shard_cp`, and it shards along that, whether there is a
-#   `cp` or not [2]. The mistake without `cp`, which was reported, had been mended the same day; that with `cp` was there
-#   since context parallelism was (October 22), and nobody had reported it.
+#   `cp` or not [2]. The mistake without `cp`, which was reported, had been mended the same day; the one with `cp` had come
+#   with context parallelism, on October 22, and stayed until then.
 # - **2.** Two lines in the other order. The division used to be done by another library. When that stopped, only the loss
 #   for the log was still divided [3].
 # - **3.** Scale what comes in, and not what is there. torchtitan told the pipeline not to divide any more, and gave it a
