@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from drawing import picture_of
-from lib import TraceError
+from lib import TraceError, what_helps, why
 from lib.analysis import figures
 from lib.analysis.peak import holdings, lean, rows
 from lib.analysis.waiting.critical_path import critical_path
@@ -32,6 +33,23 @@ def test_any_file_that_loads_can_be_looked_at(data: Any) -> None:
     alive = holdings(trace, top)
     assert sum(row.elements for row in rows(trace, alive)) == top.elements
     assert lean(trace) <= top.elements
+
+
+@given(damaged(), st.floats(0, 1))
+@settings(max_examples=150)
+def test_and_asked_why_and_what_if(data: Any, share: float) -> None:
+    try:
+        trace = serial.decode(data)  # pyright: ignore[reportPrivateUsage]
+        helps = what_helps(trace)
+    except TraceError:  # which a run that goes on may be, too: nobody answers it
+        return
+    assert helps is not None
+    assert helps.text()
+    assert critical_path(trace).text()
+    for rank in range(trace.ranks) if figures.makespan(trace) else ():
+        found = why(trace, rank, figures.end(trace) * share)
+        assert found is not None
+        assert picture_of(found).words == found.text()
 
 
 @given(damaged())
