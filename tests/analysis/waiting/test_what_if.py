@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lib import Costs, Mesh, Model, Trace, Uneven, retime, simulate, what_helps, what_if
 from lib.analysis.waiting.what_helps import Helps
 from lib.analysis.waiting.what_if import Change, WhatIf, changed
+from lib.values.operations import COMPUTE
 from tests.analysis.waiting.test_critical_path import pair
 from tests.analysis.waiting.test_gaps import down
 from tests.drawing.runs import trace
@@ -63,6 +64,16 @@ def test_a_layer_is_that_of_uneven_costs() -> None:
     there = Trace.of(case.run(simulate, costs=Uneven(backward=0, layers=weights)))
     here = Trace.of(case.run(simulate, costs=Costs(backward=0)))
     assert times(changed(here, Change(op="forward", layer=2, faster=Fraction(1, 3))).after) == times(there)
+
+
+@given(st.sampled_from(NAMED), st.integers(0, 7), st.sampled_from([1.25, 1.2, 2]))
+@settings(max_examples=30)
+def test_a_slow_rank_is_that_of_uneven_costs(case: Case, rank: int, slow: float) -> None:
+    rank %= case.ranks
+    there = Trace.of(case.run(simulate, costs=Uneven(ranks=(1,) * rank + (slow,))))
+    here = Trace.of(case.run(simulate, costs=Costs()))
+    if any(event.length and event.op in COMPUTE for event in here.programs[rank].events):
+        assert times(asked(here, rank=rank, faster=1 / slow).after) == times(there)
 
 
 def asked(run_: Any, **what: Any) -> WhatIf:
