@@ -8,7 +8,7 @@ from lib import Mesh, Model, Trace, WeightGrad, simulate
 from lib.replay import ReplayError, ReplayResult, replay
 from lib.schedules.data_parallel import fully_sharded, zero1
 from lib.schedules.pipelines.action import Order, batches_of, parse, places
-from lib.schedules.pipelines.generators import interleaved, one_f_one_b
+from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
@@ -150,12 +150,10 @@ VEE = parse("0F0 0F1 3F0 3B0 3F1 0B0 3B1 0B1"), parse("1F0 2F0 1F1 2F1 2B0 1B0 2
 @pytest.mark.parametrize(
     ("order", "by"),
     [
-        (one_f_one_b(3, 6), "Schedule1F1B"),
-        (interleaved(2, 4), "ScheduleInterleaved1F1B"),
         (one_f_one_b(3, 2), "torch's executor with this order"),  # torch's class wants a microbatch for each stage
         (VEE, "torch's executor with this order"),
     ],
-    ids=["1F1B", "interleaved", "short of microbatches", "a V of somebody's own"],
+    ids=["short of microbatches", "a V of somebody's own"],
 )
 def test_the_order_of_a_trace_on_torchs_pipelines(order: Order, by: str) -> None:
     stages, batches = len(places(order)), batches_of(order)
