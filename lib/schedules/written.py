@@ -150,7 +150,7 @@ class Written:
         share, microbatches = share_of(model), self._setting.microbatches
         batches = model.BATCHES // len(share.replicas) if microbatches is None else len(microbatches)
         order = self._ask(len(share.pipeline), batches, model.dist.budget)
-        return program_of(order, **self._setting._asdict())
+        return program_of(order, **self._setting._asdict(), by_words=True)
 
     def order(self, ranks: int, batches: int) -> Order:
         """What all ranks do, as the function says. PuzzleError where that is no pipeline."""

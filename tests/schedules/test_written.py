@@ -62,6 +62,30 @@ def test_the_order_can_be_had_without_a_run() -> None:
     assert [" ".join(map(str, actions)) for actions in gpipe.order(2, 1)] == ["0F0 0B0", "1F0 1B0"]
 
 
+def test_what_happens_is_at_the_word_that_says_it() -> None:
+    """Messages are at the word that they are for, by its position in the student's list."""
+    trace = Trace.of(simulate(gpipe, ranks=2, layers=2, batches=2))
+    found = [(event.op, str(trace.place(event))) for event in trace.programs[1].events]
+    assert found[1:5] == [
+        ("receive", "order, line 0: 1F0"),
+        ("forward", "order, line 0: 1F0"),
+        ("receive", "order, line 1: 1F1"),
+        ("forward", "order, line 1: 1F1"),
+    ]
+    assert found[-5:-2] == [
+        ("backward", "order, line 3: 1B1"),
+        ("add", "order, line 3: 1B1"),
+        ("pass_to", "order, line 3: 1B1"),
+    ]
+    assert {place for op, place in found if op in ("load_weights", "update", "set_final_weight")} == {"None"}
+    posted = Trace.of(simulate(by_words, ranks=2, layers=4, batches=3))
+    for program in posted.programs:
+        order = by_words.order(2, 3)[program.rank]
+        for event in program.events:
+            if (place := posted.place(event)) is not None:
+                assert place.text == str(order[place.line])
+
+
 def test_the_same_schedule_runs_at_every_size() -> None:
     for ranks, batches in ((1, 1), (2, 3), (4, 2), (2, 3)):
         assert check(simulate(gpipe, ranks=ranks, layers=ranks, batches=batches)).correct

@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from lib.errors.exceptions import PuzzleError
+from lib.errors.source_lines import Place
 from lib.errors.wording import counted
-from lib.schedules.pipelines.action import KINDS, MESSAGES, Action, Order, batches_of, parts_of, places
+from lib.schedules.pipelines.action import KINDS, MESSAGES, Action, Order, batches_of, places
 from lib.schedules.pipelines.lowering import BEGINS, WAITS, awaited, posted
 from lib.simulator.model import Model
+from lib.simulator.recorder import Recorder
 from lib.simulator.work import Work
 from lib.values.values import ActivationGrad, Weight, WeightGrad
 
@@ -25,9 +27,9 @@ SHARDS: Final = frozenset({"UNSHARD", "RESHARD", "REDUCE_GRAD"})
 """Kinds of actions of which one is enough for weights to be sharded."""
 
 Program = Callable[[Model], Coroutine[Any, Any, None]]
-Step = tuple[str, int, int, bool, bool]
+Step = tuple[str, int, int, bool, bool, int]
 """An action of a rank: kind, stage, microbatch; whether its input is what was received right before, and whether what
-it makes is sent right after, so that neither has to lie in a store."""
+it makes is sent right after, so that neither has to lie in a store; and its position in the order that is done."""
 Handler = Callable[[int, int, bool, bool], Awaitable[Any] | None]
 """Does what is to be done for a stage and a microbatch. What it returns is awaited at once."""
 
@@ -39,6 +41,7 @@ def program_of(
     layers_of: Sequence[range] | None = None,
     microbatches: Sequence[Sequence[int]] | None = None,
     recompute: bool = False,
+    by_words: bool = False,
 ) -> Program:
     """The function that does an order, to be run on as many ranks, or on a mesh with an axis "stage" of that size.
 
@@ -52,26 +55,57 @@ def program_of(
 
     With `recompute` a stage keeps its input only between forward and backward, and computes the inputs of its other
     layers again right before the backward.
+
+    What happens in a run is at a line of this file, or with `by_words` at the word of the order that it belongs to.
     """
-    if not says_messages(order):
-        order = MESSAGES_ARE[messages](order)
+    whole = order if says_messages(order) else MESSAGES_ARE[messages](order)
     place, count = places(order), batches_of(order)
     sharded = any(action.kind in SHARDS for actions in order for action in actions)
-    plans = [_steps(actions, recompute) for actions in order]
+    plans = [_steps(actions, recompute) for actions in whole]
+    said = [_said(*lists) for lists in zip(order, whole, strict=True)] if by_words else None
 
     async def run(model: Model) -> None:
         share = share_of(model, len(order))
         batches = share.batches(model, microbatches, count)
         rank = _Rank(model, share, place, _layers(model, len(place), layers_of), batches, sharded, recompute)
-        handlers = rank.handlers()
-        for kind, stage, microbatch, taken, kept in plans[share.rank]:
+        handlers, words, program = rank.handlers(), None if said is None else said[share.rank], model.program
+        told = _tell(program, 0, None) if words else 0
+        for kind, stage, microbatch, taken, kept, number in plans[share.rank]:
             work = handlers[kind](stage, microbatch, taken, kept)
+            if words is not None:
+                told = _tell(program, told, words[number])
             if work is not None and (message := await work) is not None:
                 rank.take(kind[-1], stage, microbatch, kept, message)
+            if words is not None:
+                told = _tell(program, told, words[number])
         for stage in rank.layers:
             await rank.update(stage)
+        if words is not None:
+            _tell(program, told, None)
 
     return run
+
+
+def _tell(program: Recorder, since: int, place: Place | None) -> int:
+    """Says where in the order it is what a rank has recorded since then."""
+    for event in program.events[since:]:
+        event.source = place
+    return len(program.events)
+
+
+def _said(order: Sequence[Action], whole: Sequence[Action]) -> list[Place]:
+    """For each action with its messages the word that it belongs to: a receive is for the next one, a send for the one
+    before."""
+    words = [Place("order", position, "<module>", str(action)) for position, action in enumerate(order)]
+    if len(order) == len(whole):
+        return words
+    found: list[Place] = []
+    before = 0
+    for action in whole:
+        sends = "SEND" in action.kind
+        found.append(words[min(before, len(words) - 1)] if not sends else words[before - 1])
+        before += action.kind not in MESSAGES and action.kind not in BEGINS
+    return found
 
 
 class Setting(NamedTuple):
@@ -164,21 +198,21 @@ def _steps(actions: Sequence[Action], recompute: bool) -> list[Step]:
     gathering: set[int] = set()
     found: list[Step] = []
     last, last_step = Action(-1, ""), -1
-    for action in parts_of(actions):
+    for number, action in ((number, part) for number, one in enumerate(actions) for part in one.parts or (one,)):
         stage, kind, microbatch, _ = action
         taken = stage == last[0] and microbatch == last[2] and (last[1], kind) in at_hand
         if kind in MESSAGES and (kind, stage, microbatch) in behind:
             kind = f"BEGIN_{kind}"
         if taken:
-            found[last_step] = (*found[last_step][:4], True)
+            found[last_step] = (*found[last_step][:4], True, found[last_step][5])
         if kind == "UNSHARD":
             gathering.add(stage)
         elif gathering and stage in gathering and KINDS[action[1]].computes:
             gathering.remove(stage)
-            found.append(("WAIT_UNSHARD", stage, -1, False, False))
+            found.append(("WAIT_UNSHARD", stage, -1, False, False, number))
         if kind[:9] != "WAIT_SEND":  # which has nothing to do with what is at hand
             last, last_step = action if kind[:5] != "BEGIN" or kind[6] == "S" else Action(-1, ""), len(found)
-        found.append((kind, stage, microbatch, taken, False))
+        found.append((kind, stage, microbatch, taken, False, number))
     return found
 
 
