@@ -83,6 +83,8 @@ def read_profile(paths: Sequence[str | Path], name: str = "profile", step: int |
     every = [span._replace(start=span.start - first, end=span.end - first) for span in every]
     if not any(span.word for span in every):
         notes.append(f"No range is named as an action ({PREFIX}3F1), so these boxes have no order.")
+    if any(span.name.startswith(AUTOGRAD) for span in every):
+        notes.append("A box of backward is what autograd did, with what it waited for.")
     return replace(as_recording(name, every, 1 + ranks[-1].rank, None), notes=tuple(filter(None, notes)))
 
 
