@@ -124,48 +124,58 @@ def awaited(order: Order) -> Order:
 def waits_for_room(order: Order) -> dict[int, Action]:
     """The ranks that do not come to the end of an order that has its messages, as there is room for one that is not
     received yet between two ranks, and the action that each is at. No times matter: who can go on can do so later."""
-    place, at = places(order), [0] * len(order)
-    calls: defaultdict[tuple[int, int, bool], int] = defaultdict(int)
-    """By source, receiver, and whether it is a send."""
+    place = places(order)
     lists = [_calls(rank, actions, place) for rank, actions in enumerate(order)]
-    begun: list[dict[_Key, tuple[tuple[int, int, bool], int]]] = [{} for _ in order]
-    """By send or receive which call it waits for, and how many of those have to come before it is over."""
-    going = list(range(len(order)))
+    at, called = [0] * len(order), [-1] * len(order)
+    """Where each rank is, and its last call."""
+    calls: defaultdict[_Channel | None, int] = defaultdict(int)
+    going, stuck = list(range(len(order))), [False] * len(order)
     while going:
         rank = going.pop()
-        todo, mine = lists[rank], begun[rank]
+        todo, stuck[rank] = lists[rank], False
         for k in range(at[rank], len(todo)):
-            _, key, other, call, waits = todo[k]
-            if call is not None and key not in mine:
-                mine[key] = (call[0], call[1], not call[2]), calls[call] + (not call[2])
+            _, other, call, answer, needed = todo[k]
+            if call is not None and k > called[rank]:
+                called[rank] = k
                 calls[call] += 1
-                going.append(other)
-            if waits and key in mine:
-                answer, needed = mine[key]
-                if calls[answer] < needed:
-                    at[rank] = k
-                    break
+                if stuck[other]:
+                    going.append(other)
+            if calls[answer] < needed:
+                at[rank], stuck[rank] = k, True
+                break
         else:
             at[rank] = len(todo)
     return {rank: order[rank][lists[rank][k][0]] for rank, k in enumerate(at) if k < len(lists[rank])}
 
 
-_Key = tuple[int, str, int]
-_Call = tuple[int, _Key, int, tuple[int, int, bool] | None, bool]
+_Channel = tuple[int, int, bool]
+"""The sends, or the receives, from a rank to another."""
+_Call = tuple[int, int, _Channel | None, _Channel | None, int]
 
 
 def _calls(rank: int, actions: tuple[Action, ...], place: dict[int, int]) -> list[_Call]:
-    """The sends and receives of a rank and its waits: its position, the send or receive, the other rank, the call that
-    it makes, if it makes one, and whether it waits for it."""
+    """The sends and receives of a rank and its waits: its position, the other rank, the call that it makes, if it makes
+    one, and what it waits for: so many calls of the other side. The n-th receive is over when there were n sends, and
+    the n-th send when there were n - 1 receives."""
     found: list[_Call] = []
     behind = {(stage, BEGINS[kind], microbatch) for stage, kind, microbatch, _ in actions if kind in BEGINS}
+    begun: dict[tuple[int, str, int], tuple[int, _Channel, int]] = {}
+    count: defaultdict[_Channel, int] = defaultdict(int)
     for position, (stage, kind, microbatch, _) in enumerate(actions):
         if kind in MESSAGES:
-            key, other = (stage, kind, microbatch), place[stage + KINDS[kind].towards]
-            call = (rank, other, True) if kind[0] == "S" else (other, rank, False)
-            found.append((position, key, other, call, key not in behind))
-        elif kind in BEGINS:
-            found.append((position, (stage, BEGINS[kind], microbatch), rank, None, True))
+            other, sends = place[stage + KINDS[kind].towards], kind[0] == "S"
+            call, answer = (
+                ((rank, other, True), (rank, other, False)) if sends else ((other, rank, False), (other, rank, True))
+            )
+            needed = count[call] + (not sends)
+            count[call] += 1
+            if (stage, kind, microbatch) in behind:
+                begun[stage, kind, microbatch] = other, answer, needed
+                found.append((position, other, call, None, 0))
+            else:
+                found.append((position, other, call, answer, needed))
+        elif kind in BEGINS and (work := begun.get((stage, BEGINS[kind], microbatch))) is not None:
+            found.append((position, work[0], None, *work[1:]))
     return found
 
 
