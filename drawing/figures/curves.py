@@ -12,7 +12,7 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import SMALL, TEXT, Poly, Rect, Scene, Text, fit
 from lib.errors.wording import exact
 
-__all__ = ["crossings", "draw_curves"]
+__all__ = ["HIGH", "LEFT", "TOP", "WIDTH", "Frame", "axes", "crossings", "draw_curves"]
 
 WIDTH: Final = 840
 HIGH: Final = 260.0
@@ -36,7 +36,7 @@ class Crossing(NamedTuple):
     after: str
 
 
-class _Frame(NamedTuple):
+class Frame(NamedTuple):
     """Where the curves lie on the paper, and their numbers at its edges."""
 
     right: float
@@ -65,7 +65,7 @@ def draw_curves(
     title = title or f"{up} by {across}"
     scene.add(Text(LEFT, 22, title, TEXT + 2, INK, bold=True))
     scene.add(Rect(LEFT, TOP, frame.right - LEFT, frame.bottom - TOP, NONE, EDGE))
-    _axes(scene, frame, across, up)
+    axes(scene, frame, across, up)
     for number, curve in enumerate(found.values()):
         scene.add(Poly([frame.at(*point) for point in curve], stroke=origin_colour(number, len(found)), line=2.4))
     _names(scene, frame, found)
@@ -143,14 +143,14 @@ def _checked(curves: object) -> dict[str, Curve]:
     return found
 
 
-def _frame(points: Sequence[At]) -> _Frame:
+def _frame(points: Sequence[At]) -> Frame:
     low_x, high_x = min(x for x, _ in points), max(x for x, _ in points)
     low, high = min(y for _, y in points), max(y for _, y in points)
     spread = high - low or abs(high) or 1.0
-    return _Frame(WIDTH - RIGHT, TOP + HIGH - 40, (low_x, low - 0.12 * spread), (high_x, high + 0.08 * spread))
+    return Frame(WIDTH - RIGHT, TOP + HIGH - 40, (low_x, low - 0.12 * spread), (high_x, high + 0.08 * spread))
 
 
-def _axes(scene: Scene, frame: _Frame, across: str, up: str) -> None:
+def axes(scene: Scene, frame: Frame, across: str, up: str) -> None:
     """The numbers of both axes, and what they are."""
     for dim, most in ((0, 8), (1, 6)):
         step = nice((frame.high[dim] - frame.low[dim]) / most)
@@ -168,7 +168,7 @@ def _axes(scene: Scene, frame: _Frame, across: str, up: str) -> None:
     scene.add(Text(LEFT - 46, (TOP + frame.bottom) / 2, up, TEXT, SOFT, "middle", turned=True))
 
 
-def _names(scene: Scene, frame: _Frame, curves: Mapping[str, Curve]) -> None:
+def _names(scene: Scene, frame: Frame, curves: Mapping[str, Curve]) -> None:
     """The name of each curve beside its end, apart from each other."""
     ends = sorted((frame.at(*curve[-1])[1], number, name) for number, (name, curve) in enumerate(curves.items()))
     y = TOP - LINE

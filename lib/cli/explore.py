@@ -1,0 +1,174 @@
+"""`puzzles explore`: sweeps schedules of pipelines over sizes, limits and costs, and shows those that nothing beats."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from lib.cli.console import console, say, show_table
+from lib.errors.wording import exact
+from lib.files import ready, write_whole
+from lib.schedules.explore import Explored, Grid, Point, called, cell, explore, front
+from lib.schedules.pipelines.catalogue import SCHEDULES
+
+try:
+    import typer
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column, Table
+except ImportError as missing:
+    package = (missing.name or "more").partition(".")[0]
+    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
+
+__all__ = ["explore_command"]
+
+NONE = ("none", "-")
+
+
+def _numbers(text: str, name: str) -> list[float]:
+    """Numbers with commas between, or ranges: 2,4,8 or 4-8."""
+    found: list[float] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            found += [float(n) for n in range(int(first), int(last) + 1)] if dash and first else [float(part)]
+        except ValueError:
+            raise typer.BadParameter(f"--{name} takes numbers with commas between, such as 4,8,16; got {part!r}") from None
+    return found
+
+
+def _whole(text: str, name: str) -> list[int]:
+    numbers = _numbers(text, name)
+    if wrong := [number for number in numbers if number != int(number)]:
+        raise typer.BadParameter(f"--{name} takes whole numbers; got {wrong[0]:g}")
+    return [int(number) for number in numbers]
+
+
+def _limits(text: str) -> list[float | None]:
+    return [None if part.strip().lower() in NONE else _numbers(part, "limits")[0] for part in text.split(",")]
+
+
+def _option(help_: str) -> Any:
+    return typer.Option(help=help_)
+
+
+Numbers = str
+
+
+def explore_command(
+    out: Annotated[Path, typer.Option("--output", "-o", help="The folder for what is found.")] = Path("explore"),
+    schedules: Annotated[str, _option("Schedules by name, with commas between; see `puzzles schedule list`.")] = "all",
+    ranks: Annotated[str, _option("Ranks, one after another or 4-8.")] = "4",
+    batches: Annotated[str, _option("Microbatches into which the examples are cut.")] = "4,8,16,32",
+    chunks: Annotated[str, _option("Stages a rank, where a schedule lets one choose.")] = "1,2,4",
+    limits: Annotated[str, _option("Microbatches of activations a rank may hold; none: what it likes.")] = "none",
+    messages: Annotated[str, _option("posted, awaited, or both with a comma.")] = "posted",
+    examples: Annotated[int, typer.Option(min=1, help="Examples of the batch, whatever it is cut into.")] = 64,
+    costs: Annotated[
+        str, _option("Forward, input half and weight half of an example on a rank.")
+    ] = "1,1,1",
+    overhead: Annotated[str, _option("Time that each pass costs besides, however small.")] = "0",
+    message: Annotated[str, _option("Time of a message, for each example in it.")] = "0",
+    latency: Annotated[str, _option("Time of a message, however small.")] = "0",
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: one for each core.")] = 1,
+    backend: Annotated[
+        str | None, _option("A backend of joblib, such as dask or ray, for a cluster.")
+    ] = None,
+) -> None:
+    """Sweep schedules of pipelines over sizes, limits of memory and costs, and draw those that nothing beats.
+
+    In the folder are then points.jsonl (what is known; stopped and started again, it goes on), points.csv, and for each
+    world of costs a picture of the front, with index.html and a notebook in which each of its points is drawn.
+    """
+    passes = _numbers(costs, "costs")
+    if len(passes) != 3:
+        raise typer.BadParameter(f"--costs takes three numbers, such as 1,1.2,0.8; got {costs}")
+    names = list(SCHEDULES) if schedules == "all" else [name.strip() for name in schedules.split(",")]
+    grid = Grid(
+        schedules=names,
+        ranks=_whole(ranks, "ranks"),
+        batches=_whole(batches, "batches"),
+        chunks=_whole(chunks, "chunks"),
+        limit=_limits(limits),
+        messages=cast("Any", [one.strip() for one in messages.split(",")]),
+        examples=[examples],
+        forward=[passes[0]],
+        input_half=[passes[1]],
+        weight_half=[passes[2]],
+        overhead=_numbers(overhead, "overhead"),
+        message=_numbers(message, "message"),
+        latency=_numbers(latency, "latency"),
+    )
+    found = _explored(grid, out / "points.jsonl", jobs, backend)
+    write_whole(ready(out / "points.csv"), _csv(found.points))
+    fronts = {words: front(points) for words, points in found.worlds().items()}
+    for words, best in fronts.items():
+        _show(words, best)
+    _draw(found, fronts, out)
+    refused = sum(bool(point.why) for point in found.points)
+    say(f"{len(found.points)} settings, {refused} of them impossible (points.csv says why). Look at {out / 'index.html'}")
+
+
+def _explored(grid: Grid, file: Path, jobs: int, backend: str | None) -> Explored:
+    """With a bar. ValueError and such are the command's to show."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("settings", total=None)
+
+        def done(so_far: int, everything: int) -> None:
+            progress.update(task, completed=so_far, total=everything)
+
+        with _cluster(backend):
+            return explore(grid, jobs=-1 if backend is not None else jobs, file=file, done=done)
+
+
+def _cluster(backend: str | None) -> Any:
+    if backend is None:
+        return nullcontext()
+    import joblib  # pyright: ignore[reportMissingTypeStubs]  # here and not above: an extra, and few need it
+
+    return cast("Any", joblib).parallel_config(backend=backend)
+
+
+def _show(words: str, best: Sequence[Point]) -> None:
+    numbers = [Column(name, justify="right") for name in ("time", "bubble", "memory", "sent")]
+    table = Table("", Column("schedule", overflow="fold"), *numbers, title=words)
+    for number, point in enumerate(best, 1):
+        bubble = f"{point.makespan_bubble:.1%}"
+        table.add_row(str(number), called(point), exact(point.time), bubble, exact(point.memory), exact(point.sent))
+    show_table(table)
+
+
+def _csv(points: Sequence[Point]) -> str:
+    from dataclasses import asdict
+
+    rows = [asdict(point) for point in points]
+    flat = [row.pop("setting") | row for row in rows]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(flat[0]) if flat else ["schedule"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return text.getvalue()
+
+
+def _draw(found: Explored, fronts: dict[str, tuple[Point, ...]], out: Path) -> None:
+    """The pictures, the page and the notebook of all fronts."""
+    from drawing.front import Dot, draw_front  # here and not above: a sweep that fails needs no picture
+    from lib.notebooks.explored import notebook_of_fronts, page_of_fronts
+
+    pictures: dict[str, str] = {}
+    for number, (words, points) in enumerate(found.worlds().items(), 1):
+        best = fronts[words]
+        if not best:
+            continue
+        dots = [Dot(called(point), point.time, point.memory, point.sent) for point in points if not point.why]
+        chosen = [Dot(called(point), point.time, point.memory, point.sent) for point in best]
+        picture = draw_front(dots, chosen, words)
+        pictures[words] = f"front_{number}.svg"
+        picture.save(out / pictures[words])
+    rows = {words: [(called(point), cell(point), point) for point in best] for words, best in fronts.items() if best}
+    write_whole(out / "index.html", page_of_fronts(rows, pictures))
+    write_whole(out / "fronts.ipynb", notebook_of_fronts(rows))

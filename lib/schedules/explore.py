@@ -1,0 +1,339 @@
+"""Explore: every schedule at every setting of a grid, timed, and those that nothing beats.
+
+A batch of `examples` goes through a pipeline as microbatches: with more of them each is smaller, so that all settings
+do the same work and can be compared. Nothing is simulated; the order timer says when a schedule ends and what it holds.
+One setting costs milliseconds, thousands of them are shared out to processes (or to a cluster) by joblib, and what is
+done is in a file at once: who is stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, cast
+
+from lib.errors.exceptions import PuzzleError
+from lib.files import ready, write_whole
+from lib.schedules.pipelines.action import KINDS, Order, parts_of, places
+from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.pipelines.program import MESSAGES_ARE, Messages
+from lib.schedules.pipelines.timing import time_order
+from lib.schedules.pipelines.zero_bubble_search import Passes
+
+__all__ = [
+    "AIMS",
+    "Explored",
+    "Grid",
+    "Point",
+    "Setting",
+    "called",
+    "cell",
+    "explore",
+    "front",
+    "measure",
+    "order_of",
+    "settings",
+    "world",
+]
+
+AIMS: Final = ("time", "memory", "sent")
+"""What less is better of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One schedule at one size, and what its passes and messages cost.
+
+    `forward`, `input_half` and `weight_half` are times of an example over all stages of a rank, and `overhead` what
+    each pass costs besides, however small it is. `message` is the time of a message of one example, `latency` that of
+    an empty one. `limit` is how many microbatches of activations a rank may hold, None: what the schedule likes.
+    """
+
+    schedule: str
+    ranks: int = 4
+    batches: int = 8
+    chunks: int = 1
+    limit: float | None = None
+    messages: Messages = "posted"
+    examples: int = 64
+    forward: float = 1.0
+    input_half: float = 1.0
+    weight_half: float = 1.0
+    overhead: float = 0.0
+    message: float = 0.0
+    latency: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """What no other setting has."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What is swept: all combinations of these. What a setting cannot have, such as two stages a rank in 1F1B, is left
+    out."""
+
+    schedules: Sequence[str] = tuple(SCHEDULES)
+    ranks: Sequence[int] = (4,)
+    batches: Sequence[int] = (4, 8, 16, 32)
+    chunks: Sequence[int] = (1, 2, 4)
+    limit: Sequence[float | None] = (None,)
+    messages: Sequence[Messages] = ("posted",)
+    examples: Sequence[int] = (64,)
+    forward: Sequence[float] = (1.0,)
+    input_half: Sequence[float] = (1.0,)
+    weight_half: Sequence[float] = (1.0,)
+    overhead: Sequence[float] = (0.0,)
+    message: Sequence[float] = (0.0,)
+    latency: Sequence[float] = (0.0,)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What came of a setting: when the last rank ends, the activations that the rank with the highest peak holds, and
+    what the rank that sends most sends, both in examples; bubbles in both conventions. Where there is no such schedule
+    `why` says why not, and the rest is 0."""
+
+    setting: Setting
+    time: float = 0.0
+    memory: float = 0.0
+    sent: float = 0.0
+    makespan_bubble: float = 0.0
+    span_bubble: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """All points, in the order of the grid."""
+
+    points: tuple[Point, ...]
+
+    def worlds(self) -> dict[str, tuple[Point, ...]]:
+        """The points by what passes and messages cost, in words: only those of one world can be compared."""
+        found: dict[str, list[Point]] = {}
+        for point in self.points:
+            found.setdefault(world(point.setting), []).append(point)
+        return {words: tuple(points) for words, points in found.items()}
+
+
+def _sizes(grid: Grid) -> None:
+    """ValueError for a grid that has nothing in it, or something that there is not."""
+    for field in fields(Grid):
+        if not getattr(grid, field.name):
+            raise ValueError(f"a grid has at least one of each; {field.name} has none")
+    if unknown := [name for name in grid.schedules if name not in SCHEDULES]:
+        raise ValueError(f"there is no schedule {unknown[0]!r}; there are {', '.join(SCHEDULES)}")
+    if unknown := [how for how in grid.messages if how not in MESSAGES_ARE]:
+        raise ValueError(f"messages are {' or '.join(MESSAGES_ARE)}; got {unknown[0]!r}")
+    for name, least in (("ranks", 2), ("batches", 1), ("chunks", 1), ("examples", 1)):
+        if wrong := [number for number in getattr(grid, name) if number < least]:
+            raise ValueError(f"{name} are at least {least}; got {wrong[0]}")
+    for name in ("forward", "input_half", "weight_half", "overhead", "message", "latency"):
+        if wrong := [number for number in getattr(grid, name) if not 0 <= number < float("inf")]:
+            raise ValueError(f"{name} is a time, so at least 0; got {wrong[0]}")
+    if wrong := [number for number in grid.limit if number is not None and not number > 0]:
+        raise ValueError(f"a limit is in microbatches of activations, so more than 0; got {wrong[0]}")
+
+
+def settings(grid: Grid) -> Iterator[Setting]:
+    """All settings of a grid, in order."""
+    _sizes(grid)
+    names = [field.name for field in fields(Grid)]
+    for name, *rest in product(*(getattr(grid, field) for field in names)):
+        setting = Setting(name, **dict(zip(names[1:], rest, strict=True)))
+        row = SCHEDULES[name]
+        fits = setting.chunks > 1 if "chunks" in row.takes else setting.chunks == row.chunks
+        if fits:
+            yield setting
+
+
+def world(setting: Setting) -> str:
+    """What is the same for all that can be compared: the ranks, the examples, and what passes and messages cost."""
+    passes = f"{setting.forward:g}, {setting.input_half:g} and {setting.weight_half:g}"
+    text = f"{setting.ranks} ranks, {setting.examples} examples, passes {passes} an example"
+    if setting.overhead:
+        text += f" and {setting.overhead:g} each"
+    if not setting.message and not setting.latency:
+        return f"{text}, messages for nothing ({setting.messages})"
+    return f"{text}, messages {setting.message:g} an example and {setting.latency:g} each ({setting.messages})"
+
+
+def called(point: Point) -> str:
+    """A point in a few words: the schedule, its microbatches, and what else was chosen."""
+    setting = point.setting
+    more = [f"{setting.chunks} stages a rank"] if "chunks" in SCHEDULES[setting.schedule].takes else []
+    more += [f"limit {setting.limit:g}"] if setting.limit is not None else []
+    return ", ".join((f"{SCHEDULES[setting.schedule].title}, {setting.batches} microbatches", *more))
+
+
+def order_of(setting: Setting) -> Order:
+    """The order of a setting. ValueError where the schedule has none, such as one in so little memory."""
+    each = Fraction(setting.examples, setting.batches)
+    costs = Passes(*(each * Fraction(str(getattr(setting, name))) for name in ("forward", "input_half", "weight_half")))
+    return SCHEDULES[setting.schedule].order(
+        setting.ranks, setting.batches, chunks=setting.chunks, limit=setting.limit, costs=costs
+    )
+
+
+def measure(setting: Setting) -> Point:
+    """Times one setting."""
+    try:
+        order = order_of(setting)
+        each = Fraction(setting.examples, setting.batches)
+
+        def cost(name: str) -> Fraction:
+            share = each * Fraction(str(getattr(setting, name))) / setting.chunks
+            return share + Fraction(str(setting.overhead))
+
+        timed = time_order(
+            order,
+            forward=cost("forward"),
+            input_half=cost("input_half"),
+            weight_half=cost("weight_half"),
+            message=each * Fraction(str(setting.message)) + Fraction(str(setting.latency)),
+            messages=setting.messages,
+        )
+    except (ValueError, PuzzleError) as error:
+        return Point(setting, why=str(error).splitlines()[0])
+    return Point(
+        setting,
+        time=timed.end,
+        memory=float(Fraction(str(max(timed.peaks))) * each),
+        sent=float(max(_messages(order)) * each),
+        makespan_bubble=timed.bubble.makespan,
+        span_bubble=timed.bubble.span,
+    )
+
+
+def _messages(order: Order) -> list[int]:
+    """How many messages each rank sends."""
+    place = places(order)
+    found: list[int] = []
+    for rank, actions in enumerate(order):
+        sends = [(action.stage, KINDS[action.kind].passes) for action in parts_of(actions) if KINDS[action.kind].passes]
+        found.append(sum(place.get(stage + KINDS[sent].towards, rank) != rank for stage, sent in sends))
+    return found
+
+
+def front(points: Iterable[Point]) -> tuple[Point, ...]:
+    """The points that no other beats: none is at least as good in time, memory and what is sent, and better in one.
+    Quickest first; of points that are equal in all three the first."""
+    best: list[Point] = []
+    figures: list[tuple[float, ...]] = []
+    legal = [point for point in points if not point.why]
+    for point in sorted(legal, key=lambda point: (point.time, point.memory, point.sent)):
+        mine = tuple(getattr(point, aim) for aim in AIMS)
+        if not any(all(a <= b for a, b in zip(one, mine, strict=True)) for one in figures):
+            best.append(point)
+            figures.append(mine)
+    return tuple(best)
+
+
+def explore(
+    grid: Grid,
+    *,
+    jobs: int | None = None,
+    file: str | Path | None = None,
+    done: Callable[[int, int], None] | None = None,
+) -> Explored:
+    """Measures all settings of a grid, in `jobs` processes (None: in this one).
+
+    With a `file` (JSON lines) each point is there as soon as it is known, and those that it has already are not
+    measured again; a line that was cut off is. `done(so_far, all)` is called now and then. Which processes these are is
+    for joblib to say: `joblib.parallel_config(backend="dask")` around the call takes a cluster.
+    """
+    wanted = {setting.key: setting for setting in settings(grid)}
+    known = _read(Path(file)) if file is not None else {}
+    found = {key: known[key] for key in wanted if key in known}
+    missing = [setting for key, setting in wanted.items() if key not in found]
+    if done is not None:
+        done(len(found), len(wanted))
+    log = None if file is None else ready(file).open("a", encoding="utf-8", newline="\n")
+    try:
+        for points in _measured(missing, jobs):
+            for point in points:
+                found[point.setting.key] = point
+            if log is not None:
+                log.writelines(_line(point) for point in points)
+                log.flush()
+            if done is not None:
+                done(len(found), len(wanted))
+    finally:
+        if log is not None:
+            log.close()
+    points = tuple(found[key] for key in wanted)
+    if file is not None:  # in the order of the grid, so that the file is the same whoever was first
+        others = [point for key, point in known.items() if key not in wanted]
+        write_whole(file, "".join(map(_line, [*points, *others])))
+    return Explored(points)
+
+
+AT_ONCE: Final = 16
+"""Settings that are sent to a process together: each takes milliseconds."""
+
+
+def _several(batch: Sequence[Setting]) -> list[Point]:
+    return [measure(setting) for setting in batch]
+
+
+def _measured(missing: Sequence[Setting], jobs: int | None) -> Iterator[list[Point]]:
+    batches = [missing[start : start + AT_ONCE] for start in range(0, len(missing), AT_ONCE)]
+    if jobs in (None, 1):
+        for batch in batches:
+            yield _several(batch)
+        return
+    try:
+        import joblib  # pyright: ignore[reportMissingTypeStubs]  # here: it is an extra, and one process needs none
+    except ImportError:
+        raise ModuleNotFoundError("exploring in several processes needs joblib: pip install joblib") from None
+    loose = cast("Any", joblib)
+    yield from loose.Parallel(n_jobs=jobs, return_as="generator_unordered")(
+        loose.delayed(_several)(batch) for batch in batches
+    )
+
+
+def _line(point: Point) -> str:
+    return json.dumps(asdict(point)) + "\n"
+
+
+def _read(file: Path) -> dict[str, Point]:
+    """The points of a file, by their settings. A line that is none, as one that was cut off, is left out."""
+    if not file.exists():
+        return {}
+    found: dict[str, Point] = {}
+    for line in file.read_text("utf-8", errors="replace").splitlines():
+        try:
+            data = json.loads(line)
+            point = Point(Setting(**data.pop("setting")), **data)
+        except (ValueError, TypeError, AttributeError, KeyError):
+            continue
+        found[point.setting.key] = point
+    return found
+
+
+def cell(point: Point) -> str:
+    """The code of a notebook's cell that runs and draws this point: one example for each microbatch."""
+    setting = point.setting
+    row = SCHEDULES[setting.schedule]
+    told = [f"chunks={setting.chunks}"] if "chunks" in row.takes else []
+    told += [f"limit={setting.limit:g}"] if setting.limit is not None else []
+    more = "".join(f", {one}" for one in told)
+    layers = setting.ranks * setting.chunks
+    return "\n".join(
+        (
+            "from drawing import draw",
+            "from lib import simulate",
+            "from lib.schedules.pipelines.catalogue import SCHEDULES",
+            "from lib.schedules.pipelines.program import program_of",
+            "",
+            f'order = SCHEDULES["{setting.schedule}"].order({setting.ranks}, {setting.batches}{more})',
+            f'program = program_of(order, messages="{setting.messages}")',
+            f"draw(simulate(program, ranks={setting.ranks}, layers={layers}, batches={setting.batches}))",
+        )
+    )
