@@ -28,12 +28,13 @@ class Dot(NamedTuple):
 
 def draw_front(dots: Sequence[Dot], best: Sequence[Dot], title: str, unit: str = "examples") -> Picture:
     """`dots` are all, and `best` those that no other beats in time, memory and what is sent, each with a number and a
-    row below. `unit` is that of memory and of what is sent."""
+    row below. What ends much later than all of these is left out. `unit` is that of memory and of what is sent."""
     if not best:
         raise ValueError("draw_front: there is no schedule to draw")
-    every = [(dot.time, dot.memory) for dot in (*dots, *best)]
-    low, high = min(x for x, _ in every), max(x for x, _ in every)
-    top = max(y for _, y in every)
+    low, high = min(dot.time for dot in best), max(dot.time for dot in best)
+    high += 0.3 * (high - low)
+    near = [dot for dot in dots if dot.time <= high]
+    top = max(dot.memory for dot in (*near, *best))
     spread = high - low or 1.0
     right = WIDTH - 24.0
     frame = Frame(right, TOP + HIGH - 40, (low - 0.04 * spread, 0.0), (high + 0.04 * spread, 1.12 * top or 1.0))
@@ -41,7 +42,7 @@ def draw_front(dots: Sequence[Dot], best: Sequence[Dot], title: str, unit: str =
     scene.add(Text(LEFT, 22, fit(title, right - LEFT, TEXT + 2), TEXT + 2, INK, bold=True))
     scene.add(Rect(LEFT, TOP, frame.right - LEFT, frame.bottom - TOP, NONE, EDGE))
     axes(scene, frame, "time", f"memory, in {unit}")
-    for dot in dots:
+    for dot in near:
         x, y = frame.at(dot.time, dot.memory)
         words = f"{dot.name}: time {exact(dot.time)}, memory {exact(dot.memory)}, sent {exact(dot.sent)}"
         scene.add(Rect(x - 2.5, y - 2.5, 5, 5, EDGE, radius=2.5, title=words))

@@ -23,6 +23,7 @@ from lib.cli.console import (
     show_ways,
     status_table,
 )
+from lib.cli.explore import explore_command
 from lib.cli.options import SHORT, Output, mesh_of, takes_fields_of
 from lib.cli.report import as_json, show
 from lib.cli.schedule import schedules
@@ -54,6 +55,7 @@ except ImportError as missing:
 
 app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(schedules, name="schedule")
+app.command("explore")(explore_command)
 
 
 def _known_puzzle(name: str) -> str:

@@ -6,13 +6,14 @@ import csv
 import io
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 from lib.cli.console import console, say, show_table
 from lib.errors.wording import exact
 from lib.files import ready, write_whole
-from lib.schedules.explore import Explored, Grid, Point, called, cell, explore, front
+from lib.schedules.explore import Explored, Grid, Point, called, explore, front, run_of, settings
 from lib.schedules.pipelines.catalogue import SCHEDULES
 
 try:
@@ -36,7 +37,9 @@ def _numbers(text: str, name: str) -> list[float]:
         try:
             found += [float(n) for n in range(int(first), int(last) + 1)] if dash and first else [float(part)]
         except ValueError:
-            raise typer.BadParameter(f"--{name} takes numbers with commas between, such as 4,8,16; got {part!r}") from None
+            raise typer.BadParameter(
+                f"--{name} takes numbers with commas between, such as 4,8,16; got {part!r}"
+            ) from None
     return found
 
 
@@ -55,9 +58,6 @@ def _option(help_: str) -> Any:
     return typer.Option(help=help_)
 
 
-Numbers = str
-
-
 def explore_command(
     out: Annotated[Path, typer.Option("--output", "-o", help="The folder for what is found.")] = Path("explore"),
     schedules: Annotated[str, _option("Schedules by name, with commas between; see `puzzles schedule list`.")] = "all",
@@ -67,16 +67,12 @@ def explore_command(
     limits: Annotated[str, _option("Microbatches of activations a rank may hold; none: what it likes.")] = "none",
     messages: Annotated[str, _option("posted, awaited, or both with a comma.")] = "posted",
     examples: Annotated[int, typer.Option(min=1, help="Examples of the batch, whatever it is cut into.")] = 64,
-    costs: Annotated[
-        str, _option("Forward, input half and weight half of an example on a rank.")
-    ] = "1,1,1",
+    costs: Annotated[str, _option("Forward, input half and weight half of an example on a rank.")] = "1,1,1",
     overhead: Annotated[str, _option("Time that each pass costs besides, however small.")] = "0",
     message: Annotated[str, _option("Time of a message, for each example in it.")] = "0",
     latency: Annotated[str, _option("Time of a message, however small.")] = "0",
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: one for each core.")] = 1,
-    backend: Annotated[
-        str | None, _option("A backend of joblib, such as dask or ray, for a cluster.")
-    ] = None,
+    backend: Annotated[str | None, _option("A backend of joblib, such as dask or ray, for a cluster.")] = None,
 ) -> None:
     """Sweep schedules of pipelines over sizes, limits of memory and costs, and draw those that nothing beats.
 
@@ -102,6 +98,10 @@ def explore_command(
         message=_numbers(message, "message"),
         latency=_numbers(latency, "latency"),
     )
+    try:
+        list(settings(grid))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     found = _explored(grid, out / "points.jsonl", jobs, backend)
     write_whole(ready(out / "points.csv"), _csv(found.points))
     fronts = {words: front(points) for words, points in found.worlds().items()}
@@ -109,13 +109,14 @@ def explore_command(
         _show(words, best)
     _draw(found, fronts, out)
     refused = sum(bool(point.why) for point in found.points)
-    say(f"{len(found.points)} settings, {refused} of them impossible (points.csv says why). Look at {out / 'index.html'}")
+    say(f"{len(found.points)} settings; {refused} of them are impossible, and points.csv says why.")
+    say(f"Look at {out / 'index.html'}")
 
 
 def _explored(grid: Grid, file: Path, jobs: int, backend: str | None) -> Explored:
     """With a bar. ValueError and such are the command's to show."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
         task = progress.add_task("settings", total=None)
 
         def done(so_far: int, everything: int) -> None:
@@ -143,8 +144,6 @@ def _show(words: str, best: Sequence[Point]) -> None:
 
 
 def _csv(points: Sequence[Point]) -> str:
-    from dataclasses import asdict
-
     rows = [asdict(point) for point in points]
     flat = [row.pop("setting") | row for row in rows]
     text = io.StringIO()
@@ -156,8 +155,9 @@ def _csv(points: Sequence[Point]) -> str:
 
 def _draw(found: Explored, fronts: dict[str, tuple[Point, ...]], out: Path) -> None:
     """The pictures, the page and the notebook of all fronts."""
-    from drawing.front import Dot, draw_front  # here and not above: a sweep that fails needs no picture
-    from lib.notebooks.explored import notebook_of_fronts, page_of_fronts
+    from drawing import draw  # here and not above: a sweep that fails needs no picture
+    from drawing.front import Dot, draw_front
+    from lib.cli.front_page import notebook_of_fronts, page_of_fronts
 
     pictures: dict[str, str] = {}
     for number, (words, points) in enumerate(found.worlds().items(), 1):
@@ -169,6 +169,11 @@ def _draw(found: Explored, fronts: dict[str, tuple[Point, ...]], out: Path) -> N
         picture = draw_front(dots, chosen, words)
         pictures[words] = f"front_{number}.svg"
         picture.save(out / pictures[words])
-    rows = {words: [(called(point), cell(point), point) for point in best] for words, best in fronts.items() if best}
-    write_whole(out / "index.html", page_of_fronts(rows, pictures))
-    write_whole(out / "fronts.ipynb", notebook_of_fronts(rows))
+    shown = {words: best for words, best in fronts.items() if best}
+    timelines: dict[str, str] = {}
+    for world, best in enumerate(shown.values(), 1):
+        for number, point in enumerate(best, 1):
+            name = timelines[point.setting.key] = f"point_{world}_{number}.svg"
+            draw(run_of(point)).save(out / name)
+    write_whole(out / "index.html", page_of_fronts(shown, pictures, timelines, len(found.points)))
+    write_whole(out / "fronts.ipynb", notebook_of_fronts(shown))

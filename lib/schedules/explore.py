@@ -20,9 +20,11 @@ from lib.errors.exceptions import PuzzleError
 from lib.files import ready, write_whole
 from lib.schedules.pipelines.action import KINDS, Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
-from lib.schedules.pipelines.program import MESSAGES_ARE, Messages
+from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
 from lib.schedules.pipelines.timing import time_order
 from lib.schedules.pipelines.zero_bubble_search import Passes
+from lib.simulator.model import Model
+from lib.simulator.simulator import simulate
 
 __all__ = [
     "AIMS",
@@ -36,6 +38,7 @@ __all__ = [
     "front",
     "measure",
     "order_of",
+    "run_of",
     "settings",
     "world",
 ]
@@ -175,10 +178,24 @@ def called(point: Point) -> str:
 def order_of(setting: Setting) -> Order:
     """The order of a setting. ValueError where the schedule has none, such as one in so little memory."""
     each = Fraction(setting.examples, setting.batches)
-    costs = Passes(*(each * Fraction(str(getattr(setting, name))) for name in ("forward", "input_half", "weight_half")))
+    passes = (_pass(setting, name) for name in ("forward", "input_half", "weight_half"))
+    costs = Passes(
+        *(cost * setting.chunks for cost in passes), each * _exact(setting.message) + _exact(setting.latency)
+    )
     return SCHEDULES[setting.schedule].order(
         setting.ranks, setting.batches, chunks=setting.chunks, limit=setting.limit, costs=costs
     )
+
+
+def _pass(setting: Setting, name: str) -> Fraction:
+    """What a pass of a microbatch over one stage takes."""
+    share = Fraction(setting.examples, setting.batches * setting.chunks)
+    return share * _exact(getattr(setting, name)) + _exact(setting.overhead)
+
+
+def _exact(number: float) -> Fraction:
+    """The decimal that was written, not the binary float nearest to it."""
+    return Fraction(str(number))
 
 
 def measure(setting: Setting) -> Point:
@@ -187,16 +204,12 @@ def measure(setting: Setting) -> Point:
         order = order_of(setting)
         each = Fraction(setting.examples, setting.batches)
 
-        def cost(name: str) -> Fraction:
-            share = each * Fraction(str(getattr(setting, name))) / setting.chunks
-            return share + Fraction(str(setting.overhead))
-
         timed = time_order(
             order,
-            forward=cost("forward"),
-            input_half=cost("input_half"),
-            weight_half=cost("weight_half"),
-            message=each * Fraction(str(setting.message)) + Fraction(str(setting.latency)),
+            forward=_pass(setting, "forward"),
+            input_half=_pass(setting, "input_half"),
+            weight_half=_pass(setting, "weight_half"),
+            message=each * _exact(setting.message) + _exact(setting.latency),
             messages=setting.messages,
         )
     except (ValueError, PuzzleError) as error:
@@ -204,7 +217,7 @@ def measure(setting: Setting) -> Point:
     return Point(
         setting,
         time=timed.end,
-        memory=float(Fraction(str(max(timed.peaks))) * each),
+        memory=float(_exact(max(timed.peaks)) * each),
         sent=float(max(_messages(order)) * each),
         makespan_bubble=timed.bubble.makespan,
         span_bubble=timed.bubble.span,
@@ -315,6 +328,13 @@ def _read(file: Path) -> dict[str, Point]:
             continue
         found[point.setting.key] = point
     return found
+
+
+def run_of(point: Point) -> list[Model]:
+    """The point simulated, as `cell` does: a layer for each stage, an example for each microbatch."""
+    setting = point.setting
+    program = program_of(order_of(setting), messages=setting.messages)
+    return simulate(program, ranks=setting.ranks, layers=setting.ranks * setting.chunks, batches=setting.batches)
 
 
 def cell(point: Point) -> str:
