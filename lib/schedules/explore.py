@@ -178,9 +178,11 @@ def called(point: Point) -> str:
 def order_of(setting: Setting) -> Order:
     """The order of a setting. ValueError where the schedule has none, such as one in so little memory."""
     each = Fraction(setting.examples, setting.batches)
-    passes = (_pass(setting, name) for name in ("forward", "input_half", "weight_half"))
     costs = Passes(
-        *(cost * setting.chunks for cost in passes), each * _exact(setting.message) + _exact(setting.latency)
+        setting.chunks * _pass(setting, "forward"),
+        setting.chunks * _pass(setting, "input_half"),
+        setting.chunks * _pass(setting, "weight_half"),
+        each * _exact(setting.message) + _exact(setting.latency),
     )
     return SCHEDULES[setting.schedule].order(
         setting.ranks, setting.batches, chunks=setting.chunks, limit=setting.limit, costs=costs
