@@ -88,7 +88,7 @@ def draw_curves(
     return Picture(scene, told)
 
 
-def _ring(scene: Scene, frame: _Frame, place: At, words: str) -> None:
+def _ring(scene: Scene, frame: Frame, place: At, words: str) -> None:
     """A ring around a place, and its x in bold below it."""
     x, y = frame.at(*place)
     scene.add(Poly(((x, y), (x, frame.bottom)), stroke=INK, dash="3 3"))
