@@ -23,10 +23,10 @@ from lib.cli.console import (
     show_ways,
     status_table,
 )
-from lib.cli.explore import explore_command
 from lib.cli.options import SHORT, Output, mesh_of, takes_fields_of
+from lib.cli.pipelines.explore import explore_command
+from lib.cli.pipelines.schedule import schedules
 from lib.cli.report import as_json, show
-from lib.cli.schedule import schedules
 from lib.cluster.mesh import Mesh
 from lib.course.child import LIMIT
 from lib.course.hints import hint as open_hints

@@ -157,7 +157,7 @@ def _draw(found: Explored, fronts: dict[str, tuple[Point, ...]], out: Path) -> N
     """The pictures, the page and the notebook of all fronts."""
     from drawing import draw  # here and not above: a sweep that fails needs no picture
     from drawing.pipelines.front import Dot, draw_front
-    from lib.cli.front_page import notebook_of_fronts, page_of_fronts
+    from lib.cli.pipelines.front_page import notebook_of_fronts, page_of_fronts
 
     pictures: dict[str, str] = {}
     for number, (words, points) in enumerate(found.worlds().items(), 1):

@@ -22,7 +22,7 @@ def page_of_fronts(fronts: Fronts, pictures: Mapping[str, str], timelines: Mappi
     from jinja2 import Environment  # here and not above: only a page needs it
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    template = environment.from_string(files("lib.cli").joinpath("front_page.html").read_text("utf-8"))
+    template = environment.from_string(files("lib.cli.pipelines").joinpath("front_page.html").read_text("utf-8"))
     worlds = [
         {
             "words": words,

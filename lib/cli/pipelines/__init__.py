@@ -1,0 +1,1 @@
+"""The commands about pipelines: `puzzles schedule` and `puzzles explore`."""
