@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from lib.files import write_whole
 from lib.notebooks.demonstrations import demonstrated
-from lib.notebooks.shared_cells import FRONT, expand, readme
+from lib.notebooks.shared_cells import PAGES, expand, readme
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.submissions.gap import Answer, BuildError, find, student
 from lib.submissions.load import Notebook
@@ -77,13 +77,13 @@ def read_sources(folder: Path) -> list[Source]:
     for path in sorted(folder.glob("[0-9]*.py")):
         text = path.read_text("utf-8")
         name = path.stem.partition("_")[2]
-        answers = find(text, path.name, None if name in FRONT else name)
+        answers = find(text, path.name, None if name in PAGES else name)
         for answer in answers:
-            if answer.puzzle not in PUZZLES and name not in FRONT:
+            if answer.puzzle not in PUZZLES and name not in PAGES:
                 ids = ", ".join(PUZZLES)
                 where = f"{path.name}, line {answer.first}"
                 raise BuildError(f"{where}: no puzzle is {answer.puzzle!r}; there are {ids}")
-        if not answers and name not in FRONT:
+        if not answers and name not in PAGES:
             raise BuildError(f"{path.name}: no `# --- your code (about N lines) ---`: students would get the answer")
         sources.append(Source(path, text, tuple(answers)))
     if not sources:

@@ -21,9 +21,13 @@ from string import Template
 from lib.puzzles.records import PUZZLES, Puzzle, by_chapter, puzzle_of_file
 from lib.submissions.gap import BuildError
 
-__all__ = ["FRONT", "Address", "expand", "links_to", "readme"]
+__all__ = ["AFTER", "FRONT", "PAGES", "Address", "expand", "links_to", "readme"]
 
 FRONT = {"index": "Map of the puzzles", "introduction": "Introduction"}
+AFTER = {"pipelines": ("gallery", "The gallery of pipelines")}
+"""Notebooks without a puzzle that come at the end of a chapter."""
+PAGES = (*FRONT, *(name for name, _ in AFTER.values()))
+"""All notebooks without a puzzle."""
 """The notebooks before the puzzles, all numbered 00, and how links call them."""
 
 PART = re.compile(r"^# %% \[markdown\]\n# <!-- part: (\w+) -->\n?$", re.MULTILINE)
@@ -178,6 +182,9 @@ class _Words:
         for chapter, puzzles in by_chapter():
             other = mine is not None and mine not in puzzles
             names |= {one.stem: f"{chapter.title}: {one.heading}" if other else one.heading for one in puzzles}
+            if puzzles[0].chapter in AFTER:
+                name, label = AFTER[puzzles[0].chapter]
+                names[f"00_{name}"] = label
         stems = list(names)
         here = stems.index(self.stem)
         links = [f"← {links_to(stems[here - 1], names[stems[here - 1]])}"] if here > 1 else []
@@ -206,6 +213,9 @@ class _Words:
                 first = before or links_to("00_introduction", FRONT["introduction"])
                 lines.append(f"| {links_to(puzzle.stem, puzzle.heading)} | {puzzle.teaches} | {first} |")
             lines.append("")
+            if puzzles[0].chapter in AFTER:
+                name, label = AFTER[puzzles[0].chapter]
+                lines += [f"Then: {links_to(f'00_{name}', label)}.", ""]
         return "\n".join(f"# {line}".rstrip() for line in lines[:-1]).removeprefix("# ")
 
 

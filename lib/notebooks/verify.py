@@ -18,7 +18,7 @@ from lib.course.solutions import FOLDER, alternatives, description
 from lib.errors.exceptions import NotSolved, PuzzleError
 from lib.notebooks.build import Source, build, read_sources, stale
 from lib.notebooks.kernels import execute
-from lib.notebooks.shared_cells import FRONT
+from lib.notebooks.shared_cells import PAGES
 from lib.puzzles.records import HINTS, PUZZLES, Puzzle
 from lib.simulator.model import Model
 from lib.simulator.simulator import Unsolved, simulate
@@ -89,7 +89,7 @@ def _needs_problem(record: Puzzle) -> str:
 
 def _extra(root: Path) -> list[str]:
     """What lies in the two folders and belongs to no puzzle."""
-    stems = [*(f"00_{name}" for name in FRONT), *(record.stem for record in PUZZLES.values())]
+    stems = [*(f"00_{name}" for name in PAGES), *(record.stem for record in PUZZLES.values())]
     expected = {"solutions/alternatives", "solutions/parts", *(f"puzzles/{stem}.ipynb" for stem in stems)}
     expected |= {f"solutions/{stem}{ending}" for stem in stems for ending in (".py", ".ipynb")}
     expected |= {f"solutions/{FOLDER}/{path.name}" for puzzle in PUZZLES for path in alternatives(puzzle, root)}

@@ -7,7 +7,7 @@ before (late). All is timed by the order timer; what waits in a circle is in it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -15,9 +15,11 @@ from typing import Any, Final, NamedTuple
 
 from lib.analysis.bounds.best_orders import best_orders
 from lib.errors.exceptions import PuzzleError
-from lib.schedules.pipelines.action import Action, Order, parts_of
+from lib.errors.wording import counted
+from lib.schedules.pipelines.action import Action, Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named, Shape
 from lib.schedules.pipelines.generators import in_turn
+from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.program import Messages
 from lib.schedules.pipelines.timing import Timed, time_order
 from lib.schedules.pipelines.zero_bubble_search import EVEN, Passes
@@ -57,8 +59,10 @@ class Piece:
 
     @property
     def shape(self) -> Shape:
-        """Where the second stage of a rank lies; the sliders make loops."""
-        return "loop" if self.name is None else SCHEDULES[self.name].shape
+        """Where the second stage of a rank lies."""
+        place, last = places(self.order), self.chunks * len(self.order) - 1
+        turns = self.chunks == 2 and all(place.get(stage) == place.get(last - stage) for stage in place)
+        return "vee" if turns else "loop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,13 @@ class Gallery:
             return "messages take no time"
         how = "both sides stand still meanwhile" if self.messages == "awaited" else "ranks compute meanwhile"
         return f"messages are {self.messages} and take {float(self.costs.message):g}: {how}"
+
+    def named(self) -> dict[str, Piece]:
+        """Those that have a name, by what they are called: the rows of the catalogue, then the others."""
+        order = [*SCHEDULES, *(piece.name for piece in self.pieces)]
+        found = sorted((piece for piece in self.pieces if piece.name), key=lambda piece: order.index(piece.name))
+        called = [_called(piece.name)["title"] + (f" × {piece.chunks}" if piece.chunks > 2 else "") for piece in found]
+        return dict(zip(called, found, strict=True))
 
     def limits(self) -> list[dict[str, Any]]:
         """What is proved for this size, where passes take equally long and messages nothing: with so many stages a
@@ -111,14 +122,16 @@ class Gallery:
             "world": self.world(),
             "limits": self.limits(),
             "positions": self.positions,
-            "names": {
-                row.name: {"title": row.title, "paper": row.paper}
-                for row in SCHEDULES.values()
-                if any(piece.name == row.name for piece in self.pieces)
-            },
+            "names": {piece.name: _called(piece.name) for piece in self.named().values()},
             "places": [[*sliders, number] for number, piece in enumerate(self.pieces) for sliders in piece.sliders],
             "pieces": [_data(piece) for piece in self.pieces],
         }
+
+
+def _called(name: str | None) -> dict[str, str]:
+    """What a schedule is called, and where it is from."""
+    row = SCHEDULES.get(name or "")
+    return {"title": name or "", "paper": ""} if row is None else {"title": row.title, "paper": row.paper}
 
 
 def _data(piece: Piece) -> dict[str, Any]:
@@ -160,8 +173,13 @@ def gallery(
     weight_half: float = 1.0,
     message: float = 0.0,
     messages: Messages = "posted",
+    own: Mapping[str, Order] | None = None,
 ) -> Gallery:
-    """Makes and times all of them. ValueError where a size is less than 1, or below 2 ranks: that is no pipeline."""
+    """Makes and times all of them, and `own` orders beside them, each under its name.
+
+    ValueError where a size is less than 1, or below 2 ranks: that is no pipeline. IllegalOrder for one of `own` that no
+    pipeline of this size can do.
+    """
     if ranks < 2:
         raise ValueError(f"a pipeline has at least 2 ranks; got ranks={ranks}")
     if batches < 1:
@@ -190,6 +208,13 @@ def gallery(
         for order, name in names.items()
         if order not in places
     ]
+    for title, mine in (own or {}).items():
+        if title in SCHEDULES:
+            raise ValueError(f"{title} is the name of a schedule that everybody knows: give yours another one")
+        if len(mine) != ranks:
+            raise ValueError(f"{title} is an order for {counted(len(mine), 'rank')}; the gallery has {ranks}")
+        require_legal(mine, batches=batches)
+        pieces.append(_timed(mine, max(1, len(places(mine)) // ranks), costs, messages, [], title))
     return Gallery(ranks, batches, costs, messages, positions, tuple(pieces))
 
 

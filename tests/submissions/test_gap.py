@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.notebooks.shared_cells import FRONT
+from lib.notebooks.shared_cells import PAGES
 from lib.submissions.gap import Answer, BuildError, find, parse, student, untouched
 from lib.submissions.locations import home
 
@@ -158,9 +158,9 @@ SOURCES = sorted((home() / "solutions").glob("[0-9]*.py"))
 @pytest.mark.parametrize("source", SOURCES, ids=[source.stem for source in SOURCES])
 def test_no_student_gets_one_of_our_answers(source: Path) -> None:
     text, name = source.read_text("utf-8"), source.stem[3:]
-    answers = find(text, source.name, None if name in FRONT else name)
+    answers = find(text, source.name, None if name in PAGES else name)
     made = student(text, answers, source.name)
-    assert name in FRONT or [answer.puzzle for answer in answers] == [name]
+    assert name in PAGES or [answer.puzzle for answer in answers] == [name]
     for answer in answers:
         assert untouched(made, answer.puzzle)
         body = text.splitlines()[answer.first : answer.last - 1]
