@@ -55,11 +55,12 @@ draw_gallery(gallery(ranks=4, batches=8, chunks=(1, 2)))
 #
 # </details>
 #
-# **2.** From 1F1B: halve the bubble, or nearly so, with one slider. There are two ways.
+# **2.** From 1F1B: make the bubble smaller with one slider, and without more memory. There are two ways.
 #
 # <details><summary>Answer</summary>
 #
-# Two *stages* on each rank (with 2 forwards ahead, or nothing is gained: no, with 1 it ends at 28.5 as well, as messages take no time here). Or *weight halves* 1 behind: ZB-H1, 27.
+# Two *stages of a rank*: 28.5. Or *weight halves* 1 behind, which is ZB-H1: 27. The highest peak stays at 4 in both, but all ranks come closer to it: what the later ranks did not need
+# is now used.
 #
 # </details>
 #

@@ -196,17 +196,15 @@ def gallery(
     for row in SCHEDULES.values():
         for each in [one for one in chunks if one > 1] if "chunks" in row.takes else [row.chunks]:
             names.setdefault(_order(row, ranks, batches, each, costs), row.name)
-    places: dict[Order, list[Sliders]] = {}
+    at: dict[Order, list[Sliders]] = {}
     for each, group, ahead, late in product(*positions.values()):
         sliders = Sliders(each or 1, group or batches, ahead, late)
-        places.setdefault(in_turn(ranks, batches, **sliders._asdict()), []).append(sliders)
-    pieces = [
-        _timed(order, found[0].chunks, costs, messages, found, names.get(order)) for order, found in places.items()
-    ]
+        at.setdefault(in_turn(ranks, batches, **sliders._asdict()), []).append(sliders)
+    pieces = [_timed(order, found[0].chunks, costs, messages, found, names.get(order)) for order, found in at.items()]
     pieces += [
         _timed(order, SCHEDULES[name].chunks, costs, messages, [], name)
         for order, name in names.items()
-        if order not in places
+        if order not in at
     ]
     for title, mine in (own or {}).items():
         if title in SCHEDULES:

@@ -13,14 +13,17 @@ import pytest
 from lib import PUZZLES
 from lib.notebooks import shared_cells
 from lib.notebooks.build import read_sources
-from lib.notebooks.shared_cells import Address, expand, pinned
-from lib.puzzles.records import Chapter
+from lib.notebooks.shared_cells import AFTER, Address, expand, pinned
+from lib.puzzles.records import Chapter, by_chapter
 from lib.submissions.gap import BuildError
 
 ROOT = Path(__file__).parents[2]
 ASKS = "# %% [markdown]\n# <!-- part: {} -->\n"
 PROJECT = '[project]\nname = "llm-training-puzzles"\nversion = "1.2.3"\n'
-STEMS = ["00_index", "00_introduction", *(puzzle.stem for puzzle in PUZZLES.values())]
+STEMS = ["00_index", "00_introduction"]
+for _chapter, _puzzles in by_chapter():
+    STEMS += [puzzle.stem for puzzle in _puzzles]
+    STEMS += [f"00_{AFTER[_puzzles[0].chapter][0]}"] if _puzzles[0].chapter in AFTER else []
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 
 from lib.schedules.gallery import Gallery, Piece, gallery
 from lib.schedules.pipelines.catalogue import SCHEDULES
-from lib.schedules.pipelines.generators import in_turn
+from lib.schedules.pipelines.generators import gpipe, in_turn, one_f_one_b
+from lib.schedules.pipelines.legality import IllegalOrder
 from lib.schedules.pipelines.timing import time_order
 
 
@@ -119,3 +120,17 @@ def test_what_is_proved_is_beaten_by_nothing_of_its_kind(found: Gallery) -> None
             if alike and piece.timed is not None and max(piece.timed.peaks) <= limit["peak"]:
                 assert piece.timed.end >= limit["end"], piece
     assert gallery(4, 8, message=0.4).limits() == []
+
+
+def test_an_order_of_ones_own_is_beside_the_others() -> None:
+    mine = one_f_one_b(4, 8)
+    twice = tuple((*half, *(a._replace(microbatch=a.microbatch + 4) for a in half)) for half in gpipe(4, 4))
+    piece = gallery(4, 8, own={"yours": twice}).named()["yours"]
+    assert piece.timed is not None
+    assert piece.timed.end > 33
+    with pytest.raises(ValueError, match="gpipe is the name of a schedule that everybody knows"):
+        gallery(4, 8, own={"gpipe": mine})
+    with pytest.raises(ValueError, match="yours is an order for 3 ranks; the gallery has 4"):
+        gallery(4, 8, own={"yours": mine[:3]})
+    with pytest.raises(IllegalOrder):
+        gallery(4, 8, own={"yours": one_f_one_b(4, 7)})
