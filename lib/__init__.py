@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from lib.errors.fixes import fix
     from lib.puzzles.records import PUZZLES, goal
-    from lib.schedules.written import schedule
+    from lib.schedules.written import schedule, stages
     from lib.simulator.dist import Dist
     from lib.simulator.model import Model
     from lib.simulator.simulator import Unsolved, simulate
@@ -104,6 +104,7 @@ __all__ = [
     "schedule",
     "simulate",
     "solved",
+    "stages",
     "what_helps",
     "what_if",
     "why",
@@ -128,7 +129,7 @@ _HOMES = {
     "PuzzleError RankFailed RuleError TraceError",
     "lib.errors.fixes": "fix",
     "lib.puzzles.records": "PUZZLES goal",
-    "lib.schedules.written": "schedule",
+    "lib.schedules.written": "schedule stages",
     "lib.simulator.dist": "Dist",
     "lib.simulator.model": "Model",
     "lib.simulator.simulator": "Unsolved simulate",

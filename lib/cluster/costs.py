@@ -105,6 +105,10 @@ class Costs:
         """How long a layer computes, compared with what an operation costs. Here all layers are alike."""
         return Fraction(1)
 
+    def slowness(self, rank: int) -> Fraction:
+        """How long a rank computes, compared with what an operation costs. Here all ranks are alike."""
+        return Fraction(1)
+
     def least(self, elements: Elements) -> Fraction:
         """What it takes at least until a rank has that many elements from others, who may be beside it."""
         return min(_exact(self.collective), 2 * _exact(self.p2p))
@@ -267,12 +271,15 @@ class Uneven(Costs):
     def factor(self, layer: int) -> Fraction:
         return self._factors[layer % len(self._factors)]
 
+    def slowness(self, rank: int) -> Fraction:
+        return self._slow.get(rank, Fraction(1))
+
     def compute(self, op: Operation, rank: int, layer: int | None, batches: Elements) -> int:
         cost = super().compute(op, rank, layer, batches)
         if op.loads:
             return cost
         factor = self.factor(layer) if op.per_batch and layer is not None else 1
-        return round(cost * factor * self._slow.get(rank, 1))
+        return round(cost * factor * self.slowness(rank))
 
 
 def _both_ways(links: Iterable[tuple[Hashable, ...]], share: Fraction | int = 1) -> dict[Hashable, Fraction | int]:

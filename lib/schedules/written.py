@@ -8,6 +8,12 @@
 
 What it makes is a function of a Model like any other. Before anything runs the function is asked for all ranks, once a
 run, and what it says is judged: nothing but actions can be said, and what they come to is for the check to say.
+
+    @stages(one_f_one_b)
+    def in_threes(layers, ranks):
+        return [3, 3, 3, 1]
+
+says how many layers each stage of an order has, and may say on which rank it lies.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import update_wrapper
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from typing import Any, Final, cast, overload
 from weakref import WeakKeyDictionary
 
@@ -40,10 +46,14 @@ from lib.simulator.model import Model
 from lib.simulator.recorder import BUDGET
 from lib.values.values import describe
 
-__all__ = ["Written", "schedule"]
+__all__ = ["Placed", "Written", "schedule", "stages"]
 
 Function = Callable[[int, int, int], Any]
 """What a student writes: the actions of `rank`, of so many ranks, for so many microbatches."""
+Places = Callable[[list[float], list[float]], Any]
+"""What a student writes who says the stages, of how heavy each layer is, and how slow each rank."""
+Orders = Callable[[int, int], Order]
+"""What makes an order for so many ranks and microbatches."""
 TAKES: Final = ("rank", "ranks", "batches")
 WORDS: Final = "words such as F0, the forward of microbatch 0, and B0, its backward"
 FIXES: Final = {
@@ -94,22 +104,30 @@ def schedule(
     return Written(function, setting)
 
 
-class Written:
-    """A schedule whose order a function says. Called with a Model it runs on it; called as the function was written it
-    gives what that gives."""
+def stages(order: Orders, *, messages: Messages = "awaited") -> Callable[[Places], Placed]:
+    """Makes a pipeline of a function that says its stages: of each, from the first to the last, how many layers it has,
+    or its rank and how many layers. The function is given how heavy each layer is, and how slow each rank.
 
-    def __init__(self, function: Function, setting: Setting) -> None:
+    `order` makes the order for so many ranks and microbatches, such as `one_f_one_b` of the generators: stage s does
+    what that has for rank s.
+    """
+    return lambda function: Placed(function, order, messages)
+
+
+class Asked:
+    """What makes a program of what a function says: it is asked once a run."""
+
+    def __init__(self, function: Callable[..., Any], name: str, decorator: str) -> None:
         if not callable(function):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise PuzzleError(
-                "schedule was not given a function",
-                expected="@schedule on the line above a function",
+                f"{name} was not given a function",
+                expected=f"@{name} on the line above a function",
                 got=describe(function),
-                fix='write @schedule or @schedule(messages="awaited") above `def`',
+                fix=f"write {decorator} above `def`",
             )
         update_wrapper(self, function)
         self.__signature__ = inspect.Signature([inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
         self._function = function
-        self._setting = setting
         self._programs: WeakKeyDictionary[Dist, Program | None] = WeakKeyDictionary()
         """The program of each run, None where the function could not say it."""
 
@@ -117,6 +135,55 @@ class Written:
     def name(self) -> str:
         """What the function is called."""
         return getattr(self._function, "__name__", "the function")
+
+    async def _run(self, model: Model) -> None:
+        dist = model.dist
+        if dist not in self._programs:
+            self._programs[dist] = None  # should this fail, nobody else has anything to do
+            self._programs[dist] = self._program(model)
+        program = self._programs[dist]
+        if program is not None:
+            await program(model)
+
+    def _program(self, model: Model) -> Program:
+        """The program of a run."""
+        raise NotImplementedError
+
+    def _raised(self, error: Exception, rank: int | None = None) -> PuzzleError:
+        """What the function raised when it was asked, for a rank or for all of them."""
+        from lib.diagnosis.python_errors import failed  # here and not above: only a mistake needs it
+
+        found = failed(None, error)
+        found.what = found.what if rank is None else f"rank {rank}: {found.what}"
+        return found
+
+    def _wrong(self, what: str, *, rank: int | None = None, **more: Any) -> PuzzleError:
+        """A mistake of the function's, with its line. Ranks are those of the pipeline, which need not be all."""
+        where = self._line()
+        what = what if rank is None else f"rank {rank}: {what}"
+        return PuzzleError(what, where=[] if where is None else [(None, where)], **more)
+
+    def _line(self) -> Place | None:
+        """The line of the function's `return`, if it has one; else of its `def`."""
+        code = getattr(self._function, "__code__", None)
+        if code is None:
+            return None
+        import ast
+
+        node = function_of(code)
+        if node is None:
+            return place(code, code.co_firstlineno)
+        returns = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Return)]
+        return place(code, returns[0] if len(returns) == 1 else node.lineno)
+
+
+class Written(Asked):
+    """A schedule whose order a function says. Called with a Model it runs on it; called as the function was written it
+    gives what that gives."""
+
+    def __init__(self, function: Function, setting: Setting) -> None:
+        super().__init__(function, "schedule", '@schedule or @schedule(messages="awaited")')
+        self._setting = setting
 
     @overload
     def __call__(self, model: Model, /) -> Coroutine[Any, Any, None]: ...
@@ -136,15 +203,6 @@ class Written:
 
     def __repr__(self) -> str:
         return f"<schedule {self.name}>"
-
-    async def _run(self, model: Model) -> None:
-        dist = model.dist
-        if dist not in self._programs:
-            self._programs[dist] = None  # should this fail, nobody else has anything to do
-            self._programs[dist] = self._program(model)
-        program = self._programs[dist]
-        if program is not None:
-            await program(model)
 
     def _program(self, model: Model) -> Program:
         share, microbatches = share_of(model), self._setting.microbatches
@@ -270,20 +328,6 @@ class Written:
             fix=_meant(word, stage),
         )
 
-    def _raised(self, error: Exception, rank: int) -> PuzzleError:
-        """What the function raised when it was asked for a rank."""
-        from lib.diagnosis.python_errors import failed  # here and not above: only a mistake needs it
-
-        found = failed(None, error)
-        found.what = f"rank {rank}: {found.what}"
-        return found
-
-    def _wrong(self, what: str, *, rank: int | None = None, **more: Any) -> PuzzleError:
-        """A mistake of the function's, with its line. Ranks are those of the pipeline, which need not be all."""
-        where = self._line()
-        what = what if rank is None else f"rank {rank}: {what}"
-        return PuzzleError(what, where=[] if where is None else [(None, where)], **more)
-
     def _located(self, error: IllegalOrder, what: str, fix: str | None) -> IllegalOrder:
         """The error of an order that is not legal, with the line of the function that says it."""
         error.what, error.fix, error.rank = what, fix, None
@@ -291,18 +335,99 @@ class Written:
             error.where.append((None, where))
         return error
 
-    def _line(self) -> Place | None:
-        """The line of the function's `return`, if it has one; else of its `def`."""
-        code = getattr(self._function, "__code__", None)
-        if code is None:
-            return None
-        import ast
 
-        node = function_of(code)
-        if node is None:
-            return place(code, code.co_firstlineno)
-        returns = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Return)]
-        return place(code, returns[0] if len(returns) == 1 else node.lineno)
+class Placed(Asked):
+    """A pipeline of which a function says the stages: how many layers each has, and on which rank it lies. Called with
+    a Model it runs on it; called as the function was written it gives what that gives."""
+
+    def __init__(self, function: Places, order: Orders, messages: Messages) -> None:
+        super().__init__(function, "stages", "@stages(one_f_one_b)")
+        self._order, self._messages = order, messages
+
+    @overload
+    def __call__(self, model: Model, /) -> Coroutine[Any, Any, None]: ...
+    @overload
+    def __call__(self, layers: Sequence[float], ranks: Sequence[float]) -> Any: ...
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if len(given) == 1 and not named and isinstance(given[0], Model):
+            return self._run(given[0])
+        return self._function(*given, **named)
+
+    def __repr__(self) -> str:
+        return f"<stages {self.name}>"
+
+    def _program(self, model: Model) -> Program:
+        costs = model.dist.costs
+        layers = [float(costs.factor(layer)) for layer in range(model.LAYERS)]
+        placed = self.stages(layers, [float(costs.slowness(rank)) for rank in range(model.RANKS)])
+        borders = [*accumulate((count for _, count in placed), initial=0)]
+        by_stage = self._order(model.RANKS, model.BATCHES)
+        on = {rank: by_stage[stage] for stage, (rank, _) in enumerate(placed)}
+        order = tuple(on[rank] for rank in range(model.RANKS))
+        return program_of(order, messages=self._messages, layers_of=[range(*ends) for ends in pairwise(borders)])
+
+    def stages(self, layers: Sequence[float], ranks: Sequence[float]) -> list[tuple[int, int]]:
+        """For each stage its rank and how many layers it has, as the function says. PuzzleError where they do not make
+        the model."""
+        try:
+            said = self._function([*layers], [*ranks])
+        except PuzzleError:
+            raise
+        except Exception as error:
+            raise self._raised(error) from error
+        if not isinstance(said, list | tuple):
+            raise self._wrong(
+                f"{self.name} gives {described(said, describe)}",
+                expected=f"a list: for each of {counted(len(ranks), 'stage')} how many layers it has",
+                fix="end the function with `return` and the list",
+            )
+        found = [self._stage(number, one) for number, one in enumerate(cast("Sequence[Any]", said))]
+        self._require_whole(found, len(layers), len(ranks))
+        return found
+
+    def _stage(self, number: int, said: Any) -> tuple[int, int]:
+        """What was said of a stage: a number of layers, or a rank and a number of layers."""
+        pair = cast("Sequence[Any]", said) if isinstance(said, list | tuple) else (number, said)
+        if len(pair) != 2 or not all(type(one) is int for one in pair):
+            raise self._wrong(
+                f"stage {number} is {described(said, describe)}",
+                expected="a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)",
+                fix="count layers: what they weigh is for you to add up",
+            )
+        return pair[0], pair[1]
+
+    def _require_whole(self, found: Sequence[tuple[int, int]], layers: int, ranks: int) -> None:
+        """PuzzleError where some stages are not all layers, on all ranks."""
+        counts = [count for _, count in found]
+        if len(found) != ranks:
+            raise self._wrong(
+                f"{self.name} gives {counted(len(found), 'stage')}, and there are {counted(ranks, 'rank')}",
+                expected="a stage for each rank",
+                got=", ".join(map(str, found)) or "nothing",
+                fix="give the list one entry for each rank",
+            )
+        if (least := min(counts)) < 1:
+            raise self._wrong(
+                f"stage {counts.index(least)} has {counted(least, 'layer')}",
+                expected="one layer at least: a stage without layers has nothing to pass on",
+                got=" + ".join(map(str, counts)),
+                fix="take a layer from the stage that has the most",
+            )
+        if sum(counts) != layers:
+            raise self._wrong(
+                f"these stages have {counted(sum(counts), 'layer')} together, and the model has {layers}",
+                expected="each layer on one stage",
+                got=f"{' + '.join(map(str, counts))} = {sum(counts)}",
+                fix=f"{'take' if sum(counts) > layers else 'add'} {counted(abs(sum(counts) - layers), 'layer')}"
+                f"{' away' if sum(counts) > layers else ''}",
+            )
+        if sorted(rank for rank, _ in found) != [*range(ranks)]:
+            raise self._wrong(
+                "these stages do not lie on all ranks, one on each",
+                expected=f"each of the ranks 0 to {ranks - 1} once",
+                got=f"the ranks {', '.join(str(rank) for rank, _ in found)}",
+                fix="the first number of each pair is a rank, the second its number of layers",
+            )
 
 
 def _is_list_of_words(thing: Any) -> bool:
