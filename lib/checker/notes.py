@@ -352,7 +352,23 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         got=f"rank {longest} waits {in_units(total)} in all, {units(most):g} of them here",
         where=[] if spot is None else [(longest, spot)],
         fix=_sent_late(trace, longest, spot)
+        or (None if spot is not None else _unevenly(trace, longest))
         or "let it do other work before this line, or let the others do earlier what it waits for",
+    )
+
+
+def _unevenly(trace: Trace, waiting: int) -> str | None:
+    """What to do about a rank that computes longer than the one that waits longest, if there is one."""
+    busy = [
+        sum(event.length for event in program.events if event.op in COMPUTE and event.start is not None)
+        for program in trace.programs
+    ]
+    most = max(range(len(busy)), key=lambda rank: (busy[rank], -rank))
+    if busy[most] <= busy[waiting]:
+        return None
+    return (
+        f"rank {most} computes for {units(busy[most]):g}, and rank {waiting} for {units(busy[waiting]):g}: "
+        f"give rank {most} less to do, or a stage that others wait for less"
     )
 
 

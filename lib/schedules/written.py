@@ -406,6 +406,13 @@ class Placed(Asked):
                 got=", ".join(map(str, found)) or "nothing",
                 fix="give the list one entry for each rank",
             )
+        if sorted(rank for rank, _ in found) != [*range(ranks)]:
+            raise self._wrong(
+                "these stages do not lie on all ranks, one on each",
+                expected=f"each of the ranks 0 to {ranks - 1} once",
+                got=f"the ranks {', '.join(str(rank) for rank, _ in found)}",
+                fix="the first number of each pair is a rank, the second its number of layers",
+            )
         if (least := min(counts)) < 1:
             raise self._wrong(
                 f"stage {counts.index(least)} has {counted(least, 'layer')}",
@@ -420,13 +427,6 @@ class Placed(Asked):
                 got=f"{' + '.join(map(str, counts))} = {sum(counts)}",
                 fix=f"{'take' if sum(counts) > layers else 'add'} {counted(abs(sum(counts) - layers), 'layer')}"
                 f"{' away' if sum(counts) > layers else ''}",
-            )
-        if sorted(rank for rank, _ in found) != [*range(ranks)]:
-            raise self._wrong(
-                "these stages do not lie on all ranks, one on each",
-                expected=f"each of the ranks 0 to {ranks - 1} once",
-                got=f"the ranks {', '.join(str(rank) for rank, _ in found)}",
-                fix="the first number of each pair is a rank, the second its number of layers",
             )
 
 

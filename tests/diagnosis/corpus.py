@@ -52,9 +52,11 @@ from lib import (
     fix,
     schedule,
     simulate,
+    stages,
 )
 from lib.errors.fixes import HOW
 from lib.schedules.data_parallel import segments
+from lib.schedules.pipelines.generators import one_f_one_b
 from lib.submissions.locations import reference
 from tests.support.drivers import gather
 
@@ -172,7 +174,7 @@ def changed(code: str, change: str) -> str:
 def function(case: Case) -> Iterator[Callable[[Model], Any]]:
     """The student's function, compiled as the cell of a notebook whose lines an error can show."""
     path = f"/tmp/ipykernel_1/{case.name}.py"
-    given = (Model, NotSolved, Weight, schedule, segments)
+    given = (Model, NotSolved, Weight, schedule, stages, segments, one_f_one_b)
     namespace: dict[str, Any] = {each.__name__: each for each in given}
     linecache.cache[path] = (len(case.source), None, case.source.splitlines(keepends=True), path)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lib import Mesh, Model, NotSolved, PuzzleError, Trace, check, schedule, simulate
+from lib import UNIT, Mesh, Model, NotSolved, PuzzleError, Trace, Uneven, check, schedule, simulate, stages
 from lib.analysis.figures import end
 from lib.course.child import run_of
 from lib.schedules.pipelines.generators import breadth_first, interleaved, one_f_one_b
@@ -239,3 +239,53 @@ def test_it_does_what_a_program_of_the_same_order_does() -> None:
     size = {"ranks": 3, "layers": 6, "batches": 5}
     ours = Trace.of(simulate(program_of(one_f_one_b(3, 5)), **size))  # pyright: ignore[reportArgumentType]
     assert Trace.of(simulate(alternating, **size)).text() == ours.text()  # pyright: ignore[reportArgumentType]
+
+
+# -- stages ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_function_may_say_the_stages_alone() -> None:
+    given: list[tuple[list[float], list[float]]] = []
+
+    @stages(one_f_one_b, messages="posted")
+    def anyhow(layers: list[float], ranks: list[float]) -> list[Any]:
+        given.append((layers, ranks))
+        return [(2, 1), (0, 3), (1, 2)]
+
+    costs = Uneven(layers=(1, 2, 3), ranks=(1, 1.5))
+    trace = Trace.of(simulate(anyhow, ranks=3, layers=6, batches=4, costs=costs))
+    assert check(trace).correct
+    assert given == [([1, 2, 3, 1, 2, 3], [1, 1.5, 1])]
+    mine = [{event.layer for event in program.events if event.op == "forward"} for program in trace.programs]
+    assert mine == [{1, 2, 3}, {4, 5}, {0}]
+    assert anyhow([1.0], [1.0]) == [(2, 1), (0, 3), (1, 2)]
+    assert repr(anyhow) == "<stages anyhow>"
+    assert str(inspect.signature(anyhow)) == "(model)"
+
+
+def test_equal_stages_are_the_order_itself() -> None:
+    whole = stages(one_f_one_b)(lambda layers, ranks: [len(layers) // len(ranks)] * len(ranks))
+    for costs in (UNIT, Uneven(ranks=(1, 2))):
+        runs = [
+            Trace.of(simulate(function, ranks=4, layers=8, batches=8, costs=costs))
+            for function in (whole, program_of(one_f_one_b(4, 8)))
+        ]
+        assert len({end(run) for run in runs}) == 1
+
+
+def test_what_goes_wrong_in_a_function_that_says_stages() -> None:
+    @stages(one_f_one_b)
+    def unsolved(layers: list[float], ranks: list[float]) -> list[int]:
+        raise NotSolved("uneven")
+
+    assert simulate(unsolved, ranks=2, layers=2, batches=2) == []
+
+    @stages(one_f_one_b)
+    def divides(layers: list[float], ranks: list[float]) -> list[int]:
+        return [int(layers[0] // 0)]
+
+    with pytest.raises(PuzzleError, match="ZeroDivisionError") as raised:
+        simulate(divides, ranks=2, layers=2, batches=2)
+    assert "int(layers[0] // 0)" in str(raised.value)
+    with pytest.raises(PuzzleError, match="stages was not given a function"):
+        stages(one_f_one_b)(3)  # pyright: ignore[reportArgumentType]
