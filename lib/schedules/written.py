@@ -136,6 +136,10 @@ class Asked:
         """What the function is called."""
         return getattr(self._function, "__name__", "the function")
 
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Runs on a Model; given what the function takes, it gives what that gives."""
+        raise NotImplementedError
+
     async def _run(self, model: Model) -> None:
         dist = model.dist
         if dist not in self._programs:
@@ -342,7 +346,8 @@ class Placed(Asked):
 
     def __init__(self, function: Places, order: Orders, messages: Messages) -> None:
         super().__init__(function, "stages", "@stages(one_f_one_b)")
-        self._order, self._messages = order, messages
+        self._order = order
+        self._messages: Messages = messages
 
     @overload
     def __call__(self, model: Model, /) -> Coroutine[Any, Any, None]: ...
@@ -377,7 +382,7 @@ class Placed(Asked):
             raise self._raised(error) from error
         if not isinstance(said, list | tuple):
             raise self._wrong(
-                f"{self.name} gives {described(said, describe)}",
+                f"{self.name} gives {described(cast('object', said), describe)}",
                 expected=f"a list: for each of {counted(len(ranks), 'stage')} how many layers it has",
                 fix="end the function with `return` and the list",
             )
@@ -390,7 +395,7 @@ class Placed(Asked):
         pair = cast("Sequence[Any]", said) if isinstance(said, list | tuple) else (number, said)
         if len(pair) != 2 or not all(type(one) is int for one in pair):
             raise self._wrong(
-                f"stage {number} is {described(said, describe)}",
+                f"stage {number} is {described(cast('object', said), describe)}",
                 expected="a number of layers, such as 3; or a rank and a number of layers, such as (2, 3)",
                 fix="count layers: what they weigh is for you to add up",
             )
