@@ -119,3 +119,15 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     result = schedule("export", path, "-o", tmp_path / "order.csv")
     assert "1 action left out: torch's executor updates no weights" in result.output
     assert read_file(tmp_path / "order.csv").order == one_f_one_b(1, 1)
+
+
+def test_the_gallery_is_a_page_with_orders_of_ones_own(tmp_path: Path) -> None:
+    page, order = tmp_path / "gallery.html", tmp_path / "mine.csv"
+    order.write_text("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", "utf-8")
+    result = schedule("gallery", f"slow={order}", "--ranks", "2", "--batches", "2", "-o", page)
+    assert result.exit_code == 0
+    assert "messages take no time" in result.output
+    assert '"slow"' in page.read_text("utf-8")
+    wrong = schedule("gallery", f"slow={order}", "--ranks", "4", "--batches", "2", "-o", page)
+    assert wrong.exit_code != 0
+    assert "slow is an order for 2 ranks; the gallery has 4" in " ".join(wrong.output.split()).replace("│ ", "")

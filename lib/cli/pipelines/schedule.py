@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from lib.cli.console import fail, say, show_table
 from lib.cli.options import SHORT, Output
@@ -18,7 +18,7 @@ from lib.schedules.pipelines.action import Order, batches_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.legality import IllegalOrder
 from lib.schedules.pipelines.lowering import compute_only
-from lib.schedules.pipelines.program import MESSAGES_ARE, program_of
+from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
 from lib.simulator.simulator import simulate
 from lib.trace.trace import Trace
 
@@ -134,6 +134,34 @@ def import_(
         models = simulate(run, ranks=len(order), layers=len(places(passes)), batches=batches_of(passes))
         paint(Trace.of(models)).save(output)
         say(f"Drew a run of it, with {messages} messages and a layer a stage: {output}")
+
+
+@schedules.command()
+def gallery(
+    whats: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=WHAT]...", help="Orders of your own, to be shown beside the others."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page: .html.")] = Path("gallery.html"),
+    ranks: Annotated[int, typer.Option(min=2, help="Ranks.")] = RANKS,
+    batches: Annotated[int, typer.Option(min=1, help="Microbatches.")] = BATCHES,
+    message: Annotated[float, typer.Option(min=0, help="Time of a message; the forward of a rank takes 1.")] = 0.0,
+    messages: Annotated[str, typer.Option(callback=_messages, help=f"{' or '.join(MESSAGES_ARE)}.")] = "posted",
+) -> None:
+    """Write the gallery: all schedules on one time axis, with four sliders that make most of them, as a page."""
+    from drawing import draw_gallery  # here and not above: the other commands need no picture
+    from lib.schedules.gallery import gallery as gallery_of
+
+    own: dict[str, Order] = {}
+    for what in whats or ():
+        name, _, rest = what.rpartition("=")
+        own[name or Path(rest).stem] = compute_only(_found(rest, ranks, batches, None).order)
+    try:
+        found = gallery_of(ranks, batches, message=message, messages=cast("Messages", messages), own=own)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    draw_gallery(found).save(output)
+    say(f"Wrote {output}: {found.world()}")
 
 
 def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None) -> Imported:
