@@ -29,7 +29,7 @@ from lib.errors.arguments import described
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted
-from lib.schedules.pipelines.action import Action, Order, parse
+from lib.schedules.pipelines.action import PASSES, Action, Order, parse
 from lib.schedules.pipelines.legality import IllegalOrder, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
 from lib.schedules.pipelines.program import (
@@ -60,6 +60,7 @@ FIXES: Final = {
     "batch": "microbatches are counted from 0, so the last one is `batches - 1`",
     "twice": "each microbatch goes once forward through a stage and once backward: look at where two loops meet",
     "before": "a backward needs the forward of the same microbatch on the same stage, earlier in the list",
+    "gather": "UNSHARD comes before the passes that need the weights of a stage; RESHARD and REDUCE_GRAD come after",
     "missing": "each microbatch goes once forward and once backward through every stage: count what the list has",
 }
 """By rule of legality what to do, where it knows nothing better."""
@@ -237,7 +238,10 @@ class Written(Asked):
         order = tuple(self._parsed(one, rank, rank if bare else None) for rank, one in enumerate(words))
         if (wrong := illegal(order, batches=batches)) is not None:
             fix = wrong.cause or FIXES.get(wrong.rule)
-            if bare and wrong.rule == "twice":
+            passes = wrong.action is None or wrong.action.kind in PASSES
+            if wrong.rule == "twice" and not passes:
+                fix = "once is enough: it is for all microbatches of the stage"
+            elif wrong.rule == "twice" and bare:
                 fix = f"{fix}\nor, where a rank has several stages, name the stage in each word: {ranks}F0"
             raise self._located(IllegalOrder(wrong), str(wrong), fix)
         if says_messages(order) and (stuck := waits_for_room(order)):

@@ -220,6 +220,24 @@ def test_whole_weights_go_between_a_stage_s_passes() -> None:
     assert peak(kept).elements == 4_194_304 + 262_144
 
 
+def test_gradients_of_whole_weights_are_all_reduced_where_the_order_says_so() -> None:
+    """A stage is done with its gradients before the rank is: the all-reduce of its first runs behind the other."""
+    order = tuple(
+        (*actions[:-4], Action(rank + 4, "REDUCE_GRAD"), *actions[-4:])
+        for rank, actions in enumerate(breadth_first(4, 4, 2))
+    )
+    trace, calls = _sharded(order, 8, "posted")
+    assert (calls["allgather"], calls["scatterreduce"], calls["allreduce"]) == (0, 0, 2)
+    late, _ = _sharded(breadth_first(4, 4, 2), 8, "posted")
+    assert end(trace) < end(late)
+
+
+def test_a_stage_is_updated_before_its_weights_are_freed() -> None:
+    order = tuple(parse(f"{s}UNSHARD {s}F0 {s}B0 {s}UPDATE {s}RESHARD") for s in range(4))
+    _, calls = _sharded(order, 2)
+    assert (calls["allgather"], calls["update"]) == (2, 2)
+
+
 def test_without_other_pipelines_there_is_nothing_to_gather() -> None:
     trace = _run(with_weights(one_f_one_b(2, 2)), 2, 2)
     assert check(trace).correct

@@ -192,6 +192,8 @@ MISTAKES: list[tuple[Callable[..., Any], str, str]] = [
         "rank 0, position 1: 0F0 (forward of microbatch 0 on stage 0) was",
         "each word: 2F0",
     ),
+    (_says("UNSHARD", "F0", "RESHARD", "B0"), "rank 0, position 3: 0B0 (backward of", "UNSHARD comes before"),
+    (_says("F0", "F1", "B0", "B1", "REDUCE_GRAD", "REDUCE_GRAD"), "rank 0, position 5: 0REDUCE_GRAD", "once is enough"),
     (_says("F0", "B0", "B1"), "rank 0, position 2: 0B1 needs 0F1 before it", "earlier in the list"),
     (_says("0F0", "0B0", "0F1", "0B1"), "rank 1, position 0: 0F0 (forward of microbatch 0", "numbered over all ranks"),
     (lambda rank, ranks, batches: {"F0": 1}, "rank 0: <lambda> gives a whole dict", "give back a list"),

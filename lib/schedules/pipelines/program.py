@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
@@ -22,9 +22,6 @@ MESSAGES_ARE: Mapping[str, Callable[[Order], Order]] = {"awaited": awaited, "pos
 """How messages are put into an order that has none."""
 AXIS = "stage"
 """The axis of a mesh along which a pipeline lies. Along all others there are pipelines like it, with other data."""
-
-SHARDS: Final = frozenset({"UNSHARD", "RESHARD", "REDUCE_GRAD"})
-"""Kinds of actions of which one is enough for weights to be sharded."""
 
 Program = Callable[[Model], Coroutine[Any, Any, None]]
 Step = tuple[str, int, int, bool, bool, int]
@@ -50,8 +47,8 @@ def program_of(
 
     `layers_of` are the layers of each stage, equal shares where it is left out; `microbatches` the batches of each
     microbatch, one each where it is left out. Along the other axes of a mesh each pipeline takes every n-th batch of
-    the step: its batches are numbered for themselves. There weights are whole, and gradients all-reduced, unless the
-    order has UNSHARD, RESHARD or REDUCE_GRAD: then each rank has a shard of everything.
+    the step: its batches are numbered for themselves. Of a stage that the order has an UNSHARD for, each of their ranks
+    has a shard, and gradients are reduce-scattered; else weights are whole, and gradients all-reduced.
 
     With `recompute` a stage keeps its input only between forward and backward, and computes the inputs of its other
     layers again right before the backward.
@@ -60,7 +57,7 @@ def program_of(
     """
     whole = order if says_messages(order) else MESSAGES_ARE[messages](order)
     place, count = places(order), batches_of(order)
-    sharded = any(action.kind in SHARDS for actions in order for action in actions)
+    sharded = {action.stage for actions in order for action in actions if action.kind == "UNSHARD"}
     plans = [_steps(actions, recompute) for actions in whole]
     said = [_said(*lists) for lists in zip(order, whole, strict=True)] if by_words else None
 
@@ -237,14 +234,14 @@ class _Rank:
         place: Mapping[int, int],
         layers: Sequence[range],
         batches: Sequence[Sequence[int]],
-        sharded: bool,
+        sharded: set[int],
         recompute: bool,
     ) -> None:
         self.model, self.place, self.batches = model, place, batches
         self.peers = {stage: share.pipeline[rank] for stage, rank in place.items()}
         """The rank of each stage, of those in this pipeline."""
         self.replicas = share.replicas if len(share.replicas) > 1 else None
-        self.sharded = sharded and self.replicas is not None
+        self.sharded = sharded if self.replicas else set[int]()
         self.recompute = recompute
         self.weights, self.states, self.activations, self.grads, self.sums = model.storage()
         self.layers = {stage: layers[stage] for stage in sorted(place) if place[stage] == share.rank}
@@ -257,9 +254,9 @@ class _Rank:
         self.reduces: dict[int, list[Work[WeightGrad]]] = {}
         """All-gathers by stage, and reduce-scatters by layer."""
         self.updated: set[int] = set()
-        for stage in self.layers.values():
-            for layer in stage:
-                if self.sharded:
+        for stage, own in self.layers.items():
+            for layer in own:
+                if stage in self.sharded:
                     weight = model.load_weights(layer, share.number, len(share.replicas))
                     self.weights["shard", layer], self.states[layer] = weight
                 else:
@@ -363,7 +360,7 @@ class _Rank:
 
     def unshard(self, stage: int, *_: object) -> None:
         """The all-gathers of a stage's weights begin."""
-        if self.sharded:
+        if stage in self.sharded:
             shards, gather = self.weights, self.model.allgather
             works = [(layer, gather(shards["shard", layer], layer, self.replicas)) for layer in self.layers[stage]]
             self.gathers[stage] = works
@@ -375,33 +372,33 @@ class _Rank:
 
     def reshard(self, stage: int, *_: object) -> None:
         """Only this rank's shard of a stage's weights stays."""
-        if self.sharded:
+        if stage in self.sharded:
             for layer in self.layers[stage]:
-                del self.weights[layer]
+                self.weights.pop(layer, None)  # an update may have come before
 
     def reduce(self, stage: int, *_: object) -> None:
-        """The reduce-scatters of a stage's gradients begin."""
-        if self.sharded:
+        """The gradients of a stage begin to be added up over the pipelines: each rank gets its shard, or all of it."""
+        if self.replicas:
+            add_up = self.model.scatterreduce if stage in self.sharded else self.model.allreduce
             for layer in self.layers[stage]:
-                work = self.model.scatterreduce(self.sums.pop(layer), layer, self.replicas)
-                self.reduces.setdefault(layer, []).append(work)
+                if layer in self.sums:
+                    self.reduces.setdefault(layer, []).append(add_up(self.sums.pop(layer), layer, self.replicas))
 
     async def update(self, stage: int) -> None:
         """The updates of a stage, unless they were done, and what is left to do before them."""
         if stage in self.updated:
             return
         self.updated.add(stage)
-        model, replicas, own = self.model, self.replicas, self.sharded
+        model, sharded = self.model, stage in self.sharded
         for layer in self.layers[stage]:
-            key: Any = ("shard", layer) if own else layer
-            if own and layer in self.weights:
-                del self.weights[layer]
-            if own and layer in self.sums:
-                self.reduces.setdefault(layer, []).append(model.scatterreduce(self.sums.pop(layer), layer, replicas))
+            key: Any = ("shard", layer) if sharded else layer
+            if sharded:
+                self.weights.pop(layer, None)
+            if self.replicas and layer in self.sums:
+                add_up = model.scatterreduce if sharded else model.allreduce
+                self.reduces.setdefault(layer, []).append(add_up(self.sums.pop(layer), layer, self.replicas))
             for work in self.reduces.pop(layer, ()):
                 self.add(layer, await work)
-            if replicas and not own:
-                self.sums[layer] = await model.allreduce(self.sums[layer], layer, replicas)
             grad, weight, state = self.sums.pop(layer), self.weights.pop(key), self.states.pop(layer)
             self.weights[key], self.states[layer] = model.update(layer, grad, weight, state)
             model.set_final_weight(layer, self.weights[key])
