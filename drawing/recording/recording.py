@@ -64,7 +64,10 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     stages = 1 + max((span.stage or 0 for one in every for span in one.spans), default=0)
     boxes = [Box(span.rank, 0, _look(span.op), 0, 0, lane) for panel in panels for span, lane in panel.spans]
     ramp = "stage" if any(one.has_order for one in every) else "layer"
-    y = legend(scene, LEFT, y, WIDTH - 12, operations(stages, boxes, coloured=ramp)) + 4
+    entries = operations(stages, boxes, coloured=ramp)
+    if all(span.stage is None for one in every for span in one.spans):
+        entries = entries[2:]  # not the ramp, nor a forward: nobody says what is one
+    y = legend(scene, LEFT, y, WIDTH - 12, entries) + 4
     first = next((gap for gap in gaps if gap), None) or []
     for place, panel in enumerate(panels):
         mine = first if place == 0 else gaps[place - 1] or []

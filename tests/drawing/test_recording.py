@@ -64,3 +64,11 @@ def test_a_run_without_names_is_in_milliseconds(tmp_path: Path) -> None:
     assert "The ranges of theirs are not named, so its order is not compared." in picture.words
     assert "theirs: 2 ms · bubble 0.0%" in picture.words
     assert "&lt;a &amp; b&gt;" in picture.save(tmp_path / "picture.svg").read_text()
+
+
+def test_the_legend_has_only_what_is_known() -> None:
+    boxes = (Span(0, 0, 10, "", "aten::mm"), Span(0, 10, 30, "backward", "autograd"))
+    said = texts(draw_recordings(Recording("theirs", boxes, 1)))
+    assert "other" in said
+    assert "backward" in said
+    assert not [text for text in said if text.startswith(("layer", "stage", "forward"))]
