@@ -241,6 +241,116 @@ async def there_and_back(model: Model, batches: list[int], posted: bool) -> None
         await work
 
 
+def staged_layers(*, lean: bool) -> Function:
+    """Pipelines with FSDP across, several layers a stage. The gathered weight takes the place of the shard.
+
+    `lean` takes one batch through the whole pipeline before the next, gathers each layer when it is used, and keeps
+    shards of the sums: least memory. Else it is 1F1B with a batch more on the way, messages are posted, and all
+    collectives but the first run behind computation: least time.
+    """
+
+    async def run(model: Model) -> None:
+        weights, states, acts, grads, sums = model.storage()
+        stage, data = model.coord["stage"], model.coord["data"]
+        line, shards = model.group("stage"), len(model.group("data"))
+        each = model.LAYERS // len(line)
+        layers, mine = range(stage * each, (stage + 1) * each), range(data, model.BATCHES, shards)
+        first, end = layers[0], layers[-1] + 1
+        for layer in layers:
+            weights[layer], states[layer] = model.load_weights(layer, data, shards)
+        gathers: dict[int, Any] = {}
+        reduces: dict[int, Any] = {}
+        coming: dict[tuple[int, int], Any] = {}
+        sending: list[Any] = []
+
+        def ask(source: int, b: int) -> None:
+            if 0 <= source < len(line):
+                coming[source, b] = model.receive(line[source])
+
+        async def got(source: int, b: int) -> Any:
+            if (source, b) not in coming:
+                ask(source, b)
+            return await coming.pop((source, b))
+
+        async def give(to: int, value: Any) -> None:
+            while sending:
+                await sending.pop()
+            sending.append(model.pass_to(line[to], value))
+            if lean:
+                await sending.pop()
+
+        async def whole(layer: int) -> None:
+            if lean:
+                gathers[layer] = model.allgather(weights[layer], layer, group="data")
+            if layer in gathers:
+                weights[layer] = await gathers.pop(layer)
+
+        def cut(layer: int) -> None:
+            weights[layer] = weights[layer].shard(data, shards)
+
+        async def add(layer: int) -> None:
+            total = await reduces.pop(layer)
+            sums[layer] = sums[layer] + total if layer in sums and lean else total
+
+        async def there(b: int) -> None:
+            acts[first, b] = model.get_activation([b]) if stage == 0 else await got(stage - 1, b)
+            for layer in layers:
+                await whole(layer)
+                acts[layer + 1, b] = model.forward(layer, acts[layer, b], weights[layer])
+                if lean:
+                    cut(layer)
+            if stage == len(line) - 1:
+                grads[end, b] = model.loss(acts.pop((end, b)))
+            else:
+                await give(stage + 1, acts.pop((end, b)))
+
+        async def back(b: int) -> None:
+            if stage < len(line) - 1:
+                grads[end, b] = await got(stage + 1, b)
+            for layer in reversed(layers):
+                await whole(layer)
+                made, grads[layer, b] = model.backward(
+                    layer, acts.pop((layer, b)), grads.pop((layer + 1, b)), weights[layer]
+                )
+                if lean or b == mine[-1]:
+                    cut(layer)
+                if lean:
+                    reduces[layer] = model.scatterreduce(made, layer, group="data")
+                    del made
+                    await add(layer)
+                    continue
+                sums[layer] = sums[layer] + made if layer in sums else made
+                del made
+                if b == mine[-1]:
+                    reduces[layer] = model.scatterreduce(sums.pop(layer), layer, group="data")
+            grad = grads.pop((first, b))
+            if stage:
+                await give(stage - 1, grad)
+
+        if not lean:
+            for layer in layers:
+                gathers[layer] = model.allgather(weights[layer], layer, group="data")
+        ahead = 1 if lean else min(len(mine), len(line) - stage + (stage < len(line) - 1))
+        steps = [(there, stage - 1, b) for b in mine[:ahead]]
+        for place, b in enumerate(mine):
+            steps += [(back, stage + 1, b), *((there, stage - 1, later) for later in mine[place + ahead :][:1])]
+        if not lean:
+            ask(*steps[0][1:])
+        for do, *after in [(*step, *steps[place + 1 : place + 2]) for place, step in enumerate(steps)]:
+            if not lean and len(after) > 2:
+                ask(*after[2][1:])
+            await do(after[1])
+        while sending:
+            await sending.pop()
+        for layer in reversed(layers):
+            if layer in reduces:
+                await add(layer)
+            weights[layer], states[layer] = model.update(layer, sums.pop(layer), weights[layer], states[layer])
+            model.set_final_weight(layer, weights[layer])
+
+    return run
+
+
 def _reference(puzzle: str) -> Function:
     return load_function(reference(puzzle), puzzle)
 
@@ -277,6 +387,8 @@ def witness(puzzle: str, figure: str) -> Function:
     if puzzle == "one_f_one_b" and figure == "memory":
         batches, stages = range(PUZZLES[puzzle].batches), range(PUZZLES[puzzle].ranks)
         return program_of(tuple(parse(f"{s}{kind}{b}" for b in batches for kind in "FB") for s in stages))
+    if puzzle == "pp_fsdp_keep" and figure != "sent":
+        return staged_layers(lean=figure == "memory")
     if puzzle == "gpipe" and figure != "sent":
         return generators.witness(find(_pipeline(), "fastest" if figure == "time" else "leanest"))
     way = OTHER_WAYS.get((puzzle, figure))
