@@ -336,10 +336,10 @@ def staged_layers(*, lean: bool) -> Function:
             steps += [(back, stage + 1, b), *((there, stage - 1, later) for later in mine[place + ahead :][:1])]
         if not lean:
             ask(*steps[0][1:])
-        for do, *after in [(*step, *steps[place + 1 : place + 2]) for place, step in enumerate(steps)]:
-            if not lean and len(after) > 2:
-                ask(*after[2][1:])
-            await do(after[1])
+        for place, (do, _, b) in enumerate(steps):
+            if not lean and place + 1 < len(steps):
+                ask(*steps[place + 1][1:])
+            await do(b)
         while sending:
             await sending.pop()
         for layer in reversed(layers):
