@@ -83,5 +83,6 @@ def test_every_record_says_what_it_asks_for_in_words_that_are_used() -> None:
     text = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
     for record in PUZZLES.values():
         if not record.is_function:
-            assert record.asks
+            # The answers of this chapter are orders, or put in order what is given: they ask for no call.
+            assert record.asks or record.chapter == "pipelines"
             assert [word for word in record.asks if f'"{word}"' not in text] == []
