@@ -206,7 +206,7 @@ draw_curves(
     across="segments",
     up="peak, in millions of elements",
     title="8 layers, 4 batches",
-)
+) if out else None
 
 # %% [markdown]
 # And what it is made of, for a network of 64 layers. One curve goes up: the inputs of segments that lie and wait. One goes down:

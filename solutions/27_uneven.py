@@ -159,7 +159,7 @@ Model.check(out, puzzle="uneven")
 
 # %%
 weights = [1] * 9 + [3]
-for counts in ([3, 3, 2, 2], [3, 3, 3, 1]):
+for counts in ([3, 3, 2, 2], [3, 3, 3, 1]) if out else ():
     print(counts)
     for stage, count in enumerate(counts):
         first = sum(counts[:stage])

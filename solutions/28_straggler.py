@@ -159,7 +159,7 @@ Model.check(out, puzzle="straggler")
 # Five layers on each rank, and the slow one on each stage in turn:
 
 # %%
-for stage in range(4):
+for stage in range(4) if out else ():
     order = [0, 1, 2]
     order.insert(stage, 3)
     place = stages(one_f_one_b)(lambda layers, ranks, order=tuple(order): [(rank, 5) for rank in order])
