@@ -297,7 +297,7 @@ draw_curves(
 #   shows what that is worth.
 # - A backward takes as long as a forward (really twice), and all layers are alike. On real models the first stage has the
 #   embedding, and the last one the largest matrix of all.
-# - Our stages keep only the inputs of their layers. A real layer keeps some thirty times as much.
+# - Our stages keep only the inputs of their layers. A real layer keeps many times as much.
 
 # %% [markdown]
 # ## Questions to think about

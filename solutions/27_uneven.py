@@ -200,8 +200,8 @@ compare(equally_many=simulate(as_most_programs_do, puzzle="uneven"), yours=out) 
 #   because the first also has the embedding, and the last the scores and the loss [1].
 # - *What it costs not to.* In the GPipe paper a transformer of equal layers runs 6.3 times as fast on 8 stages as on 2. An image
 #   model whose layers are all different gets to 3.48 [2].
-# - *It is found late.* When ByteDance looked through five months of its training jobs for ranks that keep the others waiting,
-#   they were often not broken at all. There were other reasons for it [3].
+# - *Slow, and not broken.* ByteDance looked through five months of its training for ranks that keep the others waiting.
+#   What they found was not always a fault of the hardware: there are many other reasons for a slow stage [3].
 #
 # [1] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783. [2] Huang et al., *GPipe: Efficient Training
 # of Giant Neural Networks using Pipeline Parallelism*, 2019, arXiv 1811.06965. [3] Lin et al., *Understanding Stragglers in
