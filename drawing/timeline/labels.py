@@ -72,11 +72,9 @@ def labels(
     if row.loads:
         layer = "read" if row.kind == "read" else "copy"
     if box.number in own:
-        return [
-            f"{row.letter} {own[box.number]}".strip(),
-            own[box.number],
-            own[box.number].replace("own ", "#"),
-        ], layer  # a number alone would name a batch
+        lettered = [f"{row.letter} {own[box.number]}"] if row.letter else []
+        # A number alone would name a batch.
+        return [*lettered, own[box.number], own[box.number].replace("own ", "#")], layer
     shortened = ranges(event.batches)
     every = " ".join(map(str, sorted(event.batches))) if len(event.batches) <= 32 else shortened
     lettered = [row.letter + every] if row.letter else []
