@@ -13,10 +13,11 @@ from drawing.canvas.frame import Page, document, variables
 from drawing.canvas.palette import BOUND, GOOD, INK, NONE, PASSES, Colour, ink_on, layer_colour, mix
 from drawing.canvas.scene import escape
 from lib.errors.wording import counted
+from lib.values.operations import OPERATIONS
 
 __all__ = ["draw_gallery"]
 
-PASS_OF: Final = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
+PASS_OF: Final = {OPERATIONS[name].letter or OPERATIONS[name].word: name for name in PASSES}
 """The colours of the passes, by the letters of actions."""
 HEIGHT: Final = 700
 

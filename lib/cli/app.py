@@ -497,9 +497,9 @@ def profile(
         list[Path], typer.Argument(metavar="FILE...", help="Traces of torch.profiler, one for each rank.")
     ],
     schedule: Annotated[
-        str | None, typer.Option(help=f"What it was to be: one of {', '.join(SCHEDULES)}; an order (.csv); or {WHAT}.")
+        str | None, typer.Option(help=f"What it was to be: one of {', '.join(SCHEDULES)}; a file of an order; {WHAT}.")
     ] = None,
-    order: Annotated[Path | None, typer.Option(help="Write the order that was run here (.csv or .json).")] = None,
+    order: Annotated[Path | None, typer.Option(help="Write the order that was run into this file.")] = None,
     step: Annotated[int | None, typer.Option(min=0, help="Which of the recorded steps; else the last.")] = None,
     output: Output = None,
     limit: Limit = None,

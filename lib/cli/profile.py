@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lib.analysis.recordings.recording import Recording
 from lib.files import ready, write_whole
-from lib.schedules.formats.orders import FORMATS, is_order_file, read_file
+from lib.schedules.formats.orders import FORMATS, is_order_file, read_file, suffixes
 from lib.schedules.formats.timelines.kineto import read_profile
 from lib.schedules.formats.timelines.perfetto import is_ours, read_perfetto
 from lib.schedules.formats.timelines.recorded import costs_of, order_of_recording, recording_of, recording_of_order
@@ -63,7 +63,7 @@ def write_order(path: Path, found: Recording) -> str:
     """Writes the order that was recorded, as `puzzles schedule export` does. Says whether it is legal."""
     form = next((row for row in FORMATS.values() if row.suffix == path.suffix.lower()), None)
     if form is None:
-        raise ValueError(f"an order is written as {' or '.join(dict.fromkeys(f.suffix for f in FORMATS.values()))}")
+        raise ValueError(f"an order is written as {suffixes()}")
     order = order_of_recording(found)
     write_whole(ready(path), form.write(order).text)
     wrong = illegal(order)

@@ -14,6 +14,8 @@ from lib.schedules.pipelines.action import KINDS, PAIR, Action, Order, parse, pl
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
 from lib.schedules.pipelines.lowering import with_messages
 from lib.schedules.pipelines.program import program_of
+from lib.values.collectives import COLLECTIVES
+from lib.values.operations import OPERATIONS
 
 PLAIN = st.builds(
     Action,
@@ -155,3 +157,11 @@ def test_an_order_does_what_a_student_would_write() -> None:
         assert [(e.op, e.layer, e.start, e.length) for e in one.events] == [
             (e.op, e.layer, e.start, e.length) for e in other.events
         ]
+
+
+def test_what_a_kind_of_action_is_in_a_run() -> None:
+    """A pair is two operations, and every other kind one that there is."""
+    known = {*OPERATIONS, *COLLECTIVES, "wait"}
+    assert {kind for kind, row in KINDS.items() if row.operation not in known} == {PAIR}
+    letters = {row.operation: kind for kind, row in KINDS.items() if row.computes}
+    assert letters == {name: OPERATIONS[name].letter or OPERATIONS[name].word for name in letters}

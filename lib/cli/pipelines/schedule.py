@@ -12,7 +12,15 @@ from lib.errors.wording import counted, exact
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES
 from lib.schedules.formats.order_file import Imported
-from lib.schedules.formats.orders import FORMATS, at_equal_costs, in_positions, in_time, is_order_file, read_file
+from lib.schedules.formats.orders import (
+    FORMATS,
+    at_equal_costs,
+    in_positions,
+    in_time,
+    is_order_file,
+    read_file,
+    suffixes,
+)
 from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines.action import Order, batches_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
@@ -38,7 +46,7 @@ schedules = typer.Typer(
 )
 
 RANKS, BATCHES = 4, 8
-WHAT = "a schedule of the list, a file with an order (.csv, .json), or whatever `puzzles run` takes"
+WHAT = f"a schedule of the list, a file with an order ({suffixes(', ')}), or whatever `puzzles run` takes"
 What = Annotated[str, typer.Argument(metavar="WHAT", help=f"What to take: {WHAT}.", show_default=False)]
 Ranks = Annotated[int | None, typer.Option(min=1, help=f"Ranks: {RANKS}, or those of the puzzle.", show_default=False)]
 Batches = Annotated[
@@ -46,6 +54,9 @@ Batches = Annotated[
 ]
 Chunks = Annotated[int | None, typer.Option(min=1, help="Stages a rank has, where one can choose.", show_default=False)]
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
+
+
+KNOWN = "; ".join(f"{name}: {row.about}" for name, row in FORMATS.items()) + "."
 
 
 def _format(name: str) -> str:
@@ -96,7 +107,7 @@ def show(what: What, ranks: Ranks = None, batches: Batches = None, chunks: Chunk
 @schedules.command()
 def export(
     what: What,
-    form: Annotated[str, typer.Option("--format", callback=_format, help=f"{', '.join(FORMATS)}.")] = "csv",
+    form: Annotated[str, typer.Option("--format", callback=_format, help=KNOWN)] = "csv",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file; else it is printed.", show_default=False)
     ] = None,
@@ -104,7 +115,7 @@ def export(
     batches: Batches = None,
     chunks: Chunks = None,
 ) -> None:
-    """Write an order for others: csv and csv-comms are what torch.distributed.pipelining loads, json is ours."""
+    """Write an order for others."""
     text, left_out = FORMATS[form].write(_found(what, ranks, batches, chunks).legal())
     if output is None:
         print(text, end="")
@@ -117,7 +128,7 @@ def export(
 
 @schedules.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The file: .csv or .json.")],
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=f"The file: {suffixes()}.")],
     output: Output = None,
     messages: Annotated[
         str, typer.Option(callback=_messages, help=f"For the picture, messages are {' or '.join(MESSAGES_ARE)}.")

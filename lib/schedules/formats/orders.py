@@ -19,26 +19,34 @@ from lib.schedules.pipelines.timing import Timed, time_order
 from lib.trace.validation import FORMAT as TRACE
 from lib.values.table import Table
 
-__all__ = ["FORMATS", "Format", "at_equal_costs", "in_positions", "in_time", "is_order_file", "read_file"]
+__all__ = ["FORMATS", "Format", "at_equal_costs", "in_positions", "in_time", "is_order_file", "read_file", "suffixes"]
 
 
 class Format(NamedTuple):
-    """How orders are written. `write` gives the text, and says what of an order is not in it."""
+    """How orders are written. `write` gives the text, and says what of an order is not in it. `about`: what it is."""
 
     name: str
     suffix: str
     write: Callable[[Order], Exported]
     read: Callable[[str], Imported]
+    about: str
 
 
 FORMATS: Final = Table(
     (
-        Format("csv", ".csv", torch_csv.encode, torch_csv.read),
-        Format("csv-comms", ".csv", partial(torch_csv.encode, comms=True), torch_csv.read),
-        Format("json", ".json", order_json.exported, order_json.read),
+        Format("csv", ".csv", torch_csv.encode, torch_csv.read, "torch.distributed.pipelining's, passes alone"),
+        Format(
+            "csv-comms", ".csv", partial(torch_csv.encode, comms=True), torch_csv.read, "its other one, with messages"
+        ),
+        Format("json", ".json", order_json.exported, order_json.read, "ours, all of it"),
     )
 )
 """The formats by the names that the command has for them."""
+
+
+def suffixes(between: str = " or ") -> str:
+    """How the names of files with orders end."""
+    return between.join(sorted({row.suffix for row in FORMATS.values()}))
 
 
 def is_order_file(path: str | Path) -> bool:
@@ -57,8 +65,7 @@ def read_file(path: str | Path) -> Imported:
     path = Path(path)
     reader = next((row.read for row in FORMATS.values() if row.suffix == path.suffix.lower()), None)
     if reader is None:
-        suffixes = " or ".join(sorted({row.suffix for row in FORMATS.values()}))
-        raise OrderFileError(f"{path.name}: a file of an order is {suffixes}")
+        raise OrderFileError(f"{path.name}: a file of an order is {suffixes()}")
     if path.exists() and not path.is_file():  # who opens a pipe may wait for ever
         raise OrderFileError(f"{path.name} is no plain file")
     with path.open("rb") as file:

@@ -17,9 +17,9 @@ from typing import Final
 from lib.errors.exceptions import OrderFileError
 from lib.errors.wording import counted
 from lib.schedules.formats.order_file import Exported, Imported, bounded, measured
-from lib.schedules.pipelines.action import MESSAGES, PASSES, Order
+from lib.schedules.pipelines.action import MESSAGES, PASSES, Action, Order
 from lib.schedules.pipelines.legality import IllegalOrder, order_from
-from lib.schedules.pipelines.lowering import compute_only, with_messages
+from lib.schedules.pipelines.lowering import with_messages
 
 __all__ = ["decode", "encode", "read"]
 
@@ -34,20 +34,21 @@ PUT_IN: Final = "torch's executor puts messages and gathers in by itself"
 def encode(order: Order, *, comms: bool = False) -> Exported:
     """An order as torch reads it: its passes, or with `comms` all of it. Messages are put in where it has none."""
     left: Counter[str] = Counter()
-    if not comms:
-        rows = compute_only(order)
-        for actions in order:
-            left.update(_reason(action.kind) for action in actions if action.kind not in PASSES and not action.parts)
-    else:
-        if not any(action.kind in MESSAGES for actions in order for action in actions):
-            order = with_messages(order)
-        rows = tuple(tuple(action for action in actions if not _foreign(action.kind)) for actions in order)
-        left.update(_reason(action.kind) for actions in order for action in actions if _foreign(action.kind))
+    if comms and not any(action.kind in MESSAGES for actions in order for action in actions):
+        order = with_messages(order)
+    for actions in order:
+        left.update(_reason(action.kind) for action in actions if not _has(action, comms))
+    rows = ([action for action in actions if _has(action, comms)] for actions in order)
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(map(str, actions) for actions in rows)
     return Exported(
         out.getvalue(), tuple(f"{counted(number, 'action')} left out: {why}" for why, number in left.items())
     )
+
+
+def _has(action: Action, comms: bool) -> bool:
+    """Whether a file has an action."""
+    return not _foreign(action.kind) and (comms or action.kind in PASSES or bool(action.parts))
 
 
 def _foreign(kind: str) -> str | None:

@@ -8,14 +8,14 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from lib.errors.wording import numbers, these
-from lib.schedules.pipelines.action import Action, Order
+from lib.schedules.pipelines.action import KINDS, Action, Order
 from lib.trace.event import Program
 from lib.trace.trace import Trace
 from lib.values.operations import MESSAGES, UPDATES
 
 __all__ = ["PASSES", "Pipeline", "order_of", "pipeline_of"]
 
-PASSES: Final = {"forward": "F", "backward": "B", "backward_input": "I", "backward_weight": "W"}
+PASSES: Final = {row.operation: kind for kind, row in KINDS.items() if row.computes}
 """The kind of action that an operation is a part of."""
 
 

@@ -17,10 +17,13 @@ from typing import Final, NamedTuple
 from lib.values.table import Table
 
 __all__ = [
+    "BEGINS",
     "KINDS",
     "MESSAGES",
     "PAIR",
     "PASSES",
+    "WAITS",
+    "WEIGHTS",
     "Action",
     "Kind",
     "Order",
@@ -36,7 +39,8 @@ class Kind(NamedTuple):
 
     `computes`: it is a pass over a stage, forward or backward, or half of one. `passes`: the message that its outcome
     goes out with, `needs` the one that its input comes with. `towards`: of a message, how many stages further its other
-    end is. `per_batch`: it is of a microbatch.
+    end is. `per_batch`: it is of a microbatch. `operation`: its name in a run, which a pair has not.
+    `of_weights`: it is of weights, or of their gradients, of which each rank has a shard.
     """
 
     name: str
@@ -46,34 +50,54 @@ class Kind(NamedTuple):
     needs: str = ""
     towards: int = 0
     per_batch: bool = True
+    operation: str = ""
+    of_weights: bool = False
 
 
 KINDS: Final = Table(
     (
-        Kind("F", "forward", computes=True, passes="SEND_F", needs="RECV_F"),
-        Kind("B", "backward", computes=True, passes="SEND_B", needs="RECV_B"),
-        Kind("I", "input half of the backward", computes=True, passes="SEND_B", needs="RECV_B"),
-        Kind("W", "weight half of the backward", computes=True),
+        Kind("F", "forward", computes=True, passes="SEND_F", needs="RECV_F", operation="forward"),
+        Kind("B", "backward", computes=True, passes="SEND_B", needs="RECV_B", operation="backward"),
+        Kind(
+            "I",
+            "input half of the backward",
+            computes=True,
+            passes="SEND_B",
+            needs="RECV_B",
+            operation="backward_input",
+        ),
+        Kind("W", "weight half of the backward", computes=True, operation="backward_weight"),
         Kind("OVERLAP_F_B", "a forward and a backward in one"),
-        Kind("UPDATE", "update", per_batch=False),  # left out, it comes at the end
-        Kind("UNSHARD", "all-gather of the weights", per_batch=False),  # issues it; the first pass that needs it waits
-        Kind("RESHARD", "weights freed but for this rank's shard", per_batch=False),
-        Kind("REDUCE_GRAD", "reduce-scatter of the gradients", per_batch=False),
-        Kind("SEND_F", "send of the output", towards=1),
-        Kind("RECV_F", "receive of the input", towards=-1),
-        Kind("SEND_B", "send of the input's gradient", towards=-1),
-        Kind("RECV_B", "receive of the output's gradient", towards=1),
+        Kind("UPDATE", "update", per_batch=False, operation="update"),  # left out, it comes at the end
+        # Issues it; the first pass that needs it waits.
+        Kind("UNSHARD", "all-gather of the weights", per_batch=False, operation="allgather", of_weights=True),
+        Kind("RESHARD", "weights freed but for this rank's shard", per_batch=False, operation="wait", of_weights=True),
+        Kind(
+            "REDUCE_GRAD",
+            "reduce-scatter of the gradients",
+            per_batch=False,
+            operation="scatterreduce",
+            of_weights=True,
+        ),
+        Kind("SEND_F", "send of the output", towards=1, operation="pass_to"),
+        Kind("RECV_F", "receive of the input", towards=-1, operation="receive"),
+        Kind("SEND_B", "send of the input's gradient", towards=-1, operation="pass_to"),
+        Kind("RECV_B", "receive of the output's gradient", towards=1, operation="receive"),
         # Where a message may travel while its ranks compute: until it is over.
-        Kind("WAIT_SEND_F", "wait for the send of the output"),
-        Kind("WAIT_RECV_F", "wait for the receive of the input"),
-        Kind("WAIT_SEND_B", "wait for the send of the input's gradient"),
-        Kind("WAIT_RECV_B", "wait for the receive of the output's gradient"),
+        Kind("WAIT_SEND_F", "wait for the send of the output", operation="wait"),
+        Kind("WAIT_RECV_F", "wait for the receive of the input", operation="wait"),
+        Kind("WAIT_SEND_B", "wait for the send of the input's gradient", operation="wait"),
+        Kind("WAIT_RECV_B", "wait for the receive of the output's gradient", operation="wait"),
     )
 )
 """Every kind of action. DualPipe's pair of passes is the only one that has parts: see `Action.parts`."""
 
 PASSES: Final = KINDS.names(lambda kind: kind.computes)
 MESSAGES: Final = KINDS.names(lambda kind: kind.towards != 0)
+WEIGHTS: Final = KINDS.names(lambda kind: kind.of_weights)
+WAITS: Final = {kind: f"WAIT_{kind}" for kind in KINDS if f"WAIT_{kind}" in KINDS}
+BEGINS: Final = {wait: kind for kind, wait in WAITS.items()}
+"""By message the wait for it, and the other way round."""
 
 
 class Action(NamedTuple):

@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple
 
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import exact, plural, these
-from lib.schedules.pipelines.action import KINDS, MESSAGES, PAIR, PASSES, Action, Order, parse, places
+from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, PAIR, PASSES, WAITS, Action, Order, parse, places
 from lib.values.table import Table
 
 __all__ = ["RULES", "IllegalOrder", "Rule", "Wrong", "illegal", "order_from", "require_legal"]
@@ -144,7 +144,6 @@ SAME: Final = {"B": "I", "I": "B", "W": "B"}
 """Which backward a pass would do again."""
 OVER: Final = ("B", "W")
 """The passes with which a backward is over, and the activation of its forward is free."""
-WAITS: Final = KINDS.names(lambda kind: kind.name.startswith("WAIT_"))
 BOTH: Final = ["SEND_F", "SEND_B"]
 """The messages that the parts of a pair go out with."""
 
@@ -176,7 +175,7 @@ class _Facts:
             self.ranks.append(steps)
             self.done.append(done)
         self.kinds = {step[2] for steps in self.ranks for step in steps}
-        self.messages = not self.kinds.isdisjoint(MESSAGES | WAITS)
+        self.messages = not self.kinds.isdisjoint(MESSAGES | BEGINS.keys())
 
     @cached_property
     def passes(self) -> dict[int, Counter[int]]:
@@ -461,7 +460,7 @@ def _alone(facts: _Facts, rank: int, position: int, stage: int, kind: str, micro
     if row.needs:
         if facts.other(rank, stage + KINDS[row.needs].towards) is None:
             return None
-        wait = f"WAIT_{row.needs}"
+        wait = WAITS[row.needs]
         names = (wait if (stage, wait, microbatch) in done else row.needs,)
     elif row.towards:
         if facts.other(rank, end := stage + row.towards) is None:
@@ -470,8 +469,8 @@ def _alone(facts: _Facts, rank: int, position: int, stage: int, kind: str, micro
         if kind not in _MAKERS:
             return None
         names, why = _MAKERS[kind], ": nothing to send yet, it"
-    elif kind in WAITS:
-        names, why = (kind.removeprefix("WAIT_"),), ": nothing to wait for yet, it"
+    elif kind in BEGINS:
+        names, why = (BEGINS[kind],), ": nothing to wait for yet, it"
     else:
         return None
     for name in names:
@@ -595,8 +594,8 @@ def _blocked(facts: _Facts) -> dict[int, tuple[int, Key]]:
     """At which position ranks wait for ever, and for what of another rank."""
     place = facts.place
     brings = {name: (_sent(name), KINDS[name].towards) for name in MESSAGES - _MAKERS.keys()}
-    waits = {f"WAIT_{name}": sent for name, sent in brings.items()}
-    behind = {name: f"WAIT_{name}" for name in brings}
+    waits = {WAITS[name]: sent for name, sent in brings.items()}
+    behind = {name: WAITS[name] for name in brings}
     if facts.posted or not facts.messages:
         brings = {kind: brings[KINDS[kind].needs] for kind in PASSES if KINDS[kind].needs}
     brings |= waits

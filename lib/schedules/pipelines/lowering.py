@@ -9,9 +9,21 @@ from itertools import accumulate
 from math import inf
 from typing import Final
 
-from lib.schedules.pipelines.action import KINDS, MESSAGES, PAIR, PASSES, Action, Order, parts_of, places
+from lib.schedules.pipelines.action import (
+    BEGINS,
+    KINDS,
+    MESSAGES,
+    PAIR,
+    PASSES,
+    WAITS,
+    WEIGHTS,
+    Action,
+    Order,
+    parts_of,
+    places,
+)
 
-__all__ = ["BEGINS", "WAITS", "awaited", "compute_only", "posted", "waits_for_room", "with_messages", "with_weights"]
+__all__ = ["awaited", "compute_only", "posted", "waits_for_room", "with_messages", "with_weights"]
 
 
 def compute_only(order: Order) -> Order:
@@ -104,11 +116,6 @@ def _posted_on(actions: tuple[Action, ...], ahead: int, place: dict[int, int]) -
 
 def _wait(action: Action) -> Action:
     return Action(action[0], WAITS[action[1]], action[2])
-
-
-WAITS: Final = {kind: f"WAIT_{kind}" for kind in MESSAGES}
-BEGINS: Final = {wait: kind for kind, wait in WAITS.items()}
-"""By message the wait for it, and the other way round."""
 
 
 def awaited(order: Order) -> Order:
@@ -320,7 +327,7 @@ def _with_weights(rank: int, actions: tuple[Action, ...], keep: int | None, ahea
     """Where each stage is needed."""
     directions: defaultdict[tuple[int, bool], list[int]] = defaultdict(list)
     for position, action in enumerate(actions):
-        if action.kind in _OF_WEIGHTS:
+        if action.kind in WEIGHTS:
             raise ValueError(f"rank {rank}, position {position}: {action}, and the order is to have no gathers yet")
         for stage, kind, _, _ in action.parts or (action,):
             if kind in PASSES:
@@ -355,7 +362,6 @@ def _with_weights(rank: int, actions: tuple[Action, ...], keep: int | None, ahea
     return *found, *before[len(actions)]
 
 
-_OF_WEIGHTS = ("UNSHARD", "RESHARD", "REDUCE_GRAD")
 Span = tuple[int, int, int]
 """From which to which position a stage is whole."""
 

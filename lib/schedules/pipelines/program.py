@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, cast
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
 from lib.errors.wording import counted
-from lib.schedules.pipelines.action import KINDS, MESSAGES, Action, Order, batches_of, places
-from lib.schedules.pipelines.lowering import BEGINS, WAITS, awaited, posted
+from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, WAITS, Action, Order, batches_of, places
+from lib.schedules.pipelines.lowering import awaited, posted
 from lib.simulator.model import Model
 from lib.simulator.recorder import Recorder
 from lib.simulator.work import Work

@@ -7,7 +7,7 @@ legal says `legality`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice
@@ -15,7 +15,7 @@ from math import lcm
 from typing import Final, NamedTuple
 
 from lib.errors.exceptions import PuzzleError
-from lib.schedules.pipelines.action import KINDS, MESSAGES, Action, Order, parts_of, places
+from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, Action, Order, parts_of, places
 from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.lowering import awaited
 from lib.schedules.pipelines.program import Messages
@@ -66,14 +66,23 @@ class Timed:
     @property
     def bubble(self) -> Bubble:
         ranks, busy = len(self.order), Fraction(self._busy, self._ticks)
-        spans = [ends[-1] - starts[0] for starts, ends in zip(self._starts, self._ends, strict=True) if starts]
-        span = max(spans, default=0) / self._ticks
+        span = max(map(_at_work, self.order, self._starts, self._ends), default=0) / self._ticks
         return Bubble(*(float(1 - busy / (ranks * Fraction(time))) if time else 0.0 for time in (self.end, span)))
 
     @property
     def peaks(self) -> list[float]:
         """The most activations of each rank (see `peaks`)."""
         return peaks(self.order)
+
+
+def _at_work(actions: Sequence[Action], starts: Sequence[int], ends: Sequence[int]) -> int:
+    """How long a rank is at work: from its first computation to its last. Messages, and waiting for them, are none."""
+    times = [
+        (start, end)
+        for action, start, end in zip(actions, starts, ends, strict=True)
+        if end > start and action.kind not in MESSAGES and action.kind not in BEGINS
+    ]
+    return times[-1][1] - times[0][0] if times else 0
 
 
 def peaks(order: Order) -> list[float]:
@@ -181,7 +190,6 @@ def _priced(
 
 
 BACKWARDS: Final = ("B", "I")
-WAITS: Final = KINDS.names(lambda kind: kind.name.startswith("WAIT_"))
 EVER: Final = ("room", -1, -1)
 """What is always there."""
 RECEIVES: Final = KINDS.names(lambda kind: kind.name.startswith("RECV"))
@@ -202,8 +210,8 @@ class _Clock:
         self.last = max(self.place, default=0)
         self.implied = not any(action.kind in MESSAGES for actions in order for action in actions)
         """Whether messages go out by themselves."""
-        behind = [action for actions in order for action in actions if action.kind in WAITS]
-        self.behind = {(kind[5:], stage, microbatch) for stage, kind, microbatch, _ in behind}
+        behind = [action for actions in order for action in actions if action.kind in BEGINS]
+        self.behind = {(BEGINS[kind], stage, microbatch) for stage, kind, microbatch, _ in behind}
         """The messages that have a wait."""
         self.starts: list[list[int]] = [[] for _ in order]
         self.ends: list[list[int]] = [[] for _ in order]
@@ -269,11 +277,11 @@ class _Clock:
             return [("f", stage, microbatch), ("B", stage, microbatch)]
         if kind == "W":
             return [("i", stage, microbatch)]
-        if kind in WAITS:
-            sent = kind[5:], stage, microbatch
-            if kind[5:] in RECEIVES:
+        if kind in BEGINS:
+            sent = BEGINS[kind], stage, microbatch
+            if sent[0] in RECEIVES:
                 return [(f"={kind[-1]}", stage, microbatch)]
-            return [self.rooms.get(sent, EVER), (f">{kind[-1]}", stage + KINDS[kind[5:]].towards, microbatch)]
+            return [self.rooms.get(sent, EVER), (f">{kind[-1]}", stage + KINDS[sent[0]].towards, microbatch)]
         return [(f">{kind[-1]}", stage, microbatch)] if kind in RECEIVES and self.at_once(action) else []
 
     def outcome(self, action: Action, rank: int, now: int) -> int:
@@ -289,7 +297,7 @@ class _Clock:
             self.make(("i", stage, microbatch), now)
             if stage:
                 return self.hand_over("B", stage - 1, microbatch, rank, now)
-        elif kind in WAITS and kind[5:] in RECEIVES:
+        elif kind in BEGINS and BEGINS[kind] in RECEIVES:
             self.make((kind[-1], stage, microbatch), now)
         return now
 

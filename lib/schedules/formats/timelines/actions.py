@@ -6,30 +6,17 @@ Which layers are a stage, and which batches a microbatch, says `order_of`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from lib.schedules.formats.trace import PASSES, pipeline_of
-from lib.schedules.pipelines.action import KINDS, PAIR, Action, parse
+from lib.schedules.pipelines.action import Action, parse
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.operations import MESSAGES, OPERATIONS
 from lib.values.values import Activation, ActivationGrad
 
-__all__ = ["OPERATION", "Done", "action_of", "actions_of", "label_of"]
+__all__ = ["Done", "action_of", "actions_of", "label_of"]
 
-OPERATION: Final = {
-    "F": "forward",
-    "B": "backward",
-    "I": "backward_input",
-    "W": "backward_weight",
-    "UPDATE": "update",
-    "UNSHARD": "allgather",
-    "REDUCE_GRAD": "scatterreduce",
-    **{kind: "pass_to" if kind.startswith("SEND") else "receive" for kind, row in KINDS.items() if row.towards},
-    **{kind: "wait" for kind in KINDS if kind.startswith("WAIT") or kind == "RESHARD"},
-    PAIR: "",
-}
-"""The operation that each kind of action is, by its name in our tables. A pair is two."""
 Batches = frozenset[int]
 
 

@@ -20,10 +20,10 @@ from typing import Any, Final, cast
 from lib.analysis.recordings.recording import COMPUTE, Recording, Span, known
 from lib.errors.exceptions import TraceError
 from lib.errors.wording import counted, numbered
-from lib.schedules.formats.timelines.actions import OPERATION, action_of
+from lib.schedules.formats.timelines.actions import action_of
 from lib.schedules.formats.timelines.chrome import MAX_TIME, Slice, Slices, read
 from lib.schedules.formats.timelines.recorded import as_recording, span_of
-from lib.schedules.pipelines.action import Action
+from lib.schedules.pipelines.action import KINDS, Action
 from lib.values.collectives import COLLECTIVES
 
 __all__ = ["OWN", "PREFIX", "our_name", "read_profile"]
@@ -200,7 +200,7 @@ def _actions(named: Sequence[tuple[Slice, Action]], rank: int, inside: _Inside |
             firsts[place] = first
             least[action.kind] = min(first - one.start, least.get(action.kind, first - one.start))
     for place, (one, action) in enumerate(named):
-        op, start = OPERATION[action.kind], one.start
+        op, start = KINDS[action.kind].operation, one.start
         if action.microbatch < 0 and inside is not None and next(inside(one), None) is None:
             continue
         if place in firsts and op not in ("pass_to", "receive"):

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from lib.analysis.recordings.recording import COMPUTE, PER_UNIT, Message, Recording, Span
 from lib.cluster.clock import TICKS
 from lib.errors.wording import ranges
-from lib.schedules.formats.timelines.actions import OPERATION, action_of, actions_of, label_of
+from lib.schedules.formats.timelines.actions import action_of, actions_of, label_of
 from lib.schedules.pipelines.action import KINDS, Action, Order, parse
 from lib.schedules.pipelines.timing import time_order
 from lib.trace.event import Event
@@ -38,10 +38,10 @@ __all__ = [
 
 
 COSTS: Final = {
-    "forward": OPERATION["F"],
-    "backward": OPERATION["B"],
-    "input_half": OPERATION["I"],
-    "weight_half": OPERATION["W"],
+    "forward": KINDS["F"].operation,
+    "backward": KINDS["B"].operation,
+    "input_half": KINDS["I"].operation,
+    "weight_half": KINDS["W"].operation,
 }
 """What `time_order` calls the costs of operations."""
 
@@ -70,7 +70,7 @@ class Words(NamedTuple):
         place = "" if found is None else str(found)
         if action is not None:
             word = str(action)
-            return cls(OPERATION[action.kind], word, word, action.stage, label_of(action), place)
+            return cls(KINDS[action.kind].operation, word, word, action.stage, label_of(action), place)
         name = event.op if event.layer is None else f"{event.op} {event.layer}"
         label = ranges(event.batches) if event.op not in COLLECTIVES and event.batches else ""
         return cls(event.op, name, "", event.layer, label, place)
@@ -178,4 +178,4 @@ def costs_of(recording: Recording) -> dict[str, float]:
 
 def span_of(action: Action, rank: int, start: int, end: int, name: str) -> Span:
     """The span of an action."""
-    return Span(rank, start, end, OPERATION[action.kind], name, str(action), action.stage, label_of(action))
+    return Span(rank, start, end, KINDS[action.kind].operation, name, str(action), action.stage, label_of(action))
