@@ -116,15 +116,16 @@ def _curve(program: Program, lives: Lifetimes, names: Sequence[str | None] | Non
     held = [0] * len(values)
     by_kind: dict[str, Elements] = {}
     alive = [False] * len(values)
-    births: list[list[int]] = [[] for _ in range(len(events) + 1)]
-    deaths: list[list[int]] = [[] for _ in range(len(events) + 2)]
-    for value in range(len(values)):
-        births[min(born[value] + 1, len(events))].append(value)
-        if last[value] >= 0:
-            deaths[last[value] + 1].append(value)
+    turns: list[list[int] | None] = [None] * (len(events) + 2)
+    for value, (first, until) in enumerate(zip(born, last, strict=True)):
+        for index in (min(first + 1, len(events)), until + 1) if until >= 0 else (min(first + 1, len(events)),):
+            if (turn := turns[index]) is None:
+                turns[index] = [value]
+            else:
+                turn.append(value)
     at = 0
     for index, event in enumerate(events):
-        touched = births[index] + deaths[index]
+        touched = turns[index] or []
         while at < len(moves) and moves[at][0] <= index:
             held[moves[at][2]] += moves[at][3]
             touched.append(moves[at][2])
