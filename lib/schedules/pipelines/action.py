@@ -40,6 +40,7 @@ class Kind(NamedTuple):
     `computes`: it is a pass over a stage, forward or backward, or half of one. `passes`: the message that its outcome
     goes out with, `needs` the one that its input comes with. `towards`: of a message, how many stages further its other
     end is. `per_batch`: it is of a microbatch. `operation`: its name in a run, which a pair has not.
+    `after`: the pass of the same stage and microbatch that comes before it.
     `of_weights`: it is of weights, or of their gradients, of which each rank has a shard.
     """
 
@@ -51,13 +52,14 @@ class Kind(NamedTuple):
     towards: int = 0
     per_batch: bool = True
     operation: str = ""
+    after: str = ""
     of_weights: bool = False
 
 
 KINDS: Final = Table(
     (
         Kind("F", "forward", computes=True, passes="SEND_F", needs="RECV_F", operation="forward"),
-        Kind("B", "backward", computes=True, passes="SEND_B", needs="RECV_B", operation="backward"),
+        Kind("B", "backward", computes=True, passes="SEND_B", needs="RECV_B", operation="backward", after="F"),
         Kind(
             "I",
             "input half of the backward",
@@ -65,8 +67,9 @@ KINDS: Final = Table(
             passes="SEND_B",
             needs="RECV_B",
             operation="backward_input",
+            after="F",
         ),
-        Kind("W", "weight half of the backward", computes=True, operation="backward_weight"),
+        Kind("W", "weight half of the backward", computes=True, operation="backward_weight", after="I"),
         Kind("OVERLAP_F_B", "a forward and a backward in one"),
         Kind("UPDATE", "update", per_batch=False, operation="update"),  # left out, it comes at the end
         # Issues it; the first pass that needs it waits.

@@ -138,8 +138,6 @@ Key = tuple[int, str, int]
 Step = tuple[int, int, str, int]
 """Position, stage, kind and microbatch of an action, or of a part of a pair."""
 
-AFTER: Final = {"B": "F", "I": "F", "W": "I"}
-"""After which pass of the same stage and microbatch a pass comes."""
 SAME: Final = {"B": "I", "I": "B", "W": "B"}
 """Which backward a pass would do again."""
 OVER: Final = ("B", "W")
@@ -374,9 +372,9 @@ def _pair(facts: _Facts) -> Iterator[Wrong]:
 def _lacks(facts: _Facts, rank: int, position: int, stage: int, kind: str, microbatch: int) -> Key | None:
     """What a pass needs of its own rank, and does not find done before it."""
     done = facts.done[rank]
-    if kind in AFTER and done.get(key := (stage, AFTER[kind], microbatch), position) >= position:
+    after, needed = KINDS[kind].after, KINDS[kind].needs
+    if after and done.get(key := (stage, after, microbatch), position) >= position:
         return key
-    needed = KINDS[kind].needs
     if needed and facts.place.get(other := stage + KINDS[needed].towards) == rank:
         keys = [(other, maker, microbatch) for maker in _MAKERS[_sent(needed)]]
         if all(done.get(key, position) >= position for key in keys):
