@@ -39,6 +39,11 @@ LESS = {
     "activation gradient": "delete the gradient of an activation as soon as the backward that takes it is done",
 }
 """How to hold fewer values of a kind at once."""
+FORGET = (
+    "delete more of them after their forward, and run forward again when backward needs them;\n"
+    "what is kept until then, and what is brought back at a time, count together"
+)
+"""The same of activations that are all of the same batches, as no backward of another batch would free any."""
 LOAD_LESS = (
     "the weights and optimizer states that are loaded are too much already: let each rank load only a part of them,\n"
     "a shard of each, or some of the layers"
@@ -233,11 +238,15 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     count = Counter(alive.value.kind for alive in top.alive)
     lines = [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
     loaded = sum(alive.value.elements() for alive in top.alive if _loaded(alive.born))
-    fix = LOAD_LESS if loaded > limit and len(trace.programs) > 1 else _fewer(program, top, most)
+    fix = (
+        LOAD_LESS
+        if loaded > limit and len(trace.programs) > 1
+        else _fewer(program, top, most, len(trace.programs) == 1)
+    )
     return _remark(what, got="\n".join([f"{when}; there are", *lines]), where=where, fix=fix)
 
 
-def _fewer(program: Program, top: figures.Peak, most: list[str]) -> str:
+def _fewer(program: Program, top: figures.Peak, most: list[str], alone: bool) -> str:
     """What to hold fewer of: the kind of which there is most that does not stay from beginning to end.
 
     Of weights only guests come and go, and one of them has to be there.
@@ -249,7 +258,9 @@ def _fewer(program: Program, top: figures.Peak, most: list[str]) -> str:
             sizes[alive.value.kind] += alive.value.elements()
     if sum(id(alive.value) in visiting for alive in top.alive) < 2:
         sizes.pop("weight", None)
-    return LESS[min(sizes, key=lambda kind: (-sizes[kind], kind)) if sizes else most[0]]
+    kind = min(sizes, key=lambda kind: (-sizes[kind], kind)) if sizes else most[0]
+    batches = [alive.value.place.batches for alive in top.alive if alive.value.kind == kind == "activation"]
+    return FORGET if alone and len(batches) > 1 and all(some == batches[0] for some in batches) else LESS[kind]
 
 
 def _loaded(event: Event | None) -> bool:

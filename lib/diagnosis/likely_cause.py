@@ -212,7 +212,7 @@ def _(fact: facts.Incomplete, program: Running) -> Advice:
         program,
         "allgather",
         f"this rank has {these('shard', weight.shards)} only: all shards have to be put together first",
-        f"gather all shards first:\n{GATHER}",
+        f"gather all shards first:\n{_gather(program)}",
     )
 
 
@@ -242,7 +242,11 @@ def _made(value: Value) -> str:
     return "it has" if made is None else f"{made.op} gave{line_of(made)}"
 
 
-GATHER = 'weights[layer, "full"] = await model.allgather(weights[layer], layer)'
+def _gather(program: Running) -> str:
+    """The call that puts the shards of a weight together: along an axis, where a mesh has another for the layers."""
+    axis = sum_axis(program)
+    group = "" if axis is None else f', group="{axis}"'
+    return f'weights[layer, "full"] = await model.allgather(weights[layer], layer{group})'
 
 
 @likely_cause.register
@@ -523,6 +527,8 @@ def _(fact: facts.Deleted, program: Running) -> Advice | None:
     value = program.values[number]
     if (elsewhere := _inside_my_stage(program, value) or _in_a_sum(program, fact.store, value)) is not None:
         return elsewhere
+    if (again := _once_more(program, fact, value)) is not None:
+        return again
     made = maker(value)
     if made is None or made.op != "allgather" or not isinstance(value, Weight):
         return None
@@ -533,7 +539,25 @@ def _(fact: facts.Deleted, program: Running) -> Advice | None:
     again = f"{fix},\nor gather it again before backward"
     if re.match(r"\w+\[.*\] = await model\.allgather\(", text):
         return f"{again}: {text}"
-    return line(program, "allgather", again, f"{again}: {GATHER}")
+    return line(program, "allgather", again, f"{again}: {_gather(program)}")
+
+
+def _once_more(program: Running, fact: facts.Deleted, value: Value | None) -> str | None:
+    """An activation that was deleted in its turn: its backward is over already, or forward can make it again."""
+    if not isinstance(value, Activation) or value.layer == program.world.models[program.rank].LAYERS:
+        return None
+    back = [event for event in program.events if event.op in BY_INPUT & BY_WEIGHT and event.layer == value.layer]
+    done = next((event for event in back if event.batches == value.place.batches), None)
+    if done is not None:
+        return (
+            f"{done.op}({value.layer}, ...) has run already for {these('batch', value.place.batches)}, and after that "
+            "it was deleted:\ngo back once for each batch"
+        )
+    kept: Any = program.world.models[program.rank].storage()[fact.store]
+    lower = [v.layer for v in kept.values() if v.place.batches == value.place.batches and v.layer < value.layer]
+    if not lower:
+        return None
+    return f"{fact.fix},\nor make it again before this line: forward from activation {max(lower)}, which is there"
 
 
 def _inside_my_stage(program: Running, value: Value | None) -> str | None:

@@ -98,9 +98,10 @@ def _one_line(lines: Iterable[str]) -> str:
     return whole
 
 
-def student_place() -> Place | None:
-    """The innermost line on the stack that is not the library's own: the line the student wrote."""
-    frame = student_frame()
+def student_place(above: int = 1) -> Place | None:
+    """The innermost line on the stack that is not the library's own: the line the student wrote. It is looked for from
+    so many frames above this one."""
+    frame = student_frame(sys._getframe(above))  # pyright: ignore[reportPrivateUsage]
     return None if frame is None else resolve(frame.f_code, frame.f_lasti)
 
 

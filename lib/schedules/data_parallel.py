@@ -10,9 +10,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from itertools import pairwise
 from typing import Any
 
+from lib.errors.arguments import described
+from lib.errors.exceptions import PuzzleError
+from lib.errors.source_lines import student_place
 from lib.schedules.steps import accumulate, backward, compute, forward, load, loss, mine, step, update
 from lib.simulator.model import Model
-from lib.values.values import Weight, WeightGrad
+from lib.values.values import Weight, WeightGrad, describe
 
 __all__ = [
     "checkpointed",
@@ -31,6 +34,14 @@ __all__ = [
 def segments(layers: int, k: int) -> list[range]:
     """The layers in k segments, none of which is longer than another by more than one. Of more segments than layers
     there are as many as layers."""
+    if type(k) is not int or k < 1:
+        raise PuzzleError(
+            f"segments({layers}, {k!r}) makes no segments",
+            expected="a whole number of segments, 1 or more",
+            got=described(k, describe),
+            where=[(None, found)] if (found := student_place(2)) is not None else [],
+            fix="round it: k = round(...)" if isinstance(k, float) else "give k a number such as 2",
+        )
     borders = [-(-number * layers // k) for number in range(k + 1)]
     return [range(first, end) for first, end in pairwise(borders) if first < end]
 

@@ -19,6 +19,7 @@ says how many layers each stage of an order has, and may say on which rank it li
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import update_wrapper
 from itertools import accumulate, islice, pairwise
@@ -64,6 +65,9 @@ FIXES: Final = {
     "missing": "each microbatch goes once forward and once backward through every stage: count what the list has",
 }
 """By rule of legality what to do, where it knows nothing better."""
+WEIGHT_HALF: Final = "a W needs the I of the same microbatch on the same stage, earlier in the list"
+LONG: Final = 60
+"""Characters that are shown of a word."""
 
 
 @overload
@@ -93,7 +97,7 @@ def schedule(
 
     The words may leave the stage out where every rank has one.
     """
-    if messages not in MESSAGES_ARE:
+    if not isinstance(messages, str) or messages not in MESSAGES_ARE:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PuzzleError(
             f"schedule(messages={messages!r}) says nothing of messages",
             expected=" or ".join(f'messages="{name}"' for name in MESSAGES_ARE),
@@ -239,6 +243,8 @@ class Written(Asked):
         if (wrong := illegal(order, batches=batches)) is not None:
             fix = wrong.cause or FIXES.get(wrong.rule)
             passes = wrong.action is None or wrong.action.kind in PASSES
+            if wrong.rule == "before" and wrong.action is not None and wrong.action.kind == "W":
+                fix = wrong.cause or WEIGHT_HALF
             if wrong.rule == "twice" and not passes:
                 fix = "once is enough: it is for all microbatches of the stage"
             elif wrong.rule == "twice" and bare:
@@ -285,7 +291,7 @@ class Written(Asked):
                 fix="leave out `async`: an order is only a list, and nothing in it is awaited",
             )
         if isinstance(said, str):
-            return said.split()
+            said = str.split(said, None, most + 1)
         if isinstance(said, dict | set | frozenset) or not isinstance(said, Iterable):
             raise self._wrong(
                 f"{self.name} gives {described(cast('object', said), describe)}",
@@ -323,13 +329,13 @@ class Written(Asked):
         for position, word in enumerate(words):
             try:
                 found += parse([str(word)] if isinstance(word, str | Action) else [""], stage)
-            except ValueError:
+            except (ValueError, TypeError):  # the latter of an Action that is made of anything
                 raise self._no_action(word, rank, position, stage) from None
         return tuple(found)
 
     def _no_action(self, word: Any, rank: int, position: int, stage: int | None) -> PuzzleError:
         """The error of something in a list that is none of the words."""
-        shown = repr(word) if isinstance(word, str) else described(word, describe)
+        shown = repr(word[:LONG]) if isinstance(word, str) else described(word, describe)
         return self._wrong(
             f"rank {rank}, position {position}: {shown} is no action",
             expected=WORDS if stage is not None else f"{WORDS}; before it the stage, where a rank has several: 5F0",
@@ -450,6 +456,10 @@ def _meant(word: Any, stage: int | None) -> str:
     if isinstance(word, str) and "{" in word:
         return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)
+    if len(text) > LONG:
+        return "a word is a kind of action and the number of a microbatch, and no longer than that"
+    if re.search(r"-\d", text):
+        return "microbatches and stages are counted from 0: none of them has a negative number"
     tidy = "".join(letter for letter in text if letter.isalnum() or letter in "_;()").upper()
     for one in (tidy, tidy.replace("_", "")):
         try:

@@ -59,6 +59,18 @@ def test_what_is_wrong_in_a_file_is_pointed_at(tmp_path: Path) -> None:
     assert "rank 1  1F1 1B0 <-- here 1F2 1B1" in schedule("show", path).stdout
 
 
+def test_an_order_of_ten_thousand_ranks_is_neither_printed_nor_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "many.csv"
+    path.write_text("".join(f"{rank}F0,{rank}F1,{rank}B0,{rank}B1\n" for rank in range(5001)))
+    result = schedule("show", path)
+    assert result.exit_code == 0
+    assert "20,004 actions are too many to print: at most 10,000 are shown." in result.output
+    assert "Peaks 2 to 2 microbatches of activations." in result.output
+    result = schedule("import", path, "-o", tmp_path / "run.svg")
+    assert result.exit_code == 1
+    assert "many.csv has too many actions for a picture: at most 20,000 are drawn" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("form", "expected"),
     [("csv", INTERLEAVED), ("csv-comms", with_messages(INTERLEAVED)), ("json", INTERLEAVED)],

@@ -84,6 +84,7 @@ def test_what_is_wrong_in_a_csv_has_its_cell(text: str, message: str) -> None:
         (f"0F0,{'9' * 200_000}\n", "row 1 is no CSV: field larger than field limit (131072)"),
         ("," * (MAX_BYTES + 1), "it is larger than 16 MiB, and no order is"),
         ("0F0\n" * 10_001, "it has 10,001 ranks, and at most 10,000 are read"),
+        ("\n" * 30_000 + "0F0\n", "it has 10,001 ranks, and at most 10,000 are read"),
     ],
 )
 def test_what_is_no_csv(text: str, message: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from lib import UNIT, Mesh, Model, NotSolved, PuzzleError, Trace, Uneven, check, schedule, simulate, stages
 from lib.analysis.figures import end
 from lib.course.child import run_of
+from lib.schedules.pipelines.action import Action
 from lib.schedules.pipelines.generators import breadth_first, interleaved, one_f_one_b
 from lib.schedules.pipelines.lowering import with_messages
 from lib.schedules.pipelines.program import program_of
@@ -194,6 +195,12 @@ MISTAKES: list[tuple[Callable[..., Any], str, str]] = [
     ),
     (_says("UNSHARD", "F0", "RESHARD", "B0"), "rank 0, position 3: 0B0 (backward of", "UNSHARD comes before"),
     (_says("F0", "F1", "B0", "B1", "REDUCE_GRAD", "REDUCE_GRAD"), "rank 0, position 5: 0REDUCE_GRAD", "once is enough"),
+    (_says("F0", "F1", "W0", "I0"), "rank 0, position 2: 0W0 needs 0I0 before it", "a W needs the I of the same"),
+    (_says("F-1"), "rank 0, position 0: 'F-1' is no action", "none of them has a negative number"),
+    (_says("F\u0660"), "rank 0, position 0: 'F\u0660' is no action", "a kind of action and the number"),
+    (_says("F" + "9" * 10_000), f"rank 0, position 0: 'F{'9' * 59}' is no action", "no longer than that"),
+    (_says(Action("0", "F", "0")), "rank 0, position 0: a tuple of 4: str '0'; str 'F'", "a kind of action"),  # pyright: ignore[reportArgumentType]
+    (lambda rank, ranks, batches: "F0 " * 10**6, "rank 0: more than 500 actions", "look for a loop that never ends"),
     (_says("F0", "B0", "B1"), "rank 0, position 2: 0B1 needs 0F1 before it", "earlier in the list"),
     (_says("0F0", "0B0", "0F1", "0B1"), "rank 1, position 0: 0F0 (forward of microbatch 0", "numbered over all ranks"),
     (lambda rank, ranks, batches: {"F0": 1}, "rank 0: <lambda> gives a whole dict", "give back a list"),
@@ -209,6 +216,15 @@ def test_mistakes_are_told_before_anything_runs(function: Callable[..., Any], wh
     assert str(caught.value).startswith(what)
     assert fix in str(caught.value)
     assert "program.py" not in str(caught.value)
+
+
+def test_layers_without_end_are_not_counted_one_by_one() -> None:
+    @schedule(layers_of=[range(10**12)] * 2)
+    def endless(rank: int, ranks: int, batches: int) -> list[str]:
+        return ["F0", "B0"]
+
+    with pytest.raises(PuzzleError, match="these layers of the stages do not make the model"):
+        simulate(endless, ranks=2, layers=2, batches=1)
 
 
 def test_a_legal_order_whose_sender_waits_for_room() -> None:

@@ -46,6 +46,10 @@ schedules = typer.Typer(
 )
 
 RANKS, BATCHES = 4, 8
+SHOWN, DRAWN = 10_000, 20_000
+"""Actions of the largest order that is printed, and of the largest that is drawn."""
+PEAKS = 64
+"""Ranks whose peaks are listed; of more, the lowest and the highest."""
 WHAT = f"a schedule of the list, a file with an order ({suffixes(', ')}), or whatever `puzzles run` takes"
 What = Annotated[str, typer.Argument(metavar="WHAT", help=f"What to take: {WHAT}.", show_default=False)]
 Ranks = Annotated[int | None, typer.Option(min=1, help=f"Ranks: {RANKS}, or those of the puzzle.", show_default=False)]
@@ -97,10 +101,15 @@ def show(what: What, ranks: Ranks = None, batches: Batches = None, chunks: Chunk
     """Print what each rank does, a line a rank, and how good it is; or which action is wrong."""
     found = _found(what, ranks, batches, chunks)
     wrong = found.wrong()
-    if wrong is not None:
+    actions = sum(map(len, found.order))
+    if actions > SHOWN:
+        say(f"{counted(actions, 'action', ',')} are too many to print: at most {SHOWN:,} are shown.")
+    elif wrong is not None:
         say(in_positions(found.order, wrong))
+    if wrong is not None:
         raise IllegalOrder(wrong, found.cell(wrong.rank, wrong.position))
-    say(in_time(found.order) if found.order == compute_only(found.order) else in_positions(found.order))
+    if actions <= SHOWN:
+        say(in_time(found.order) if found.order == compute_only(found.order) else in_positions(found.order))
     say(_figures(found.order))
 
 
@@ -138,6 +147,8 @@ def import_(
     order = read_file(file).legal()
     say(f"{file.name} is legal.\n{_figures(order)}")
     if output is not None:
+        if sum(map(len, order)) > DRAWN:
+            fail(f"{file.name} has too many actions for a picture: at most {DRAWN:,} are drawn")
         from drawing import draw as paint
 
         passes = compute_only(order)
@@ -209,10 +220,12 @@ def _figures(order: Order) -> str:
         counted(len(places(passes)), "stage"),
         counted(batches_of(passes), "microbatch"),
     )
-    bubble = timed.bubble
+    bubble, peaks = timed.bubble, timed.peaks
+    each = map(exact, peaks if len(peaks) <= PEAKS else (min(peaks), max(peaks)))
+    listed = (", " if len(peaks) <= PEAKS else " to ").join(each)
     return (
         f"{', '.join(sizes)}, {counted(sum(map(len, order)), 'action', ',')}.\n"
         f"Time {exact(timed.end)}: {COSTS}.\n"
         f"Bubble {bubble.makespan:.1%} of that time, {bubble.span:.1%} of the longest that a rank is at work.\n"
-        f"Peaks {', '.join(map(exact, timed.peaks))} microbatches of activations."
+        f"Peaks {listed} microbatches of activations."
     )

@@ -16,7 +16,7 @@ from typing import Final
 
 from lib.errors.exceptions import OrderFileError
 from lib.errors.wording import counted
-from lib.schedules.formats.order_file import Exported, Imported, bounded, measured
+from lib.schedules.formats.order_file import MAX_RANKS, Exported, Imported, bounded, measured
 from lib.schedules.pipelines.action import MESSAGES, PASSES, Action, Order
 from lib.schedules.pipelines.legality import IllegalOrder, order_from
 from lib.schedules.pipelines.lowering import with_messages
@@ -71,12 +71,18 @@ def read(text: str) -> Imported:
     holds no action."""
     words: list[list[str]] = []
     columns: list[tuple[int, ...]] = []
+    blank = 0
     for cells in _rows(text):
         found = [(column, word) for column, cell in enumerate(cells) if (word := cell.strip())]
+        if not found:  # at the end these are no ranks
+            blank += 1
+            continue
+        for _ in range(min(blank, MAX_RANKS)):
+            words.append([])
+            columns.append(())
+        blank = 0
         words.append([word for _, word in found])
         columns.append(tuple(column for column, _ in found))
-    while words and not words[-1]:  # lines at the end are no ranks
-        del words[-1], columns[-1]
     if not words:
         raise OrderFileError("there are no actions in it")
     measured(words)

@@ -126,7 +126,7 @@ Order = tuple[tuple[Action, ...], ...]
 
 PAIR: Final = "OVERLAP_F_B"
 _NAMES = "|".join(sorted(KINDS.keys() - {PAIR}, key=len, reverse=True))
-_WORD = re.compile(rf"(\d*)({_NAMES})(\d*)")
+_WORD = re.compile(rf"(\d*)({_NAMES})(\d*)", re.ASCII)
 _PAIR = re.compile(rf"\(([^;()]+);([^;()]+)\){PAIR}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple, cast
 
 from lib.errors.exceptions import PuzzleError
@@ -178,7 +179,7 @@ def _layers(model: Model, stages: int, given: Sequence[range] | None) -> list[ra
             )
         return [range(stage * each, (stage + 1) * each) for stage in range(stages)]
     found = [one if isinstance(one, range) else range(0) for one in given]  # pyright: ignore[reportUnnecessaryIsInstance]
-    if len(found) != stages or not all(found) or [layer for one in found for layer in one] != [*range(model.LAYERS)]:
+    if len(found) != stages or not all(found) or [*islice(chain(*found), model.LAYERS + 1)] != [*range(model.LAYERS)]:
         raise PuzzleError(
             "these layers of the stages do not make the model",
             expected=f"{counted(stages, 'range')}, each with a layer at least: all of 0 to {model.LAYERS - 1} in order",
