@@ -116,7 +116,7 @@ class Judge:
         given, expected = deepcopy(failure.given), failure.expected.value
         try:
             return self.picture(failure.got.value, expected, *given)
-        except (TypeError, ValueError, LookupError, AttributeError):  # an answer may be anything
+        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError):  # an answer may be anything
             return self.picture(None, expected, *given)
 
 

@@ -313,9 +313,10 @@ def _one_key(program: Running, grad: Value) -> str | None:
     made = maker(grad)
     if made is None or made.op not in BY_WEIGHT:
         return None
-    held = [batch for value in in_turn(program, 2, made.inputs[0]) for batch in sorted(value.place.batches)]
-    if len(set(held)) < 2:
+    batches = [value.place.batches for value in in_turn(program, 2, made.inputs[0])]
+    if len(set(batches)) < 2:
         return None
+    held = [batch for some in batches for batch in sorted(some)]
     return (
         f"one key of activations held batches {', '.join(map(str, held))} one after the other, and only the last was\n"
         "left for backward: use a key with two parts, activations[layer, b]"

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from lib.diagnosis.collectives import ALONG_LAYERS, outside
+from lib.diagnosis.provenance import line_of, maker
 from lib.diagnosis.python_errors import asleep, failed, waiting_at
 from lib.diagnosis.running import Advice, Line, World
 from lib.diagnosis.waiting import describe, wants
@@ -17,7 +18,8 @@ from lib.errors.exceptions import DeadlockError, MismatchError, PuzzleError, Ran
 from lib.errors.source_lines import Place, resolve
 from lib.errors.wording import these
 from lib.trace.event import Event, Program, place_of
-from lib.values.operations import COMMUNICATION
+from lib.values.operations import COMMUNICATION, COMPUTE
+from lib.values.values import Activation, ActivationGrad
 
 __all__ = ["on_failed", "on_spinning", "on_stuck", "rank_failed"]
 
@@ -354,6 +356,7 @@ def _advice(dist: World, waits: _Waits, cycle: list[int]) -> Advice:
         or _astray(dist, waits)
         or _elsewhere(waits)
         or _left_alone(waits)
+        or _kept_back(dist, waits, cycle)
         or _nobody_begins(dist, waits, cycle)
         or _ring(waits, cycle)
     )
@@ -367,7 +370,7 @@ def _astray(dist: World, waits: _Waits) -> str | None:
     pairs = {(source, target) for source, target, _ in unread}
     for source, target, event in unread:
         wanted = receivers.get(source)
-        if full & {source, target} or wanted in (None, target):
+        if full & {source, target} or wanted in (None, target) or _is_for(dist, target, dist.models[source], event):
             continue  # it is on its way to whom it is meant for, only too slowly
         if (source, wanted) not in pairs:
             found = place_of(event)
@@ -375,6 +378,45 @@ def _astray(dist: World, waits: _Waits) -> str | None:
             return (
                 f"rank {source} passed a message to rank {target}{line}, which has not received it,\n"
                 f"and rank {wanted} waits for one from rank {source}: pass_to and receive must name each other's rank"
+            )
+    return None
+
+
+def _layers(dist: World, rank: int) -> set[int]:
+    """The layers of which a rank has weights."""
+    events = dist.models[rank].program.events if rank in dist.models else ()
+    return {event.layer for event in events if event.op == "load_weights" and event.layer is not None}
+
+
+def _is_for(dist: World, target: int, sender: Any, event: Event) -> bool:
+    """Whether a rank has the layer that a message is for: the next one of an activation, that before of a gradient."""
+    values = [sender.program.values[number] for number in event.inputs]
+    return any(
+        isinstance(value, Activation | ActivationGrad) and value.layer in _layers(dist, target) for value in values
+    )
+
+
+def _kept_back(dist: World, waits: _Waits, cycle: list[int]) -> str | None:
+    """Somebody has what another rank waits for, and has not passed it."""
+    for rank in cycle:
+        source = waits[rank].source if waits[rank].kind == "receive" else None
+        if source is None or source not in waits:
+            continue
+        program, theirs, own = dist.models[source].program, _layers(dist, rank), _layers(dist, source)
+        passed = {number for event in program.events if event.op == "pass_to" for number in event.inputs}
+        for number, value in enumerate(program.values):
+            if (
+                not isinstance(value, Activation | ActivationGrad)
+                or number in passed
+                or value.layer not in theirs - own
+            ):
+                continue
+            made = maker(value)
+            if made is None or made.op not in COMPUTE:
+                continue
+            return (
+                f"on rank {source} {made.op}{line_of(made)} made what rank {rank} waits for ({value}):\n"
+                f"pass it there, before rank {source} waits itself"
             )
     return None
 

@@ -370,6 +370,8 @@ def test_a_wrong_answer_has_a_picture_where_the_puzzle_says_of_what() -> None:
     assert judge.shown(Failure((-3,), Answer(3), Answer(raised="KeyError"))) == "-3: 3"
     assert judge.shown(Failure((-3,), Answer(raised="ValueError"), Answer(3))) is None
     assert Judge(abs).shown(Failure((-3,), Answer(3), Answer(4))) is None
+    whole = Judge(abs, picture=lambda answer, expected, number: f"{number}: {0 if answer is None else int(answer)}")
+    assert whole.shown(Failure((-3,), Answer(3), Answer(float("inf")))) == "-3: 0"  # which no picture has room for
 
 
 def test_of_all_inputs_the_first_that_is_wrong_is_shown_unless_a_row_of_the_table_is_smaller() -> None:
