@@ -31,6 +31,8 @@ def write_whole(path: str | Path, text: str, mode: int = 0o666) -> None:
     written; then nothing is left behind.
     """
     target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, "a folder, and no file", str(path))
     folder, name = os.path.split(target)
     # Of a name that nobody else has: two processes may write the same file at the same moment.
     temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(6).hex()}")

@@ -79,3 +79,9 @@ def test_a_folder_that_is_missing_is_made(tmp_path: Path) -> None:
     path.write_text("new")
     assert ready(path) == path
     assert path.read_text() == "new"
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match=f"a folder, and no file: '{tmp_path}'"):
+        write_whole(tmp_path, "text")
+    assert list(tmp_path.iterdir()) == []

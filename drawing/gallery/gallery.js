@@ -31,6 +31,8 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+const BEYOND = "the sliders cannot make this one";
+
 /** What is shown: where the sliders stand, or a piece that they cannot make. */
 const state = { at: NAMES.map(() => 0), beyond: null };
 
@@ -222,7 +224,8 @@ function titleOf(piece) {
 
 function say(piece) {
   byId("name").textContent = piece.name ? titleOf(piece) : "A schedule without a name";
-  byId("paper").textContent = piece.name ? DATA.names[piece.name].paper : "";
+  const about = [piece.name ? DATA.names[piece.name].paper : "", state.beyond === null ? "" : BEYOND];
+  byId("paper").textContent = about.filter(Boolean).join(" · ");
   const figures = legal(piece)
     ? [
         ["ends at", neat(piece.end)],
@@ -267,8 +270,9 @@ function refresh() {
   NAMES.forEach((name, i) => {
     const value = DATA.positions[name][state.at[i]];
     byId(name).value = state.at[i];
-    byId(name).setAttribute("aria-valuetext", labelOf(name, value));
-    byId(`${name}-value`).textContent = labelOf(name, value);
+    const shown = state.beyond === null ? labelOf(name, value) : "–";
+    byId(name).setAttribute("aria-valuetext", state.beyond === null ? shown : BEYOND);
+    byId(`${name}-value`).textContent = shown;
   });
   byId("sliders").classList.toggle("off", state.beyond !== null);
   for (const button of byId("names").children)
@@ -278,8 +282,9 @@ function refresh() {
     drawTimeline(piece);
     drawLegend(piece);
   } else {
-    const words = make("p", { class: "circle" }, `The ranks wait for each other in a circle: ${piece.why}.`);
-    byId("timeline").replaceChildren(words);
+    const words = `The ranks wait for each other in a circle: ${piece.why}.`;
+    byId("timeline").replaceChildren(make("p", { class: "circle" }, words));
+    byId("timeline").setAttribute("aria-label", words);
     byId("legend").replaceChildren();
   }
   drawPlot(piece);
@@ -315,7 +320,7 @@ function begin() {
   numbers.forEach((number) => {
     const piece = DATA.pieces[number];
     const attributes = { type: "button", "data-piece": number, "aria-pressed": "false" };
-    if (!made.has(number)) Object.assign(attributes, { class: "beyond", title: "the sliders cannot make this one" });
+    if (!made.has(number)) Object.assign(attributes, { class: "beyond", title: BEYOND });
     const button = make("button", attributes, titleOf(piece));
     button.addEventListener("click", () => go(number));
     byId("names").append(button);

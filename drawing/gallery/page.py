@@ -19,7 +19,8 @@ __all__ = ["draw_gallery"]
 
 PASS_OF: Final = {OPERATIONS[name].letter or OPERATIONS[name].word: name for name in PASSES}
 """The colours of the passes, by the letters of actions."""
-HEIGHT: Final = 700
+ROW, REST = 30, 640
+"""How high a page is in pixels: each rank of the timeline, and all the rest."""
 
 
 class Shown(Protocol):
@@ -38,7 +39,7 @@ def draw_gallery(gallery: Shown) -> Page:
     named = [(piece, data["names"][piece["name"]]["title"]) for piece in data["pieces"] if piece["name"]]
     said = [f"{name} ends at {piece['end']:g} with {max(piece['peaks']):g}" for piece, name in named if "end" in piece]
     words = f"<{title}; {data['world']}. {'; '.join(said)} microbatches of activations at most>"
-    return Page(html, words, title, HEIGHT)
+    return Page(html, words, title, REST + ROW * data["ranks"])
 
 
 def _colours(shades: int) -> dict[str, Colour]:

@@ -312,7 +312,9 @@ def what_if(
     rank: Annotated[list[int] | None, typer.Option(help="What this rank computes (or these).")] = None,
     op: Annotated[str | None, typer.Option(help="An operation, or compute, messages, collectives.")] = None,
     layer: Annotated[int | None, typer.Option(help="This layer.")] = None,
-    link: Annotated[tuple[int, int] | None, typer.Option(help="What these two ranks send each other.")] = None,
+    link: Annotated[
+        tuple[int, int] | None, typer.Option(metavar="RANK RANK", help="What these two ranks send each other.")
+    ] = None,
     group: Annotated[str | None, typer.Option(help="Collectives along this axis of the mesh.")] = None,
     faster: Annotated[float | None, typer.Option(help="How many times as fast; else it takes no time.")] = None,
     output: Output = None,
@@ -553,6 +555,8 @@ def demo(
 
 def _write(found: Run | None, save: Path | None, perfetto: Path | None, chakra: Path | None) -> None:
     """Writes the files of a run that were asked for."""
+    if found is None and any(path is not None for path in (save, perfetto, chakra)):
+        raise typer.BadParameter("a plain function has no run, so there is no Trace of it to write")
     if found is not None and save is not None:
         found.trace.save(save)
     if found is not None and perfetto is not None:

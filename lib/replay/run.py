@@ -7,6 +7,7 @@ This module knows torch; `lib.replay` imports it only when something is to be re
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
 from collections import Counter
@@ -41,6 +42,8 @@ def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> Repla
     """Replays a Trace: in this process, as one process of torchrun, or in processes of its own."""
     if options.profile is not None and any(len(ranks) > 1 for ranks in processes_of(trace, options)):
         raise ReplayError("torch.profiler records a process, so a profile needs one for each rank: leave out processes")
+    if options.profile is not None:
+        _has_room_for(options.profile)
     if options.transport == "local":
         return _run_local(Job.of(plan_that_fits(trace, options), options, hook))
     if torchrun.process_here() is not None:
@@ -48,6 +51,18 @@ def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> Repla
         plan = plan_that_fits(trace, options, here)
         return _run_torchrun(Job.of(plan, options, hook, share=False))
     return _run_forked(Job.of(plan_that_fits(trace, options), options, hook))
+
+
+def _has_room_for(profiles: str) -> None:
+    """Makes the folder of profiles. ReplayError before the run, and not after it, where none can be written there."""
+    try:
+        Path(profiles).mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise ReplayError(f"profiles are written into a folder; {profiles} is a file") from None
+    except OSError as error:
+        raise ReplayError(f"profiles cannot be written into {profiles}: {error.strerror}") from None
+    if not os.access(profiles, os.W_OK):
+        raise ReplayError(f"profiles cannot be written into {profiles}: Permission denied")
 
 
 def _run_local(job: Job) -> ReplayResult:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from itertools import product
+from math import inf
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -22,7 +23,7 @@ from lib.schedules.pipelines.action import KINDS, Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
 from lib.schedules.pipelines.timing import time_order
-from lib.schedules.pipelines.zero_bubble_search import Passes
+from lib.schedules.pipelines.zero_bubble_search import EVEN, Passes
 from lib.simulator.model import Model
 from lib.simulator.simulator import simulate
 
@@ -43,6 +44,7 @@ __all__ = [
     "world",
 ]
 
+FIGURES: Final = ("time", "memory", "sent", "makespan_bubble", "span_bubble")
 AIMS: Final = ("time", "memory", "sent")
 """What less is better of."""
 
@@ -177,15 +179,18 @@ def called(point: Point) -> str:
 
 def order_of(setting: Setting) -> Order:
     """The order of a setting. ValueError where the schedule has none, such as one in so little memory."""
-    each = Fraction(setting.examples, setting.batches)
-    costs = Passes(
+    return SCHEDULES[setting.schedule].order(
+        setting.ranks, setting.batches, chunks=setting.chunks, limit=setting.limit, costs=Passes(*_costs(setting))
+    )
+
+
+def _costs(setting: Setting) -> tuple[Fraction, ...]:
+    """What a microbatch costs on a rank, for a generator that asks: the fields of Passes."""
+    return (
         setting.chunks * _pass(setting, "forward"),
         setting.chunks * _pass(setting, "input_half"),
         setting.chunks * _pass(setting, "weight_half"),
-        each * _exact(setting.message) + _exact(setting.latency),
-    )
-    return SCHEDULES[setting.schedule].order(
-        setting.ranks, setting.batches, chunks=setting.chunks, limit=setting.limit, costs=costs
+        Fraction(setting.examples, setting.batches) * _exact(setting.message) + _exact(setting.latency),
     )
 
 
@@ -284,6 +289,7 @@ def explore(
             log.close()
     points = tuple(found[key] for key in wanted)
     if file is not None:  # in the order of the grid, so that the file is the same whoever was first
+        known |= _read(Path(file))  # once more: another sweep may have written there meanwhile
         others = [point for key, point in known.items() if key not in wanted]
         write_whole(file, "".join(map(_line, [*points, *others])))
     return Explored(points)
@@ -326,6 +332,9 @@ def _read(file: Path) -> dict[str, Point]:
         try:
             data = json.loads(line)
             point = Point(Setting(**data.pop("setting")), **data)
+            why, *figures = [getattr(point, name) for name in ("why", *FIGURES)]
+            if not isinstance(why, str) or not all(0 <= figure < inf for figure in figures):
+                continue
         except (ValueError, TypeError, AttributeError, KeyError):
             continue
         found[point.setting.key] = point
@@ -345,14 +354,23 @@ def cell(point: Point) -> str:
     row = SCHEDULES[setting.schedule]
     told = [f"chunks={setting.chunks}"] if "chunks" in row.takes else []
     told += [f"limit={setting.limit:g}"] if setting.limit is not None else []
+    imported: list[str] = []
+    if "costs" in row.takes and (costs := _costs(setting)) != EVEN:
+        numbers = [repr(cost.numerator if cost.denominator == 1 else cost) for cost in costs]
+        told.append(f"costs=Passes({', '.join(numbers)})")
+        imported = ["from lib.schedules.pipelines.zero_bubble_search import Passes"]
+        if "Fraction" in told[-1]:
+            imported.insert(0, "from fractions import Fraction")
     more = "".join(f", {one}" for one in told)
     layers = setting.ranks * setting.chunks
     return "\n".join(
         (
+            *[line for line in imported if "fractions" in line],
             "from drawing import draw",
             "from lib import simulate",
             "from lib.schedules.pipelines.catalogue import SCHEDULES",
             "from lib.schedules.pipelines.program import program_of",
+            *[line for line in imported if "fractions" not in line],
             "",
             f'order = SCHEDULES["{setting.schedule}"].order({setting.ranks}, {setting.batches}{more})',
             f'program = program_of(order, messages="{setting.messages}")',

@@ -417,3 +417,9 @@ def test_export_says_what_it_can_export() -> None:
     unknown = puzzles("export", "--colab", "dpp")
     assert unknown.exit_code == 1
     assert "there is no notebook 'dpp'; there are introduction, basic" in unknown.output
+
+
+def test_a_function_has_no_trace_to_write(tmp_path: Path) -> None:
+    result = puzzles("run", "split_layers", "--perfetto", tmp_path / "run.json")
+    assert result.exit_code == 2
+    assert "a plain function has no run" in result.output

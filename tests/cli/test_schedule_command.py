@@ -112,6 +112,8 @@ def test_a_students_program_goes_to_torch() -> None:
         (("show", "fsdp", "--chunks", "2"), 2, "--chunks is for a schedule of the list"),
         (("show", "interleaved", "--chunks", "0"), 2, "greater than or equal to 1"),
         (("export", "gpipe", "--format", "xml"), 2, "there is no format 'xml'; there are csv, csv-comms, json"),
+        (("gallery", "-o", "gallery.txt"), 2, "a page is .html; got 'gallery.txt'"),
+        (("gallery", "--message", "inf"), 2, "a message takes a time, such as 0.2; got inf"),
         (("import", "none.csv"), 2, "does not exist"),
         (("import", "pyproject.toml"), 1, "pyproject.toml: a file of an order is .csv or .json"),
     ],

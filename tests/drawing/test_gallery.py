@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,17 @@ def test_it_says_in_words_what_it_shows() -> None:
 
 def test_it_is_the_same_every_time() -> None:
     assert draw_gallery(gallery(2, 3)).html() == draw_gallery(gallery(2, 3)).html()
+
+
+def height(ranks: int) -> int:
+    html = draw_gallery(gallery(ranks, 4, chunks=(1, 2)))._repr_mimebundle_()["text/html"]
+    found = re.search(r"height:(\d+)px", html)
+    assert found
+    return int(found[1])
+
+
+def test_each_rank_makes_it_higher() -> None:
+    assert height(8) - height(4) == 4 * 30  # pixels of a rank in gallery.js
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +79,21 @@ def test_a_slider_makes_1f1b_of_gpipe(page: Page) -> None:
 def test_a_circle_says_who_waits(page: Page) -> None:
     slide(page, chunks=1, group=1, ahead=3, late=0)
     assert text(page, "#timeline").startswith("The ranks wait for each other in a circle: ")
+    assert page.run("document.getElementById('timeline').getAttribute('aria-label')").startswith("The ranks wait")
 
 
 def test_what_the_sliders_cannot_make_has_a_button(page: Page) -> None:
     page.run("[...document.querySelectorAll('#names button')].find(b => b.innerText === 'V-min').click()")
     assert text(page, "#name") == "V-min"
     assert page.run("document.getElementById('sliders').className") == "off"
+    assert text(page, "#chunks-value") == "–"
+    assert page.run("document.getElementById('late').getAttribute('aria-valuetext')").startswith("the sliders cannot")
+    assert text(page, "#paper").endswith("the sliders cannot make this one")
     slide(page, chunks=0, ahead=4, late=0)
     assert text(page, "#name") == "GPipe"
+
+
+def test_its_frame_is_as_high_as_it_is(page: Page) -> None:
+    page.run("go(DATA.pieces.findIndex((piece) => piece.name === 'zb_v'))")
+    needed = page.run("document.body.getBoundingClientRect().height")
+    assert needed <= height(4) <= needed + 60

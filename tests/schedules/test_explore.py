@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from lib import Trace, check
 from lib.analysis import figures
-from lib.schedules.explore import AIMS, Grid, Point, Setting, cell, explore, front, measure, run_of, settings
+from lib.schedules.explore import AIMS, Grid, Point, Setting, cell, explore, front, measure, order_of, run_of, settings
 from lib.schedules.pipelines.catalogue import SCHEDULES
 
 SMALL = Grid(
@@ -115,13 +116,44 @@ def test_what_is_known_is_not_measured_again(
     assert file.read_text("utf-8") == "".join(lines)
 
 
-@pytest.mark.parametrize("line", ["", "{", "[]", "3", '{"setting": 1}', '{"setting": {"schedule": "x", "new": 1}}'])
+WITHOUT_TIME = '{"setting": {"schedule": "gpipe", "batches": 4}, "time": %s}'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("", "{", "[]", "3", '{"setting": 1}', '{"setting": {"schedule": "x", "new": 1}}'),
+        *(WITHOUT_TIME % time for time in ('"soon"', "null", "NaN", "-1", "[]")),
+    ],
+)
 def test_a_file_with_something_else_in_it(line: str, tmp_path: Path) -> None:
     grid = Grid(schedules=["gpipe"], batches=(4,))
     file = tmp_path / "points.jsonl"
     file.write_text(line + "\n", "utf-8")
     (point,) = explore(grid, file=file).points
     assert [json.loads(text)["time"] for text in file.read_text("utf-8").splitlines()] == [point.time]
+
+
+def test_what_another_sweep_writes_meanwhile_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "points.jsonl"
+    other = Grid(schedules=["zb_v"], batches=(4,))
+
+    def at_the_end(so_far: int, everything: int) -> None:
+        if so_far == everything:
+            explore(other, file=file)
+
+    explore(Grid(schedules=["gpipe"], batches=(4,)), file=file, done=at_the_end)
+    names = [json.loads(line)["setting"]["schedule"] for line in file.read_text("utf-8").splitlines()]
+    assert names == ["gpipe", "zb_v"]
+
+
+@pytest.mark.parametrize("name", ["zb_1p", "zb_2p"])
+@pytest.mark.parametrize("examples", [8, 7])
+def test_a_cell_has_the_order_of_the_costs_of_its_point(name: str, examples: int) -> None:
+    setting = Setting(name, batches=8, examples=examples, input_half=1.5, weight_half=0.1, message=0.1)
+    given: dict[str, Any] = {}
+    exec(cell(measure(setting)).replace("from drawing import draw\n", "").replace("draw(", "list("), given)
+    assert given["order"] == order_of(setting)
 
 
 def test_a_cell_runs(points: tuple[Point, ...], capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,8 @@ import io
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -27,6 +29,8 @@ except ImportError as missing:
 __all__ = ["explore_command"]
 
 NONE = ("none", "-")
+MOST = 10_000
+"""How many numbers an option takes: more of them are a slip of the keyboard."""
 
 
 def _numbers(text: str, name: str) -> list[float]:
@@ -35,11 +39,16 @@ def _numbers(text: str, name: str) -> list[float]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         try:
-            found += [float(n) for n in range(int(first), int(last) + 1)] if dash and first else [float(part)]
+            ends = (int(first), min(int(last), int(first) + MOST)) if dash and first.isdigit() else None
+            found += [float(part)] if ends is None else map(float, range(ends[0], ends[1] + 1))
         except ValueError:
             raise typer.BadParameter(
                 f"--{name} takes numbers with commas between, such as 4,8,16; got {part!r}"
             ) from None
+        if len(found) > MOST:
+            raise typer.BadParameter(f"--{name} takes at most {MOST} numbers; got {text!r}")
+    if wrong := [number for number in found if not isfinite(number)]:
+        raise typer.BadParameter(f"--{name} takes numbers such as 4; got {wrong[0]}")
     return found
 
 
@@ -51,7 +60,24 @@ def _whole(text: str, name: str) -> list[int]:
 
 
 def _limits(text: str) -> list[float | None]:
-    return [None if part.strip().lower() in NONE else _numbers(part, "limits")[0] for part in text.split(",")]
+    return [
+        limit
+        for part in text.split(",")
+        for limit in ([None] if part.strip().lower() in NONE else _numbers(part, "limits"))
+    ]
+
+
+def _jobs(number: int) -> int:
+    if number == 0:
+        raise typer.BadParameter("some process has to do it; -1: one for each core")
+    return number
+
+
+def _has_extras() -> None:
+    """ModuleNotFoundError before a long sweep, not after it."""
+    for package in ("jinja2", "nbformat"):
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(f"puzzles explore needs {package}: pip install {package}")
 
 
 def _option(help_: str) -> Any:
@@ -71,7 +97,7 @@ def explore_command(
     overhead: Annotated[str, _option("Time that each pass costs besides, however small.")] = "0",
     message: Annotated[str, _option("Time of a message, for each example in it.")] = "0",
     latency: Annotated[str, _option("Time of a message, however small.")] = "0",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: one for each core.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", callback=_jobs, help="Processes; -1: one for each core.")] = 1,
     backend: Annotated[str | None, _option("A backend of joblib, such as dask or ray, for a cluster.")] = None,
 ) -> None:
     """Sweep schedules of pipelines over sizes, limits of memory and costs, and draw those that nothing beats.
@@ -79,6 +105,7 @@ def explore_command(
     In the folder are then points.jsonl (what is known; stopped and started again, it goes on), points.csv, and for each
     world of costs a picture of the front, with index.html and a notebook in which each of its points is drawn.
     """
+    _has_extras()
     passes = _numbers(costs, "costs")
     if len(passes) != 3:
         raise typer.BadParameter(f"--costs takes three numbers, such as 1,1.2,0.8; got {costs}")
@@ -99,9 +126,11 @@ def explore_command(
         latency=_numbers(latency, "latency"),
     )
     try:
-        list(settings(grid))
+        some = next(settings(grid), None)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    if some is None:
+        raise typer.BadParameter(f"none of these schedules has {chunks} stages a rank; see `puzzles schedule list`")
     found = _explored(grid, out / "points.jsonl", jobs, backend)
     write_whole(ready(out / "points.csv"), _csv(found.points))
     fronts = {words: front(points) for words, points in found.worlds().items()}
@@ -129,9 +158,14 @@ def _explored(grid: Grid, file: Path, jobs: int, backend: str | None) -> Explore
 def _cluster(backend: str | None) -> Any:
     if backend is None:
         return nullcontext()
-    import joblib  # pyright: ignore[reportMissingTypeStubs]  # here and not above: an extra, and few need it
+    try:
+        import joblib  # pyright: ignore[reportMissingTypeStubs]  # here and not above: an extra, and few need it
 
-    return cast("Any", joblib).parallel_config(backend=backend)
+        return cast("Any", joblib).parallel_config(backend=backend)
+    except ImportError as error:
+        raise ModuleNotFoundError(f"--backend {backend} needs what is not installed: {error}") from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _show(words: str, best: Sequence[Point]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -50,6 +51,7 @@ SHOWN, DRAWN = 10_000, 20_000
 """Actions of the largest order that is printed, and of the largest that is drawn."""
 PEAKS = 64
 """Ranks whose peaks are listed; of more, the lowest and the highest."""
+PAGES = (".html", ".htm")
 WHAT = f"a schedule of the list, a file with an order ({suffixes(', ')}), or whatever `puzzles run` takes"
 What = Annotated[str, typer.Argument(metavar="WHAT", help=f"What to take: {WHAT}.", show_default=False)]
 Ranks = Annotated[int | None, typer.Option(min=1, help=f"Ranks: {RANKS}, or those of the puzzle.", show_default=False)]
@@ -75,6 +77,18 @@ def _messages(name: str) -> str:
     return name
 
 
+def _page(path: Path) -> Path:
+    if path.suffix.lower() not in PAGES:
+        raise typer.BadParameter(f"a page is .html; got {path.name!r}")
+    return path
+
+
+def _time(number: float) -> float:
+    if not isfinite(number):
+        raise typer.BadParameter(f"a message takes a time, such as 0.2; got {number}")
+    return number
+
+
 @schedules.command("list")
 def list_(
     ranks: Annotated[int, typer.Option(min=1, help="Ranks.")] = RANKS,
@@ -83,7 +97,8 @@ def list_(
     """The schedules that have a name: how long they take, how much they hold, and where they are from."""
     numbers = [Column(name, justify="right") for name in ("stages a rank", "time", "bubble", "of span", "peak")]
     bubble = "bubble: of that time, and of the longest that a rank is at work"
-    caption = f"{ranks} ranks, {batches} microbatches; {COSTS}. {bubble}; peak: microbatches of activations"
+    size = f"{counted(ranks, 'rank')}, {counted(batches, 'microbatch')}"
+    caption = f"{size}; {COSTS}. {bubble}; peak: microbatches of activations"
     table = Table("name", "", *numbers, Column("from", overflow="fold", min_width=27), "in torch", caption=caption)
     for row in SCHEDULES.values():
         try:
@@ -164,10 +179,14 @@ def gallery(
         list[str] | None,
         typer.Argument(metavar="[NAME=WHAT]...", help="Orders of your own, to be shown beside the others."),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page: .html.")] = Path("gallery.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", callback=_page, help="The page: .html.")] = Path(
+        "gallery.html"
+    ),
     ranks: Annotated[int, typer.Option(min=2, help="Ranks.")] = RANKS,
     batches: Annotated[int, typer.Option(min=1, help="Microbatches.")] = BATCHES,
-    message: Annotated[float, typer.Option(min=0, help="Time of a message; the forward of a rank takes 1.")] = 0.0,
+    message: Annotated[
+        float, typer.Option(min=0, callback=_time, help="Time of a message; the forward of a rank takes 1.")
+    ] = 0.0,
     messages: Annotated[str, typer.Option(callback=_messages, help=f"{' or '.join(MESSAGES_ARE)}.")] = "posted",
 ) -> None:
     """Write the gallery: all schedules on one time axis, with four sliders that make most of them, as a page."""
