@@ -1,0 +1,280 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+
+# %% [markdown]
+# # $heading
+#
+# Take GPipe once more, on 4 ranks with 8 microbatches. Rank 3 has nothing to do until the first microbatch has passed
+# three stages, and rank 0 waits as long at the end. Of 16 GPUs in a pipeline of 16 stages, with 32 microbatches, a
+# third of the time goes that way. You could take more microbatches. But there are only so many sequences in a batch.
+#
+# So make the way shorter. It is long because a stage is long: rank 3 waits for three whole stages. Cut every stage in
+# two, and give each rank two short ones that are *not* neighbours. The first microbatch is on rank 3 after three
+# *half* stages.
+#
+# > **To tell a friend:** with two short stages on each rank instead of one long one, the pipeline fills in half the
+# > time.
+#
+# *Reminder.* The **bubble** is the time in which ranks wait. A **microbatch** is a batch that travels alone.
+
+# %%
+from drawing import compare, draw
+from lib import Model, goal, predict, schedule, simulate
+from lib.schedules.pipelines.generators import gpipe as gpipe_order
+from lib.schedules.pipelines.program import program_of
+
+# %% [markdown]
+# ## The idea
+#
+# 8 layers, 4 ranks. Up to now rank 0 had layers 0 and 1, rank 1 had layers 2 and 3, and so on: 4 stages of two
+# layers. Now there are 8 stages of one layer, and they go round twice, like a **loop**:
+#
+# | | rank 0 | rank 1 | rank 2 | rank 3 |
+# |---|---|---|---|---|
+# | first stage | 0 | 1 | 2 | 3 |
+# | second stage | 4 | 5 | 6 | 7 |
+#
+# Nobody has more layers than before. But a microbatch that leaves rank 3 has only seen half of the model. It goes
+# back to rank 0, as if it were a new one, and round once more.
+#
+# ### Schedules as lists
+#
+# From here on you no longer write `forward`, `pass_to` and `del`. You have done that, and you can do it. What is left
+# is the question that pipelines are about: **who does what, and in which order?** So an answer is a list of words for
+# each rank. `2F1` is the forward of microbatch 1 on stage 2, and `2B1` its backward. They are PyTorch's words. Where
+# a rank has only one stage, `F1` will do.
+#
+# `@schedule` makes a program of the lists. It loads the layers of the stages, sends what another rank needs as soon
+# as it is there, receives, adds up gradients, updates at the end, and deletes what nobody needs. Here is GPipe:
+
+
+# %%
+@schedule(messages="posted")
+def gpipe_as_a_list(rank, ranks, batches):
+    return [f"F{b}" for b in range(batches)] + [f"B{b}" for b in range(batches)]
+
+
+print("rank 0 of 4, 3 microbatches:", " ".join(gpipe_as_a_list(0, 4, 3)))
+draw(simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4))
+
+# %% [markdown]
+# **Posted** is new. Until now both sides of a message stood still while it travelled: it was *awaited*. That is the
+# simplest way to program it, and no real pipeline does it. Here every receive is issued as early as it can be, and
+# everybody goes on computing while messages travel. So this GPipe ends at 47.4, and your own at 53.0. With twice as
+# many stages there are twice as many messages, so this matters now.
+
+# %% [markdown]
+# ## The puzzle
+#
+# | ranks | layers | batches | stages |
+# |---|---|---|---|
+# | 4 | 8 | 8 | 8: rank *r* has stages *r* and *r + 4* |
+#
+# **Given:** the decorator, and the numbers of the two stages of a rank.
+#
+# **To do:** the list of what this rank does. As in GPipe: all forwards, then all backwards. A rank takes *all*
+# microbatches through one of its stages before it turns to the other.
+#
+# **Rules**
+#
+# - Messages are posted. They cost their ranks no time, but 0.4 pass from the end of what makes them until they are
+#   there.
+# - You only say the order. Every forward and every backward of each microbatch stands in it once, for both stages.
+
+# %% [markdown]
+# ### Predict first
+#
+# GPipe with one long stage on each rank ends at 47.4, and 33 of that is work. When will this one end? And what will
+# the highest peak be: lower, the same, or higher than the 4,456,448 of GPipe?
+
+# %%
+guess = predict("breadth_first", end=..., memory=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+
+# %%
+goal("breadth_first")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+@schedule(messages="posted")
+def breadth_first(rank, ranks, batches):
+    first, second = rank, rank + ranks
+    # Words such as f"{first}F{b}": the forward of microbatch b on your first stage.
+    # --- your code (about 3 lines) ---
+    forwards = [f"{stage}F{b}" for stage in (first, second) for b in range(batches)]
+    backwards = [f"{stage}B{b}" for stage in (second, first) for b in range(batches)]
+    return forwards + backwards
+    # --- end of your code ---
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(breadth_first, puzzle="breadth_first")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# **Time.** Every rank computes 32 (8 microbatches, 2 layers, forward and backward), and then updates two layers: 33.
+# What is added is the time in which it waits. The first microbatch is on rank 3 after three stages of 1 and three
+# messages of 0.4: 4.2. From there on rank 3 always has something to do. At the end it is the same: rank 3 is done,
+# and the last gradient goes through three stages of 1 with three messages: 4.2. Together 33 + 2 · 4.2 = 41.4. With
+# long stages it is 33 + 2 · 3 · (2 + 0.4) = 47.4.
+#
+# **Memory.** At the end of forward each rank holds the inputs of two layers for 8 microbatches, as in GPipe. Two
+# short stages are as large as a long one. So it is the same peak: 4,456,448.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="breadth_first")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ### Two stairs, half as deep
+#
+# The same work, the same memory. Look at the left edge: with long stages the ranks begin one after the other in steps
+# of 2.4, with short ones in steps of 1.4.
+
+# %%
+gpipe = simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4)
+compare(gpipe=gpipe, breadth_first=out) if out else None
+
+# %% [markdown]
+# ### Is it still right when messages are awaited?
+#
+# Here are both again, but now sender and receiver stand still, 0.2 each. Your list is the same.
+
+# %%
+if out:
+    awaited = schedule(messages="awaited")
+    waiting = simulate(awaited(breadth_first.__wrapped__), layers=8, batches=8, ranks=4)
+    one_stage = simulate(program_of(gpipe_order(4, 8), messages="awaited"), layers=8, batches=8, ranks=4)
+    print(f"GPipe         {one_stage[0].time:g}\nbreadth-first {waiting[0].time:g}")
+
+# %% [markdown]
+# Breadth-first has lost its lead, by 53.4 to 53.0. The bubble is smaller, but each microbatch crosses seven borders
+# in place of three, and stops at each of them. More, shorter stages are a bargain only if messages travel by
+# themselves.
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Looped breadth-first**: *looped*, because stages go round the ranks more than once, and *breadth-first*, because
+# all microbatches take one stage before any of them takes the rank's next one. With *V* stages on each of *R* ranks,
+# *L* layers, *B* microbatches (at least as many as ranks), and messages that are posted:
+#
+# ```
+# time = 2·(L/R)·B + 2·(R - 1)·(L/(R·V) + 0.4) + 0.5·L/R
+# peak = 3·(L/R)·W + ((L/R)·B + 1)·A
+# ```
+#
+# The bubble is the second term, and without messages it is (R - 1)/V times what a microbatch takes on a rank. Twice
+# as many stages, half the bubble. The peak still grows with *B*, as in GPipe. That is the next thing to mend.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Who came up with it.* Looped pipelines are from Megatron-LM, which goes through them in another order (the next
+#   puzzle). Breadth-first is from a paper of 2022: with small batches, where the bubble hurts most, it trained a
+#   model of 52 billion parameters up to 43 % faster than Megatron-LM's order [1].
+# - *Why that order.* All microbatches take a stage one after the other, so what the stage needs is needed once: its
+#   weights, if they are sharded, are gathered once for each direction, and not once for each microbatch. That is the
+#   last puzzle of this chapter.
+# - *In PyTorch* it is `ScheduleLoopedBFS`. Your list could be given to it: the words are the same.
+#
+# [1] Lamy-Poirier, *Breadth-First Pipeline Parallelism*, 2022, arXiv 2211.05953.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - A message takes 0.4 and costs no rank anything. Real sends take some of a GPU's memory bandwidth, and a few of its
+#   multiprocessors.
+# - Between ranks 3 and 0 there is a link like all others. In a real cluster the way from the last host back to the
+#   first one is as long as the network makes it.
+# - A stage of half the size is as efficient as a whole one.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Why must the second stage of rank 0 be stage 4? What if rank 0 had stages 0 and 1, rank 1 stages 2 and 3?
+#
+# <details><summary>Answer</summary>
+#
+# Then the two are one long stage in two pieces, and breadth-first takes all eight microbatches through the first
+# piece before any of them goes through the second. Rank 1 gets its first microbatch after nine forwards of rank 0,
+# and so on: 89.4 in place of 41.4. Stages have to go round, so that everybody has something early.
+#
+# </details>
+#
+# **2.** PyTorch's `ScheduleLoopedBFS` takes the backwards from the last microbatch to the first. Does that change
+# anything?
+#
+# <details><summary>Answer</summary>
+#
+# Try it: `reversed(range(batches))`. Neither the time nor the peak changes, as all microbatches are alike, and all
+# are open when the first of them goes back. It only changes which one the ranks wait for at the beginning of
+# backward.
+#
+# </details>
+#
+# **3.** Four stages on each rank would need 16 layers. What would the bubble be there, and what would stop you from
+# taking as many as there are layers?
+#
+# <details><summary>Answer</summary>
+#
+# A quarter of GPipe's, as far as computing goes. But the 0.4 of each message stays: with 16 layers the bubble is 2 ·
+# 3 · (4 + 0.4) for GPipe, 2 · 3 · (2 + 0.4) for two stages, and 2 · 3 · (1 + 0.4) for four. Each halving brings less,
+# and doubles the messages. It is called the price of interleaving: the bubble divided by *V*, the traffic multiplied
+# by *V* [Narayanan et al. 2021].
+#
+# </details>
+
+# %% [markdown]
+# ## Where this leads
+#
+# You have halved the bubble, and the memory is still that of GPipe: every microbatch is open at once. 1F1B mended
+# that for long stages. Can you take turns with two stages on each rank?
+
+# %% [markdown]
+# <!-- part: links -->

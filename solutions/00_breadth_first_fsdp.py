@@ -1,0 +1,292 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+
+# %% [markdown]
+# # $heading
+#
+# The weights of a model with a trillion parameters are too many for 64 GPUs in a pipeline. So behind each stage stand
+# several GPUs that share its weights, as in FSDP: each has a part, and before a pass they gather the whole. That is
+# cheap if it is done once. But a pipeline takes microbatches one by one, and if each of them gathers the weights and
+# throws them away again, then 8 microbatches gather everything 16 times.
+#
+# In puzzle $number_pp_fsdp_keep you kept the weights instead, and paid with memory for all of a rank's layers at
+# once. Is there an order in which they need not be kept, and not be gathered again either?
+#
+# > **To tell a friend:** if all microbatches take a stage one after the other, its weights are gathered once, used by
+# > all, and freed.
+
+# %%
+from drawing import compare, draw
+from lib import Mesh, Model, Trace, check, goal, predict, schedule, simulate
+from lib.schedules.pipelines.generators import interleaved as interleaved_order
+from lib.schedules.pipelines.lowering import with_weights
+from lib.schedules.pipelines.program import program_of
+
+# %% [markdown]
+# ## The idea
+#
+# There are three new words. They are about a stage, not about a microbatch, so they have no number at the end:
+#
+# | word | what happens |
+# |---|---|
+# | `2UNSHARD` | the all-gathers of the weights of stage 2 are *issued*. The first pass that needs them waits for them |
+# | `2RESHARD` | the whole weights of stage 2 are freed. Each rank keeps its shard |
+# | `2REDUCE_GRAD` | the gradients of stage 2 are summed up over the ranks that share it, and each gets its shard of the sum (a reduce-scatter) |
+#
+# Each pass of a stage needs its weights to be whole. Here is the most careful way: gather before each pass, free
+# right behind it.
+
+
+# %%
+@schedule(messages="posted")
+def careful(rank, ranks, batches):
+    first, second = rank, rank + ranks
+    order = []
+    for stage in (first, second):
+        for b in range(batches):
+            order += [f"{stage}UNSHARD", f"{stage}F{b}", f"{stage}RESHARD"]
+    for stage in (second, first):
+        for b in range(batches):
+            order += [f"{stage}UNSHARD", f"{stage}B{b}", f"{stage}RESHARD"]
+        order += [f"{stage}REDUCE_GRAD"]
+    return order
+
+
+def gathers(run):
+    """All-gathers of one rank."""
+    return sum(event.op == "allgather" for event in Trace.of(run).programs[0].events)
+
+
+mesh = Mesh({"stage": 4, "data": 2})
+often = simulate(careful, layers=8, batches=16, mesh=mesh)
+print(f"{gathers(often)} all-gathers a rank, ends at {check(often).time:g}, peak {check(often).memory:,}")
+draw(often)
+
+# %% [markdown]
+# 32 all-gathers on each rank, of 0.3 each, and all in the way. You see them between the passes.
+#
+# In breadth-first all microbatches take a stage in a row. So between them nothing has to be freed and gathered again.
+# **Predict:** how many all-gathers does a rank need, with two stages of one layer each?
+#
+# <details><summary>Answer</summary>
+#
+# Once for each stage and direction makes four. But look at the turn: the last stage that a rank takes forward is the
+# first one that it takes backward. In between it need not be freed. So three will do.
+#
+# </details>
+
+# %% [markdown]
+# ## The puzzle
+#
+# | ranks | mesh | layers | batches | stages |
+# |---|---|---|---|---|
+# | 8 | stage 4 x data 2 | 8 | 16: 8 microbatches for each of two pipelines | 8: rank *r* of a pipeline has *r* and *r + 4* |
+#
+# **Given:** the forwards and the backwards of a stage as lists. Two pipelines run side by side, with the same list,
+# and share the weights of their stages.
+#
+# **To do:** put them in order, with `UNSHARD`, `RESHARD` and `REDUCE_GRAD` where they belong.
+#
+# **Rules**
+#
+# - Messages are posted.
+# - What a rank keeps at rest is a shard of its two layers. A whole weight that is still there when it is not needed
+#   counts, as everything does.
+# - The second and the third goal have a limit on what is sent, too.
+
+# %% [markdown]
+# ### Predict first
+#
+# Without any sharding, breadth-first ends at 42 on this mesh (with an all-reduce of the gradients at the end). When
+# will it end with sharded weights, at best?
+
+# %%
+guess = predict("breadth_first_fsdp", end=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+
+# %%
+goal("breadth_first_fsdp")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+@schedule(messages="posted")
+def breadth_first_fsdp(rank, ranks, batches):
+    first, second = rank, rank + ranks
+
+    def forwards(stage):
+        return [f"{stage}F{b}" for b in range(batches)]
+
+    def backwards(stage):
+        return [f"{stage}B{b}" for b in range(batches)]
+
+    # Both stages forward, both back, and the weights gathered, freed and reduced in between.
+    # --- your code (about 7 lines) ---
+    order = [f"{first}UNSHARD"]
+    order += forwards(first)[:-1] + [f"{second}UNSHARD"] + forwards(first)[-1:]
+    order += [f"{first}RESHARD"] + forwards(second)
+    order += backwards(second)[:-1] + [f"{first}UNSHARD"] + backwards(second)[-1:]
+    order += [f"{second}RESHARD", f"{second}REDUCE_GRAD"]
+    order += backwards(first) + [f"{first}RESHARD", f"{first}REDUCE_GRAD"]
+    return order
+    # --- end of your code ---
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(breadth_first_fsdp, puzzle="breadth_first_fsdp")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# **Time.** Breadth-first alone: 32 of work, 1 of updates, and 2 · 4.2 of waiting at both ends: 41.4. What is added
+# here? The first all-gather, 0.3: nobody has anything to do before it. But rank 3 has: it waits for its first
+# microbatch anyway. Only rank 0 pays, and passes the delay on. At the end, the last reduce-scatter, 0.3. All others
+# are hidden, if they are issued while the rank still computes: 42.0.
+#
+# **Memory.** In the middle of the step the inputs of both stages for eight microbatches are there, as in
+# breadth-first, and only one layer is whole. Around the turn from one stage to the other there are two whole layers
+# for a moment, but the first one is freed as soon as its last pass is over.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="breadth_first_fsdp")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ### Beside interleaved
+#
+# Interleaved takes a group of four microbatches through a stage, then four through the other, and so on. If only one
+# stage is whole at a time, its weights are gathered again at each change:
+
+# %%
+order = with_weights(interleaved_order(4, 8), keep=1)
+changes = simulate(program_of(order, messages="posted"), layers=8, batches=16, mesh=mesh)
+print(" ".join(map(str, order[0])))
+print(f"interleaved: {gathers(changes)} all-gathers a rank, ends at {check(changes).time:g}")
+if out:
+    print(f"yours:       {gathers(out)} all-gathers a rank, ends at {check(out).time:g}")
+compare(interleaved=changes, breadth_first=out) if out else None
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Breadth-first pipeline parallelism with fully sharded data parallelism**, the combination for which breadth-first
+# was invented. With *V* stages on each rank, and one layer in each, a rank gathers
+#
+# ```
+# gathers = 2·V - 1
+# ```
+#
+# times, however many microbatches there are. It is what GPipe's order was bad for, memory for activations, that pays
+# for it: all microbatches are open at once. So it is a schedule for *few* microbatches on each pipeline, where
+# interleaved pipelines have large bubbles, and sharded ones would gather all the time.
+#
+# The original eight puzzles end by pointing here.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *What it is for.* With a small batch on each GPU a model of 52 billion parameters trained up to 43 % faster than
+#   with Megatron-LM's order. The point of the paper is that this order can be combined with fully sharded data
+#   parallelism [1].
+# - *What others do.* torchtitan gathers the weights for each microbatch if it frees them after forward, so under
+#   pipelines it keeps them by default: `reshard_after_forward=False` [2].
+# - *Llama 3 405B* has 16 stages, and shards optimizer states and gradients, but keeps its weights whole from forward
+#   to backward, for the same reason [3].
+# - *In PyTorch* `UNSHARD`, `RESHARD` and `REDUCE_GRAD` are actions of the pipeline's executor. These are its words.
+#
+# [1] Lamy-Poirier, *Breadth-First Pipeline Parallelism*, 2022, arXiv 2211.05953. [2] pytorch/torchtitan, issue 446.
+# [3] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - An all-gather takes 0.3 for a layer, however many ranks there are and whatever else is on the links.
+# - There is one layer in each stage. With more, an all-gather could be hidden behind the layer before it, and not
+#   only behind the microbatch before.
+# - The two pipelines are always at the same point. In reality the slower one sets the pace of both at each
+#   all-gather.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** Where is the latest place for `UNSHARD` at which nothing is lost? And why not at the very beginning?
+#
+# <details><summary>Answer</summary>
+#
+# Before the last microbatch of the stage before: one pass takes 1, and the all-gather 0.3. At the beginning nothing
+# would be lost in time either. But a whole layer more would be there all the time: 4,456,448 elements in place of
+# 4,194,304. Prefetching is a matter of memory: as early as needed, not as early as possible.
+#
+# </details>
+#
+# **2.** Why is the gradient of a stage reduced only once, when eight microbatches make one each?
+#
+# <details><summary>Answer</summary>
+#
+# Because they can be added up on each rank first, as in gradient accumulation: the sum over microbatches and the sum
+# over ranks can be taken in any order. It costs the memory for whole gradients of a stage. ZeRO-2 makes the other
+# choice, and pays in traffic.
+#
+# </details>
+#
+# **3.** Would breadth-first help 1F1B's memory, if the activations were recomputed?
+#
+# <details><summary>Answer</summary>
+#
+# It would help breadth-first. What it has too much of is activations, and with checkpointing a stage keeps only its
+# inputs. The paper does just that: sharded weights, recomputed activations, and a small bubble. Memory can be moved
+# from one account to another, and each account has a trick of its own.
+#
+# </details>
+
+# %% [markdown]
+# ## Where this leads
+#
+# You have written pipelines in ten ways. [The gallery](00_gallery.ipynb) puts all that have a name on one time axis,
+# with four sliders to make more. Can you beat them?
+
+# %% [markdown]
+# <!-- part: links -->

@@ -1,0 +1,309 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+
+# %% [markdown]
+# # $heading
+#
+# Megatron-LM once trained a model of a trillion parameters on 3,072 A100s, in a pipeline of 64 stages, and each GPU
+# did 52 % of all it could ever do. With 64 microbatches in such a pipeline, GPipe and 1F1B would wait for half of the
+# time, and could not get there whatever else they do well.
+#
+# You have mended the one with 1F1B (memory), and the other with short stages that go round (bubble). Now both at
+# once. It is a riddle: what is "one forward, one backward" when a rank has two stages, and a microbatch comes by four
+# times?
+#
+# > **To tell a friend:** interleaving takes a few microbatches at a time all the way round before it lets in the next
+# > few. So the bubble is halved, and the number of open microbatches does not grow.
+
+# %%
+from drawing import compare, draw
+from lib import Model, check, goal, predict, schedule, simulate
+from lib.schedules.pipelines.generators import breadth_first as breadth_first_order
+from lib.schedules.pipelines.generators import in_turn
+from lib.schedules.pipelines.generators import one_f_one_b as one_f_one_b_order
+from lib.schedules.pipelines.program import program_of
+
+# %% [markdown]
+# ## The idea
+#
+# Here is what you have, for 8 microbatches on 4 ranks. Messages are
+# **posted**: they travel while their ranks compute.
+
+# %%
+orders = {"1F1B": one_f_one_b_order(4, 8), "breadth-first": breadth_first_order(4, 8)}
+runs = {name: simulate(program_of(order, messages="posted"), layers=8, batches=8, ranks=4) for name, order in orders.items()}
+for name, run in runs.items():
+    verdict = check(run)
+    print(f"{name:14} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,} elements")
+
+# %% [markdown]
+# The one is lean, the other is quick. Breadth-first must hold everything, because *all* microbatches take the first
+# stage before any of them takes the second, so nobody can be back early.
+#
+# So take fewer of them: a **group** of as many microbatches as there are ranks. Microbatches 0 to 3 go through stage
+# 0, and then at once through stage 4. When rank 0 is done with the fourth on stage 0, the first is about to come back
+# from rank 3, for stage 4. After that, microbatches 4 to 7 do the same. The forwards of rank 0 are
+#
+# ```text
+# 0F0 0F1 0F2 0F3   4F0 4F1 4F2 4F3   0F4 0F5 0F6 0F7   4F4 4F5 4F6 4F7
+# ```
+#
+# and its backwards follow the same pattern, stage 4 first. What is left to decide is **how the two lists are shuffled
+# together.**
+#
+# As in 1F1B: some forwards to warm up, then a forward and a backward in turn, then the backwards that are left. Only
+# the first number is new. **Predict:** how many forwards must rank 3 have done, at least, before it can do its first
+# backward?
+#
+# <details><summary>Answer</summary>
+#
+# Its first backward is `7B0`, of its second stage. Before it comes `7F0`, and before that the four forwards of stage
+# 3. So five: four to warm up, and the fifth is the forward of its first turn.
+#
+# </details>
+#
+# And the rank before it? In 1F1B it was one more. But now a rank does *two* short things in each turn, a forward and
+# a backward, while a gradient comes up one rank. If it did only one forward more, its gradient would not be there in
+# time. With two more there is one turn of slack for each rank, for the message to travel. So rank *r* warms up with
+#
+# ```text
+# ranks  +  2 · (ranks - 1 - rank)
+# ```
+#
+# forwards.
+
+# %% [markdown]
+# ## The puzzle
+#
+# | ranks | layers | batches | stages |
+# |---|---|---|---|
+# | 4 | 8 | 8 | 8: rank *r* has stages *r* and *r + 4* |
+#
+# **Given:** the decorator, the two stages of a rank, and the groups of microbatches. There are as many batches in
+# each group as there are ranks.
+#
+# **To do:** the list of what this rank does.
+#
+# **Rules**
+#
+# - Messages are posted: 0.4 pass from the end of what makes a message until it is there, and no rank stands still.
+# - Every forward and every backward of each microbatch stands in the list once, for both stages.
+
+# %% [markdown]
+# ### Predict first
+#
+# 1F1B ends at 51.4 and breadth-first at 41.4. Where will this one be? And which rank has the highest peak?
+
+# %%
+guess = predict("interleaved", end=..., rank=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+
+# %%
+goal("interleaved")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+@schedule(messages="posted")
+def interleaved(rank, ranks, batches):
+    stages = (rank, rank + ranks)
+    groups = [range(start, start + ranks) for start in range(0, batches, ranks)]
+    # All forwards in their order, and all backwards in theirs. Then shuffle them together.
+    # --- your code (about 8 lines) ---
+    forwards = [f"{stage}F{b}" for group in groups for stage in stages for b in group]
+    backwards = [f"{stage}B{b}" for group in groups for stage in reversed(stages) for b in group]
+    warm_up = ranks + 2 * (ranks - 1 - rank)
+    order = forwards[:warm_up]
+    for turn, backward in enumerate(backwards):
+        order += forwards[warm_up + turn : warm_up + turn + 1]  # none, when there are no more
+        order.append(backward)
+    return order
+    # --- end of your code ---
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(interleaved, puzzle="interleaved")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# **Time.** Each rank works for 33, updates included, so all else is waiting. Rank 3 begins at 3 · 1.4 = 4.2, as in
+# breadth-first, and when it is done the last gradient still has 4.2 to go. That makes 41.4. Our run ends at 44.6, so
+# 3.2 are lost in between. A group of four keeps a rank busy for 4. But once round the loop, through four stages and
+# four messages, takes 4 · 1.4 = 5.6. So rank 3 waits for 1.6 on the way in, and for 1.6 on the way out. In the middle
+# it always has something of the other kind to do.
+#
+# **Memory.** Rank 0 warms up with 4 + 2 · 3 = 10 forwards, and one more comes in its first turn: 11 inputs of short
+# stages are there, in place of the 16 of breadth-first. Rank 3 has 5. It is 1F1B's stairs, a step longer.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="interleaved")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ### Three schedules, one below the other
+
+# %%
+compare(one_f_one_b=runs["1F1B"], interleaved=out, breadth_first=runs["breadth-first"]) if out else None
+
+# %% [markdown]
+# ### One loop, two sliders
+#
+# How many microbatches take a stage in a row (the **group**), and how many forwards a rank is **ahead** for each rank
+# that follows: with these two numbers you can write all the schedules that you have seen. Here are some of them, for
+# 4 ranks, 2 stages each, 8 microbatches.
+
+# %%
+for group in (4, 8):
+    for ahead in (1, 2, None):
+        order = in_turn(4, 8, chunks=2, group=group, ahead=ahead)
+        verdict = check(simulate(program_of(order, messages="posted"), layers=8, batches=8, ranks=4))
+        name = f"groups of {group}, {'everything' if ahead is None else ahead} ahead"
+        print(f"{name:30} ends at {verdict.time:4g}, peak {verdict.memory:,}")
+
+# %% [markdown]
+# Megatron-LM's choice is *groups of 4, 2 ahead*: 44.6, and only 3,670,016. For 262,144 elements more, *groups of 8, 2
+# ahead* ends with breadth-first, at 41.4. Llama 3 made the group free for that reason: whoever has the memory takes a
+# larger one.
+#
+# ### And when messages are awaited?
+#
+# Then sender and receiver stand still for 0.2 each, and an interleaved pipeline has twice as many messages.
+
+# %%
+for batches in (4, 8, 16):
+    line = []
+    for name, order in (("1F1B", one_f_one_b_order(4, batches)), ("interleaved", in_turn(4, batches, chunks=2, ahead=2))):
+        for messages in ("awaited", "posted"):
+            run = simulate(program_of(order, messages=messages), layers=8, batches=batches, ranks=4)
+            line.append(f"{name} {messages} {check(run).time:g}")
+    print(f"{batches:2} microbatches: {', '.join(line)}")
+
+# %% [markdown]
+# With 16 microbatches and awaited messages 1F1B wins, 91.0 to 95.8. The bubble that interleaving saves does not grow
+# with the number of microbatches, and the time in which ranks stand still for messages does.
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# **Interleaved 1F1B**, Megatron-LM's *virtual pipeline*. With *V* stages on each of *R* ranks, *B* microbatches (a
+# multiple of *R*), and messages that take no time at all, its bubble is that of breadth-first, and the first rank has
+#
+# ```
+# open = R·(V - 1) + 2·(R - 1) + 1
+# ```
+#
+# short stages open: 11 of the 16 here. Divide by *V* to compare with 1F1B's *R* long ones: 5.5 in place of 4. Less
+# bubble for somewhat more memory, and the number of microbatches is not in it.
+#
+# If messages took no time at all, 1 ahead would do as well as 2 (both end at 39), with 8 short stages open in place
+# of 11. The second forward is there for the message alone. Above you see what happens without it: 51.0 in place of
+# 44.6.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *What it brings.* Megatron-LM measured at least 10 % more throughput than with 1F1B, and another 11 % from sending
+#   each message only once to a host and spreading it there [1].
+# - *At the largest size.* A model of a trillion parameters on 3,072 A100s, 64 stages of 8 GPUs each: 163 TFLOP/s on
+#   each GPU, 52 % of the peak (what is computed twice counts twice here) [1].
+# - *Llama 3 405B in torchtitan,* 512 H100s with float8: from 100 tokens a second on each GPU with 1F1B to 128, and
+#   from 82.5 to 72.7 GiB [2].
+# - *Uneven on purpose.* Llama 3 took one layer less on the first and the last stage, which have the embedding and the
+#   output to do besides [3].
+#
+# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
+# 2104.04473. [2] pytorch/torchtitan, `benchmarks/llama3_h100_202412_torchtitan.md`. [3] Grattafiori et al., *The
+# Llama 3 Herd of Models*, 2024, arXiv 2407.21783.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - Messages take 0.4 whatever else is on the link. With twice the traffic, that is kind.
+# - A backward takes as long as a forward. Really it is twice as long, and a turn is then a forward of 1 and a
+#   backward of 2: messages matter less.
+# - Megatron-LM sends and receives in pairs at fixed points of its loop. Here each message leaves when it is ready.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** What happens with 3 forwards ahead for each rank that follows?
+#
+# <details><summary>Answer</summary>
+#
+# A circle. Rank 0 would warm up with 13 forwards, and its first turn would be `4F5`, and then `4B0`. For `4F5` it
+# needs `3F5` of rank 3. But rank 3 does that right after `3B0`, for which it needs `4B0` of rank 0. Each waits for
+# the other. A group of eight makes room for it.
+#
+# </details>
+#
+# **2.** The groups have as many microbatches as there are ranks. Why not fewer, say 2?
+#
+# <details><summary>Answer</summary>
+#
+# Because the loop is longer than that: after two microbatches on stage 0, rank 0 would turn to stage 4, and the first
+# of them is still on rank 2. It waits at each turn. With one forward ahead the run ends at 57.4, later than 1F1B;
+# with two ahead the ranks wait in a circle.
+#
+# </details>
+#
+# **3.** Megatron-LM refuses to interleave when the number of microbatches is not a multiple of the number of ranks.
+# Could you do better with, say, 7 microbatches on 4 ranks?
+#
+# <details><summary>Answer</summary>
+#
+# You could let the last group be short: 4 and 3. Sometimes that works and leaves gaps, and sometimes the ranks wait
+# for each other in a circle. It is the next puzzle.
+#
+# </details>
+
+# %% [markdown]
+# ## Where this leads
+#
+# Batches seldom come in multiples of the number of ranks. What becomes of the groups then?
+
+# %% [markdown]
+# <!-- part: links -->

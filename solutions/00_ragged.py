@@ -1,0 +1,303 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# <!-- part: setup -->
+
+# %% [markdown]
+# <!-- part: top -->
+
+# %% [markdown]
+
+# %% [markdown]
+# # $heading
+#
+# Llama 3 405B learned from 4 million tokens a step, later from 8, and then from 16, on clusters of 8,192 and of
+# 16,384 GPUs. Divide the tokens by the length of a sequence and by the number of pipelines, and you have the number
+# of microbatches. Nobody can promise you that it is a multiple of the number of stages.
+#
+# Your interleaved pipeline takes groups of as many microbatches as there are ranks. With 7 microbatches on 5 ranks
+# one group is full, and one has two. The obvious way is to let the last group be short. Megatron-LM does not do it:
+# it stops with an error. You are about to see why.
+#
+# > **To tell a friend:** when things do not divide, do not leave a small rest at the end. Share it out.
+
+# %%
+from drawing import draw
+from lib import Model, PuzzleError, check, goal, predict, schedule, simulate
+
+# %% [markdown]
+# ## The idea
+#
+# Here is what you wrote in the last puzzle, with groups that are given. `shuffled` makes the list of a rank: so many
+# forwards to warm up, then forward and backward in turn. And `short_last` cuts the microbatches into groups in the
+# obvious way.
+
+
+# %%
+def shuffled(rank, ranks, groups):
+    stages = (rank, rank + ranks)
+    forwards = [f"{stage}F{b}" for group in groups for stage in stages for b in group]
+    backwards = [f"{stage}B{b}" for group in groups for stage in reversed(stages) for b in group]
+    warm_up = len(groups[0]) + 2 * (ranks - 1 - rank)
+    order = forwards[:warm_up]
+    for turn, backward in enumerate(backwards):
+        order += forwards[warm_up + turn : warm_up + turn + 1]
+        order.append(backward)
+    return order
+
+
+def short_last(ranks, batches):
+    return [range(start, min(start + ranks, batches)) for start in range(0, batches, ranks)]
+
+
+@schedule(messages="posted")
+def with_a_short_one(rank, ranks, batches):
+    return shuffled(rank, ranks, short_last(ranks, batches))
+
+
+# %% [markdown]
+# On 4 ranks with 6 microbatches (groups of 4 and of 2) it runs:
+
+# %%
+draw(simulate(with_a_short_one, layers=8, batches=6, ranks=4))
+
+# %% [markdown]
+# It ends at 44.2, which is a lot: 8 microbatches take 44.6. Do you see the hole in the middle? The second group has
+# only two microbatches. A rank is done with them on its first stage after two forwards, turns to its second stage,
+# and has to wait until they have been round.
+#
+# With 7 microbatches on 5 ranks it is worse:
+
+# %%
+try:
+    simulate(with_a_short_one, layers=10, batches=7, ranks=5)
+except PuzzleError as error:
+    print(error)
+
+# %% [markdown]
+# The ranks wait for each other in a circle. In a real training run there would be no message: just GPUs at 100 %, all
+# of them waiting, until a timeout ends it half an hour later.
+#
+# **Predict:** why does it work to wait in a hole, and why does a circle close here?
+#
+# <details><summary>Answer</summary>
+#
+# In the hole a rank waits for a *forward* that is on its way round, and nobody waits for it meanwhile. But in the
+# phase of turns each forward has a backward before it and one behind it. While rank 0 stands before a forward that is
+# still going round, it does not do the backward that comes after it; and somewhere on the way round there is a rank
+# that stands before a forward too, or a backward that needs just that one.
+#
+# </details>
+#
+# So a short group is bad, and the shorter the worse. How would you cut 7 into groups, then? Or 9, or 11?
+
+# %% [markdown]
+# ## The puzzle
+#
+# | ranks | layers | batches | stages |
+# |---|---|---|---|
+# | 5 | 10 | 7 | 10: rank *r* has stages *r* and *r + 5* |
+#
+# **Given:** `shuffled` from above.
+#
+# **To do:** the groups. They are ranges that follow each other, and together they have every microbatch once. None of
+# them may be much shorter than the others, and none should be shorter than there are ranks, if that can be had. Make
+# it right for any number of microbatches: your function is tried with others, too.
+#
+# **Rules**
+#
+# - Messages are posted: 0.4 from the end of what makes them until they are there.
+# - Larger groups are open at the same time, so they need more memory. One large group for everything is not the idea.
+
+# %% [markdown]
+# ### Predict first
+#
+# 5 microbatches end at 36.2, and each one more is 4 more of work for a rank. When will 7 end, if all goes well?
+
+# %%
+guess = predict("ragged", end=...)
+guess
+
+# %% [markdown]
+# ### The goal
+#
+# What to reach, and the run of a solution that reaches it. It answers your prediction as well, so guess first.
+
+# %%
+goal("ragged")
+
+# %% [markdown]
+# <!-- part: hints -->
+
+
+# %%
+@schedule(messages="posted")
+def ragged(rank, ranks, batches):
+    def shuffled(groups):
+        stages = (rank, rank + ranks)
+        forwards = [f"{stage}F{b}" for group in groups for stage in stages for b in group]
+        backwards = [f"{stage}B{b}" for group in groups for stage in reversed(stages) for b in group]
+        warm_up = len(groups[0]) + 2 * (ranks - 1 - rank)
+        order = forwards[:warm_up]
+        for turn, backward in enumerate(backwards):
+            order += forwards[warm_up + turn : warm_up + turn + 1]
+            order.append(backward)
+        return order
+
+    # How many groups? How large is each? Then: return shuffled([range(...), range(...), ...])
+    # --- your code (about 7 lines) ---
+    count = max(1, batches // ranks)
+    groups, start = [], 0
+    for group in range(count):
+        size = batches // count + (group < batches % count)
+        groups.append(range(start, start + size))
+        start += size
+    return shuffled(groups)
+    # --- end of your code ---
+
+
+# %%
+out = []  # nothing of an earlier run, should this one fail
+out = simulate(ragged, puzzle="ragged")
+
+# %%
+guess.against(out)
+
+# %% [markdown]
+# <details><summary>How to get there with a pencil</summary>
+#
+# 7 // 5 is 1: there is room for one full group, so one group it is, with all seven. Then nothing is lost between
+# groups. A rank works for 7 · 4 = 28, and 1 for its updates. The first microbatch reaches rank 4 after 4 · 1.4 = 5.6,
+# and the last gradient takes as long back to rank 0: 29 + 11.2 = 40.2. The loop takes 5 · 1.4 = 7, which is just as
+# long as the group keeps a rank busy, so no time is lost there.
+#
+# </details>
+
+# %%
+draw(out)
+
+# %%
+Model.check(out, puzzle="ragged")
+
+# %% [markdown]
+# <!-- part: review -->
+
+# %% [markdown]
+# <!-- part: replay -->
+
+# %% [markdown]
+# ### Other numbers
+#
+# Your groups, a short last group, and one group for everything, on 4 ranks. Time, and the peak in millions of
+# elements:
+
+
+# %%
+@schedule(messages="posted")
+def one_group(rank, ranks, batches):
+    return shuffled(rank, ranks, [range(batches)])
+
+
+def figures(function, ranks, batches):
+    try:
+        verdict = check(simulate(function, layers=2 * ranks, batches=batches, ranks=ranks))
+    except PuzzleError:
+        return "waits in a circle"
+    return f"{verdict.time:4g} / {verdict.memory / 1e6:.2f}"
+
+
+if out:
+    print(f"{'':24}{'a short last group':>20}{'one group':>20}{'yours':>20}")
+    for ranks, batches in ((4, 5), (4, 7), (4, 9), (4, 11), (5, 7), (5, 9), (5, 11)):
+        line = [figures(function, ranks, batches) for function in (with_a_short_one, one_group, ragged)]
+        print(f"{ranks} ranks, {batches:2} microbatches " + "".join(f"{entry:>20}" for entry in line))
+
+# %% [markdown]
+# ## What you built
+#
+# <details><summary>Open this when your solution passes</summary>
+#
+# Groups for any number of microbatches. With *B* microbatches on *R* ranks:
+#
+# ```
+# groups  = max(1, B // R)
+# longest = ceil(B / groups)
+# ```
+#
+# and the sizes of two groups differ by one at most. No group is shorter than *R* (if *B* is at least *R*), so a
+# microbatch is back from its round when its rank has nothing else left. We have tried all sizes up to 8 ranks, and up
+# to four times as many microbatches: no circle. With a short last group, 30 sizes of up to 6 ranks end in one.
+#
+# </details>
+
+# %% [markdown]
+# ## On real GPUs
+#
+# - *Megatron-LM* asks that the number of microbatches is a multiple of the number of stages when it interleaves [1].
+# - *Llama 3* made the size of the groups free. It can have fewer microbatches than stages, or more than a multiple,
+#   and each group may be as large as memory allows [2].
+# - *A pipeline that hangs* is found late: `torch.distributed` waits for 30 minutes until it gives up, if nobody says
+#   otherwise.
+#
+# [1] Narayanan et al., *Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM*, 2021, arXiv
+# 2104.04473, section 2.2. [2] Grattafiori et al., *The Llama 3 Herd of Models*, 2024, arXiv 2407.21783, section
+# 3.3.2.
+
+# %% [markdown]
+# ## What is simplified here
+#
+# - Microbatches are all equally long. In real batches sequences have different lengths, and the longest one of a
+#   group sets the pace.
+# - The number of stages on a rank stays 2. It could be changed with the number of microbatches, too.
+
+# %% [markdown]
+# ## Questions to think about
+#
+# **1.** What if there are fewer microbatches than ranks, say 3 on 5?
+#
+# <details><summary>Answer</summary>
+#
+# Then there is one group, shorter than there are ranks, and it cannot be helped: nothing is there to do while the
+# three go round. It is legal, and has a hole. In 1F1B it would be the same hole.
+#
+# </details>
+#
+# **2.** On 4 ranks 9 microbatches are groups of 5 and 4. One group of 9 ends at 45.4 and yours at 47.6. Why not
+# always one group?
+#
+# <details><summary>Answer</summary>
+#
+# Look at the other number: 4.19 million elements in place of 3.80, and with each microbatch more it grows. One group
+# is breadth-first in forward: everything of the first stages is open before the second ones begin. The size of the
+# groups is what you trade memory against time with.
+#
+# </details>
+#
+# **3.** Could you put the shorter group first?
+#
+# <details><summary>Answer</summary>
+#
+# If it is only one shorter, yes, as long as the warm-up is made for the *longest* group. A rank that warms up for a
+# short first group has too few forwards done when it starts to take turns: some backward comes before its own forward
+# in the list. You would be told which.
+#
+# </details>
+
+# %% [markdown]
+# ## Where this leads
+#
+# Microbatches that do not divide are one thing. What about layers that do not?
+
+# %% [markdown]
+# <!-- part: links -->
