@@ -37,7 +37,9 @@
 
 # %%
 from drawing import compare, draw
-from lib import Model, goal, predict, schedule, simulate
+from lib import Model, check, goal, predict, schedule, simulate
+from lib.course.solutions import run_of
+from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines.generators import gpipe as gpipe_order
 from lib.schedules.pipelines.program import program_of
 
@@ -58,12 +60,30 @@ from lib.schedules.pipelines.program import program_of
 # ### Schedules as lists
 #
 # From here on you no longer write `forward`, `pass_to` and `del`. You have done that, and you can do it. What is left
-# is the question that pipelines are about: **who does what, and in which order?** So an answer is a list of words for
-# each rank. `2F1` is the forward of microbatch 1 on stage 2, and `2B1` its backward. They are PyTorch's words. Where
-# a rank has only one stage, `F1` will do.
-#
-# `@schedule` makes a program of the lists. It loads the layers of the stages, sends what another rank needs as soon
-# as it is there, receives, adds up gradients, updates at the end, and deletes what nobody needs. Here is GPipe:
+# is the question that pipelines are about: **who does what, and in which order?** Your 1F1B has an answer to it. Here
+# it is, read off its run. `2F1` is the forward of microbatch 1 on stage 2, and `2B1` its backward:
+
+# %%
+run, is_yours = run_of("one_f_one_b")
+print("your 1F1B:" if is_yours else "our 1F1B (yours, once you have passed that puzzle):")
+order = order_of(run)
+for rank, words in enumerate(order):
+    print(f"rank {rank}:", *words)
+
+# %% [markdown]
+# These lists are all there is to a schedule. `program_of` makes a program of them: it loads the layers of the stages,
+# sends what another rank needs as soon as it is there, receives, adds up gradients, updates at the end, and deletes
+# what nobody needs. Does it come to the same?
+
+# %%
+for name, models in {"the program": run, "its lists": simulate(program_of(order), layers=8, batches=8, ranks=4)}.items():
+    verdict = check(models)
+    print(f"{name:12} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,.0f} elements")
+
+# %% [markdown]
+# So an answer is from now on a list of words for each rank. They are PyTorch's words. Where a rank has only one
+# stage, `F1` will do. `@schedule` asks your function for the list of each rank, tells you if something is wrong with
+# one, and makes the program. Here is GPipe:
 
 
 # %%
@@ -77,9 +97,9 @@ draw(simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4))
 
 # %% [markdown]
 # **Posted** is new. Until now both sides of a message stood still while it travelled: it was *awaited*. That is the
-# simplest way to program it, and no real pipeline does it. Here every receive is issued as early as it can be, and
-# everybody goes on computing while messages travel. So this GPipe ends at 47.4, and your own at 53.0. With twice as
-# many stages there are twice as many messages, so this matters now.
+# simplest way to program it, and a large pipeline avoids it where it can. Here every receive is issued as early as it
+# can be, and everybody goes on computing while messages travel. So this GPipe ends at 47.4. With awaited messages it
+# is 53.0. With twice as many stages there are twice as many messages, so this matters now.
 
 # %% [markdown]
 # ## The puzzle
@@ -95,8 +115,8 @@ draw(simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4))
 #
 # **Rules**
 #
-# - Messages are posted. They cost their ranks no time, but 0.4 pass from the end of what makes them until they are
-#   there.
+# - Messages are posted. They cost their ranks no time. What a pass makes is on the next rank 0.4 after the pass is
+#   over.
 # - You only say the order. Every forward and every backward of each microbatch stands in it once, for both stages.
 
 # %% [markdown]
@@ -149,8 +169,8 @@ guess.against(out)
 # and the last gradient goes through three stages of 1 with three messages: 4.2. Together 33 + 2 · 4.2 = 41.4. With
 # long stages it is 33 + 2 · 3 · (2 + 0.4) = 47.4.
 #
-# **Memory.** At the end of forward each rank holds the inputs of two layers for 8 microbatches, as in GPipe. Two
-# short stages are as large as a long one. So it is the same peak: 4,456,448.
+# **Memory.** When rank 3 begins with its first backward, it has the inputs of two layers for 8 microbatches, and 8
+# gradients of the loss, as in GPipe. Two short stages are as large as a long one. So it is the same peak: 4,456,448.
 #
 # </details>
 
@@ -169,8 +189,8 @@ Model.check(out, puzzle="breadth_first")
 # %% [markdown]
 # ### Two stairs, half as deep
 #
-# The same work, the same memory. Look at the left edge: with long stages the ranks begin one after the other in steps
-# of 2.4, with short ones in steps of 1.4.
+# The same work, the same memory. Look at the left edge: with long stages each rank begins 2.4
+# after the one before it, with short ones 1.4 after it.
 
 # %%
 gpipe = simulate(gpipe_as_a_list, layers=8, batches=8, ranks=4)
@@ -199,16 +219,17 @@ if out:
 # <details><summary>Open this when your solution passes</summary>
 #
 # **Looped breadth-first**: *looped*, because stages go round the ranks more than once, and *breadth-first*, because
-# all microbatches take one stage before any of them takes the rank's next one. With *V* stages on each of *R* ranks,
-# *L* layers, *B* microbatches (at least as many as ranks), and messages that are posted:
+# all microbatches take one stage before any of them takes the rank's next one. With *V* stages of one layer on each
+# of *R* ranks, *B* microbatches, and messages that are posted (*V* at least 2, *R* at least 3, *B* at least 1.4 ·
+# *R*):
 #
 # ```
-# time = 2·(L/R)·B + 2·(R - 1)·(L/(R·V) + 0.4) + 0.5·L/R
-# peak = 3·(L/R)·W + ((L/R)·B + 1)·A
+# time = 2·V·B + 2·(R - 1)·(1 + 0.4) + 0.5·V
+# peak = (2·V + 1)·W + (V + 1)·B·A
 # ```
-#
-# The bubble is the second term, and without messages it is (R - 1)/V times what a microbatch takes on a rank. Twice
-# as many stages, half the bubble. The peak still grows with *B*, as in GPipe. That is the next thing to mend.
+# The first term is work, and the second one the bubble. Cut the same layers into long stages, and the 1 in it becomes
+# *V*, the layers of a rank. Without messages twice as many stages are half the bubble. The peak still grows with *B*,
+# as in GPipe. That is the next thing to mend.
 #
 # </details>
 
@@ -263,10 +284,10 @@ if out:
 #
 # <details><summary>Answer</summary>
 #
-# A quarter of GPipe's, as far as computing goes. But the 0.4 of each message stays: with 16 layers the bubble is 2 ·
-# 3 · (4 + 0.4) for GPipe, 2 · 3 · (2 + 0.4) for two stages, and 2 · 3 · (1 + 0.4) for four. Each halving brings less,
-# and doubles the messages. It is called the price of interleaving: the bubble divided by *V*, the traffic multiplied
-# by *V* [Narayanan et al. 2021].
+# A quarter of GPipe's, as far as computing goes, which brings the end from 92.4 to 74.4. But the 0.4 of each message
+# stays: with 16 layers the bubble is 2 · 3 · (4 + 0.4) for GPipe, 2 · 3 · (2 + 0.4) for two stages, and 2 · 3 · (1 +
+# 0.4) for four. Each halving brings less, and doubles the messages. It is called the price of interleaving: the
+# bubble divided by *V*, the traffic multiplied by *V* [Narayanan et al. 2021].
 #
 # </details>
 

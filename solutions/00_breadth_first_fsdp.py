@@ -22,10 +22,10 @@
 # %% [markdown]
 # # $heading
 #
-# The weights of a model with a trillion parameters are too many for 64 GPUs in a pipeline. So behind each stage stand
-# several GPUs that share its weights, as in FSDP: each has a part, and before a pass they gather the whole. That is
-# cheap if it is done once. But a pipeline takes microbatches one by one, and if each of them gathers the weights and
-# throws them away again, then 8 microbatches gather everything 16 times.
+# A model of a trillion parameters needs 16 TB for its weights, gradients and optimizer states: 250 GB for each of 64
+# GPUs in a pipeline. So behind each stage stand several GPUs that share its weights, as in FSDP: each has a part, and
+# before a pass they gather the whole. That is cheap if it is done once. But a pipeline takes microbatches one by one,
+# and if each of them gathers the weights and throws them away again, then 8 microbatches gather everything 16 times.
 #
 # In puzzle $number_pp_fsdp_keep you kept the weights instead, and paid with memory for all of a rank's layers at
 # once. Is there an order in which they need not be kept, and not be gathered again either?
@@ -77,7 +77,7 @@ def gathers(run):
 
 mesh = Mesh({"stage": 4, "data": 2})
 often = simulate(careful, layers=8, batches=16, mesh=mesh)
-print(f"{gathers(often)} all-gathers a rank, ends at {check(often).time:g}, peak {check(often).memory:,}")
+print(f"{gathers(often)} all-gathers a rank, ends at {check(often).time:g}, peak {check(often).memory:,.0f}")
 draw(often)
 
 # %% [markdown]
@@ -108,9 +108,11 @@ draw(often)
 # **Rules**
 #
 # - Messages are posted.
-# - What a rank keeps at rest is a shard of its two layers. A whole weight that is still there when it is not needed
-#   counts, as everything does.
+# - At rest a rank has a shard of its two layers. A whole weight counts as long as it is there, whether somebody needs
+#   it or not.
 # - The second and the third goal have a limit on what is sent, too.
+# - A list without any of the three words is legal as well: then every rank has its weights whole, and gradients are
+#   all-reduced. It needs more memory than any goal allows.
 
 # %% [markdown]
 # ### Predict first
@@ -167,14 +169,14 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **Time.** Breadth-first alone: 32 of work, 1 of updates, and 2 · 4.2 of waiting at both ends: 41.4. What is added
-# here? The first all-gather, 0.3: nobody has anything to do before it. But rank 3 has: it waits for its first
-# microbatch anyway. Only rank 0 pays, and passes the delay on. At the end, the last reduce-scatter, 0.3. All others
-# are hidden, if they are issued while the rank still computes: 42.0.
+# **Time.** Breadth-first alone: 32 of work, 1 of updates, and 4.2 of waiting at each end: 41.4. What is added? On
+# rank 0 everything begins with an all-gather, 0.3, and all others get their first microbatch so much later. The other
+# ranks gather while they wait for it. At the end comes the last reduce-scatter, 0.3. All other collectives run while
+# the rank computes, if they are issued in time: 42.0.
 #
-# **Memory.** In the middle of the step the inputs of both stages for eight microbatches are there, as in
-# breadth-first, and only one layer is whole. Around the turn from one stage to the other there are two whole layers
-# for a moment, but the first one is freed as soon as its last pass is over.
+# **Memory.** The peak is where it is without sharding, on the last rank when its first backward begins: the inputs of
+# both stages for eight microbatches, and eight gradients of the loss. At that moment one layer is whole, and of the
+# other there is only a shard.
 #
 # </details>
 
@@ -285,8 +287,8 @@ compare(interleaved=changes, breadth_first=out) if out else None
 # %% [markdown]
 # ## Where this leads
 #
-# You have written pipelines in ten ways. [The gallery](00_gallery.ipynb) puts all that have a name on one time axis,
-# with four sliders to make more. Can you beat them?
+# You have written many pipelines by now. [The gallery](00_gallery.ipynb) puts all that have a name on one
+# time axis, with four sliders to make more. Can you beat them?
 
 # %% [markdown]
 # <!-- part: links -->

@@ -52,7 +52,7 @@ orders = {"1F1B": one_f_one_b_order(4, 8), "breadth-first": breadth_first_order(
 runs = {name: simulate(program_of(order, messages="posted"), layers=8, batches=8, ranks=4) for name, order in orders.items()}
 for name, run in runs.items():
     verdict = check(run)
-    print(f"{name:14} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,} elements")
+    print(f"{name:14} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,.0f} elements")
 
 # %% [markdown]
 # The one is lean, the other is quick. Breadth-first must hold everything, because *all* microbatches take the first
@@ -104,7 +104,7 @@ for name, run in runs.items():
 #
 # **Rules**
 #
-# - Messages are posted: 0.4 pass from the end of what makes a message until it is there, and no rank stands still.
+# - Messages are posted: what a pass makes is on the next rank 0.4 after the pass is over, and no rank stands still.
 # - Every forward and every backward of each microbatch stands in the list once, for both stages.
 
 # %% [markdown]
@@ -198,7 +198,7 @@ for group in (4, 8):
         order = in_turn(4, 8, chunks=2, group=group, ahead=ahead)
         verdict = check(simulate(program_of(order, messages="posted"), layers=8, batches=8, ranks=4))
         name = f"groups of {group}, {'everything' if ahead is None else ahead} ahead"
-        print(f"{name:30} ends at {verdict.time:4g}, peak {verdict.memory:,}")
+        print(f"{name:30} ends at {verdict.time:4g}, peak {verdict.memory:,.0f}")
 
 # %% [markdown]
 # Megatron-LM's choice is *groups of 4, 2 ahead*: 44.6, and only 3,670,016. For 262,144 elements more, *groups of 8, 2
@@ -227,15 +227,17 @@ for batches in (4, 8, 16):
 #
 # <details><summary>Open this when your solution passes</summary>
 #
-# **Interleaved 1F1B**, Megatron-LM's *virtual pipeline*. With *V* stages on each of *R* ranks, *B* microbatches (a
-# multiple of *R*), and messages that take no time at all, its bubble is that of breadth-first, and the first rank has
+# **Interleaved 1F1B**, Megatron-LM's *virtual pipeline*. With *V* stages of one layer on each of *R* ranks (3 or
+# more), *B* microbatches (a multiple of *R*, and more than *R*), and messages that are posted:
 #
 # ```
-# open = R·(V - 1) + 2·(R - 1) + 1
+# time = 2·V·B + 2·(R - 1)·(1 + 0.4) + 0.8·R·(V - 1) + 0.5·V
+# peak = 3·V·W + (R·(V + 1) + 4)·A
 # ```
 #
-# short stages open: 11 of the 16 here. Divide by *V* to compare with 1F1B's *R* long ones: 5.5 in place of 4. Less
-# bubble for somewhat more memory, and the number of microbatches is not in it.
+# The third term of the time is the way round that a group of *R* does not fill, and with messages that take no time
+# it is gone. There is no *B* in the peak. Rank 0 has R · (V + 1) - 1 short stages open, 11 of the 16 here. Divide by
+# *V* to compare with 1F1B's *R* long ones: 5.5 in place of 4. Less bubble for somewhat more memory.
 #
 # If messages took no time at all, 1 ahead would do as well as 2 (both end at 39), with 8 short stages open in place
 # of 11. The second forward is there for the message alone. Above you see what happens without it: 51.0 in place of

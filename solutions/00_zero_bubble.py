@@ -24,8 +24,7 @@
 #
 # 28.3 billion parameters, 32 A100s, 96 microbatches, 1F1B: each GPU learns from 0.76 samples a second, and 26.5 % of
 # its time is bubble. The same model on the same GPUs, with nearly the same memory, in another order: 0.87 samples a
-# second, and half of the bubble is gone. With more memory 0.99, and a bubble of 0.4 %. Nothing was computed that was
-# not computed before, and nothing was left out.
+# second, and nearly half of the bubble is gone. With more memory 0.99, and a bubble of 0.4 %. No work was left out.
 #
 # There is a trick, and it is older than pipelines: look closely at what others are waiting for.
 #
@@ -34,7 +33,7 @@
 
 # %%
 from drawing import compare, draw
-from lib import Model, PuzzleError, check, goal, predict, schedule, simulate
+from lib import Model, check, goal, predict, schedule, simulate
 from lib.schedules.pipelines.generators import one_f_one_b as one_f_one_b_order
 from lib.schedules.pipelines.generators import zb_h2 as zb_h2_order
 from lib.schedules.pipelines.program import program_of
@@ -49,7 +48,7 @@ from lib.schedules.pipelines.program import program_of
 # gradient of w = x.T @ gradient of out       needed for the update, at the very end
 # ```
 #
-# They need the same work, and neither needs the other. PyTorch does both in one call. Here are they on their own, on
+# They need the same work, and neither needs the other. PyTorch does both in one call. Here they are one by one, on
 # one device:
 
 
@@ -167,13 +166,15 @@ guess.against(out)
 # %% [markdown]
 # <details><summary>How to get there with a pencil</summary>
 #
-# **Time.** 1F1B ends at 52.6. Follow the last gradient in it: from rank 3 to rank 0 it goes through three stages of
-# 2, and rank 0 takes 2 more before it can update. With input halves it goes through three stages of 1. That saves 3.
-# The same holds for the first gradient, on which rank 0 waits before it can take turns: another 3. Together 6: 46.6.
+# **Time.** Follow rank 3. Its first input half is over at 10.2, where 1F1B's first backward takes until 11.2. In its
+# next three turns it puts off the weight half, so they are shorter by 1 each. After that its turns are as long as in
+# 1F1B: one forward, two halves. So its last input half is over at 40.4, in place of 44.4. The last gradient then goes
+# through three more stages, 1.4 each and not 2.4, and rank 0 has a weight half and two updates left: 40.4 + 3 · 1.4 +
+# 1 + 1 = 46.6.
 #
-# **Memory.** Every rank has four open microbatches now. On a rank in the middle that is 4 · 2 inputs, and for each
-# microbatch whose weight half is still to come also the gradients of the outputs of its two layers. These are what a
-# weight half works on, beside the input.
+# **Memory.** Every rank has four open microbatches now, of two inputs each. For those that wait for their weight half
+# there are also the gradients of the outputs of both layers: a weight half works on those, beside the input. Rank 3
+# has three of them, so its peak is the highest.
 #
 # </details>
 
@@ -210,7 +211,7 @@ if out:
     h2 = simulate(program_of(zb_h2_order(4, 8)), layers=8, batches=8, ranks=4)
     for name, run in (("1F1B", one_f_one_b), ("ZB-H1, yours", out), ("ZB-H2", h2)):
         verdict = check(run)
-        print(f"{name:14} ends at {verdict.time:g}, peak {verdict.memory:,} elements")
+        print(f"{name:14} ends at {verdict.time:g}, peak {verdict.memory:,.0f} elements")
 
 # %% [markdown]
 # ## What you built
@@ -288,13 +289,13 @@ if out:
 #
 # </details>
 #
-# **4.** The peaks are all alike now, and the ends nearly so. Is that a coincidence?
+# **4.** Four open microbatches on every rank, and the ranks end within 1 of each other. Is that a coincidence?
 #
 # <details><summary>Answer</summary>
 #
-# No. The sum of how far a rank is ahead with forwards (*R - r*) and how far it lags behind with weight halves (*r*)
-# is the same on every rank. Early ranks use memory for the one, late ranks for the other. Schedules in the shape of a
-# V go further: give each rank an early *and* a late stage, and everything evens out.
+# No. How many microbatches a rank sends ahead (*R - r*), and how many weight halves it lags behind (*r*), are *R*
+# together on every rank. Early ranks use their memory for the one, late ranks for the other. Schedules in the shape
+# of a V go further: give each rank an early *and* a late stage, and everything evens out.
 #
 # </details>
 

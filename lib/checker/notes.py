@@ -14,7 +14,7 @@ from lib.analysis.memory import guests
 from lib.cluster.clock import in_units, units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
-from lib.errors.source_lines import Place
+from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import amount, counted, plural, these, with_article
 from lib.puzzles.records import Goal
 from lib.trace.event import STORES, Event, Program, place_of
@@ -54,6 +54,17 @@ START_EARLIER = (
     "what lies between the call and the await runs at the same time"
 )
 """How to spend less time in collectives."""
+
+ISSUE_EARLIER = (
+    "put UNSHARD before a pass that can do without it: the all-gather runs beside that pass;\n"
+    "and gather no stage again that could have stayed whole"
+)
+"""The same where only the order was said."""
+OPEN = (
+    "a microbatch takes memory from its forward to the end of its backward, of both halves where it has two, and a\n"
+    "stage that was gathered until it is freed: which of them could begin later, or end earlier?"
+)
+"""How to hold less in a schedule of which only the order was said."""
 
 Where = list[tuple[int | None, Place]]
 
@@ -201,6 +212,8 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
     when = f"the peak is on rank {top.rank} at time {units(top.time):g}, when {now.op} starts"
     unused = _unused(trace, top)
     where: Where = [] if (here := place_of(now)) is None else [(None, here)]
+    if here is not None and here.file == ORDER:
+        return _remark(what, got="\n".join([f"{when}; there are", *_by_kind(top)]), where=where, fix=OPEN)
     if unused:
         size = float(sum(item.value.elements() for item in unused))
         lines = [f"{item.value}{_after(item.last)}" for item in unused[:SHOWN]]
@@ -231,22 +244,28 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
             where=where,
             fix="await what is under way, and let go of variables: what can still be used takes memory",
         )
+    loaded = sum(alive.value.elements() for alive in top.alive if _loaded(alive.born))
+    alone = len(trace.programs) == 1
+    fix = LOAD_LESS if loaded > limit and not alone else _fewer(program, top, alone)
+    return _remark(what, got="\n".join([f"{when}; there are", *_by_kind(top)]), where=where, fix=fix)
+
+
+def _by_kind(top: figures.Peak) -> list[str]:
+    """How much there is of each kind of values, most first."""
+    sizes = _sizes(top)
+    count = Counter(alive.value.kind for alive in top.alive)
+    most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
+    return [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
+
+
+def _sizes(top: figures.Peak) -> dict[str, Elements]:
     sizes: dict[str, Elements] = defaultdict(int)
     for alive in top.alive:
         sizes[alive.value.kind] += alive.value.elements()
-    most = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
-    count = Counter(alive.value.kind for alive in top.alive)
-    lines = [f"{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in most]
-    loaded = sum(alive.value.elements() for alive in top.alive if _loaded(alive.born))
-    fix = (
-        LOAD_LESS
-        if loaded > limit and len(trace.programs) > 1
-        else _fewer(program, top, most, len(trace.programs) == 1)
-    )
-    return _remark(what, got="\n".join([f"{when}; there are", *lines]), where=where, fix=fix)
+    return sizes
 
 
-def _fewer(program: Program, top: figures.Peak, most: list[str], alone: bool) -> str:
+def _fewer(program: Program, top: figures.Peak, alone: bool) -> str:
     """What to hold fewer of: the kind of which there is most that does not stay from beginning to end.
 
     Of weights only guests come and go, and one of them has to be there.
@@ -258,7 +277,8 @@ def _fewer(program: Program, top: figures.Peak, most: list[str], alone: bool) ->
             sizes[alive.value.kind] += alive.value.elements()
     if sum(id(alive.value) in visiting for alive in top.alive) < 2:
         sizes.pop("weight", None)
-    kind = min(sizes, key=lambda kind: (-sizes[kind], kind)) if sizes else most[0]
+    sizes = sizes or _sizes(top)
+    kind = min(sizes, key=lambda kind: (-sizes[kind], kind))
     batches = [alive.value.place.batches for alive in top.alive if alive.value.kind == kind == "activation"]
     return FORGET if alone and len(batches) > 1 and all(some == batches[0] for some in batches) else LESS[kind]
 
@@ -353,7 +373,8 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
     waits = {program.rank: _waits(program) for program in trace.programs}
     longest = max(waits, key=lambda rank: (sum(waits[rank].values()), -rank))
     if (bare := _not_hidden(trace)) is not None and bare.ticks > sum(waits[longest].values()):
-        return _remark(what, got=bare.words(), where=bare.where, fix=START_EARLIER)
+        said = any(place.file == ORDER for _, place in bare.where)
+        return _remark(what, got=bare.words(), where=bare.where, fix=ISSUE_EARLIER if said else START_EARLIER)
     if not sum(waits[longest].values()):
         return _remark(what, got="no rank ever waits", fix="let the ranks compute less, or share the work more evenly")
     spot, most = max(waits[longest].items(), key=lambda item: item[1])
@@ -364,7 +385,8 @@ def over_time(trace: Trace, end: float, name: str, limit: float) -> str:
         where=[] if spot is None else [(longest, spot)],
         fix=_sent_late(trace, longest, spot)
         or (None if spot is not None else _unevenly(trace, longest))
-        or "let it do other work before this line, or let the others do earlier what it waits for",
+        or f"let it do other work before this{' line' * (spot is None or spot.file != ORDER)}, "
+        "or let the others do earlier what it waits for",
     )
 
 

@@ -17,6 +17,7 @@ from lib.checker.checker import check
 from lib.checker.table import ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course.progress import Standing, known, passed_here
+from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import amount
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.simulator.simulator import Unsolved, simulate
@@ -24,11 +25,12 @@ from lib.submissions.function_check import judge_answers
 from lib.submissions.gap import BuildError, find
 from lib.submissions.load import SourceError, load_function
 from lib.submissions.locations import home, reference, shown
+from lib.submissions.workplace import mine, yours
 from lib.trace.event import Program
 from lib.trace.trace import Trace
 
 __all__ = ["FOLDER", "Known", "Revealed", "Way", "alternatives", "answer", "description", "known_ways", "owner"]
-__all__ += ["refusal", "reveal", "schedule_of", "ways"]
+__all__ += ["refusal", "reveal", "run_of", "schedule_of", "ways"]
 
 FOLDER = "alternatives"
 """The folder of the alternatives, in solutions/. Their files are called <puzzle>_<name>.py."""
@@ -94,6 +96,20 @@ def without_lines(trace: Trace) -> Trace:
             event.source = None
         bare.append(copy)
     return dataclasses.replace(trace, programs=bare)
+
+
+def run_of(puzzle: str) -> tuple[Trace, bool]:
+    """The run of the student's own notebook of a puzzle that they have passed, and True; else that of the official
+    answer, and False. For the puzzles that build on it."""
+    record = known().get(puzzle)
+    if puzzle in passed_here or (record is not None and record.passed):
+        try:
+            models = simulate(load_function(mine(puzzle, yours(Path.cwd())), puzzle), puzzle=puzzle)
+        except (SourceError, PuzzleError, OSError):
+            models = Unsolved(puzzle)
+        if not isinstance(models, Unsolved) and check(run := Trace.of(models), puzzle).correct:
+            return run, True
+    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle)), False
 
 
 class Known(NamedTuple):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import ast
 
 __all__ = [
+    "ORDER",
     "Place",
     "function_of",
     "innermost",
@@ -49,6 +50,10 @@ _FOLLOWS = os.path.join(_SCHEDULES, "pipelines", "program.py")
 """What does what an order says."""
 
 
+ORDER = "order"
+"""The file of a Place that is no line: an action of an order, at its position."""
+
+
 class Place(NamedTuple):
     """A line of a student's code: file (or "notebook cell"), line number, function, and the line's text."""
 
@@ -58,6 +63,8 @@ class Place(NamedTuple):
     text: str
 
     def __str__(self) -> str:
+        if self.file == ORDER:
+            return f"position {self.line}: {self.text}"
         inside = "" if self.function == "<module>" else f", in {self.function}"
         return f"{self.file}, line {self.line}{inside}: {self.text}" if self.text else f"{self.file}, line {self.line}"
 

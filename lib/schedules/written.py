@@ -58,6 +58,7 @@ Orders = Callable[[int, int], Order]
 TAKES: Final = ("rank", "ranks", "batches")
 WORDS: Final = "words such as F0, the forward of microbatch 0, and B0, its backward"
 FIXES: Final = {
+    "stage": "stages are numbered over all ranks, from 0 on, and each of them is on a rank",
     "batch": "microbatches are counted from 0, so the last one is `batches - 1`",
     "twice": "each microbatch goes once forward through a stage and once backward: look at where two loops meet",
     "before": "a backward needs the forward of the same microbatch on the same stage, earlier in the list",
@@ -460,6 +461,9 @@ def _meant(word: Any, stage: int | None) -> str:
         return "a word is a kind of action and the number of a microbatch, and no longer than that"
     if re.search(r"-\d", text):
         return "microbatches and stages are counted from 0: none of them has a negative number"
+    if turned := re.fullmatch(r"\W*([FBIW])\D*(\d+)\D+(\d+)\W*", text.upper()):
+        kind, place, batch = turned.groups()
+        return f'write the stage before the letter, and the microbatch behind it: "{place}{kind}{batch}"'
     tidy = "".join(letter for letter in text if letter.isalnum() or letter in "_;()").upper()
     for one in (tidy, tidy.replace("_", "")):
         try:

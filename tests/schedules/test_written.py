@@ -68,15 +68,15 @@ def test_what_happens_is_at_the_word_that_says_it() -> None:
     trace = Trace.of(simulate(gpipe, ranks=2, layers=2, batches=2))
     found = [(event.op, str(trace.place(event))) for event in trace.programs[1].events]
     assert found[1:5] == [
-        ("receive", "order, line 0: 1F0"),
-        ("forward", "order, line 0: 1F0"),
-        ("receive", "order, line 1: 1F1"),
-        ("forward", "order, line 1: 1F1"),
+        ("receive", "position 0: 1F0"),
+        ("forward", "position 0: 1F0"),
+        ("receive", "position 1: 1F1"),
+        ("forward", "position 1: 1F1"),
     ]
     assert found[-5:-2] == [
-        ("backward", "order, line 3: 1B1"),
-        ("add", "order, line 3: 1B1"),
-        ("pass_to", "order, line 3: 1B1"),
+        ("backward", "position 3: 1B1"),
+        ("add", "position 3: 1B1"),
+        ("pass_to", "position 3: 1B1"),
     ]
     assert {place for op, place in found if op in ("load_weights", "update", "set_final_weight")} == {"None"}
     posted = Trace.of(simulate(by_words, ranks=2, layers=4, batches=3))

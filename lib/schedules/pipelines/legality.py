@@ -579,8 +579,14 @@ def _deadlock(facts: _Facts) -> Iterator[Wrong]:
             shown[MOST_RANKS // 2 : -2] = ["..."]
         text = f"{at[rank]} waits for {_word(*key)} on rank {source[rank]}, which never comes"
         text += f": ranks {' -> '.join(shown)} wait for each other"
-        late = [f"{_word(*blocked[one][1])} after {at[source[one]]} on rank {source[one]}" for one in circle]
-        cause = f"one of these comes too late: {', '.join(late)}" if len(circle) <= MOST_RANKS // 2 else None
+        wanted = {one: _word(*blocked[one][1]) for one in circle}
+        late = [
+            f"{wanted[one]} after {at[source[one]]} on rank {source[one]}"
+            for one in circle
+            if wanted[one] != str(at[source[one]])  # else that rank only waits for the next one
+        ]
+        cause = f"{'one of these' * (len(late) > 1) or 'this'} comes too late: {', '.join(late)}" if late else None
+        cause = cause if len(late) <= MOST_RANKS // 2 else None
         yield facts.wrong("deadlock", rank, position, text, cause)
 
 

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Any, Literal, NamedTuple, cast
 
 from lib.errors.exceptions import PuzzleError
-from lib.errors.source_lines import Place
+from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import counted
 from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, WAITS, Action, Order, batches_of, places
 from lib.schedules.pipelines.lowering import awaited, posted
@@ -94,7 +94,7 @@ def _tell(program: Recorder, since: int, place: Place | None) -> int:
 def _said(order: Sequence[Action], whole: Sequence[Action]) -> list[Place]:
     """For each action with its messages the word that it belongs to: a receive is for the next one, a send for the one
     before."""
-    words = [Place("order", position, "<module>", str(action)) for position, action in enumerate(order)]
+    words = [Place(ORDER, position, "<module>", str(action)) for position, action in enumerate(order)]
     if len(order) == len(whole):
         return words
     found: list[Place] = []
