@@ -76,7 +76,10 @@ for rank, words in enumerate(order):
 # what nobody needs. Does it come to the same?
 
 # %%
-for name, models in {"the program": run, "its lists": simulate(program_of(order), layers=8, batches=8, ranks=4)}.items():
+for name, models in {
+    "the program": run,
+    "its lists": simulate(program_of(order), layers=8, batches=8, ranks=4),
+}.items():
     verdict = check(models)
     print(f"{name:12} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,.0f} elements")
 

@@ -150,11 +150,11 @@ def breadth_first_fsdp(rank, ranks, batches):
     # Both stages forward, both back, and the weights gathered, freed and reduced in between.
     # --- your code (about 7 lines) ---
     order = [f"{first}UNSHARD"]
-    order += forwards(first)[:-1] + [f"{second}UNSHARD"] + forwards(first)[-1:]
-    order += [f"{first}RESHARD"] + forwards(second)
-    order += backwards(second)[:-1] + [f"{first}UNSHARD"] + backwards(second)[-1:]
+    order += [*forwards(first)[:-1], f"{second}UNSHARD", *forwards(first)[-1:]]
+    order += [f"{first}RESHARD", *forwards(second)]
+    order += [*backwards(second)[:-1], f"{first}UNSHARD", *backwards(second)[-1:]]
     order += [f"{second}RESHARD", f"{second}REDUCE_GRAD"]
-    order += backwards(first) + [f"{first}RESHARD", f"{first}REDUCE_GRAD"]
+    order += [*backwards(first), f"{first}RESHARD", f"{first}REDUCE_GRAD"]
     return order
     # --- end of your code ---
 

@@ -49,7 +49,9 @@ from lib.schedules.pipelines.program import program_of
 
 # %%
 orders = {"1F1B": one_f_one_b_order(4, 8), "breadth-first": breadth_first_order(4, 8)}
-runs = {name: simulate(program_of(order, messages="posted"), layers=8, batches=8, ranks=4) for name, order in orders.items()}
+runs = {
+    name: simulate(program_of(order, messages="posted"), layers=8, batches=8, ranks=4) for name, order in orders.items()
+}
 for name, run in runs.items():
     verdict = check(run)
     print(f"{name:14} ends at {verdict.time:g}, and at its peak holds {verdict.memory:,.0f} elements")
@@ -212,7 +214,10 @@ for group in (4, 8):
 # %%
 for batches in (4, 8, 16):
     line = []
-    for name, order in (("1F1B", one_f_one_b_order(4, batches)), ("interleaved", in_turn(4, batches, chunks=2, ahead=2))):
+    for name, order in (
+        ("1F1B", one_f_one_b_order(4, batches)),
+        ("interleaved", in_turn(4, batches, chunks=2, ahead=2)),
+    ):
         for messages in ("awaited", "posted"):
             run = simulate(program_of(order, messages=messages), layers=8, batches=batches, ranks=4)
             line.append(f"{name} {messages} {check(run).time:g}")

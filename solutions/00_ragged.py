@@ -261,7 +261,7 @@ if out:
 # <details><summary>Answer</summary>
 #
 # Then there is one group, shorter than there are ranks, and it cannot be helped: nothing is there to do while the
-# three go round. It is legal, and has a hole. In 1F1B it would be the same hole.
+# three go round. It is legal, and has a hole.
 #
 # </details>
 #

@@ -236,4 +236,4 @@ def _fate(trace: Trace, group: list[Holding]) -> str:
 
 def _call(trace: Trace, event: Event) -> str:
     place = trace.place(event)
-    return title(event.op) + ("" if place is None else f" in line {place.line}")
+    return title(event.op) + ("" if place is None else f" {place.within}")

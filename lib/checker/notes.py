@@ -321,12 +321,12 @@ def _maker(program: Program, number: int) -> Event | None:
 def _after(event: Event | None) -> str:
     """ ", last used by forward in line 12"."""
     place = place_of(event)
-    return "" if event is None or place is None else f", last needed by {event.op} in line {place.line}"
+    return "" if event is None or place is None else f", last needed by {event.op} {place.within}"
 
 
 def _made(event: Event | None) -> str:
     place = place_of(event)
-    return "" if event is None or place is None else f", from {event.op} in line {place.line}"
+    return "" if event is None or place is None else f", from {event.op} {place.within}"
 
 
 def _counted(values: Sequence[Value]) -> str:

@@ -31,7 +31,7 @@ def maker(value: object) -> Event | None:
 def line_of(event: Event | None) -> str:
     """ " in line 12", or nothing where that is not known."""
     found = place_of(event)
-    return "" if found is None else f" in line {found.line}"
+    return "" if found is None else f" {found.within}"
 
 
 def is_held(program: Running, number: int) -> bool:

@@ -62,6 +62,11 @@ class Place(NamedTuple):
     function: str
     text: str
 
+    @property
+    def within(self) -> str:
+        """Where that is in what somebody wrote, without its text."""
+        return f"at position {self.line}" if self.file == ORDER else f"in line {self.line}"
+
     def __str__(self) -> str:
         if self.file == ORDER:
             return f"position {self.line}: {self.text}"

@@ -31,7 +31,7 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted
 from lib.schedules.pipelines.action import PASSES, Action, Order, parse
-from lib.schedules.pipelines.legality import IllegalOrder, illegal
+from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
 from lib.schedules.pipelines.program import (
     MESSAGES_ARE,
@@ -183,7 +183,9 @@ class Asked:
         node = function_of(code)
         if node is None:
             return place(code, code.co_firstlineno)
-        returns = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Return)]
+        inner = (part for part in ast.walk(node) if isinstance(part, ast.FunctionDef) and part is not node)
+        theirs = {one for part in inner for one in ast.walk(part)}
+        returns = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Return) and one not in theirs]
         return place(code, returns[0] if len(returns) == 1 else node.lineno)
 
 
@@ -242,13 +244,13 @@ class Written(Asked):
         bare = not any(isinstance(word, str) and word.lstrip("(")[:1].isdigit() for one in words for word in one)
         order = tuple(self._parsed(one, rank, rank if bare else None) for rank, one in enumerate(words))
         if (wrong := illegal(order, batches=batches)) is not None:
-            fix = wrong.cause or FIXES.get(wrong.rule)
+            fix = wrong.cause or _fix(wrong)
             passes = wrong.action is None or wrong.action.kind in PASSES
             if wrong.rule == "before" and wrong.action is not None and wrong.action.kind == "W":
                 fix = wrong.cause or WEIGHT_HALF
             if wrong.rule == "twice" and not passes:
                 fix = "once is enough: it is for all microbatches of the stage"
-            elif wrong.rule == "twice" and bare:
+            elif wrong.rule == "twice" and bare and wrong.cause is None:
                 fix = f"{fix}\nor, where a rank has several stages, name the stage in each word: {ranks}F0"
             raise self._located(IllegalOrder(wrong), str(wrong), fix)
         if says_messages(order) and (stuck := waits_for_room(order)):
@@ -446,6 +448,13 @@ class Placed(Asked):
             )
 
 
+def _fix(wrong: Wrong) -> str | None:
+    """What to do about what is wrong with an order, by its rule."""
+    if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
+        return FIXES["gather"]
+    return FIXES.get(wrong.rule)
+
+
 def _is_list_of_words(thing: Any) -> bool:
     if not isinstance(thing, list | tuple) or isinstance(thing, Action):
         return False
@@ -461,6 +470,8 @@ def _meant(word: Any, stage: int | None) -> str:
         return "a word is a kind of action and the number of a microbatch, and no longer than that"
     if re.search(r"-\d", text):
         return "microbatches and stages are counted from 0: none of them has a negative number"
+    if lone := re.fullmatch(r"(\d*)\W*(UNSHARD|RESHARD|REDUCE_GRAD)\W*\d+", text.upper()):
+        return f'it is for all microbatches of a stage, so it has no number behind it: "{lone[1]}{lone[2]}"'
     if turned := re.fullmatch(r"\W*([FBIW])\D*(\d+)\D+(\d+)\W*", text.upper()):
         kind, place, batch = turned.groups()
         return f'write the stage before the letter, and the microbatch behind it: "{place}{kind}{batch}"'

@@ -30,6 +30,8 @@ SIZES = {
     "pipeline": [(4, 8, 4), (2, 4, 3), (3, 3, 2)],
     "gpipe": [(4, 8, 4), (3, 3, 2), (3, 6, 5), (5, 10, 8)],
     "one_f_one_b": [(4, 8, 8), (3, 3, 4), (3, 6, 5), (5, 10, 8)],
+    "breadth_first": [(4, 8, 8), (3, 6, 5), (5, 10, 8), (4, 8, 13)],
+    "interleaved": [(4, 8, 8), (3, 6, 9), (5, 10, 10), (4, 8, 16)],
     "zero1": [(4, 6, 4), (8, 2, 8), (4, 3, 4), (8, 5, 8)],
 }
 """Ranks, layers and batches at which the formulas are tried, the puzzle's own first."""
@@ -87,7 +89,7 @@ def test_the_formulas_are_those_of_the_reference(puzzle: str) -> None:
     for ranks, layers, batches in SIZES[puzzle]:
         verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches)))
         assert verdict.correct
-        names = {"R": ranks, "L": layers, "B": batches}
+        names = {"R": ranks, "L": layers, "B": batches, "V": 2}
         assert float(value_of(formulas["time"], **names)) == pytest.approx(verdict.time, rel=1e-12)
         assert value_of(formulas["peak"], **names) == verdict.memory
 
@@ -289,8 +291,10 @@ def known_before(puzzle: str) -> set[Key]:
     return known
 
 
-WITHOUT_NEW_CALLS = ("gpipe", "one_f_one_b", "checkpointing", "uneven", "straggler", "pp_fsdp_keep")
-"""Puzzles whose answers put known calls, or given helpers, into another order, or say stages."""
+ORDERS = ("breadth_first", "interleaved", "ragged", "zero_bubble", "breadth_first_fsdp")
+"""Puzzles whose answer is an order."""
+WITHOUT_NEW_CALLS = ("gpipe", "one_f_one_b", "checkpointing", "uneven", "straggler", "pp_fsdp_keep", *ORDERS)
+"""Puzzles whose answers put known calls, or given helpers, into another order, or say stages, or an order."""
 
 
 @pytest.mark.parametrize("puzzle", SCHEDULES)

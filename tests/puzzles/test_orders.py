@@ -1,0 +1,306 @@
+"""The puzzles whose answer is an order: what their notebooks state, and that no goal is reached for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from lib import PUZZLES, Costs, PuzzleError, Trace, check, schedule, simulate
+from lib.analysis.figures import traffic
+from lib.checker.verdict import Verdict
+from lib.course import solutions
+from lib.course.progress import Standing
+from lib.schedules.formats.trace import order_of
+from lib.schedules.pipelines.generators import breadth_first as breadth_first_order
+from lib.schedules.pipelines.generators import gpipe, in_turn, interleaved, one_f_one_b
+from lib.schedules.pipelines.legality import illegal
+from lib.schedules.pipelines.lowering import with_weights
+from lib.schedules.pipelines.program import program_of
+from lib.submissions.load import load_function
+from lib.submissions.locations import home, reference
+from lib.submissions.workplace import mine
+
+ORDERS = ("breadth_first", "interleaved", "ragged", "zero_bubble", "breadth_first_fsdp")
+Words = list[str]
+
+
+def judged(function: Any, puzzle: str) -> tuple[float, float, str | None]:
+    """Time, memory and the best goal."""
+    verdict = check(Trace.of(simulate(function, puzzle=puzzle)), puzzle)
+    assert verdict.correct
+    return verdict.time, verdict.memory, verdict.best
+
+
+def alternative(name: str, puzzle: str) -> Any:
+    return load_function(home() / "solutions" / "alternatives" / f"{name}.py", puzzle)
+
+
+def ours(puzzle: str) -> Any:
+    return load_function(reference(puzzle), puzzle)
+
+
+def run(order: Any, messages: Any = "posted", **more: Any) -> Verdict:
+    """An order on 8 layers and as many batches as it has."""
+    sizes = {"ranks": len(order), "layers": 8, "batches": 1 + max(action.microbatch for action in order[0])} | more
+    verdict = check(Trace.of(simulate(program_of(order, messages=messages), **sizes)))
+    assert verdict.correct
+    return verdict
+
+
+def gathers(models: Any) -> int:
+    return sum(event.op == "allgather" for event in Trace.of(models).programs[0].events)
+
+
+OURS = "as good as our reference"
+WAYS = {
+    "breadth_first": [(None, 41.4, 4_456_448, OURS), ("backward_reversed", 41.4, 4_456_448, OURS)],
+    "interleaved": [
+        (None, 44.6, 3_670_016, OURS),
+        ("groups_of_eight", 41.4, 3_932_160, "passes"),
+        ("one_ahead", 51.0, 3_276_800, "passes"),
+    ],
+    "ragged": [(None, 59.2, 4_194_304, OURS), ("one_group", 56.2, 4_718_592, "passes")],
+    "zero_bubble": [
+        (None, 46.6, 3_801_088, OURS),
+        ("no_lag", 48.6, 3_014_656, "passes"),
+        ("further_ahead", 44.0, 5_373_952, None),
+    ],
+    "breadth_first_fsdp": [
+        (None, 42.0, 4_194_304, OURS),
+        ("gathered_at_the_latest", 42.6, 4_194_304, "gathers once a stage"),
+        ("kept", 42.0, 4_456_448, None),
+    ],
+}
+
+
+@pytest.mark.parametrize("puzzle", ORDERS)
+def test_ways_to_write_an_order(puzzle: str) -> None:
+    for name, *wanted in WAYS[puzzle]:
+        function = ours(puzzle) if name is None else alternative(f"{puzzle}_{name}", puzzle)
+        assert [*judged(function, puzzle)] == wanted
+    assert {path.stem for path in solutions.alternatives(puzzle)} == {
+        f"{puzzle}_{name}" for name, *_ in WAYS[puzzle][1:]
+    }
+
+
+@pytest.mark.parametrize("puzzle", ORDERS)
+def test_no_goal_for_an_order_that_a_student_had_before(puzzle: str) -> None:
+    record = PUZZLES[puzzle]
+    ranks = record.ranks if record.mesh is None else record.mesh.axes["stage"]
+    batches = record.batches * ranks // record.ranks
+    for order in (gpipe, one_f_one_b):
+        assert judged(program_of(order(ranks, batches), messages=setting(puzzle)), puzzle)[2] is None
+
+
+def setting(puzzle: str) -> Any:
+    return "awaited" if puzzle == "zero_bubble" else "posted"
+
+
+def otherwise(puzzle: str, change: Callable[[Words, int], Any]) -> Any:
+    """The order of the reference, with each rank's list changed."""
+    function = ours(puzzle)
+    return schedule(messages=setting(puzzle))(lambda rank, ranks, batches: change(function(rank, ranks, batches), rank))
+
+
+NOTHING: dict[str, Callable[[Words, int], Any]] = {
+    "an empty list": lambda words, rank: [],
+    "nothing": lambda words, rank: None,
+    "only forwards": lambda words, rank: [word for word in words if "F" in word],
+    "the first rank alone": lambda words, rank: words if rank == 0 else [],
+    "without the last": lambda words, rank: words[:-1],
+    "twice": lambda words, rank: words * 2,
+    "backwards first": lambda words, rank: words[::-1],
+    "updated at the beginning": lambda words, rank: [f"{rank}UPDATE", *words],
+    "sent by hand": lambda words, rank: [*words, f"{rank}SEND_F0"],
+    "received by hand": lambda words, rank: [f"{rank}RECV_B0", *words],
+    "a pair without its forward": lambda words, rank: [*words, f"({rank}F0;{rank}B0)OVERLAP_F_B"],
+}
+
+
+@pytest.mark.parametrize("puzzle", ORDERS)
+@pytest.mark.parametrize("name", NOTHING)
+def test_no_verdict_for_nothing(puzzle: str, name: str) -> None:
+    with pytest.raises(PuzzleError):
+        simulate(otherwise(puzzle, NOTHING[name]), puzzle=puzzle)
+
+
+# -- breadth-first --------------------------------------------------------------------------------------------------
+
+
+def test_programs_and_their_lists(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    models, is_yours = solutions.run_of("one_f_one_b")
+    assert not is_yours
+    order = order_of(models)
+    assert order == one_f_one_b(4, 8)
+    assert (run(order, "awaited").time, run(order, "awaited").memory) == (52.6, 2_752_512)
+    monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path))
+    monkeypatch.setattr(solutions, "known", lambda: {"one_f_one_b": Standing(passed=True)})
+    assert not solutions.run_of("one_f_one_b")[1]  # there is no such notebook
+    text = alternative_text("one_f_one_b_further_ahead")
+    mine("one_f_one_b", tmp_path).with_suffix(".py").write_text(text, "utf-8")
+    monkeypatch.setattr(solutions, "mine", lambda puzzle, folder: mine(puzzle, folder).with_suffix(".py"))
+    models, is_yours = solutions.run_of("one_f_one_b")
+    assert is_yours
+    assert check(models).time == 50.2
+
+
+def alternative_text(name: str) -> str:
+    return (home() / "solutions" / "alternatives" / f"{name}.py").read_text("utf-8")
+
+
+def test_two_stairs() -> None:
+    assert [run(gpipe(4, 8), messages).time for messages in ("posted", "awaited")] == [47.4, 53.0]
+    assert run(breadth_first_order(4, 8), "awaited").time == 53.4
+    assert [run(breadth_first_order(4, 8, chunks), layers=16).time for chunks in (1, 2, 4)] == [92.4, 80.4, 74.4]
+
+    def neighbours(rank: int, ranks: int, batches: int) -> Words:
+        stages = (2 * rank, 2 * rank + 1)
+        forwards = [f"{stage}F{b}" for stage in stages for b in range(batches)]
+        return forwards + [f"{stage}B{b}" for stage in reversed(stages) for b in range(batches)]
+
+    assert judged(schedule(messages="posted")(neighbours), "breadth_first")[0] == 89.4
+
+
+def test_the_formulas_hold_for_more_stages() -> None:
+    for chunks, ranks, batches in ((2, 3, 5), (3, 4, 8), (4, 5, 10)):
+        sizes = {"layers": ranks * chunks}
+        verdict = run(breadth_first_order(ranks, batches, chunks), **sizes)
+        assert verdict.time == pytest.approx(2 * chunks * batches + 2.8 * (ranks - 1) + 0.5 * chunks)
+        assert verdict.memory / 131_072 == 2 * (2 * chunks + 1) + (chunks + 1) * batches
+        verdict = run(interleaved(ranks, 3 * ranks, chunks), **sizes)
+        around = 0.8 * ranks * (chunks - 1)
+        assert verdict.time == pytest.approx(6 * chunks * ranks + 2.8 * (ranks - 1) + around + 0.5 * chunks)
+        assert verdict.memory / 131_072 == 6 * chunks + ranks * (chunks + 1) + 4
+
+
+# -- interleaved ----------------------------------------------------------------------------------------------------
+
+
+def test_group_and_ahead() -> None:
+    found = {
+        (group, ahead): (run(order).time, run(order).memory)
+        for group in (4, 8)
+        for ahead in (1, 2, None)
+        for order in [in_turn(4, 8, chunks=2, group=group, ahead=ahead)]
+    }
+    assert found == {
+        (4, 1): (51.0, 3_276_800),
+        (4, 2): (44.6, 3_670_016),
+        (4, None): (47.8, 4_456_448),
+        (8, 1): (45.4, 4_456_448),
+        (8, 2): (41.4, 3_932_160),
+        (8, None): (41.4, 4_456_448),
+    }
+    assert run(in_turn(4, 8, chunks=2, group=2, ahead=1)).time == 57.4
+    for group, ahead in ((4, 3), (2, 2)):
+        assert (wrong := illegal(in_turn(4, 8, chunks=2, group=group, ahead=ahead))) is not None
+        assert wrong.rule == "deadlock"
+    free = [run(in_turn(4, 8, chunks=2, ahead=ahead), costs=Costs(p2p=0)) for ahead in (1, 2)]
+    assert [verdict.time for verdict in free] == [39.0, 39.0]
+    assert [verdict.memory for verdict in free] == [3_276_800, 3_670_016]  # 8 and 11 open stages
+
+
+def test_interleaved_in_both_worlds() -> None:
+    def times(order: Any) -> list[float]:
+        return [run(order, messages).time for messages in ("awaited", "posted")]
+
+    assert [times(one_f_one_b(4, batches)) for batches in (4, 8, 16)] == [[33.4, 33.0], [52.6, 51.4], [91.0, 88.2]]
+    assert [times(interleaved(4, batches)) for batches in (4, 8, 16)] == [[29.8, 28.6], [51.0, 44.6], [95.8, 76.6]]
+
+
+# -- ragged numbers -------------------------------------------------------------------------------------------------
+
+
+def short_last(ranks: int, batches: int) -> list[range]:
+    return [range(start, min(start + ranks, batches)) for start in range(0, batches, ranks)]
+
+
+def shared_out(ranks: int, batches: int) -> list[range]:
+    groups, start = max(1, batches // ranks), 0
+    found: list[range] = []
+    for group in range(groups):
+        size = batches // groups + (group < batches % groups)
+        found.append(range(start, start + size))
+        start += size
+    return found
+
+
+def in_groups(groups: Callable[[int, int], Sequence[range]]) -> Any:
+    shuffled: Any = load_function(reference("ragged"), "shuffled")
+    return schedule(messages="posted")(lambda rank, ranks, batches: shuffled(rank, ranks, groups(ranks, batches)))
+
+
+def test_which_groups_end_in_a_circle() -> None:
+    circles: list[str] = []
+    for ranks in range(2, 9):
+        for batches in range(1, 4 * ranks + 1):
+            assert in_groups(shared_out).order(ranks, batches)
+            try:
+                in_groups(short_last).order(ranks, batches)
+            except PuzzleError as error:
+                circles.append(str(error))
+    assert len(circles) == 30
+    assert all("wait for each other" in text for text in circles)
+
+
+def test_ragged_figures() -> None:
+    def times(ranks: int, batches: int) -> Iterator[float]:
+        for groups in (short_last, lambda _, batches: [range(batches)], shared_out):
+            yield check(simulate(in_groups(groups), ranks=ranks, layers=2 * ranks, batches=batches)).time
+
+    assert [*times(4, 9)] == [56.0, 45.4, 47.6]
+    assert [*times(5, 11)] == [70.4, 56.2, 59.2]
+    assert [time for _, time in zip(range(1), times(4, 6), strict=False)] == [44.2]
+
+
+# -- zero bubble ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("batches", "time", "memory"), [(4, 27.4, 3_276_800), (8, 46.6, 3_801_088), (16, 85.0, 3_801_088)]
+)
+def test_zero_bubble(batches: int, time: float, memory: int) -> None:
+    verdict = check(simulate(ours("zero_bubble"), ranks=4, layers=8, batches=batches))
+    assert (verdict.correct, verdict.time, verdict.memory) == (True, time, memory)
+
+
+@pytest.mark.parametrize(
+    ("lag", "time", "memory"),
+    [
+        (lambda rank, ranks, batches: 0, 48.6, 3_014_656),
+        (lambda rank, ranks, batches: batches, 49.6, 5_373_952),
+        (lambda rank, ranks, batches: ranks - 1 - rank, 51.2, 4_587_520),
+    ],
+)
+def test_other_lags(lag: Callable[[int, int, int], int], time: float, memory: int) -> None:
+    @schedule(messages="awaited")
+    def lagging(rank: int, ranks: int, batches: int) -> Words:
+        ahead, late = min(batches, ranks - rank), lag(rank, ranks, batches)
+        order = [f"F{b}" for b in range(ahead)]
+        for b in range(batches):
+            order += [f"I{b}"] + [f"W{b - late}"] * (b >= late) + [f"F{b + ahead}"] * (b + ahead < batches)
+        return order + [f"W{b}" for b in range(max(0, batches - late), batches)]
+
+    assert judged(lagging, "zero_bubble")[:2] == (time, memory)
+
+
+# -- breadth-first with FSDP ----------------------------------------------------------------------------------------
+
+
+def test_how_often_weights_are_gathered() -> None:
+    puzzle = "breadth_first_fsdp"
+    models = simulate(ours(puzzle), puzzle=puzzle)
+    assert gathers(models) == 3
+    assert max(float(sent) for sent, _ in traffic(Trace.of(models))) == 4_849_664
+    changes = simulate(program_of(with_weights(interleaved(4, 8), keep=1), messages="posted"), puzzle=puzzle)
+    assert (gathers(changes), check(changes).time) == (11, 47.0)
+    careful: Any = load_function(reference(puzzle), "careful")
+    models = simulate(careful, puzzle=puzzle)
+    assert (gathers(models), *judged(careful, puzzle)) == (32, 51.6, 4_194_304, None)
+
+
+def test_whole_weights_are_too_much() -> None:
+    plain = program_of(breadth_first_order(4, 8), messages="posted")
+    assert judged(plain, "breadth_first_fsdp") == (42.0, 4_456_448, None)
