@@ -172,8 +172,9 @@ guess.against(out)
 # and the last gradient goes through three stages of 1 with three messages: 4.2. Together 33 + 2 · 4.2 = 41.4. With
 # long stages it is 33 + 2 · 3 · (2 + 0.4) = 47.4.
 #
-# **Memory.** When rank 3 begins with its first backward, it has the inputs of two layers for 8 microbatches, and 8
-# gradients of the loss, as in GPipe. Two short stages are as large as a long one. So it is the same peak: 4,456,448.
+# **Memory.** When rank 3 begins with its first backward, it has the inputs of two layers for 8 microbatches, and the
+# outputs of the last one, for which the loss is still to come, as in GPipe. Two short stages are as large as a long
+# one. So it is the same peak: 4,456,448.
 #
 # </details>
 

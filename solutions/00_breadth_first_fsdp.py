@@ -175,7 +175,8 @@ guess.against(out)
 # the rank computes, if they are issued in time: 42.0.
 #
 # **Memory.** The peak is where it is without sharding, on the last rank when its first backward begins: the inputs of
-# both stages for eight microbatches, and eight gradients of the loss. At that moment one layer is whole, and of the
+# both stages for eight microbatches, and the outputs of the last one, for which the loss is still
+# to come. At that moment one layer is whole, and of the
 # other there is only a shard.
 #
 # </details>

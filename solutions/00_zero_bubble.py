@@ -247,9 +247,9 @@ if out:
 #   [3].
 # - *In PyTorch* there is no ZB-H1. But its executor takes any list of `F`, `I` and `W`: you can give it yours.
 #
-# [1] Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, arXiv 2401.10241, tables 4 and 5. [2]
-# sail-sg/zero-bubble-pipeline-parallelism, README. [3] *DeepSeek-V3 Technical Report*, 2024, arXiv 2412.19437,
-# section 3.2.
+# [1] Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, arXiv 2401.10241, tables 4 and 5.
+# [2] sail-sg/zero-bubble-pipeline-parallelism, README. [3] DeepSeek-AI, *DeepSeek-V3 Technical Report*, 2024,
+# arXiv 2412.19437, section 3.2.
 
 # %% [markdown]
 # ## What is simplified here

@@ -215,7 +215,7 @@ def test_claims_have_a_reference(puzzle: str) -> None:
     text = source(puzzle)
     box = text[text.index("## On real GPUs") : text.index("## What is simplified here")]
     cited = {int(number) for number in re.findall(r"\[(\d)\]", box)}
-    listed = {int(number) for number in re.findall(r"\[(\d)\] (?=[A-Z]\w+ et al\.|[\w ]+, \*|[\w-]+/\w+)", box)}
+    listed = {int(number) for number in re.findall(r"\[(\d)\] (?=[A-Z]\w+ et al\.|[\w -]+, \*|[\w-]+/\w+)", box)}
     assert listed
     assert cited == listed
 
