@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from drawing.canvas.palette import ALARM, SOFT
@@ -54,6 +57,19 @@ def note(words: str) -> Picture:
     return Picture(scene, words)
 
 
+@contextmanager
+def uncollected() -> Generator[None]:
+    """Without looking for garbage: the picture of a run makes very many objects, and they all stay."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@uncollected()
 def picture_of_trace(trace: Trace, fold: bool | None = None) -> Picture:
     """The timeline of a run and its memory, without printing anything."""
     scene = Scene(WIDTH, 0)
