@@ -56,6 +56,7 @@ Places = Callable[[list[float], list[float]], Any]
 Orders = Callable[[int, int], Order]
 """What makes an order for so many ranks and microbatches."""
 TAKES: Final = ("rank", "ranks", "batches")
+PLACES_TAKE: Final = ("layers", "ranks")
 WORDS: Final = "words such as F0, the forward of microbatch 0, and B0, its backward"
 FIXES: Final = {
     "stage": "stages are numbered over all ranks, from 0 on, and each of them is on a rank",
@@ -117,6 +118,13 @@ def stages(order: Orders, *, messages: Messages = "awaited") -> Callable[[Places
     `order` makes the order for so many ranks and microbatches, such as `one_f_one_b` of the generators: stage s does
     what that has for rank s.
     """
+    if not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PuzzleError(
+            "stages was not given an order",
+            expected="a function that makes one, for so many ranks and microbatches",
+            got=describe(order),
+            fix="write @stages(one_f_one_b) above `def`",
+        )
     return lambda function: Placed(function, order, messages)
 
 
@@ -158,6 +166,32 @@ class Asked:
     def _program(self, model: Model) -> Program:
         """The program of a run."""
         raise NotImplementedError
+
+    def _require(self, what: str, takes: Sequence[str], fix: str) -> None:
+        """PuzzleError for a function that cannot be asked with these arguments."""
+        try:
+            inspect.signature(self._function).bind(*takes)
+        except TypeError:
+            named = ", ".join(inspect.signature(self._function).parameters)
+            raise self._wrong(
+                f"{self.name} is asked for {what}, and cannot be",
+                expected=f"def {self.name}({', '.join(takes)})",
+                got=f"def {self.name}({named})",
+                fix=fix,
+            ) from None
+        except ValueError:  # a builtin that does not tell its parameters
+            pass
+
+    def _require_plain(self, said: Any, takes: Sequence[str]) -> None:
+        """PuzzleError for what an async function gives."""
+        if inspect.iscoroutine(said) or inspect.isasyncgen(said):
+            if inspect.iscoroutine(said):
+                said.close()
+            raise self._wrong(
+                f"{self.name} is an async function, so it gives no list",
+                expected=f"def {self.name}({', '.join(takes)})",
+                fix="leave out `async`: what it gives is only a list, and nothing in it is awaited",
+            )
 
     def _raised(self, error: Exception, rank: int | None = None) -> PuzzleError:
         """What the function raised when it was asked, for a rank or for all of them."""
@@ -264,18 +298,11 @@ class Written(Asked):
 
     def _said(self, rank: int, ranks: int, batches: int) -> Any:
         """What the function gives for a rank."""
-        try:
-            inspect.signature(self._function).bind(rank, ranks, batches)
-        except TypeError:
-            takes = ", ".join(inspect.signature(self._function).parameters)
-            raise self._wrong(
-                f"{self.name} is asked for the actions of one rank, and cannot be",
-                expected=f"def {self.name}({', '.join(TAKES)})",
-                got=f"def {self.name}({takes})",
-                fix="an order needs no model: it says which actions, and the simulator does them",
-            ) from None
-        except ValueError:  # a builtin that does not tell its parameters
-            pass
+        self._require(
+            "the actions of one rank",
+            TAKES,
+            "an order needs no model: it says which actions, and the simulator does them",
+        )
         try:
             return self._function(rank, ranks, batches)
         except PuzzleError:
@@ -285,14 +312,7 @@ class Written(Asked):
 
     def _words(self, said: Any, rank: int, most: int) -> list[Any]:
         """What was said as a list. An endless one is cut off."""
-        if inspect.iscoroutine(said) or inspect.isasyncgen(said):
-            if inspect.iscoroutine(said):
-                said.close()
-            raise self._wrong(
-                f"{self.name} is an async function, so it gives no list",
-                expected=f"def {self.name}({', '.join(TAKES)})",
-                fix="leave out `async`: an order is only a list, and nothing in it is awaited",
-            )
+        self._require_plain(said, TAKES)
         if isinstance(said, str):
             said = str.split(said, None, most + 1)
         if isinstance(said, dict | set | frozenset) or not isinstance(said, Iterable):
@@ -387,20 +407,23 @@ class Placed(Asked):
     def stages(self, layers: Sequence[float], ranks: Sequence[float]) -> list[tuple[int, int]]:
         """For each stage its rank and how many layers it has, as the function says. PuzzleError where they do not make
         the model."""
+        self._require("its stages", PLACES_TAKE, "it needs no model: it says how many layers each stage has")
         try:
             said = self._function([*layers], [*ranks])
         except PuzzleError:
             raise
         except Exception as error:
             raise self._raised(error) from error
+        self._require_plain(said, PLACES_TAKE)
         if not isinstance(said, list | tuple):
             raise self._wrong(
                 f"{self.name} gives {described(cast('object', said), describe)}",
                 expected=f"a list: for each of {counted(len(ranks), 'stage')} how many layers it has",
                 fix="end the function with `return` and the list",
             )
-        found = [self._stage(number, one) for number, one in enumerate(cast("Sequence[Any]", said))]
-        self._require_whole(found, len(layers), len(ranks))
+        told = cast("Sequence[Any]", said)
+        found = [self._stage(number, one) for number, one in enumerate(told[: 2 * len(ranks)])]
+        self._require_whole(found, len(told), layers, len(ranks))
         return found
 
     def _stage(self, number: int, said: Any) -> tuple[int, int]:
@@ -414,14 +437,15 @@ class Placed(Asked):
             )
         return pair[0], pair[1]
 
-    def _require_whole(self, found: Sequence[tuple[int, int]], layers: int, ranks: int) -> None:
-        """PuzzleError where some stages are not all layers, on all ranks."""
+    def _require_whole(self, found: Sequence[tuple[int, int]], told: int, weights: Sequence[float], ranks: int) -> None:
+        """PuzzleError where some stages are not all layers, on all ranks. `told` is how many there are in all."""
+        layers = len(weights)
         counts = [count for _, count in found]
-        if len(found) != ranks:
+        if told != ranks:
             raise self._wrong(
-                f"{self.name} gives {counted(len(found), 'stage')}, and there are {counted(ranks, 'rank')}",
+                f"{self.name} gives {counted(told, 'stage')}, and there are {counted(ranks, 'rank')}",
                 expected="a stage for each rank",
-                got=", ".join(map(str, found)) or "nothing",
+                got=(", ".join(map(str, found)) or "nothing") + (", ..." if told > len(found) else ""),
                 fix="give the list one entry for each rank",
             )
         if sorted(rank for rank, _ in found) != [*range(ranks)]:
@@ -443,8 +467,7 @@ class Placed(Asked):
                 f"these stages have {counted(sum(counts), 'layer')} together, and the model has {layers}",
                 expected="each layer on one stage",
                 got=f"{' + '.join(map(str, counts))} = {sum(counts)}",
-                fix=f"{'take' if sum(counts) > layers else 'add'} {counted(abs(sum(counts) - layers), 'layer')}"
-                f"{' away' if sum(counts) > layers else ''}",
+                fix=_of_count(counts, weights),
             )
 
 
@@ -453,6 +476,18 @@ def _fix(wrong: Wrong) -> str | None:
     if wrong.rule == "missing" and "REDUCE_GRAD" in wrong.text:
         return FIXES["gather"]
     return FIXES.get(wrong.rule)
+
+
+def _of_count(counts: Sequence[int], weights: Sequence[float]) -> str:
+    """The fix of stages that have more or fewer layers together than there are."""
+    if len(counts) > 1 and counts[-1] == len(weights) and all(one < other for one, other in pairwise(counts)):
+        return (
+            "these say where each stage ends: say how many layers it has, which is how far that is from the one before"
+        )
+    more = sum(counts) - len(weights)
+    fix = f"take {counted(more, 'layer')} away" if more > 0 else f"add {counted(-more, 'layer')}"
+    weighed = sum(counts) == sum(weights)
+    return f"{fix}; {sum(counts)} is what all layers weigh, and here they are counted" if weighed else fix
 
 
 def _is_list_of_words(thing: Any) -> bool:

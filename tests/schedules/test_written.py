@@ -307,3 +307,30 @@ def test_what_goes_wrong_in_a_function_that_says_stages() -> None:
     assert "int(layers[0] // 0)" in str(raised.value)
     with pytest.raises(PuzzleError, match="stages was not given a function"):
         stages(one_f_one_b)(3)  # pyright: ignore[reportArgumentType]
+
+
+async def _coroutine_of_stages(layers: list[float], ranks: list[float]) -> list[int]:
+    return [1, 1]
+
+
+STAGES: list[tuple[Any, str, str]] = [
+    (lambda model: [1, 1], "<lambda> is asked for its stages, and cannot be", "def <lambda>(layers, ranks)"),
+    (_coroutine_of_stages, "_coroutine_of_stages is an async function", "leave out `async`"),
+    (lambda layers, ranks: [1] * 10**6, "<lambda> gives 1000000 stages, and there are 2 ranks", "(3, 1), ..."),
+    (lambda layers, ranks: [3, 6], "these stages have 9 layers together, and the model has 6", "where each stage ends"),
+    (lambda layers, ranks: [5, 3], "these stages have 8 layers together, and the model has 6", "what all layers weigh"),
+    (lambda layers, ranks: [5, 4], "these stages have 9 layers together, and the model has 6", "take 3 layers away"),
+]
+
+
+@pytest.mark.parametrize(("function", "what", "fix"), STAGES, ids=[what for _, what, _ in STAGES])
+def test_mistakes_in_what_the_stages_are(function: Any, what: str, fix: str) -> None:
+    with pytest.raises(PuzzleError) as caught:
+        simulate(stages(one_f_one_b)(function), ranks=2, layers=6, batches=2, costs=Uneven(layers=(1, 1, 1, 1, 1, 3)))
+    assert str(caught.value).startswith(what)
+    assert fix in str(caught.value)
+
+
+def test_stages_without_an_order() -> None:
+    with pytest.raises(PuzzleError, match="stages was not given an order"):
+        stages(5)  # pyright: ignore[reportArgumentType]
