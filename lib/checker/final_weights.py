@@ -13,7 +13,7 @@ from lib.errors.wording import these
 from lib.trace.event import Event, place_of
 from lib.trace.rebuild import Flaw, Rebuilt
 from lib.trace.trace import Trace
-from lib.values.operations import UPDATES
+from lib.values.operations import LOADS, UPDATES
 from lib.values.placement import MOST, Part, held_together, union
 from lib.values.values import Weight
 
@@ -68,7 +68,7 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
             if fault is not None:
                 faults.setdefault(fault, []).append(layer)
                 break
-        missing = _missing(here, trace.ranks)
+        missing = _missing(here, trace)
         if missing is not None:
             faults.setdefault(missing, []).append(layer)
     return [fault.text(layers) for fault, layers in faults.items()]
@@ -158,7 +158,7 @@ def _parts(missing: Part, totals: set[int]) -> int:
     return common
 
 
-def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], world: int) -> _Fault | None:
+def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trace) -> _Fault | None:
     """Which parts of a layer no final weight has."""
     weights = [weight for _, _, weight, _ in here]
     places = [weight.place for weight in weights]
@@ -173,7 +173,9 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], world: int)
         missing = union(cut).axis.whole.minus(union(cut))
     parts = _parts(missing, {part.grid for part in cut if part.grid is not None})
     fix = "call model.set_final_weight on every rank, with the shard that it has updated"
-    if len(set(ranks)) == world and parts > world:
+    layer = weights[0].layer
+    had = {rank for rank, event in trace.events() if event.op in LOADS and event.layer == layer}
+    if had == set(ranks) and parts > len(had):
         fix = "a rank updates all of what it has the sum and the state of: cut the weight no smaller than that"
     absent = missing.words(parts, noun) + (" is" if missing.size * parts == missing.axis.size else " are")
     return _Fault(

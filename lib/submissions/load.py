@@ -154,8 +154,9 @@ def _execute(cell: _Cell, node: ast.stmt, namespace: dict[str, Any]) -> None:
 
 
 def _broken(cell: _Cell, error: SyntaxError) -> SourceError:
-    text = (linecache.getline(cell.name, error.lineno or 0) or error.text or "").strip()
-    return SourceError(f"{Path(cell.name).name}, line {error.lineno}: {error.msg}: {text}")
+    name = cell.name if error.filename in (None, "<unknown>") else error.filename  # of what it imports, another file
+    text = (linecache.getline(name, error.lineno or 0) or error.text or "").strip()
+    return SourceError(f"{Path(name).name}, line {error.lineno}: {error.msg}: {text}")
 
 
 def _is_local(value: object) -> bool:

@@ -78,6 +78,13 @@ def test_errors_show_the_line_in_the_notebook(tmp_path: Path) -> None:
     assert f"ranks 0 and 1: {where}" in str(caught.value)
 
 
+def test_a_file_that_is_imported_and_is_not_python_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_helpers_with_a_slip.py").write_text("x = 1\ny = = 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SourceError, match=r"^my_helpers_with_a_slip\.py, line 2: invalid syntax: y = = 2$"):
+        load_function(notebook(tmp_path, "import my_helpers_with_a_slip\ndef basic(m): ...\n"), "basic")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
