@@ -165,6 +165,8 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
         r"unsupported operand type\(s\) for (@|\*).*'Weight'|'(Weight|Activation)' object is not callable", text
     ):
         return f"values are labels here, without numbers in them: a layer is computed by {signatures()['forward']}"
+    if text.startswith("'float' object cannot be interpreted as an integer"):
+        return "`/` gives a number with a point even where nothing is left over: `//` divides whole numbers"
     if text.endswith("object is not callable"):
         return "round brackets call a function; what is in a store is taken out with square ones: weights[layer]"
     if text.endswith("is not subscriptable"):

@@ -501,6 +501,10 @@ def _meant(word: Any, stage: int | None) -> str:
     if isinstance(word, str) and "{" in word:
         return f'put an f before the quotes, so that Python fills in what stands in braces: f"{word}"'
     text = "".join(map(str, cast("Sequence[object]", word))) if isinstance(word, list | tuple) else str(word)
+    if isinstance(word, str) and re.search(r"\d,\s*\d*[A-Za-z]", word):
+        return "these are several words in one text: give back a list, with each word in quotes of its own"
+    if half := re.fullmatch(r"(\d*)_?B_?([IW])_?(\d+)", text.upper()):
+        return f'the halves of a backward are I, the input half, and W, the weight half: "{half[1]}{half[2]}{half[3]}"'
     if len(text) > LONG:
         return "a word is a kind of action and the number of a microbatch, and no longer than that"
     if re.search(r"-\d", text):
