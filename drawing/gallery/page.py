@@ -30,7 +30,9 @@ class Shown(Protocol):
 
 
 def draw_gallery(gallery: Shown) -> Page:
-    """The page of a gallery, with what is proved of its size."""
+    """The page of a gallery, with what is proved of its size. TypeError for what is none."""
+    if not hasattr(gallery, "to_json"):
+        raise TypeError(f"draw_gallery takes what gallery(ranks=4, batches=8) gives; got {type(gallery).__name__}")
     data = gallery.to_json()
     data["shades"] = max(piece["chunks"] for piece in data["pieces"])
     title = f"Pipelines of {counted(data['ranks'], 'rank')} and {counted(data['batches'], 'microbatch')}"

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from lib.analysis.bounds.best_orders import best_orders
@@ -20,7 +21,7 @@ from lib.schedules.pipelines.action import Action, Order, parts_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES, Named, Shape
 from lib.schedules.pipelines.generators import in_turn
 from lib.schedules.pipelines.legality import require_legal
-from lib.schedules.pipelines.program import Messages
+from lib.schedules.pipelines.program import MESSAGES_ARE, Messages
 from lib.schedules.pipelines.timing import Timed, time_order
 from lib.schedules.pipelines.zero_bubble_search import EVEN, Passes
 
@@ -177,13 +178,16 @@ def gallery(
 ) -> Gallery:
     """Makes and times all of them, and `own` orders beside them, each under its name.
 
-    ValueError where a size is less than 1, or below 2 ranks: that is no pipeline. IllegalOrder for one of `own` that no
-    pipeline of this size can do.
+    ValueError where a size is less than 1, or below 2 ranks: that is no pipeline; or for what is no cost. IllegalOrder
+    for one of `own` that no pipeline of this size can do.
     """
-    if ranks < 2:
-        raise ValueError(f"a pipeline has at least 2 ranks; got ranks={ranks}")
-    if batches < 1:
-        raise ValueError(f"a pipeline has at least 1 microbatch; got batches={batches}")
+    _sizes(ranks, batches, chunks)
+    if messages not in MESSAGES_ARE:
+        raise ValueError(f"messages are {' or '.join(MESSAGES_ARE)}; got {messages!r}")
+    times: dict[str, Any] = {"forward": forward, "input_half": input_half, "weight_half": weight_half}
+    for name, time in (times | {"message": message}).items():
+        if not (isinstance(time, int | float | Fraction) and 0 <= time < inf):
+            raise ValueError(f"{name}= is a time, so at least 0; got {time!r}")
     positions: dict[str, list[int | None]] = {
         "chunks": [*chunks],
         "group": [*sorted({max(1, ranks // 2), min(ranks, batches), batches})],
@@ -207,6 +211,8 @@ def gallery(
         if order not in at
     ]
     for title, mine in (own or {}).items():
+        if not isinstance(mine, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"{title} is no order; of a schedule of yours it is yours.order({ranks}, {batches})")
         if title in SCHEDULES:
             raise ValueError(f"{title} is the name of a schedule that everybody knows: give yours another one")
         if len(mine) != ranks:
@@ -214,6 +220,16 @@ def gallery(
         require_legal(mine, batches=batches)
         pieces.append(_timed(mine, max(1, len(places(mine)) // ranks), costs, messages, [], title))
     return Gallery(ranks, batches, costs, messages, positions, tuple(pieces))
+
+
+def _sizes(ranks: Any, batches: Any, chunks: Any) -> None:
+    """ValueError for what is no pipeline."""
+    if not isinstance(ranks, int) or ranks < 2:
+        raise ValueError(f"a pipeline has at least 2 ranks; got ranks={ranks!r}")
+    if not isinstance(batches, int) or batches < 1:
+        raise ValueError(f"a pipeline has at least 1 microbatch; got batches={batches!r}")
+    if not chunks or not all(isinstance(each, int) and each >= 1 for each in chunks):
+        raise ValueError(f"chunks= are numbers of stages a rank, such as (1, 2); got {chunks!r}")
 
 
 def _order(row: Named, ranks: int, batches: int, chunks: int, costs: Passes) -> Order:

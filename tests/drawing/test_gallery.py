@@ -23,6 +23,11 @@ def test_it_says_in_words_what_it_shows() -> None:
     )
 
 
+def test_what_is_no_gallery() -> None:
+    with pytest.raises(TypeError, match=r"draw_gallery takes what gallery\(ranks=4, batches=8\) gives; got tuple"):
+        draw_gallery(())  # pyright: ignore[reportArgumentType]
+
+
 def test_it_is_the_same_every_time() -> None:
     assert draw_gallery(gallery(2, 3)).html() == draw_gallery(gallery(2, 3)).html()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,24 @@ def test_costs_are_of_a_whole_rank() -> None:
 def test_what_is_no_pipeline(size: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="a pipeline has at least"):
         gallery(*size)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"ranks": "4"}, "a pipeline has at least 2 ranks; got ranks='4'"),
+        ({"batches": 2.5}, "a pipeline has at least 1 microbatch; got batches=2.5"),
+        ({"chunks": ()}, "chunks= are numbers of stages a rank"),
+        ({"chunks": (0,)}, "chunks= are numbers of stages a rank"),
+        ({"forward": -1}, "forward= is a time, so at least 0; got -1"),
+        ({"message": float("nan")}, "message= is a time, so at least 0; got nan"),
+        ({"messages": "sent"}, "messages are awaited or posted; got 'sent'"),
+        ({"own": {"mine": one_f_one_b}}, "mine is no order"),
+    ],
+)
+def test_what_makes_no_sense_is_said(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        gallery(**{"ranks": 2, "batches": 2, **given})
 
 
 def test_what_is_proved_is_beaten_by_nothing_of_its_kind(found: Gallery) -> None:

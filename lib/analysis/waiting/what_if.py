@@ -232,7 +232,7 @@ def what_if(
     if costs is not None:
         return WhatIf(retime(run, run.costs), retime(run, costs), "With these costs")
     members = group if group is None or isinstance(group, str) else tuple(group)
-    own = rank if rank is None or isinstance(rank, int) else tuple(rank)
+    own = rank if rank is None or isinstance(rank, int) else _several(rank)
     change = Change(own, op, layer, None if link is None else _pair(link), members, factor_of(faster))
     _require(run, change)
     return changed(retime(run, run.costs), change)
@@ -243,6 +243,12 @@ def changed(run: Trace, change: Change) -> WhatIf:
     scale = change.scale
     after = retime(run, run.costs, lambda rank, event: scale if change.touches(run, rank, event) else 1)
     return WhatIf(run, after, change.words(), change)
+
+
+def _several(rank: Any) -> tuple[int, ...]:
+    if not isinstance(rank, Sequence) or isinstance(rank, str) or not rank:
+        raise ValueError(f"rank= is a rank of this run, or several, such as [0, 1]; got {rank!r}")
+    return tuple(cast("Sequence[int]", rank))
 
 
 def _pair(link: Any) -> tuple[int, int]:
@@ -263,7 +269,7 @@ def factor_of(faster: Any) -> Fraction | None:
 
 def _require(run: Trace, change: Change) -> None:
     """ValueError where nothing in a run can be touched by a change."""
-    if change.op is not None and change.op not in {*FAMILIES, *OPERATIONS, *COLLECTIVES}:
+    if change.op is not None and str(change.op) not in {*FAMILIES, *OPERATIONS, *COLLECTIVES}:
         known = ", ".join(sorted({event.op for _, event in run.events() if event.op in TIMED and event.length}))
         raise ValueError(f"op= is one of {', '.join(FAMILIES)}, or an operation: {known}; got {change.op!r}")
     if isinstance(change.group, str) and (run.mesh is None or change.group not in run.mesh.axes):

@@ -123,6 +123,9 @@ def test_a_group_is_a_row_of_the_mesh_or_some_ranks() -> None:
         ({}, "say what is to be faster: rank=, op=, layer=, link= or group="),
         ({"rank": 0, "costs": Costs()}, "say what is to be faster"),
         ({"rank": 2}, "this run has the ranks 0 to 1; got 2"),
+        ({"rank": 1.5}, "rank= is a rank of this run, or several"),
+        ({"rank": []}, "rank= is a rank of this run, or several"),
+        ({"op": ["forward"]}, "op= is one of compute, messages, collectives, or an operation: forward"),
         (
             {"op": "sleep"},
             "op= is one of compute, messages, collectives, or an operation: forward, pass_to, receive",
