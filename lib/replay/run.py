@@ -44,6 +44,7 @@ def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> Repla
         raise ReplayError("torch.profiler records a process, so a profile needs one for each rank: leave out processes")
     if options.profile is not None:
         _has_room_for(options.profile)
+        _clear(Path(options.profile), ("replay", *options.against), trace.ranks)
     if options.transport == "local":
         return _run_local(Job.of(plan_that_fits(trace, options), options, hook))
     if torchrun.process_here() is not None:
@@ -63,6 +64,15 @@ def _has_room_for(profiles: str) -> None:
         raise ReplayError(f"profiles cannot be written into {profiles}: {error.strerror}") from None
     if not os.access(profiles, os.W_OK):
         raise ReplayError(f"profiles cannot be written into {profiles}: Permission denied")
+
+
+def _clear(profiles: Path, names: Sequence[str], ranks: int) -> None:
+    """Takes away what an earlier run of more ranks left of these profiles: the rest of them is written over."""
+    for name in names:
+        for path in profiles.glob(f"{name}_rank*.json"):
+            rank = path.stem.removeprefix(f"{name}_rank")
+            if rank.isdecimal() and int(rank) >= ranks:
+                path.unlink(missing_ok=True)
 
 
 def _run_local(job: Job) -> ReplayResult:

@@ -19,7 +19,11 @@ pytestmark = pytest.mark.usefixtures("cache_of_torch")
 
 def test_a_replay_beside_its_schedule(tmp_path: Path) -> None:
     pipeline = trace("one_f_one_b")
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "replay_rank7.json").write_text("of an earlier run of more ranks", "utf-8")
+    (tmp_path / "made" / "notes_rank7.json").write_text("of somebody else", "utf-8")
     assert replay(pipeline, hidden=32, length=16, timeout=30, profile=str(tmp_path / "made")).ok
+    assert (tmp_path / "made" / "notes_rank7.json").exists()
     found = read_profile(sorted((tmp_path / "made").glob("replay_rank*.json")))
     assert departures(recording_of(pipeline), found) == []
     assert order_of_recording(found) == one_f_one_b(4, pipeline.batches)
