@@ -145,7 +145,8 @@ class Puzzle:
     A schedule has a size, goals, and hidden sizes at which it must be correct too. `sent` is how many elements may be
     sent per rank, where that is what the puzzle is about: no goal is reached by a run that sends more. `asks` are what
     a student is to find: where one of them mends a mistake, the message names the idea, and `fix()` shows the line.
-    `bound` is what its lower bound speaks of, where one is known.
+    `bound` is what its lower bound speaks of, where one is known. `messages` says, where the answer is an order, how
+    its messages travel: that is not for the order to say.
 
     A plain function has a `table` of answers instead, and `draws` random inputs, on which it must agree with the
     reference; `fix` says what is likely wrong where nothing better is known. Its size is 0.
@@ -169,6 +170,7 @@ class Puzzle:
     sent: float | None = None
     asks: tuple[str, ...] = ()
     bound: Premise | None = None
+    messages: str | None = None
     table: tuple[Row, ...] = ()
     draws: int = 0
     fix: str = ""
@@ -278,7 +280,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
         raise ValueError(f"{key}: its kind is one of {', '.join(KINDS)}; got {kind!r}")
     needed = {"title", "needs", "teaches", "hints"}
     needed |= {"table", "draws"} if kind == "function" else {"ranks", "layers", "batches", "goals", "hidden"}
-    free = {"kind", "fix"} if kind == "function" else {"kind", "mesh", "costs", "sent", "asks", "bound"}
+    free = {"kind", "fix"} if kind == "function" else {"kind", "mesh", "costs", "sent", "asks", "bound", "messages"}
     if wrong := (needed - data.keys()) | (data.keys() - needed - free):
         raise ValueError(
             f"{key}: a {kind} has {', '.join(sorted(needed))} and may have {', '.join(sorted(free))}; "

@@ -30,6 +30,7 @@ from lib.errors.arguments import described
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted
+from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.action import PASSES, Action, Order, parse
 from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
@@ -57,6 +58,8 @@ Orders = Callable[[int, int], Order]
 """What makes an order for so many ranks and microbatches."""
 TAKES: Final = ("rank", "ranks", "batches")
 PLACES_TAKE: Final = ("layers", "ranks")
+BY_HAND: Final = ("SEND", "RECV", "WAIT")
+"""How the words of messages begin."""
 WORDS: Final = "words such as F0, the forward of microbatch 0, and B0, its backward"
 FIXES: Final = {
     "stage": "stages are numbered over all ranks, from 0 on, and each of them is on a rank",
@@ -254,7 +257,26 @@ class Written(Asked):
         share, microbatches = share_of(model), self._setting.microbatches
         batches = model.BATCHES // len(share.replicas) if microbatches is None else len(microbatches)
         order = self._ask(len(share.pipeline), batches, model.dist.budget)
+        self._as_the_puzzle_has_it(model.dist.puzzle, order)
         return program_of(order, **self._setting._asdict(), by_words=True)
+
+    def _as_the_puzzle_has_it(self, puzzle: str | None, order: Order) -> None:
+        """PuzzleError where messages travel otherwise than the puzzle says: its goals are for that world."""
+        world = None if puzzle is None else PUZZLES[puzzle].messages
+        if world is None:
+            return
+        if self._setting.messages != world:
+            raise self._wrong(
+                f"in this puzzle messages are {world}, and here they are {self._setting.messages}",
+                expected=f'@schedule(messages="{world}") above {self.name}, as it was given',
+                fix="to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)",
+            )
+        if (word := next((a for actions in order for a in actions if a.kind.startswith(BY_HAND)), None)) is not None:
+            raise self._wrong(
+                f"{word}: this order says its messages itself",
+                expected=f"passes alone: in this puzzle messages are {world}, and they are put in",
+                fix="leave SEND, RECV and WAIT out; what another rank needs is sent as soon as it is there",
+            )
 
     def order(self, ranks: int, batches: int) -> Order:
         """What all ranks do, as the function says. PuzzleError where that is no pipeline."""

@@ -13,10 +13,11 @@ from lib.checker.verdict import Verdict
 from lib.course import solutions
 from lib.course.progress import Standing
 from lib.schedules.formats.trace import order_of
+from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.generators import breadth_first as breadth_first_order
 from lib.schedules.pipelines.generators import gpipe, in_turn, interleaved, one_f_one_b
 from lib.schedules.pipelines.legality import illegal
-from lib.schedules.pipelines.lowering import with_weights
+from lib.schedules.pipelines.lowering import posted, with_weights
 from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
@@ -304,3 +305,33 @@ def test_how_often_weights_are_gathered() -> None:
 def test_whole_weights_are_too_much() -> None:
     plain = program_of(breadth_first_order(4, 8), messages="posted")
     assert judged(plain, "breadth_first_fsdp") == (42.0, 4_456_448, None)
+
+
+@pytest.mark.parametrize("puzzle", ORDERS)
+def test_in_which_world_messages_travel_is_for_the_puzzle_to_say(puzzle: str) -> None:
+    """Its goals are for that world: posted messages would reach those of awaited ones for nothing."""
+    world = PUZZLES[puzzle].messages
+    other = "posted" if world == "awaited" else "awaited"
+    function = ours(puzzle).__wrapped__
+    with pytest.raises(PuzzleError, match=f"^in this puzzle messages are {world}, and here they are {other}"):
+        simulate(schedule(messages=other)(function), puzzle=puzzle)
+
+
+def test_an_order_does_not_say_its_messages_itself() -> None:
+    function = ours("zero_bubble").__wrapped__
+
+    @schedule(messages="awaited")
+    def by_hand(rank: int, ranks: int, batches: int) -> Words:
+        order = tuple(parse(function(one, ranks, batches), one) for one in range(ranks))
+        return [str(action) for action in posted(order)[rank]]
+
+    assert judged_alone(by_hand) < 46.6
+    with pytest.raises(PuzzleError, match="this order says its messages itself"):
+        simulate(by_hand, puzzle="zero_bubble")
+
+
+def judged_alone(function: Any) -> float:
+    """The time of a run that is of no puzzle."""
+    verdict = check(Trace.of(simulate(function, ranks=4, layers=8, batches=8)))
+    assert verdict.correct
+    return verdict.time
