@@ -86,7 +86,7 @@ class Gallery:
     def world(self) -> str:
         """How messages travel here, in words."""
         if not self.costs.message:
-            return "messages take no time"
+            return f"messages are {self.messages} and take no time"
         how = "both sides stand still meanwhile" if self.messages == "awaited" else "ranks compute meanwhile"
         return f"messages are {self.messages} and take {float(self.costs.message):g}: {how}"
 
@@ -252,5 +252,5 @@ def _timed(
             messages=messages,
         )
     except PuzzleError as error:
-        return Piece(order, None, chunks, tuple(sliders), name, str(error))
+        return Piece(order, None, chunks, tuple(sliders), name, str(error).splitlines()[0])
     return Piece(order, timed, chunks, tuple(sliders), name)

@@ -16,7 +16,7 @@ CHROMIUM = find_chromium()
 
 def test_it_says_in_words_what_it_shows() -> None:
     page = draw_gallery(gallery(4, 8, chunks=(1, 2)))
-    assert page.words.startswith("<Pipelines of 4 ranks and 8 microbatches; messages take no time. ")
+    assert page.words.startswith("<Pipelines of 4 ranks and 8 microbatches; messages are posted and take no time. ")
     assert "1F1B ends at 33 with 4" in page.words
     assert "messages are awaited and take 0.4: both sides stand still meanwhile" in repr(
         draw_gallery(gallery(2, 2, chunks=(1,), message=0.4, messages="awaited"))

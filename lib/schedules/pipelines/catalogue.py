@@ -63,7 +63,7 @@ class Named(NamedTuple):
 
 HUANG: Final = "Huang et al. 2019, arXiv 1811.06965"
 NARAYANAN: Final = "Narayanan et al. 2021, arXiv 2104.04473"
-LAMY_POIRIER: Final = "Lamy-Poirier 2023, arXiv 2211.05953"
+LAMY_POIRIER: Final = "Lamy-Poirier 2022, arXiv 2211.05953"
 QI_2023: Final = "Qi et al. 2023, arXiv 2401.10241"
 DEEPSEEK: Final = "DeepSeek-AI 2024, arXiv 2412.19437"
 QI_2024: Final = "Qi et al. 2024, arXiv 2405.15362"

@@ -114,7 +114,7 @@ def gpipe(ranks: int, batches: int) -> Order:
 
 def breadth_first(ranks: int, batches: int, chunks: int = 2) -> Order:
     """All microbatches through a stage before a rank turns to its next, all forwards before the backwards (Lamy-Poirier
-    2023, arXiv 2211.05953): what a stage needs, such as gathered weights, it needs once a direction."""
+    2022, arXiv 2211.05953): what a stage needs, such as gathered weights, it needs once a direction."""
     return in_turn(ranks, batches, chunks=chunks, group=batches, ahead=None)
 
 
