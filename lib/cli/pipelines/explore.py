@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from importlib import import_module
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
@@ -99,6 +100,9 @@ def explore_command(
     latency: Annotated[str, _option("Time of a message, however small.")] = "0",
     jobs: Annotated[int, typer.Option("--jobs", "-j", callback=_jobs, help="Processes; -1: one for each core.")] = 1,
     backend: Annotated[str | None, _option("A backend of joblib, such as dask or ray, for a cluster.")] = None,
+    scheduler: Annotated[
+        str | None, _option("Where the cluster is, such as tcp://10.0.0.1:8786; else its configuration says so.")
+    ] = None,
 ) -> None:
     """Sweep schedules of pipelines over sizes, limits of memory and costs, and draw those that nothing beats.
 
@@ -131,7 +135,7 @@ def explore_command(
         raise typer.BadParameter(str(error)) from None
     if some is None:
         raise typer.BadParameter(f"none of these schedules has {chunks} stages a rank; see `puzzles schedule list`")
-    found = _explored(grid, out / "points.jsonl", jobs, backend)
+    found = _explored(grid, out / "points.jsonl", jobs, backend, scheduler)
     write_whole(ready(out / "points.csv"), _csv(found.points))
     fronts = {words: front(points) for words, points in found.worlds().items()}
     for words, best in fronts.items():
@@ -142,7 +146,7 @@ def explore_command(
     say(f"Look at {out / 'index.html'}")
 
 
-def _explored(grid: Grid, file: Path, jobs: int, backend: str | None) -> Explored:
+def _explored(grid: Grid, file: Path, jobs: int, backend: str | None, scheduler: str | None) -> Explored:
     """With a bar. ValueError and such are the command's to show."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:
@@ -151,21 +155,33 @@ def _explored(grid: Grid, file: Path, jobs: int, backend: str | None) -> Explore
         def done(so_far: int, everything: int) -> None:
             progress.update(task, completed=so_far, total=everything)
 
-        with _cluster(backend):
+        with _cluster(backend, scheduler):
             return explore(grid, jobs=-1 if backend is not None else jobs, file=file, done=done)
 
 
-def _cluster(backend: str | None) -> Any:
+@contextmanager
+def _cluster(backend: str | None, scheduler: str | None) -> Generator[None]:
+    """Has joblib send its work where it is to go. A cluster is met by its own client: at the address that is given, or
+    where its configuration says, or one of this machine is started."""
     if backend is None:
-        return nullcontext()
-    try:
-        import joblib  # pyright: ignore[reportMissingTypeStubs]  # here and not above: an extra, and few need it
+        yield
+        return
+    with ExitStack() as stack:
+        try:
+            import joblib  # pyright: ignore[reportMissingTypeStubs]  # here and not above: an extra, and few need it
 
-        return cast("Any", joblib).parallel_config(backend=backend)
-    except ImportError as error:
-        raise ModuleNotFoundError(f"--backend {backend} needs what is not installed: {error}") from None
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+            if backend == "dask":
+                client = import_module("distributed").Client
+                stack.enter_context(client(scheduler) if scheduler else client())
+            elif backend == "ray":
+                import_module("ray").init(address=scheduler)
+                import_module("ray.util.joblib").register_ray()
+            stack.enter_context(cast("Any", joblib).parallel_config(backend=backend))
+        except ImportError as error:
+            raise ModuleNotFoundError(f"--backend {backend} needs what is not installed: {error}") from None
+        except (ValueError, OSError) as error:
+            raise typer.BadParameter(str(error)) from None
+        yield
 
 
 def _show(words: str, best: Sequence[Point]) -> None:
