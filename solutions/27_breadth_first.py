@@ -18,8 +18,6 @@
 # <!-- part: top -->
 
 # %% [markdown]
-
-# %% [markdown]
 # # $heading
 #
 # Take GPipe once more, on 4 ranks with 8 microbatches. Rank 3 has nothing to do until the first microbatch has passed

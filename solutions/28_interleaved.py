@@ -18,8 +18,6 @@
 # <!-- part: top -->
 
 # %% [markdown]
-
-# %% [markdown]
 # # $heading
 #
 # Megatron-LM once trained a model of a trillion parameters on 3,072 A100s, in a pipeline of 64 stages, and each GPU

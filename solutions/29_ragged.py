@@ -18,8 +18,6 @@
 # <!-- part: top -->
 
 # %% [markdown]
-
-# %% [markdown]
 # # $heading
 #
 # Llama 3 405B learned from 4 million tokens a step, later from 8, and then from 16, on clusters of 8,192 and of

@@ -18,8 +18,6 @@
 # <!-- part: top -->
 
 # %% [markdown]
-
-# %% [markdown]
 # # $heading
 #
 # 28.3 billion parameters, 32 A100s, 96 microbatches, 1F1B: each GPU learns from 0.76 samples a second, and 26.5 % of

@@ -18,8 +18,6 @@
 # <!-- part: top -->
 
 # %% [markdown]
-
-# %% [markdown]
 # # $heading
 #
 # A model of a trillion parameters needs 16 TB for its weights, gradients and optimizer states: 250 GB for each of 64

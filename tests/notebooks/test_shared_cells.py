@@ -12,7 +12,7 @@ import pytest
 
 from lib import PUZZLES
 from lib.notebooks import shared_cells
-from lib.notebooks.build import read_sources
+from lib.notebooks.build import Source, read_sources
 from lib.notebooks.shared_cells import AFTER, Address, expand, pinned
 from lib.puzzles.records import Chapter, by_chapter
 from lib.submissions.gap import BuildError
@@ -183,10 +183,7 @@ def test_what_the_drawings_need_is_pinned_to_the_tested_versions() -> None:
 
 
 @pytest.mark.parametrize("source", read_sources(ROOT / "solutions"), ids=lambda source: source.path.stem)
-def test_every_notebook_begins_with_the_set_up_and_links_to_its_neighbours_and_the_map(source: object) -> None:
-    from lib.notebooks.build import Source
-
-    assert isinstance(source, Source)
+def test_every_notebook_begins_with_the_set_up_and_links_to_its_neighbours_and_the_map(source: Source) -> None:
     cells = source.student()["cells"]
     assert cells[0]["cell_type"] == "code"
     assert cells[0]["source"].startswith("# @title Set up")
@@ -195,6 +192,11 @@ def test_every_notebook_begins_with_the_set_up_and_links_to_its_neighbours_and_t
     here = STEMS.index(source.path.stem)
     others = {STEMS[0], *STEMS[max(0, here - 1) : here + 2]} - {source.path.stem}
     assert all(f"]({stem}.ipynb)" in text for stem in others)
+
+
+@pytest.mark.parametrize("source", read_sources(ROOT / "solutions"), ids=lambda source: source.path.stem)
+def test_no_cell_is_empty(source: Source) -> None:
+    assert [number for number, cell in enumerate(source.student()["cells"]) if not cell["source"].strip()] == []
 
 
 def test_the_map_links_to_every_puzzle() -> None:
