@@ -11,7 +11,9 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import cache
 from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -20,7 +22,7 @@ from drawing.canvas.palette import PAGE, Colour
 from drawing.canvas.scene import escape
 from lib.files import ready
 
-__all__ = ["Page", "document", "framed", "json_in_html", "save_page", "variables"]
+__all__ = ["Page", "asset", "document", "framed", "json_in_html", "save_page", "variables"]
 
 # A page in a frame takes the side of the frame, and the frame that of the notebook: JupyterLab and VS Code say on their
 # body whether their theme is dark, whatever the system prefers.
@@ -79,6 +81,12 @@ def document(template: str, style: str, script: str, data: Any, **parts: str) ->
     digest = b64encode(sha256(inside.encode()).digest()).decode()
     every = {**parts, "style": style, "script": inside, "hash": f"sha256-{digest}", "data": json_in_html(data)}
     return re.sub(r"\{\{(\w+)\}\}", lambda found: every[found[1]], template)
+
+
+@cache
+def asset(package: str | None, name: str) -> str:
+    """The text of a template, style or script that lies beside the modules of a package."""
+    return files(package or "").joinpath(name).read_text("utf-8")
 
 
 def variables(more: Mapping[str, Colour] = MappingProxyType({})) -> str:

@@ -5,11 +5,9 @@ The page is `gallery.html` with its style, its script and the schedules as data:
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
 from typing import Any, Final, Protocol
 
-from drawing.canvas.frame import Page, document, variables
+from drawing.canvas.frame import Page, asset, document, variables
 from drawing.canvas.palette import BOUND, GOOD, INK, NONE, PASSES, Colour, ink_on, layer_colour, mix
 from drawing.canvas.scene import escape
 from lib.errors.wording import counted
@@ -36,8 +34,10 @@ def draw_gallery(gallery: Shown) -> Page:
     data = gallery.to_json()
     data["shades"] = max(piece["chunks"] for piece in data["pieces"])
     title = f"Pipelines of {counted(data['ranks'], 'rank')} and {counted(data['batches'], 'microbatch')}"
-    style = variables(_colours(data["shades"])) + _read("gallery.css")
-    html = document(_read("gallery.html"), style, _read("gallery.js"), data, title=escape(title))
+    style = variables(_colours(data["shades"])) + asset(__package__, "gallery.css")
+    html = document(
+        asset(__package__, "gallery.html"), style, asset(__package__, "gallery.js"), data, title=escape(title)
+    )
     named = [(piece, data["names"][piece["name"]]["title"]) for piece in data["pieces"] if piece["name"]]
     said = [f"{name} ends at {piece['end']:g} with {max(piece['peaks']):g}" for piece, name in named if "end" in piece]
     words = f"<{title}; {data['world']}. {'; '.join(said)} microbatches of activations at most>"
@@ -55,8 +55,3 @@ def _colours(shades: int) -> dict[str, Colour]:
             found[f"{letter}{turn}-edge"] = mix(own, INK, 0.2) if border is NONE else border
             found[f"{letter}{turn}-ink"] = ink_on(fill)
     return found
-
-
-@cache
-def _read(name: str) -> str:
-    return files(__package__ or "").joinpath(name).read_text("utf-8")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
-from drawing.canvas.frame import document, json_in_html, variables
+from drawing.canvas.frame import asset, document, json_in_html, variables
 from drawing.stepper.theme import kinds
 
 __all__ = ["json_in_html", "page"]
@@ -16,14 +15,11 @@ SCRIPTS: Final = ("run.js", "timeline.js", "overlay.js", "stores.js", "details.j
 
 def page(data: dict[str, Any]) -> str:
     """A whole HTML document about the data."""
-    return document(_read("template.html"), variables(kinds()) + _read("stepper.css"), _script(), data)
+    return document(
+        asset(__package__, "template.html"), variables(kinds()) + asset(__package__, "stepper.css"), _script(), data
+    )
 
 
 @cache
 def _script() -> str:
-    return "\n".join(_read(name) for name in SCRIPTS)
-
-
-@cache
-def _read(name: str) -> str:
-    return files(__package__ or "").joinpath(name).read_text("utf-8")
+    return "\n".join(asset(__package__, name) for name in SCRIPTS)

@@ -5,11 +5,9 @@ The page is `ring.html` with its style, its script, the picture of what stays th
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
-from drawing.canvas.frame import Page, document, variables
+from drawing.canvas.frame import Page, asset, document, variables
 from drawing.canvas.palette import ink_on, origin_colour
 from drawing.canvas.scene import escape
 from drawing.communication.ring.layout import Frame, halfway, way
@@ -27,9 +25,9 @@ def ring_page(ring: Ring) -> Page:
     """The page of a ring."""
     frame = ring.frame(TOP)
     picture = ring.background(frame).svg(label=f"The ring: {ring.title}")
-    style = variables() + _colours(ring.size) + _read("ring.css")
+    style = variables() + _colours(ring.size) + asset(__package__, "ring.css")
     parts = {"title": escape(ring.title), "picture": picture, "words": escape(ring.words(0))}
-    html = document(_read("ring.html"), style, _read("ring.js"), _data(ring, frame), **parts)
+    html = document(asset(__package__, "ring.html"), style, asset(__package__, "ring.js"), _data(ring, frame), **parts)
     last = len(ring.steps.steps)
     said = f"<{ring.title}, to step through. {ring.words(0)} {ring.words(last)} {ring.holdings(last)}>"
     return Page(html, said, ring.title, frame.bottom + AROUND)
@@ -71,8 +69,3 @@ def _colours(members: int) -> str:
         day.append(f".o{member}{{fill:{colour}}}.i{member}{{fill:{ink}}}")
         night.append(f".o{member}{{fill:{colour.night}}}.i{member}{{fill:{ink.night}}}")
     return f"{''.join(day)}\n@media (prefers-color-scheme:dark){{{''.join(night)}}}\n"
-
-
-@cache
-def _read(name: str) -> str:
-    return files(__package__ or "").joinpath(name).read_text("utf-8")
