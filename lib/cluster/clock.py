@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from lib.errors.wording import exact, plural
 
-__all__ = ["MAX_TICKS", "TICKS", "Streams", "in_units", "ticks", "units"]
+__all__ = ["MAX_TICKS", "TICKS", "Streams", "as_written", "in_units", "ticks", "units"]
 
 TICKS = 10**9
 MAX_TICKS = 2**60
@@ -21,6 +21,11 @@ MAX_TICKS = 2**60
 def ticks(time: float | Fraction) -> int:
     """A time in units as a whole number of ticks."""
     return round(time * TICKS)
+
+
+def as_written(number: float | Fraction) -> Fraction:
+    """The decimal that was written, not the binary float nearest to it."""
+    return Fraction(str(number))
 
 
 def units(time: int) -> float:

@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
-from lib.cluster.clock import ticks
+from lib.cluster.clock import as_written, ticks
 from lib.cluster.mesh import Mesh
 from lib.cluster.network import Shares
 from lib.values.collectives import Collective
@@ -111,7 +111,7 @@ class Costs:
 
     def least(self, elements: Elements) -> Fraction:
         """What it takes at least until a rank has that many elements from others, who may be beside it."""
-        return min(_exact(self.collective), 2 * _exact(self.p2p))
+        return min(as_written(self.collective), 2 * as_written(self.p2p))
 
     def least_between(self, elements: Elements) -> Fraction:
         """The same where the others are on another host."""
@@ -189,16 +189,16 @@ class Links(Costs):
         return ticks(elements * self._beta((source, target))) + ticks(self.latency)
 
     def least(self, elements: Elements) -> Fraction:
-        return elements * min(1, _exact(self.ratio)) * _exact(self.p2p) / LINEAR.batch
+        return elements * min(1, as_written(self.ratio)) * as_written(self.p2p) / LINEAR.batch
 
     def least_between(self, elements: Elements) -> Fraction:
-        return elements * _exact(self.ratio) * _exact(self.p2p) / LINEAR.batch
+        return elements * as_written(self.ratio) * as_written(self.p2p) / LINEAR.batch
 
     def passes(self, members: Sequence[int]) -> Shares:
         hosts = Counter(map(self._host, members))
         if len(members) == 1 or len(hosts) == 1:
             return _both_ways(("inside", rank) for rank in members if len(members) > 1)
-        ratio = _exact(self.ratio)
+        ratio = as_written(self.ratio)
         beside = [("inside", rank) for rank in members if hosts[self._host(rank)] > 1]
         return _both_ways(beside, 1 / ratio if ratio > 1 else 1) | _both_ways(map(self._card, members))
 
@@ -235,7 +235,7 @@ class Links(Costs):
     def _beta(self, members: Sequence[int]) -> Fraction:
         """Time an element takes on the slowest link of the ring."""
         one_host = len({self._host(rank) for rank in members}) == 1
-        return _exact(self.p2p) / LINEAR.batch * (1 if one_host else _exact(self.ratio))
+        return as_written(self.p2p) / LINEAR.batch * (1 if one_host else as_written(self.ratio))
 
 
 @dataclass(frozen=True)
@@ -262,11 +262,11 @@ class Uneven(Costs):
 
     @cached_property
     def _factors(self) -> list[Fraction]:
-        return [*map(_exact, self.layers)]
+        return [*map(as_written, self.layers)]
 
     @cached_property
     def _slow(self) -> dict[int, Fraction]:
-        return {rank: _exact(slow) for rank, slow in enumerate(self.ranks) if slow != 1}
+        return {rank: as_written(slow) for rank, slow in enumerate(self.ranks) if slow != 1}
 
     def factor(self, layer: int) -> Fraction:
         return self._factors[layer % len(self._factors)]
@@ -295,11 +295,6 @@ def _are_numbers(values: object) -> bool:
 def _is_number(value: object) -> bool:
     """Whether a cost can be that."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_TIME
-
-
-def _exact(number: float) -> Fraction:
-    """The decimal that was written, not the binary float nearest to it."""
-    return Fraction(str(number))
 
 
 UNIT = Costs()

@@ -17,11 +17,13 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, cast
 
+from lib.cluster.clock import as_written
 from lib.errors.exceptions import PuzzleError
 from lib.files import ready, write_whole
-from lib.schedules.pipelines.action import KINDS, Order, parts_of, places
+from lib.schedules.pipelines.action import SENDS, Messages, Order
 from lib.schedules.pipelines.catalogue import SCHEDULES
-from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
+from lib.schedules.pipelines.lowering import with_messages
+from lib.schedules.pipelines.program import MESSAGES_ARE, program_of
 from lib.schedules.pipelines.timing import time_order
 from lib.schedules.pipelines.zero_bubble_search import EVEN, Passes
 from lib.simulator.model import Model
@@ -190,41 +192,41 @@ def _costs(setting: Setting) -> tuple[Fraction, ...]:
         setting.chunks * _pass(setting, "forward"),
         setting.chunks * _pass(setting, "input_half"),
         setting.chunks * _pass(setting, "weight_half"),
-        Fraction(setting.examples, setting.batches) * _exact(setting.message) + _exact(setting.latency),
+        Fraction(setting.examples, setting.batches) * as_written(setting.message) + as_written(setting.latency),
     )
 
 
 def _pass(setting: Setting, name: str) -> Fraction:
     """What a pass of a microbatch over one stage takes."""
     share = Fraction(setting.examples, setting.batches * setting.chunks)
-    return share * _exact(getattr(setting, name)) + _exact(setting.overhead)
+    return share * as_written(getattr(setting, name)) + as_written(setting.overhead)
 
 
-def _exact(number: float) -> Fraction:
-    """The decimal that was written, not the binary float nearest to it."""
-    return Fraction(str(number))
+def _message(setting: Setting) -> Fraction:
+    """What a message of a microbatch takes."""
+    each = Fraction(setting.examples, setting.batches)
+    return each * as_written(setting.message) + as_written(setting.latency)
 
 
 def measure(setting: Setting) -> Point:
     """Times one setting."""
     try:
         order = order_of(setting)
-        each = Fraction(setting.examples, setting.batches)
-
         timed = time_order(
             order,
             forward=_pass(setting, "forward"),
             input_half=_pass(setting, "input_half"),
             weight_half=_pass(setting, "weight_half"),
-            message=each * _exact(setting.message) + _exact(setting.latency),
+            message=_message(setting),
             messages=setting.messages,
         )
     except (ValueError, PuzzleError) as error:
         return Point(setting, why=str(error).splitlines()[0])
+    each = Fraction(setting.examples, setting.batches)
     return Point(
         setting,
         time=timed.end,
-        memory=float(_exact(max(timed.peaks)) * each),
+        memory=float(as_written(max(timed.peaks)) * each),
         sent=float(max(_messages(order)) * each),
         makespan_bubble=timed.bubble.makespan,
         span_bubble=timed.bubble.span,
@@ -233,12 +235,7 @@ def measure(setting: Setting) -> Point:
 
 def _messages(order: Order) -> list[int]:
     """How many messages each rank sends."""
-    place = places(order)
-    found: list[int] = []
-    for rank, actions in enumerate(order):
-        sends = [(action.stage, KINDS[action.kind].passes) for action in parts_of(actions) if KINDS[action.kind].passes]
-        found.append(sum(place.get(stage + KINDS[sent].towards, rank) != rank for stage, sent in sends))
-    return found
+    return [sum(action.kind in SENDS for action in actions) for actions in with_messages(order)]
 
 
 def front(points: Iterable[Point]) -> tuple[Point, ...]:

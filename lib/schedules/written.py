@@ -31,12 +31,11 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
-from lib.schedules.pipelines.action import PASSES, Action, Order, parse
+from lib.schedules.pipelines.action import BEGINS, MESSAGES, PASSES, Action, Messages, Order, parse
 from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
 from lib.schedules.pipelines.lowering import waits_for_room
 from lib.schedules.pipelines.program import (
     MESSAGES_ARE,
-    Messages,
     Program,
     Setting,
     program_of,
@@ -58,8 +57,6 @@ Orders = Callable[[int, int], Order]
 """What makes an order for so many ranks and microbatches."""
 TAKES: Final = ("rank", "ranks", "batches")
 PLACES_TAKE: Final = ("layers", "ranks")
-BY_HAND: Final = ("SEND", "RECV", "WAIT")
-"""How the words of messages begin."""
 WORDS: Final = "words such as F0, the forward of microbatch 0, and B0, its backward"
 FIXES: Final = {
     "stage": "stages are numbered over all ranks, from 0 on, and each of them is on a rank",
@@ -271,9 +268,12 @@ class Written(Asked):
                 expected=f'@schedule(messages="{world}") above {self.name}, as it was given',
                 fix="to see another world, leave puzzle= out: simulate(..., ranks=..., layers=..., batches=...)",
             )
-        if (word := next((a for actions in order for a in actions if a.kind.startswith(BY_HAND)), None)) is not None:
+        by_hand = [
+            action for actions in order for action in actions if action.kind in MESSAGES or action.kind in BEGINS
+        ]
+        if by_hand:
             raise self._wrong(
-                f"{word}: this order says its messages itself",
+                f"{by_hand[0]}: this order says its messages itself",
                 expected=f"passes alone: in this puzzle messages are {world}, and they are put in",
                 fix="leave SEND, RECV and WAIT out; what another rank needs is sent as soon as it is there",
             )

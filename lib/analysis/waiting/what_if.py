@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from lib.analysis.event_words import spoken
 from lib.analysis.figures import makespan, peak
 from lib.analysis.waiting.gaps import Gap, gaps
-from lib.cluster.clock import in_units, units
+from lib.cluster.clock import as_written, in_units, units
 from lib.cluster.costs import Costs
 from lib.errors.wording import amount, exact, numbered, these
 from lib.trace.event import Event
@@ -264,7 +264,7 @@ def factor_of(faster: Any) -> Fraction | None:
         return None
     if not isinstance(faster, int | float | Fraction) or isinstance(faster, bool) or not faster > 0:
         raise ValueError(f"faster= is a number above 0, such as 1.2 (0.5 is half as fast); got {faster!r}")
-    return Fraction(str(faster)) if isfinite(faster) else None
+    return as_written(faster) if isfinite(faster) else None
 
 
 def _require(run: Trace, change: Change) -> None:

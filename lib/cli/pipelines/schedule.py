@@ -23,11 +23,11 @@ from lib.schedules.formats.orders import (
     suffixes,
 )
 from lib.schedules.formats.trace import order_of
-from lib.schedules.pipelines.action import Order, batches_of, places
+from lib.schedules.pipelines.action import Messages, Order, batches_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.legality import IllegalOrder
 from lib.schedules.pipelines.lowering import compute_only
-from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
+from lib.schedules.pipelines.program import MESSAGES_ARE, program_of
 from lib.simulator.simulator import simulate
 from lib.trace.trace import Trace
 

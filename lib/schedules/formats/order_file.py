@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lib.errors.exceptions import OrderFileError
-from lib.schedules.pipelines.action import Order
-from lib.schedules.pipelines.legality import IllegalOrder, Limit, Messages, Wrong, illegal
+from lib.schedules.pipelines.action import Messages, Order
+from lib.schedules.pipelines.legality import IllegalOrder, Limit, Wrong, illegal
 
 __all__ = ["MAX_ACTIONS", "MAX_BYTES", "MAX_RANKS", "TOO_LARGE", "Exported", "Imported", "bounded", "measured"]
 

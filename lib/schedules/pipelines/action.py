@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from lib.values.table import Table
 
@@ -22,10 +22,12 @@ __all__ = [
     "MESSAGES",
     "PAIR",
     "PASSES",
+    "SENDS",
     "WAITS",
     "WEIGHTS",
     "Action",
     "Kind",
+    "Messages",
     "Order",
     "batches_of",
     "parse",
@@ -97,10 +99,14 @@ KINDS: Final = Table(
 
 PASSES: Final = KINDS.names(lambda kind: kind.computes)
 MESSAGES: Final = KINDS.names(lambda kind: kind.towards != 0)
+SENDS: Final = KINDS.names(lambda kind: kind.operation == "pass_to")
 WEIGHTS: Final = KINDS.names(lambda kind: kind.of_weights)
 WAITS: Final = {kind: f"WAIT_{kind}" for kind in KINDS if f"WAIT_{kind}" in KINDS}
 BEGINS: Final = {wait: kind for kind, wait in WAITS.items()}
 """By message the wait for it, and the other way round."""
+
+Messages = Literal["awaited", "posted"]
+"""How messages travel: both sides stand still meanwhile, or both go on."""
 
 
 class Action(NamedTuple):

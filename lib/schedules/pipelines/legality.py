@@ -15,17 +15,28 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import count, groupby
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from lib.errors.exceptions import PuzzleError
 from lib.errors.wording import exact, plural, these
-from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, PAIR, PASSES, WAITS, Action, Order, parse, places
+from lib.schedules.pipelines.action import (
+    BEGINS,
+    KINDS,
+    MESSAGES,
+    PAIR,
+    PASSES,
+    WAITS,
+    Action,
+    Messages,
+    Order,
+    parse,
+    places,
+)
 from lib.values.table import Table
 
 __all__ = ["RULES", "IllegalOrder", "Rule", "Wrong", "illegal", "order_from", "require_legal"]
 
 Limit = float | Sequence[float] | None
-Messages = Literal["awaited", "posted"]
 
 
 class Wrong(NamedTuple):

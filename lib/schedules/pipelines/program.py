@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import counted
-from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, WAITS, Action, Order, batches_of, places
+from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, WAITS, Action, Messages, Order, batches_of, places
 from lib.schedules.pipelines.lowering import awaited, posted
 from lib.simulator.model import Model
 from lib.simulator.recorder import Recorder
 from lib.simulator.work import Work
 from lib.values.values import ActivationGrad, Weight, WeightGrad
 
-__all__ = ["AXIS", "MESSAGES_ARE", "Messages", "Setting", "Share", "program_of", "says_messages", "share_of"]
+__all__ = ["AXIS", "MESSAGES_ARE", "Setting", "Share", "program_of", "says_messages", "share_of"]
 
-Messages = Literal["awaited", "posted"]
 MESSAGES_ARE: Mapping[str, Callable[[Order], Order]] = {"awaited": awaited, "posted": posted}
 """How messages are put into an order that has none."""
 AXIS = "stage"

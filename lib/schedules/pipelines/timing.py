@@ -14,11 +14,11 @@ from itertools import islice
 from math import lcm
 from typing import Final, NamedTuple
 
+from lib.cluster.clock import as_written
 from lib.errors.exceptions import PuzzleError
-from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, Action, Order, parts_of, places
+from lib.schedules.pipelines.action import BEGINS, KINDS, MESSAGES, Action, Messages, Order, parts_of, places
 from lib.schedules.pipelines.legality import require_legal
 from lib.schedules.pipelines.lowering import awaited
-from lib.schedules.pipelines.program import Messages
 
 __all__ = ["Bubble", "NoRoom", "Number", "Timed", "in_ticks", "peaks", "time_order"]
 
@@ -161,8 +161,8 @@ def time_order(
 
 def in_ticks(times: Iterable[Number]) -> tuple[list[int], int]:
     """Times as whole numbers of ticks, and how many ticks make a time unit: as few as will do. A time is the decimal
-    that was written, not the binary float nearest to it."""
-    exact = [Fraction(str(time)) for time in times]
+    that was written."""
+    exact = [*map(as_written, times)]
     ticks = lcm(*{time.denominator for time in exact})
     return [int(time * ticks) for time in exact], ticks
 
@@ -171,7 +171,7 @@ def _priced(
     order: Order, prices: dict[str, Number], cost: Callable[[Action, int], Number] | None, message: Number
 ) -> tuple[list[list[int]], int, int]:
     """What every action costs, half a message, and a time unit, in ticks."""
-    half = Fraction(str(message)) / 2
+    half = as_written(message) / 2
     passes = [[part for a in actions for part in a.parts or (a,) if part.kind in prices] for actions in order]
     if cost is None:
         (half, *whole), ticks = in_ticks([half, *prices.values()])
