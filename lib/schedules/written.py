@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import update_wrapper
 from itertools import accumulate, islice, pairwise
@@ -128,7 +129,7 @@ def stages(order: Orders, *, messages: Messages = "awaited") -> Callable[[Places
     return lambda function: Placed(function, order, messages)
 
 
-class Asked:
+class Asked(ABC):
     """What makes a program of what a function says: it is asked once a run."""
 
     def __init__(self, function: Callable[..., Any], name: str, decorator: str) -> None:
@@ -150,9 +151,9 @@ class Asked:
         """What the function is called."""
         return getattr(self._function, "__name__", "the function")
 
+    @abstractmethod
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Runs on a Model; given what the function takes, it gives what that gives."""
-        raise NotImplementedError
 
     async def _run(self, model: Model) -> None:
         dist = model.dist
@@ -163,9 +164,9 @@ class Asked:
         if program is not None:
             await program(model)
 
+    @abstractmethod
     def _program(self, model: Model) -> Program:
         """The program of a run."""
-        raise NotImplementedError
 
     def _require(self, what: str, takes: Sequence[str], fix: str) -> None:
         """PuzzleError for a function that cannot be asked with these arguments."""
