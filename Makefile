@@ -2,7 +2,7 @@
 
 VENV        := .venv
 BIN         := $(VENV)/bin
-EXTRAS      ?= dev,notebook,cli,png,explore,replay,optimum
+EXTRAS      ?= dev,notebook,cli,png,explore,grade,replay,optimum
 WORKERS     ?= auto
 NBVAL_FLAGS := --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
 LAB_FLAGS   ?=
@@ -91,7 +91,7 @@ lock:  ## write constraints.txt anew with today's versions (its last part, for r
 	@$(find_python); \
 	scratch="$$(mktemp -d)"; trap 'rm -rf "$$scratch"' EXIT; \
 	"$$python" -m venv "$$scratch/venv"; \
-	"$$scratch/venv/bin/python" -m pip install --quiet --editable '.[dev,notebook,cli,png,explore]'; \
+	"$$scratch/venv/bin/python" -m pip install --quiet --editable '.[dev,notebook,cli,png,explore,grade]'; \
 	{ sed '/^[^#]/,$$d' constraints.txt; \
 	  "$$scratch/venv/bin/python" -m pip freeze --exclude-editable | LC_ALL=C sort -f; \
 	  sed -n '/^# For the extra `replay`/,$$p' constraints.txt; \

@@ -1,0 +1,182 @@
+"""The gradebook: what came of every puzzle of every student, as plain data. All reports read it, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, cast
+
+__all__ = ["STATES", "Asked", "Gradebook", "Refused", "Result", "Score", "Student", "result_from", "score_from"]
+
+FORMAT: Final = "llm-training-puzzles gradebook"
+VERSION: Final = 1
+STATES: Final = ("passed", "missed", "unsolved", "failed", "absent")
+"""All that is needed; correct, and not all that is needed; still the stub; anything else; not handed in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a puzzle at one size. `size` is in words; that of a plain function says which inputs it was asked.
+
+    `state` is one of STATES. `goals` are the names of those reached, easiest first, `time`, `memory` and `sent` the
+    figures of a correct schedule, on the rank with the highest peak, `rank`. `message` is the verdict in words, or what
+    went wrong. `schedule` names what ran: equal schedules have the same digest, and "" is for none.
+    """
+
+    size: str
+    state: str
+    goals: tuple[str, ...] = ()
+    time: float | None = None
+    memory: float | None = None
+    sent: float | None = None
+    rank: int | None = None
+    message: str = ""
+    schedule: str = ""
+
+    @property
+    def correct(self) -> bool:
+        """Whether it is one correct training step, or a right function."""
+        return self.state in ("passed", "missed")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What came of one puzzle of one student: `own` at the puzzle's size, `hidden` at others.
+
+    `file` is where it was found, and `source` the digest of its code, the same for code that differs in names, layout
+    and comments alone. `hints` is how many hints were opened, if that is recorded in what was handed in.
+    """
+
+    puzzle: str
+    state: str
+    own: Result
+    hidden: tuple[Result, ...] = ()
+    file: str = ""
+    source: str = ""
+    hints: int | None = None
+
+    @property
+    def goal(self) -> str | None:
+        """The best goal reached at the puzzle's size."""
+        return self.own.goals[-1] if self.own.goals else None
+
+    @property
+    def hidden_passed(self) -> int:
+        """At how many of the hidden sizes it passed."""
+        return sum(result.state == "passed" for result in self.hidden)
+
+    @property
+    def correct(self) -> bool:
+        """Whether it is correct at the puzzle's size."""
+        return self.own.correct
+
+    @property
+    def message(self) -> str:
+        """What to tell the student: of the puzzle's size; where all is well there, of the first size that failed."""
+        wrong = (result.message for result in self.hidden if result.state != "passed")
+        return self.own.message if self.own.state != "passed" else next(wrong, self.own.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Student:
+    """One row: a student, a score for each puzzle that is asked, in order, and what else is to be said of the files,
+    such as attempts that a later one replaces."""
+
+    name: str
+    scores: tuple[Score, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> int:
+        """How many puzzles passed."""
+        return sum(score.state == "passed" for score in self.scores)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Something that was handed in and cannot be graded, and why. `student` is "" where nobody knows whose it is."""
+
+    file: str
+    why: str
+    student: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of one puzzle: its goals at its own size as (name, time, memory), `need`, the one that has to be
+    reached (None: correct is enough, as of a plain function), and the sizes besides, in words.
+
+    `reference` is what our own solution gives at the puzzle's size; a plain function has none.
+    """
+
+    puzzle: str
+    title: str
+    number: int
+    goals: tuple[tuple[str, float, float], ...] = ()
+    need: str | None = None
+    hidden: tuple[str, ...] = ()
+    reference: Result | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gradebook:
+    """A class: what was asked, the students by name, and what could not be graded."""
+
+    asked: tuple[Asked, ...]
+    students: tuple[Student, ...]
+    refused: tuple[Refused, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every student passed every puzzle, and nothing was refused."""
+        return not self.refused and all(student.passed == len(self.asked) for student in self.students)
+
+    def of(self, puzzle: str) -> dict[str, Score]:
+        """The scores of one puzzle by student, without those who did not hand it in."""
+        found = {student.name: score for student in self.students for score in student.scores if score.puzzle == puzzle}
+        return {name: score for name, score in found.items() if score.state != "absent"}
+
+    def to_json(self) -> str:
+        """As a JSON document, the same every time."""
+        return json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Gradebook:
+        """Reads one that `to_json` wrote. ValueError for anything else."""
+        try:
+            data = cast("dict[str, Any]", json.loads(text))
+            if (data["format"], data["version"]) != (FORMAT, VERSION):
+                raise ValueError(f"{data['format']}, version {data['version']}")
+            return cls(
+                tuple(_asked(one) for one in data["asked"]),
+                tuple(_student(one) for one in data["students"]),
+                tuple(Refused(**one) for one in data["refused"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"this is no {FORMAT}, version {VERSION}: {error}") from None
+
+
+def result_from(data: Mapping[str, Any]) -> Result:
+    """A Result from its JSON. TypeError or KeyError for what is none."""
+    return Result(**_with(data, goals=tuple(data["goals"])))
+
+
+def score_from(data: Mapping[str, Any]) -> Score:
+    """A Score from its JSON. TypeError or KeyError for what is none."""
+    hidden = tuple(result_from(one) for one in data["hidden"])
+    return Score(**_with(data, own=result_from(data["own"]), hidden=hidden))
+
+
+def _student(data: Mapping[str, Any]) -> Student:
+    return Student(data["name"], tuple(score_from(one) for one in data["scores"]), tuple(data["notes"]))
+
+
+def _asked(data: Mapping[str, Any]) -> Asked:
+    reference = None if data["reference"] is None else result_from(data["reference"])
+    goals = tuple((name, time, memory) for name, time, memory in data["goals"])
+    return Asked(**_with(data, goals=goals, hidden=tuple(data["hidden"]), reference=reference))
+
+
+def _with(data: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    return {**data, **fields}
