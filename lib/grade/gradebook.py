@@ -121,11 +121,17 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Gradebook:
-    """A class: what was asked, the students by name, and what could not be graded."""
+    """A class: what was asked, the students by name, and what could not be graded.
+
+    `isolation` says what kept the code that ran apart from everything else, and `made_by` which version of this package
+    wrote it; the report shows both.
+    """
 
     asked: tuple[Asked, ...]
     students: tuple[Student, ...]
     refused: tuple[Refused, ...] = ()
+    isolation: tuple[str, ...] = ()
+    made_by: str = ""
 
     @property
     def passed(self) -> bool:
@@ -152,6 +158,8 @@ class Gradebook:
                 tuple(_asked(one) for one in data["asked"]),
                 tuple(_student(one) for one in data["students"]),
                 tuple(Refused(**one) for one in data["refused"]),
+                tuple(data.get("isolation", ())),
+                data.get("made_by", ""),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"this is no {FORMAT}, version {VERSION}: {error}") from None
