@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, cast
 from lib.files import write_whole
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.submissions.gap import untouched
-from lib.submissions.load import SourceError, code_cells
 from lib.submissions.locations import home, is_checkout, shown
+from lib.submissions.source import SourceError, code_cells
 
 __all__ = ["FOLDER", "Workplace", "is_edition", "is_worked_on", "located", "mine", "notebook_of", "prepared", "yours"]
 
@@ -124,7 +124,7 @@ def mine(puzzle: str, folder: Path) -> Path:
 
 def is_worked_on(text: str, path: Path) -> bool:
     """Whether a gap of a student's notebook holds more than its stub. `path` says what it is called."""
-    code = "\n".join(code_cells(path, text))
+    code = "\n".join(code_cells(path.name, text))
     gaps = re.findall(r'raise NotSolved\("(\w+)"\)', code)
     return not all(untouched(code, puzzle) for puzzle in gaps) or not (gaps or puzzle_of_file(path.stem) is None)
 
