@@ -11,6 +11,7 @@ Model.check(models, puzzle="ddp")
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from lib.checker.graded import watch as _watch
 from lib.checker.listeners import listen as _listen
 from lib.errors.facts import Fact as _Fact
 from lib.errors.facts import Words as _Words
@@ -151,6 +152,7 @@ def _record(verdict: "Verdict | FunctionVerdict", trace: "Trace | None") -> None
 
 
 _listen(_record)
+_watch()
 
 
 def _words(fact: _Fact) -> _Words:

@@ -256,6 +256,7 @@ def first_step(model: Model) -> None:
     model.set_final_weight(0, weights[0])  # hands in the result
 
 
+out = []  # nothing of an earlier run, should this one fail
 out = simulate(first_step, layers=1, batches=2, ranks=1)
 guess.against(out)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lib.analysis import figures
+from lib.checker import graded
 from lib.errors.wording import amount, these
 from lib.simulator.model import Model
 from lib.trace.event import STORES
@@ -54,12 +55,12 @@ def expect(
 
     That is a value in `store`, of that layer, with exactly these batches, and `whole`, which is no shard; so many
     elements of `memory` in its stores when it is done; an `end` of the whole run no later than that; and every rank
-    `calls` these operations, with no communication beside them.
+    `calls` these operations, with no communication beside them. What is not so is an error where that is graded.
     """
     if store is not None and store not in STORES:
         raise ValueError(f"there is no store {store!r}; there are {', '.join(STORES)}")
     if (why := absent(models)) is not None:
-        print(f"{why}.")
+        graded.say_absent(models, f"{why}.")
         return
     faults: list[str] = []
     if store is not None:
@@ -72,7 +73,7 @@ def expect(
     last = figures.end(Trace.of([*models]))
     if end is not None and last > end:
         faults.append(f"the run ends at {amount(last)}, and it can end at {amount(end)}")
-    print("\n".join(f"Not yet: {fault}" for fault in faults) or "Right!")
+    graded.say("\n".join(f"Not yet: {fault}" for fault in faults) or "Right!", passed=not faults)
 
 
 def _of_all(faults: Sequence[tuple[int, str]]) -> list[str]:

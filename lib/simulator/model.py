@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 from lib import diagnosis
+from lib.checker import graded
 from lib.checker.listeners import tell
 from lib.cluster.clock import units
 from lib.cluster.mesh import Mesh
@@ -429,12 +430,12 @@ class Model(Given):
         """Prints whether the run is one correct training step, and how it does against a puzzle's goals or your own.
 
         Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
-        a puzzle that is not solved yet is no error.
+        a puzzle that is not solved yet is no error, nor is a run that is not within the goal, unless that is graded.
         """
         from lib.checker.checker import check  # here and not above: who simulates need not check
 
         if (why := absent(models)) is not None:
-            print(why)
+            graded.say_absent(models, why)
             return None
         trace = trace_of(models, "Model.check takes the Models that simulate returned, or one Model")
         verdict = check(models, puzzle, time=time, memory=memory)
@@ -443,7 +444,7 @@ class Model(Given):
             error = CheckError("this is not one correct training step", got="\n            ".join(verdict.faults))
             error.trace = trace
             raise error
-        print(verdict.text())
+        graded.say(verdict.text(), passed=verdict.passed)
         return verdict
 
     def _members(self, group: Any) -> Group:

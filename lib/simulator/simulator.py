@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from lib import diagnosis
+from lib.checker import graded
 from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.cluster.costs import UNIT, Costs
 from lib.cluster.mesh import Mesh
@@ -102,7 +103,7 @@ def simulate(
             most = MAX_TICKS // TICKS
             raise ValueError(f"this run takes longer than {most} time units, which no Trace can hold: lower the costs")
     except NotSolved as error:
-        print(error)
+        graded.say_unsolved(error)
         return Unsolved(error.puzzle)
     finally:
         if collecting:

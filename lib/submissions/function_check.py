@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lib import diagnosis
+from lib.checker import graded
 from lib.checker.listeners import tell
 from lib.checker.table import Answer, Ask, Given, Judge, ask_here, first_failure
 from lib.checker.verdict import FunctionVerdict
@@ -37,7 +38,8 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
 
     CheckError shows the smallest input on which it does not, or the line of a loop that never ends (where there is an
     alarm clock: not on Windows, nor beside the main thread); None for a function that is not solved yet, which is no
-    error. ValueError for a puzzle whose answer is a schedule. Nothing else is limited here, as it is in a child.
+    error unless that is graded. ValueError for a puzzle whose answer is a schedule. Nothing else is limited here, as it
+    is in a child.
     """
     if (error := diagnosis.not_the_latest(function)) is not None:
         raise error
@@ -45,7 +47,7 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
         with answering(puzzle):
             verdict = judge_answers(puzzle, _in_time(puzzle, ask_here(function, where)))
     except NotSolved as error:
-        print(error)
+        graded.say_unsolved(error)
         return None
     tell(verdict, None)
     if not verdict.correct:

@@ -1,0 +1,94 @@
+"""A notebook that is graded as it runs: what it only says of a run that does not pass is an error then.
+
+    PUZZLES_GRADING=1 pytest --nbval-lax notebooks/
+
+A student's notebook runs from its first cell to its last, whatever has been solved: what is missing is said in words.
+With the variable set the same words are raised, so that the cell fails: of a function that still holds its stub, of a
+run that is correct and not within the goal, of an exercise that did not come out, and of a check of nothing. (What is
+wrong is an error in any case.)
+
+One cause is one cell that fails. What a failed cell left behind, `out = []`, is no second mistake: the drawings and the
+check after it say that there is nothing, and pass. That a cell failed is heard from IPython, which runs it: an error
+that somebody caught is none.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from lib.errors.exceptions import NotSolved
+
+__all__ = ["VARIABLE", "is_on", "say", "say_absent", "say_unsolved", "watch"]
+
+VARIABLE = "PUZZLES_GRADING"
+OFF = ("", "0", "off", "no", "false")
+
+
+def is_on() -> bool:
+    """Whether what this process runs is graded."""
+    return os.environ.get(VARIABLE, "").strip().lower() not in OFF
+
+
+def say(text: str, *, passed: bool) -> None:
+    """Prints what came of a run; what does not pass is a CheckError with this text where that is graded."""
+    if is_on() and not passed:
+        from lib.errors.exceptions import CheckError  # here and not above: `import lib` should be quick
+
+        raise CheckError(text)
+    print(text)
+
+
+def say_unsolved(error: NotSolved) -> None:
+    """Prints that a function holds its stub still. Where that is graded it is raised, unless a cell failed of it
+    before."""
+    if is_on() and error.puzzle not in _failed.stubs:
+        raise error
+    print(error)
+
+
+def say_absent(models: object, text: str) -> None:
+    """Prints that there is no run. Where that is graded it is a CheckError, unless a cell that failed left none."""
+    say(text, passed=_failed.left(models))
+
+
+class _Failed:
+    """What the cells that failed so far have told and left: the functions that hold their stubs, and empty lists."""
+
+    def __init__(self) -> None:
+        self.stubs: set[str] = set()
+        self._lists: list[list[Any]] = []
+        self._seen: list[list[Any]] = []
+        """The empty lists that there were after the last cell, whether it failed or not."""
+
+    def left(self, models: object) -> bool:
+        """Whether a cell that failed left this in place of a run."""
+        return any(models is one for one in self._lists)
+
+    def ended(self, names: dict[str, Any], error: BaseException | None) -> None:
+        """A cell has come to its end, and left these names."""
+        empty = [cast("list[Any]", value) for value in names.values() if isinstance(value, list) and not value]
+        if error is not None:
+            from lib.errors.exceptions import NotSolved  # here and not above: `import lib` should be quick
+
+            self._lists += [value for value in empty if not any(value is one for one in self._seen)]
+            self.stubs |= {error.puzzle} if isinstance(error, NotSolved) else set()
+        self._seen = empty
+
+
+_failed = _Failed()
+
+
+def watch() -> None:
+    """Has IPython, where it runs what is graded, tell of each cell whether it failed."""
+    ask = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell: Any = None if ask is None or not is_on() else ask()
+    if shell is None:
+        return
+
+    def ended(result: Any) -> None:
+        _failed.ended(shell.user_ns, result.error_before_exec or result.error_in_exec)
+
+    shell.events.register("post_run_cell", ended)
