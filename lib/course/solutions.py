@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from lib.submissions.gap import BuildError, find
 from lib.submissions.load import SourceError, load_function
 from lib.submissions.locations import home, reference, shown
 from lib.submissions.workplace import mine, yours
-from lib.trace.event import Program
+from lib.trace.json_format import with_places
 from lib.trace.trace import Trace
 
 __all__ = ["FOLDER", "Known", "Revealed", "Way", "alternatives", "answer", "description", "known_ways", "owner"]
@@ -87,15 +86,7 @@ def schedule_of(puzzle: str) -> Trace | None:
 
 def without_lines(trace: Trace) -> Trace:
     """The same run, of which nobody can see by which lines of code."""
-    bare: list[Program] = []
-    for program in trace.programs:
-        copy = Program(program.rank)
-        copy.values, copy.moves = program.values, program.moves
-        copy.events = [event.copy() for event in program.events]
-        for event in copy.events:
-            event.source = None
-        bare.append(copy)
-    return dataclasses.replace(trace, programs=bare)
+    return with_places(trace, [[None] * len(program.events) for program in trace.programs])
 
 
 def run_of(puzzle: str) -> tuple[Trace, bool]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -21,9 +22,19 @@ from lib.errors.source_lines import raised_at
 from lib.puzzles.records import PUZZLES
 from lib.submissions.load import SourceError, load_function
 from lib.submissions.locations import reference
+from lib.submissions.source import Source, function_of
 from lib.submissions.wrong_answer import wrong_answer
 
-__all__ = ["answering", "check_function", "judge_answers", "judge_of", "solution_of", "where"]
+__all__ = [
+    "answering",
+    "building_on",
+    "check_function",
+    "judge_answers",
+    "judge_of",
+    "solution_of",
+    "sources_below",
+    "where",
+]
 
 PATIENCE = 10.0
 """Seconds that a function may take for all that it is asked at once."""
@@ -31,6 +42,8 @@ AGAIN = 1.0
 """Seconds until a function is stopped again that would not be stopped."""
 _asked: ContextVar[str] = ContextVar("asked", default="")
 """The puzzle to which a student's function is answering."""
+_ours: ContextVar[Mapping[str, str] | None] = ContextVar("ours", default=None)
+"""The sources of ours that are to be had; None: all that lie in solutions/."""
 
 
 def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerdict | None:
@@ -68,11 +81,39 @@ def answering(puzzle: str) -> Generator[None]:
         _asked.reset(before)
 
 
+@contextmanager
+def building_on(ours: Mapping[str, str]) -> Generator[None]:
+    """Where solutions/ cannot be read: the sources of the only functions of ours that are to be had."""
+    before = _ours.set(ours)
+    try:
+        yield
+    finally:
+        _ours.reset(before)
+
+
+def sources_below(puzzle: str) -> dict[str, str]:
+    """The sources of our functions that a puzzle builds on, and of those that these build on."""
+    found: dict[str, str] = {}
+    waiting = _asked_for(puzzle, reference(puzzle).read_text("utf-8"))
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = reference(name).read_text("utf-8")
+            waiting += _asked_for(name, found[name])
+    found.pop(puzzle, None)
+    return found
+
+
+def _asked_for(puzzle: str, source: str) -> list[str]:
+    """The puzzles whose solution the notebook of another one asks for."""
+    return [name for name in re.findall(r'\bsolution_of\("(\w+)"\)', source) if name in PUZZLES and name != puzzle]
+
+
 @cache
 def solution_of(puzzle: str) -> Callable[..., Any]:
     """Our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not, and
-    PuzzleError when it is to answer to the puzzle itself."""
-    ours = load_function(reference(puzzle), puzzle)
+    PuzzleError when it is to answer to the puzzle itself, or is none that is built on."""
+    ours = _solution(puzzle)
 
     def solution(*given: Any) -> Any:
         if _asked.get() == puzzle:
@@ -84,6 +125,18 @@ def solution_of(puzzle: str) -> Callable[..., Any]:
         return ours(*given)
 
     return solution
+
+
+def _solution(puzzle: str) -> Callable[..., Any]:
+    if (ours := _ours.get()) is None:
+        return load_function(reference(puzzle), puzzle)
+    if PUZZLES[puzzle].id not in ours:
+        raise PuzzleError(
+            f'solution_of("{puzzle}") is no part of this puzzle',
+            expected="a function that finds the answer itself",
+            fix=f"build on {' and '.join(ours)}" if ours else "write it yourself; nothing of ours is to be had here",
+        )
+    return function_of(Source.of(reference(puzzle).name, ours[puzzle]), puzzle)
 
 
 def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> FunctionVerdict:

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.errors.exceptions import NoTraceFile, TraceError
@@ -39,9 +40,11 @@ from lib.values.layers import LINEAR
 from lib.values.placement import Rest
 from lib.values.values import Value, fields_of
 
-__all__ = ["encode", "once", "read", "set_text", "write"]
+__all__ = ["PLACE", "encode", "once", "parse", "read", "set_text", "with_places", "write"]
 
 MAX_BYTES = 512 * 2**20
+PLACE: Final = 8
+"""Where the number of its place stands in an event."""
 
 
 def set_text(items: Iterable[int]) -> str:
@@ -118,6 +121,19 @@ def _encode_field(item: Any) -> Any:
     return item
 
 
+def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
+    """The same run, whose events are at these lines of source, a list for each rank. Values and moves are shared."""
+    programs: list[Program] = []
+    for program, own in zip(run.programs, places, strict=True):
+        copy = Program(program.rank)
+        copy.values, copy.moves = program.values, program.moves
+        copy.events = [event.copy() for event in program.events]
+        for event, place in zip(copy.events, own, strict=True):
+            event.source = place
+        programs.append(copy)
+    return replace(run, programs=programs)
+
+
 def write(run: Trace, path: str | Path) -> None:
     """Writes a run as JSON. A file of that name is replaced at once, or left as it was."""
     path = _path(path, "save")
@@ -143,12 +159,17 @@ def read(path: str | Path) -> Trace:
     if len(data) > MAX_BYTES:
         raise TraceError(f"{path.name} is larger than {MAX_BYTES // 2**20} MiB: that is no Trace of ours")
     try:
-        return decode(json.loads(data.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=once))
+        return decode(parse(data))
     except TraceError as error:
         raise TraceError(f"{path.name}: {error}") from None
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise TraceError(f"{path.name} is not a whole JSON file: {reason}") from None
+
+
+def parse(data: bytes) -> Any:
+    """JSON from anywhere. ValueError, of which TraceError is one, or RecursionError for what is none."""
+    return json.loads(data.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=once)
 
 
 def _path(path: object, call: str) -> Path:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lib import PuzzleError, Trace, check, simulate
-from lib.course.child import MAX_PRINTED, run_of
+from lib.course.child import run_of
+from lib.course.child.messages import MAX_PRINTED
 from lib.course.progress import Standing, load
 from lib.course.subject import attempt
 from lib.puzzles.records import Size
@@ -72,7 +73,7 @@ def test_a_loop_that_never_ends_is_stopped_and_located(write: Path) -> None:
 
 
 def test_one_long_operation_is_stopped_from_outside(write: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.course.child.GRACE", 1.0)
+    monkeypatch.setattr("lib.course.child.asking.GRACE", 1.0)
     state, text, _ = tried(write, "sum(range(10**13))", limit=1)
     assert (state, text.splitlines()[0]) == ("failed", "basic did not end within 1 seconds, so it was stopped")
 
@@ -133,7 +134,14 @@ def test_a_file_that_is_gone(file: Path, tmp_path: Path) -> None:
 
 # -- whoever writes the result ------------------------------------------------------------------------------------
 
-WHOLE = {"outcome": "trace", "text": "", "printed": "", "trace": None, "answers": []}
+FORGED = encode(Trace.of(run(wrong)))
+"""A run of the puzzle's size that is no training step, as data."""
+WHOLE = {"outcome": "trace", "text": "", "printed": "", "answers": [], "places": [], "lines": []}
+
+
+def whole(trace: object = None, **changes: object) -> str:
+    """What a process sends: two lines of JSON."""
+    return f"{json.dumps(trace)}\n{json.dumps({**WHOLE, **changes})}"
 
 
 def forge(write: Path, code: str) -> tuple[str, str]:
@@ -150,17 +158,26 @@ def forge(write: Path, code: str) -> tuple[str, str]:
         "{",
         '{"state": "passed"}',
         json.dumps(WHOLE),
-        json.dumps({**WHOLE, "outcome": "passed"}),
-        json.dumps({**WHOLE, "outcome": "answers"}),
-        json.dumps({**WHOLE, "more": 1}),
-        json.dumps({**WHOLE, "text": 1}),
-        json.dumps({**WHOLE, "printed": "x" * 10**5}),
-        json.dumps({**WHOLE, "trace": {"format": "llm-training-puzzles trace"}}),
-        json.dumps({**WHOLE, "trace": []}),
-        json.dumps({**WHOLE, "outcome": "unsolved", "answers": 3}),
-        json.dumps({**WHOLE, "answers": [[1]]}),
-        json.dumps({**WHOLE, "outcome": ["trace"]}),
-        '{"trace": ' + "[" * 10**5,
+        whole(),
+        whole(outcome="passed"),
+        whole(outcome="answers"),
+        whole(more=1),
+        whole(text=1),
+        whole(printed="x" * 10**5),
+        whole({"format": "llm-training-puzzles trace"}),
+        whole([]),
+        whole(outcome="unsolved", answers=3),
+        whole(answers=[[1]]),
+        whole(outcome=["trace"]),
+        whole(FORGED, lines=[[]]),
+        whole(FORGED, lines=[[0] * len(FORGED["programs"][0]["events"])]),
+        whole(FORGED, lines=[[-2] * len(FORGED["programs"][0]["events"])]),
+        whole(FORGED, lines=[["0"] * len(FORGED["programs"][0]["events"])]),
+        whole(FORGED, lines=3),
+        whole(FORGED, places=[["a.py", "3", "f", "x"]], lines=[[0] * len(FORGED["programs"][0]["events"])]),
+        "[" * 10**5 + "\n" + json.dumps(WHOLE),
+        "null\n" + "[" * 10**5,
+        "null\n" + json.dumps(WHOLE).replace('""', "NaN", 1),
         '{"outcome": NaN}',
     ],
 )
@@ -218,8 +235,7 @@ def test_what_no_terminal_can_show_is_shown_all_the_same(write: Path, body: str,
 
 def test_a_trace_that_says_that_it_is_right_is_judged_here(write: Path) -> None:
     """Whatever it is called: an empty run at the puzzle's size, with figures that would reach every goal."""
-    models = run(wrong)
-    forged = json.dumps({**WHOLE, "trace": encode(Trace.of(models))})
+    forged = whole(FORGED, lines=[[-1] * len(program["events"]) for program in FORGED["programs"]])
     state, text = forge(write, f"result.write_text({forged!r})")
     assert (state, text.splitlines()[0]) == ("failed", "Not one correct training step.")
     assert load() == {"basic": Standing(runs=1)}
@@ -247,7 +263,7 @@ def test_a_trace_that_says_that_it_is_right_is_judged_here(write: Path) -> None:
     ],
 )
 def test_no_trick_in_the_other_process_scores(write: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.course.child.GRACE", 2.0)
+    monkeypatch.setattr("lib.course.child.asking.GRACE", 2.0)
     state, _, _ = tried(write, code, limit=4)
     assert state == "failed"
     found = load().get("basic", Standing())

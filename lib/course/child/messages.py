@@ -1,0 +1,226 @@
+"""What a limited process is asked, and what it sends back: both are data, and this is the only place that reads it.
+
+What it sends are two lines of JSON. The first is the Trace (null where there is none), without the places in the
+source: equal schedules give equal lines, and one that was read before is not read again. The second is the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from typing import Any, Final, cast
+
+from lib.checker.table import Answer, decode, encode
+from lib.errors.source_lines import Place
+from lib.trace.trace import Trace
+
+__all__ = ["MAX_PRINTED", "MORE", "OUTCOMES", "Limits", "Request", "Sent", "read", "request_from", "written"]
+
+OUTCOMES: Final = ("trace", "answers", "unsolved", "source", "failed")
+"""It ran; it answered; it is still the stub; the file will not do; anything else."""
+MAX_TEXT = 20_000
+MAX_PRINTED = 4000
+"""Characters of what a function prints that are kept."""
+MORE = "\n(and more)"
+MAX_PLACES = 100_000
+"""Lines of source that a Trace may name."""
+KNOWN: Final = 64
+"""Schedules that are kept to be known again, and the most bytes of one of them."""
+KNOWN_BYTES: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a process may use.
+
+    `seconds` that the function may run, by the clock on the wall; `memory`, bytes that it may have; `written`, bytes of
+    a file that it writes; `sent`, bytes that it may send back; `processes`, processes and threads at once.
+    """
+
+    seconds: float = 10.0
+    memory: int = 3 * 2**29
+    written: int = 16 * 2**20
+    sent: int = 16 * 2**20
+    processes: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a process is asked: to run a function at a size (None: the puzzle's), or to answer inputs.
+
+    The function is that of a `file`, or of `cells` with the `modules` beside them, as a Source has them. `mesh` and
+    `costs` are in the form of their `to_json`, `inputs` in that of `lib.checker.table.encode`. `ours` are the sources
+    of our own functions that the puzzle builds on, where the process cannot read them.
+    """
+
+    puzzle: str
+    limits: Limits
+    file: str = ""
+    cells: Any = None
+    modules: Any = ()
+    ours: Mapping[str, str] | None = None
+    ranks: int | None = None
+    layers: int | None = None
+    batches: int | None = None
+    mesh: Any = None
+    costs: Any = None
+    inputs: Any = None
+    lines: bool = False
+    """Whether the message of a mistake shows the line that mends it, where it would name only the idea."""
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        data = {one.name: getattr(self, one.name) for one in fields(self)}
+        data["limits"] = {one.name: getattr(self.limits, one.name) for one in fields(Limits)}
+        return json.dumps(data, separators=(",", ":")).encode()
+
+
+def request_from(content: bytes) -> Request:
+    """The request of a process of ours."""
+    data: dict[str, Any] = json.loads(content)
+    data["limits"] = Limits(**data["limits"])
+    return Request(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What came back, validated. `text` says why it failed; a run that failed has the Trace up to there, if any.
+
+    `schedule` names what was sent as a Trace: it is the same for the same bytes, and so for the same schedule.
+    """
+
+    outcome: str
+    text: str = ""
+    printed: str = ""
+    trace: Trace | None = None
+    answers: tuple[Answer, ...] = ()
+    schedule: str = ""
+
+
+# -- out ------------------------------------------------------------------------------------------------------------
+
+
+def written(sent: Sent, printed: str) -> bytes:
+    """What a process sends: see above."""
+    places: list[list[Any]] = []
+    lines: list[list[int]] = []
+    trace = "null" if sent.trace is None else _without_places(sent.trace, places, lines)
+    rest = {
+        "outcome": sent.outcome,
+        "text": sent.text[:MAX_TEXT],
+        "printed": "" if sent.outcome == "unsolved" else printed,
+        "answers": [[encode(answer.value), *(text[:MAX_TEXT] for text in answer[1:])] for answer in sent.answers],
+        "places": places,
+        "lines": lines,
+    }
+    return f"{trace}\n{json.dumps(rest, separators=(',', ':'))}".encode()
+
+
+def _without_places(trace: Trace, places: list[list[Any]], lines: list[list[int]]) -> str:
+    """A Trace as JSON. The places in the source are put apart, and for each rank the numbers of those of its events."""
+    from lib.trace.json_format import PLACE
+    from lib.trace.json_format import encode as json_of
+
+    data = json_of(trace)
+    places += data["places"]
+    data["places"] = []
+    for program in data["programs"]:
+        lines.append([event[PLACE] for event in program["events"]])
+        for event in program["events"]:
+            event[PLACE] = -1
+    return json.dumps(data, separators=(",", ":"))
+
+
+# -- in -------------------------------------------------------------------------------------------------------------
+
+
+def read(content: bytes, request: Request) -> Sent | None:
+    """What a process has sent, if it is whole. Its code was the student's: it may have sent anything."""
+    from lib.trace.json_format import parse
+
+    first, newline, second = content.partition(b"\n")
+    try:
+        rest = parse(second) if newline else None
+        if not isinstance(rest, dict) or set(cast("dict[str, Any]", rest)) != FIELDS:
+            return None
+        return _sent(first, cast("dict[str, Any]", rest), request)
+    except (ValueError, TypeError, RecursionError, MemoryError):  # a TraceError is a ValueError
+        return None
+
+
+FIELDS: Final = {"outcome", "text", "printed", "answers", "places", "lines"}
+
+
+def _sent(first: bytes, rest: dict[str, Any], request: Request) -> Sent | None:
+    outcome, text, printed = rest["outcome"], rest["text"], rest["printed"]
+    texts = ((text, MAX_TEXT), (printed, MAX_PRINTED + len(MORE)))
+    if outcome not in OUTCOMES or any(not isinstance(one, str) or len(one) > most for one, most in texts):
+        return None
+    if (outcome == "trace") != (request.inputs is None) and outcome in ("trace", "answers"):
+        return None
+    digest, trace = ("", None) if first == b"null" else _known(first)
+    if trace is not None:
+        trace = _with_places(trace, rest["places"], rest["lines"])
+    answers = tuple(_answer(row) for row in rest["answers"])
+    if outcome == "trace" and (trace is None or trace.error is not None):
+        return None
+    return Sent(outcome, _writable(text), _writable(printed), trace, answers, digest)
+
+
+def _known(content: bytes) -> tuple[str, Trace]:
+    """The Trace in some bytes, and their name. What was read before is the same, whoever has sent it."""
+    from lib.trace.json_format import parse
+    from lib.trace.validation import decode as trace_from  # here and not above: only a schedule has one
+
+    digest = sha256(content).hexdigest()
+    trace = _traces.pop(digest, None) or trace_from(parse(content))
+    if len(content) <= KNOWN_BYTES:
+        _traces[digest] = trace
+        if len(_traces) > KNOWN:
+            _traces.popitem(last=False)
+    return digest, trace
+
+
+_traces: OrderedDict[str, Trace] = OrderedDict()
+
+
+def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
+    """The run, of which each event knows its line. ValueError or TypeError for what is no places."""
+    from lib.trace.json_format import with_places
+
+    if len(places) > MAX_PLACES or len(lines) != trace.ranks:
+        raise ValueError("these are no places")
+    known = [*map(_place, places), None]  # -1 is for none
+    located: list[list[Place | None]] = []
+    for program, numbers in zip(trace.programs, lines, strict=True):
+        fit = all(type(number) is int and -1 <= number < len(places) for number in numbers)
+        if len(numbers) != len(program.events) or not fit:
+            raise ValueError("these are no places of its events")
+        located.append([known[number] for number in numbers])
+    return with_places(trace, located)
+
+
+def _place(item: Any) -> Place:
+    file, line, function, text = item
+    if type(line) is not int or not all(
+        isinstance(one, str) and len(one) <= MAX_TEXT for one in (file, function, text)
+    ):
+        raise ValueError("this is no place")
+    return Place(_writable(file), line, _writable(function), _writable(text))
+
+
+def _writable(text: str) -> str:
+    """A text that every terminal and file takes: half a character, which Python has and UTF-8 has not, becomes ?."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _answer(row: Any) -> Answer:
+    value, *texts = cast("list[Any]", row)
+    if len(texts) != len(Answer._fields) - 1 or any(
+        not isinstance(text, str) or len(text) > MAX_TEXT for text in texts
+    ):
+        raise ValueError("this is no answer")
+    return Answer(decode(value), *map(_writable, texts))

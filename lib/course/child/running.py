@@ -1,0 +1,171 @@
+"""What the other process does: it runs a student's function within its limits, and writes down what came of it."""
+
+from __future__ import annotations
+
+import faulthandler
+import io
+import math
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lib.checker.table import decode
+from lib.cluster.costs import costs_from
+from lib.cluster.mesh import mesh_from
+from lib.course.child.messages import MAX_PRINTED, MORE, Limits, Request, Sent, request_from, written
+from lib.errors import fixes
+from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
+from lib.errors.source_lines import Place, raised_at, resolve, student_frame
+from lib.errors.wording import message_of
+from lib.files import write_whole
+from lib.simulator.printing import Printed
+from lib.submissions.gap import BuildError
+from lib.submissions.load import SourceError
+from lib.trace.trace import Trace
+
+__all__ = ["DEAF", "GRACE", "answer", "endless", "limit", "main"]
+
+GRACE = 10.0
+"""Seconds more, to start Python and to end by itself, before a process is ended from outside."""
+DEAF = 1.0
+"""Seconds more for one long operation of Python's own, which lets no other thread run, before it is ended."""
+
+
+class _Kept(io.TextIOBase):
+    """Keeps the beginning of what is printed, and forgets the rest."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.more = False
+
+    def write(self, text: str, /) -> int:
+        room = MAX_PRINTED - len(self.text)
+        self.more |= len(text) > room
+        self.text += text[:room]
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
+
+    def all(self) -> str:
+        return self.text + (MORE if self.more else "")
+
+
+def main(folder: str) -> NoReturn:
+    """What a fresh Python does. The folder holds the request, and gets the result."""
+    result = Path(folder, "result.json")
+    request = request_from(Path(folder, "request.json").read_bytes())
+    limit(request.limits)
+    answer(request, lambda content: write_whole(result, content.decode()))
+
+
+def answer(request: Request, send: Callable[[bytes], object]) -> NoReturn:
+    """Runs a student's function, sends what came of it, and ends this process."""
+    printed, main_thread = _Kept(), threading.get_ident()
+
+    def late() -> None:
+        if isinstance(sys.stdout, Printed):
+            sys.stdout.release()
+        send(written(endless(request, _theirs(main_thread)), printed.all()))
+        os._exit(0)
+
+    seconds = request.limits.seconds
+    timer = threading.Timer(seconds, late)
+    timer.daemon = True
+    timer.start()
+    faulthandler.dump_traceback_later(seconds + DEAF, exit=True)
+    with redirect_stdout(printed), redirect_stderr(printed), fixes.shown() if request.lines else nullcontext():
+        sent = _run(request)
+    timer.cancel()
+    send(written(sent, printed.all()))
+    os._exit(0)  # nobody waits for threads that the function has started, nor for what it wanted done at the end
+
+
+def endless(request: Request, place: Place | str | None) -> Sent:
+    """What is said of a function that does not end."""
+    where = "" if place is None else f"\n  where:    {place}"
+    text = (
+        f"{request.puzzle} did not end within {request.limits.seconds:g} seconds, so it was stopped{where}\n"
+        "  fix:      look for a loop that never ends, or one that is far too long"
+    )
+    return Sent("failed", text)
+
+
+def limit(limits: Limits) -> None:
+    """Sets the limits that this system has. Each is one that is not set yet, or lower than the one that is."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    most = {
+        "RLIMIT_CPU": math.ceil(limits.seconds + GRACE),
+        "RLIMIT_AS": limits.memory,
+        "RLIMIT_FSIZE": limits.written,
+        "RLIMIT_NPROC": limits.processes,
+        "RLIMIT_CORE": 0,
+    }
+    for name, value in most.items():
+        number = getattr(resource, name, None)
+        if number is None:
+            continue
+        hard = resource.getrlimit(number)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        with suppress(OSError, ValueError):  # macOS knows RLIMIT_AS and does not let it be set
+            resource.setrlimit(number, (value, value))
+
+
+def _run(request: Request) -> Sent:
+    # Here and not above: whoever only asks needs no simulator.
+    from lib.checker.table import ask_here
+    from lib.simulator.simulator import Unsolved, simulate
+    from lib.submissions.function_check import answering, building_on, where
+
+    try:
+        with nullcontext() if request.ours is None else building_on(request.ours):
+            function = _function(request)
+            if request.inputs is not None:
+                inputs = [tuple(decode(given)) for given in request.inputs]
+                with answering(request.puzzle):
+                    return Sent("answers", answers=tuple(ask_here(function, where)(inputs)))
+            size = {name: getattr(request, name) for name in ("ranks", "layers", "batches")}
+            mesh = None if request.mesh is None else mesh_from(request.mesh)
+            costs = None if request.costs is None else costs_from(request.costs)
+            models = simulate(function, puzzle=request.puzzle, mesh=mesh, costs=costs, **size)
+            return Sent("unsolved") if isinstance(models, Unsolved) else Sent("trace", trace=Trace.of(models))
+    except NotSolved:
+        return Sent("unsolved")
+    except (SourceError, BuildError) as error:
+        return Sent("source", str(error))
+    except PuzzleError as error:
+        return Sent("failed", str(error), trace=error.trace)
+    except TraceError as error:
+        return Sent("failed", str(error))
+    except BaseException as error:
+        place = raised_at(error)
+        where_raised = "" if place is None else f"\n  where:    {place}"
+        return Sent("failed", f"{type(error).__name__}: {message_of(error)}{where_raised}".replace(": \n", "\n"))
+
+
+def _function(request: Request) -> Callable[..., Any]:
+    """The student's function, of a file or of a source that came with the request."""
+    from lib.submissions.load import load_function
+    from lib.submissions.source import Source, function_of
+
+    if request.cells is None:
+        return load_function(request.file, request.puzzle)
+    cells, modules = (tuple((name, text) for name, text in pairs) for pairs in (request.cells, request.modules))
+    for name, text in modules:
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return function_of(Source(cells, modules), request.puzzle)
+
+
+def _theirs(thread: int) -> Place | None:
+    """The line of the student's at which a thread is."""
+    frame = student_frame(sys._current_frames().get(thread))  # pyright: ignore[reportPrivateUsage]
+    return None if frame is None else resolve(frame.f_code, frame.f_lasti)

@@ -1,0 +1,289 @@
+"""Isolation: has students' functions run in limited children of a server, and reads what they send as data."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Final
+
+from lib.checker.table import Given, encode
+from lib.course.child.asking import answered, ask, vanished
+from lib.course.child.messages import Limits, Request, Sent, read
+from lib.course.child.running import DEAF, endless
+from lib.files import ROOT
+from lib.grade.isolation.asked import AtSize, asked_for
+from lib.submissions.function_check import sources_below
+from lib.submissions.source import Source
+
+__all__ = ["FEATURES", "Isolation", "Limits"]
+
+FEATURES: Final = {
+    "server": "a new process for each run",
+    "processes": "no other process in sight",
+    "network": "no network",
+    "files": "a file system of its own",
+    "landlock": "no file but its own (Landlock)",
+    "seccomp": "a list of system calls (seccomp)",
+}
+"""What may keep a run apart, in words. Each is used where the system has it."""
+START = 60.0
+"""Seconds for the server to start."""
+SLACK = 2.0
+"""Seconds that a child may be late to stop by itself."""
+ANSWER = 10.0
+"""Seconds for the server to end what a child has left, and to say so."""
+KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "SYSTEMROOT", "TZ")
+"""Variables of the environment that a run may know. Others may hold what is nobody's business."""
+
+
+class Isolation:
+    """Runs functions in limited children. Its server starts when it is first needed, and ends with this process,
+    however that ends, or at `close`. `without` names keys of FEATURES that are not to be used: tests need it.
+
+    One run at a time: threads wait for each other. A process that was forked from this one needs one of its own.
+    """
+
+    def __init__(self, without: Collection[str] = ()) -> None:
+        self._without = frozenset(without)
+        self._server: _Server | None = None
+        self._failed = "server" in self._without or sys.platform != "linux"
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Isolation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the server, and all that runs there. The next run starts another one."""
+        with self._lock:
+            self._end()
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What keeps the runs apart on this system, in words."""
+        with self._lock:
+            server = self._started()
+            return ("a new Python for each run",) if server is None else tuple(FEATURES[one] for one in server.features)
+
+    def run(self, source: Source, puzzle: str, size: AtSize | None = None, limits: Limits | None = None) -> Sent:
+        """Simulates the function of a puzzle in a source, at the puzzle's size or at another one.
+
+        A Trace comes back only if it is of the run that was asked for. Nothing is raised for anything that the source
+        does.
+        """
+        request = _request(source, puzzle, size, limits)
+        sent = self._ask(request)
+        if sent.trace is None or (why := asked_for(sent.trace, puzzle, size)) is None:
+            return sent
+        return Sent("failed", why if sent.outcome == "trace" else sent.text, sent.printed)
+
+    def answers(self, source: Source, puzzle: str, inputs: Sequence[Given], limits: Limits | None = None) -> Sent:
+        """Has the plain function of a puzzle in a source answer inputs: as many answers, or it failed."""
+        request = _request(source, puzzle, None, limits, [encode(given) for given in inputs])
+        return answered(self._ask(request), request)
+
+    def _ask(self, request: Request) -> Sent:
+        with self._lock:
+            for _ in range(2):  # a server that is killed, by the system or by a person, is no student's fault
+                server = self._started()
+                if server is None:
+                    return ask(request, PYTHONHASHSEED="0")
+                try:
+                    return server.ask(request)
+                except OSError:
+                    self._end()
+            return Sent("failed", f"{request.puzzle} ended the process that ran it, twice")
+
+    def _started(self) -> _Server | None:
+        if self._server is not None and self._server.owner != os.getpid():
+            self._server = None  # that of the process that this one was forked from
+        if self._server is None and not self._failed:
+            try:
+                self._server = _Server(self._without)
+            except OSError:
+                self._failed = True
+        return self._server
+
+    def _end(self) -> None:
+        if self._server is not None and self._server.owner == os.getpid():
+            self._server.close()
+        self._server = None
+
+
+def _request(
+    source: Source, puzzle: str, size: AtSize | None, limits: Limits | None, inputs: list[object] | None = None
+) -> Request:
+    request = Request(
+        puzzle,
+        limits or Limits(),
+        cells=source.cells,
+        modules=source.modules,
+        ours=sources_below(puzzle),
+        inputs=inputs,
+    )
+    if size is None:
+        return request
+    return replace(
+        request,
+        ranks=size.ranks,
+        layers=size.layers,
+        batches=size.batches,
+        mesh=None if size.mesh is None else size.mesh.to_json(),
+        costs=None if size.costs is None else size.costs.to_json(),
+    )
+
+
+class _Server:
+    """The server as this process sees it: a Unix socket. OSError where it cannot be had, or is gone."""
+
+    def __init__(self, without: frozenset[str]) -> None:
+        self.owner = os.getpid()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # What a child says that Python itself has to say: it has no name, and begins anew for each child.
+        self._noise = open(os.memfd_create("noise"), "r+b")  # noqa: SIM115
+        known = {name: os.environ[name] for name in KEPT if name in os.environ}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "lib.grade.isolation.server", str(theirs.fileno()), ",".join(without)],
+                env=known
+                | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+                | {"PUZZLES_PROGRESS": "off", "PYTHONUTF8": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                cwd="/",
+            )
+        try:
+            self.features = tuple(self._heard(START).split(","))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the server. It ends all that it has started."""
+        self._control.close()
+        self._noise.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(ANSWER)
+        self._process.kill()
+        self._process.wait()
+
+    def ask(self, request: Request) -> Sent:
+        """Has a child answer a request."""
+        self._noise.truncate(0)
+        ours, theirs = socket.socketpair()
+        with ours:
+            limits = request.limits
+            with theirs:
+                message = f"{limits.seconds} {limits.memory} {limits.written} {limits.processes}".encode()
+                socket.send_fds(self._control, [message], [theirs.fileno(), self._noise.fileno()])
+            content, status = self._exchange(ours, request)
+        if content is None:
+            return _too_much(request)
+        if status is None:
+            return endless(request, None)
+        return read(content, request) or vanished(request, status, self._noise)
+
+    def _exchange(self, job: socket.socket, request: Request) -> tuple[bytes | None, int | None]:
+        """Sends the request, and takes what comes: None for more than may be sent. And the exit status: None where the
+        child had to be ended."""
+        job.setblocking(False)
+        left, parts, size = memoryview(request.to_bytes()), list[bytes](), 0
+        deadline = time.monotonic() + request.limits.seconds + DEAF + SLACK
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(job, select.POLLIN | select.POLLOUT)
+        while (wait := deadline - time.monotonic()) > 0:
+            for number, events in poll.poll(wait * 1000):
+                if number == self._control.fileno():
+                    status = int(self._heard(ANSWER))
+                    return _rest(job, parts, request.limits.sent - size), status
+                if events & select.POLLOUT and left:
+                    left = _sent_on(job, left)
+                if events & (select.POLLIN | select.POLLHUP):
+                    part = _received(job)
+                    parts.append(part)
+                    size += len(part)
+                    if not part:
+                        poll.unregister(job)  # who has closed it sends no more; the server says the rest
+                        continue
+                    if size > request.limits.sent:
+                        self._stop()
+                        return None, None
+                if not left:
+                    poll.modify(job, select.POLLIN)
+        self._stop()
+        return b"", None
+
+    def _stop(self) -> None:
+        """Has the server end the child that runs."""
+        self._control.send(b"stop")
+        self._heard(ANSWER)
+
+    def _heard(self, seconds: float) -> str:
+        """The next message of the server."""
+        self._control.settimeout(seconds)
+        message = self._control.recv(4096)
+        if not message:
+            raise ConnectionResetError("the server of the isolation has ended")
+        return message.decode()
+
+
+def _sent_on(job: socket.socket, left: memoryview) -> memoryview:
+    """Sends what the other side takes now, and says what is left; nobody may be there to take it."""
+    try:
+        left = left[job.send(left) :]
+    except BlockingIOError:
+        return left
+    except OSError:
+        return left[:0]
+    if not left:
+        with suppress(OSError):
+            job.shutdown(socket.SHUT_WR)
+    return left
+
+
+def _received(job: socket.socket) -> bytes:
+    try:
+        return job.recv(2**16)
+    except BlockingIOError:
+        raise AssertionError("poll said that there is something to read") from None
+    except OSError:
+        return b""
+
+
+def _rest(job: socket.socket, parts: list[bytes], room: int) -> bytes | None:
+    """All that was sent, after nobody is left who could send more."""
+    while True:
+        try:
+            part = job.recv(2**16)
+        except OSError:
+            break
+        room -= len(part)
+        if not part or room < 0:
+            break
+        parts.append(part)
+    return None if room < 0 else b"".join(parts)
+
+
+def _too_much(request: Request) -> Sent:
+    text = (
+        f"{request.puzzle} sends back more than {request.limits.sent // 2**20} MiB\n"
+        "  fix:      look for a loop that records far too many operations"
+    )
+    return Sent("failed", text)
