@@ -13,7 +13,7 @@ from drawing.figures.bars import diamond
 from lib.errors.wording import exact
 from lib.puzzles.records import Goal
 
-__all__ = ["Limits", "Plot", "Point", "plot"]
+__all__ = ["Frame", "Labels", "Limits", "Plot", "Point", "axes", "corner", "plot", "ticks"]
 
 HIGH: Final = 232.0
 """Pixels that the plot is high, with its axes."""
@@ -49,7 +49,7 @@ class Plot(NamedTuple):
     limits: Limits | None = None
 
 
-class _Frame(NamedTuple):
+class Frame(NamedTuple):
     """Where the plot lies, and what its edges are in time and elements."""
 
     left: float
@@ -60,10 +60,12 @@ class _Frame(NamedTuple):
     high: tuple[float, float]
 
     def x(self, time: float) -> float:
+        """The place of a moment."""
         share = (time - self.low[0]) / (self.high[0] - self.low[0])
         return self.left + share * (self.right - self.left)
 
     def y(self, memory: float) -> float:
+        """The place of so many elements."""
         share = (memory - self.low[1]) / (self.high[1] - self.low[1])
         return self.bottom - share * (self.bottom - self.top)
 
@@ -71,10 +73,10 @@ class _Frame(NamedTuple):
 Box = tuple[float, float, float, float]
 
 
-class _Labels:
+class Labels:
     """Words beside places, where nothing else stands."""
 
-    def __init__(self, frame: _Frame, edge: Sequence[tuple[float, float]]) -> None:
+    def __init__(self, frame: Frame, edge: Sequence[tuple[float, float]]) -> None:
         self.frame = frame
         self.edge = edge
         self.taken: list[Box] = []
@@ -128,13 +130,13 @@ def plot(scene: Scene, shown: Plot, left: float, width: float, y: float) -> floa
     """Paints the plot; returns where it ends."""
     frame = _frame(shown, left, width, y)
     edge = [] if shown.limits is None else _edge(frame, shown.limits)
-    labels = _Labels(frame, edge)
+    labels = Labels(frame, edge)
     scene.add(Rect(frame.left, frame.top, frame.right - frame.left, frame.bottom - frame.top, NONE, EDGE))
     if shown.limits is not None:
         _impossible(scene, frame, shown.limits, labels)
-    _axes(scene, frame)
+    axes(scene, frame)
     for goal in shown.goals:
-        labels.line(_corner(scene, frame, goal))
+        labels.line(corner(scene, frame, goal))
     if shown.limits is not None:
         labels.below(scene, frame.right - 8, (frame.y(shown.limits.memory) + frame.bottom) / 2)
     points = sorted(shown.points, key=lambda point: point.look == "mine")
@@ -150,7 +152,7 @@ def plot(scene: Scene, shown: Plot, left: float, width: float, y: float) -> floa
     return y + HIGH
 
 
-def _frame(shown: Plot, left: float, width: float, y: float) -> _Frame:
+def _frame(shown: Plot, left: float, width: float, y: float) -> Frame:
     places = [(point.time, point.memory) for point in shown.points]
     places += [(goal.time, goal.memory) for goal in shown.goals]
     if shown.limits is not None:
@@ -160,16 +162,16 @@ def _frame(shown: Plot, left: float, width: float, y: float) -> _Frame:
     low = min(times) - 0.14 * spread[0], min(memories) - 0.2 * spread[1]
     high = max(times) + 0.18 * spread[0], max(memories) + 0.14 * spread[1]
     across, below = MARGIN
-    return _Frame(left + across, y + 6, left + width, y + HIGH - below, low, high)
+    return Frame(left + across, y + 6, left + width, y + HIGH - below, low, high)
 
 
-def _axes(scene: Scene, frame: _Frame) -> None:
+def axes(scene: Scene, frame: Frame) -> None:
     """The numbers of both axes, and what they are."""
-    for moment in _ticks(frame.low[0], frame.high[0], 6):
+    for moment in ticks(frame.low[0], frame.high[0], 6):
         x = frame.x(moment)
         scene.add(Poly(((x, frame.bottom), (x, frame.bottom + 4)), stroke=SOFT))
         scene.add(Text(x, frame.bottom + 11, exact(moment), SMALL, SOFT, "middle"))
-    for amount in _ticks(frame.low[1], frame.high[1], 5):
+    for amount in ticks(frame.low[1], frame.high[1], 5):
         y = frame.y(amount)
         scene.add(Poly(((frame.left - 4, y), (frame.left, y)), stroke=SOFT))
         scene.add(Text(frame.left - 7, y, compact(amount), SMALL, SOFT, "end"))
@@ -177,7 +179,8 @@ def _axes(scene: Scene, frame: _Frame) -> None:
     scene.add(Text(frame.left - 46, (frame.top + frame.bottom) / 2, "memory", TEXT, SOFT, "middle", turned=True))
 
 
-def _ticks(low: float, high: float, most: int) -> Iterator[float]:
+def ticks(low: float, high: float, most: int) -> Iterator[float]:
+    """The numbers to write at an axis, about so many at most."""
     step = nice((high - low) / most)
     number = int(low // step) + 1
     while number * step < high:
@@ -186,7 +189,7 @@ def _ticks(low: float, high: float, most: int) -> Iterator[float]:
         number += 1
 
 
-def _edge(frame: _Frame, limits: Limits) -> list[tuple[float, float]]:
+def _edge(frame: Frame, limits: Limits) -> list[tuple[float, float]]:
     """The border of where no schedule can be: down at the fastest, then by the steps to the one with least memory."""
     edge = [(limits.time, frame.high[1])]
     for time, memory in (*limits.steps[1:], (frame.high[0], limits.memory)):
@@ -194,7 +197,7 @@ def _edge(frame: _Frame, limits: Limits) -> list[tuple[float, float]]:
     return [(frame.x(time), frame.y(memory)) for time, memory in edge]
 
 
-def _impossible(scene: Scene, frame: _Frame, limits: Limits, labels: _Labels) -> None:
+def _impossible(scene: Scene, frame: Frame, limits: Limits, labels: Labels) -> None:
     """The region where no schedule can be: left of the fastest, below the leanest, and below the steps between."""
     corner = [(frame.right, frame.bottom), (frame.left, frame.bottom), (frame.left, frame.top)]
     scene.add(Poly([*labels.edge, *corner], fill=TRACK), Poly(labels.edge, stroke=BOUND, line=1.4))
@@ -203,7 +206,7 @@ def _impossible(scene: Scene, frame: _Frame, limits: Limits, labels: _Labels) ->
     diamond(scene, frame.right, frame.y(limits.memory), 5, 6, f"lower bound of the memory: {compact(limits.memory)}")
 
 
-def _corner(scene: Scene, frame: _Frame, goal: Goal) -> Sequence[tuple[float, float]]:
+def corner(scene: Scene, frame: Frame, goal: Goal) -> Sequence[tuple[float, float]]:
     """What a goal allows is left of and below its corner; gives the line."""
     x, y = frame.x(goal.time), frame.y(goal.memory)
     line = (frame.left, y), (x, y), (x, frame.bottom)
@@ -212,7 +215,7 @@ def _corner(scene: Scene, frame: _Frame, goal: Goal) -> Sequence[tuple[float, fl
     return line
 
 
-def _dot(frame: _Frame, point: Point) -> Iterator[Rect]:
+def _dot(frame: Frame, point: Point) -> Iterator[Rect]:
     """A run: one's own is large, the reference a ring, others are small, and hollow where the bounds speak of none."""
     x, y = frame.x(point.time), frame.y(point.memory)
     size = {"mine": 5.5, "reference": 8.0}.get(point.look, 4.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, cast
+from unicodedata import category
 
 __all__ = [
     "amount",
@@ -20,10 +21,13 @@ __all__ = [
     "runs",
     "shown",
     "these",
+    "visible",
     "with_article",
 ]
 
 
+KEPT = "\n\t\u200c\u200d"
+"""What cannot be seen and has a meaning in an honest text: ends of lines, tabs, and what joins letters or does not."""
 MOST_NUMBERS = 16
 """Numbers, or runs of them, that a message lists."""
 
@@ -55,6 +59,30 @@ def message_of(error: BaseException) -> str:
 def plural(noun: str, number: float) -> str:
     """The noun for so many things: 1 "rank", 4 "ranks", 2 "batches"."""
     return noun if number == 1 else f"{noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
+
+
+# -- what others wrote ------------------------------------------------------------------------------------------
+
+
+def visible(text: str, lines: bool = True) -> str:
+    """Somebody's text with what cannot be seen made visible: an escape, or what turns the reading direction around,
+    becomes ⟨U+001B⟩. `lines`: whether ends of lines and tabs stay; otherwise they become spaces.
+
+    What joins letters, as in some scripts and in emoji, stays too. Every result can be written in UTF-8.
+    """
+    if text.isprintable():
+        return text
+    return "".join(map(_seen if lines else _seen_on_a_line, text.replace("\r\n", "\n")))
+
+
+def _seen_on_a_line(letter: str) -> str:
+    return " " if letter in "\n\t" else _seen(letter)
+
+
+def _seen(letter: str) -> str:
+    if letter.isprintable() or letter in KEPT or category(letter) in ("Zs", "Cn"):
+        return letter
+    return f"⟨U+{ord(letter):04X}⟩"
 
 
 # -- figures ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Grading a class: the command, and the pages that it leaves."""

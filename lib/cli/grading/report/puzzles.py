@@ -1,0 +1,133 @@
+"""What a class made of one puzzle: the states, the distinct schedules with their students, and the best of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lib.cli.grading.report.wording import STATES_IN_WORDS, State, state_of
+from lib.errors.wording import amount, counted, exact, visible
+from lib.grade.gradebook import Asked, Gradebook, Result, Score
+
+__all__ = ["ClassPuzzle", "Kind", "puzzles_of"]
+
+NAMED: Final = 12
+"""Students that the pointer names at a dot."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A schedule that is correct at the puzzle's size, and who handed it in: rows of the students, in order."""
+
+    result: Result
+    goals: int
+    passes: bool
+    students: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ClassPuzzle:
+    """One puzzle of a class. `scores` are those of the students by their rows; who did not hand it in has none."""
+
+    asked: Asked
+    scores: Mapping[int, Score]
+    counts: Mapping[str, int]
+    kinds: tuple[Kind, ...]
+    picture: str
+
+    @property
+    def states(self) -> list[tuple[State, int]]:
+        """How many students are in each state, those that nobody is in left out."""
+        return [(state, self.counts[name]) for name, state in STATES_IN_WORDS.items() if self.counts.get(name)]
+
+    @property
+    def best(self) -> Result | None:
+        """The best of the class: the most goals, then the shortest time, then the least memory."""
+        return self.kinds[0].result if self.kinds else None
+
+    @property
+    def reference(self) -> Result | None:
+        """What our own solution gives."""
+        return self.asked.reference
+
+
+def puzzles_of(book: Gradebook) -> list[ClassPuzzle]:
+    """The puzzles that were asked, in order."""
+    rows = [{score.puzzle: score for score in student.scores} for student in book.students]
+    return [
+        _puzzle(book, asked, {row: scores[asked.puzzle] for row, scores in enumerate(rows) if asked.puzzle in scores})
+        for asked in book.asked
+    ]
+
+
+def _puzzle(book: Gradebook, asked: Asked, scores: Mapping[int, Score]) -> ClassPuzzle:
+    counts = Counter(state_of(score).name for score in scores.values())
+    counts["absent"] += len(book.students) - len(scores)
+    kinds = _kinds(asked, scores)
+    return ClassPuzzle(asked, scores, counts, kinds, _spread(book, asked, kinds))
+
+
+def _kinds(asked: Asked, scores: Mapping[int, Score]) -> tuple[Kind, ...]:
+    """The distinct schedules, the best first. Of equal ones a state may differ, by what they do at other sizes."""
+    students: dict[str, list[int]] = {}
+    for row, score in scores.items():
+        if score.correct and score.own.schedule and score.own.time is not None:
+            students.setdefault(score.own.schedule, []).append(row)
+    found = [
+        Kind(
+            scores[rows[0]].own,
+            sum(name in scores[rows[0]].own.goals for name, _, _ in asked.goals),
+            scores[rows[0]].own.state == "passed",
+            tuple(rows),
+        )
+        for rows in students.values()
+    ]
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(kind: Kind) -> tuple[float, ...] | tuple[float | str, ...]:
+    own = kind.result
+    return (-kind.goals, own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule)
+
+
+def _spread(book: Gradebook, asked: Asked, kinds: tuple[Kind, ...]) -> str:
+    """The picture of time against memory, as markup; nothing where no schedule is correct."""
+    from drawing.class_report.spread import Handed, draw_spread  # here: a class of plain functions needs none
+    from lib.puzzles.records import Goal
+
+    places: dict[tuple[float, float], list[Kind]] = {}
+    for kind in kinds:
+        places.setdefault((kind.result.time or 0.0, kind.result.memory or 0.0), []).append(kind)
+    if not places:
+        return ""
+    dots = [
+        Handed(
+            time,
+            memory,
+            sum(len(kind.students) for kind in here),
+            any(kind.passes for kind in here),
+            _title(book, time, memory, here),
+        )
+        for (time, memory), here in places.items()
+    ]
+    goals = [Goal(name, time, memory) for name, time, memory in asked.goals]
+    reference = _place(asked.reference)
+    picture = draw_spread(f"{asked.title}: time against memory", dots, goals, reference, _place(kinds[0].result))
+    return picture.svg().strip()
+
+
+def _place(result: Result | None) -> tuple[float, float] | None:
+    if result is None or result.time is None or result.memory is None:
+        return None
+    return result.time, result.memory
+
+
+def _title(book: Gradebook, time: float, memory: float, here: list[Kind]) -> str:
+    rows = sorted(row for kind in here for row in kind.students)
+    names = [visible(book.students[row].name, lines=False)[:60] for row in rows[:NAMED]]
+    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    head = f"time {exact(time)}, memory {amount(memory)}: {counted(len(rows), 'student')}"
+    schedules = f", {counted(len(here), 'schedule')}" if len(here) > 1 else ""
+    return f"{head}{schedules}\n{', '.join(names)}{more}"

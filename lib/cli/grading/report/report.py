@@ -1,0 +1,185 @@
+"""write_report: the pages of a graded class, in a folder.
+
+`index.html` needs no other file to be read; `students/` has a page for each student, which shows pictures of
+`pictures/`; `feedback/` has for each student a page and a text to send, which know nothing of anybody else. All of it
+follows from the gradebook and the schedules: the same bytes every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lib.cli.grading.report.names import file_names, is_ours
+from lib.cli.grading.report.pages import markup, render
+from lib.cli.grading.report.pictures import Order, Pictures, Traces, draw_all
+from lib.cli.grading.report.puzzles import ClassPuzzle, puzzles_of
+from lib.cli.grading.report.students import beside, feedback_parts, feedback_text, own, parts, scores_of
+from lib.cli.grading.report.wording import State, goals_reached, state_of
+from lib.errors.wording import visible
+from lib.files import ready, write_whole
+from lib.grade.gradebook import Gradebook, Score, Student
+
+__all__ = ["Traces", "write_report"]
+
+SHORT = 60
+"""Characters of a student's name in a table."""
+Done = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One student and one puzzle in the table of the class."""
+
+    puzzle: str
+    state: State
+    order: int
+    more: str
+    link: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """A student in the table of the class, and wherever else a page names them."""
+
+    file: str
+    name: str
+    short: str
+    passed: int
+    notes: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+
+def write_report(
+    book: Gradebook,
+    traces: Traces,
+    out: Path,
+    *,
+    jobs: int = 1,
+    tell_sizes: bool = False,
+    done: Done | None = None,
+) -> Path:
+    """Writes the pages into the folder `out`, and gives the first of them. Pictures that are there are not drawn again;
+    pages of students who are not in the book any more go.
+
+    `tell_sizes`: whether students are told at which hidden sizes they failed, and all of the message there. `jobs` are
+    processes that draw. `done(so_far, all)` counts pictures and students. ModuleNotFoundError without jinja2; OSError
+    where the folder cannot be written.
+    """
+    puzzles = puzzles_of(book)
+    lines = _lines(book, puzzles)
+    pictures = Pictures(out / "pictures", traces)
+    orders = list(dict.fromkeys(_orders(book, puzzles)))
+    tell = done or (lambda so_far, everything: None)
+    everything = len(orders) + len(lines)
+    draw_all(pictures, orders, jobs, lambda left: tell(len(orders) - left, everything))
+    # The page of the class leads to the others: it comes last.
+    for row, student in enumerate(book.students):
+        _write_student(out, lines, row, student, puzzles, pictures)
+        _write_feedback(out, lines[row], student, puzzles, pictures, tell_sizes)
+        tell(len(orders) + row + 1, everything)
+    _remove_others(out, lines, pictures, orders)
+    index = out / "index.html"
+    write_whole(ready(index), _index(book, puzzles, lines))
+    return index
+
+
+def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[Line]:
+    files = file_names([student.name for student in book.students])
+    return [
+        Line(
+            file,
+            student.name or "(no name)",
+            _short(student.name) or "(no name)",
+            student.passed,
+            student.notes,
+            tuple(_cell(puzzle, score) for puzzle, score in scores_of(student, puzzles)),
+        )
+        for file, student in zip(files, book.students, strict=True)
+    ]
+
+
+def _short(name: str) -> str:
+    name = visible(name, lines=False).strip()
+    return name if len(name) <= SHORT else name[: SHORT - 1] + "…"
+
+
+def _cell(puzzle: ClassPuzzle, score: Score) -> Cell:
+    state, goals = state_of(score), goals_reached(puzzle.asked, score)
+    order = 10_000 * state.order - 100 * goals - score.hidden_passed
+    found: list[str] = []
+    if score.correct and puzzle.asked.goals:
+        found.append(f"goals {goals} of {len(puzzle.asked.goals)}")
+    if score.correct and score.hidden:
+        found.append(f"sizes {score.hidden_passed} of {len(score.hidden)}")
+    return Cell(puzzle.asked.puzzle, state, order, ", ".join(found), score.state != "absent")
+
+
+def _orders(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> Iterable[Order]:
+    """All pictures that the pages show."""
+    for student in book.students:
+        for puzzle, score in scores_of(student, puzzles):
+            yield from filter(None, (beside(puzzle, score), own(score)))
+
+
+def _write_student(
+    out: Path, lines: Sequence[Line], row: int, student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures
+) -> None:
+    page = render(
+        "student.html",
+        student=lines[row],
+        before=lines[row - 1] if row else None,
+        after=lines[row + 1] if row + 1 < len(lines) else None,
+        parts=list(parts(student, puzzles, pictures.drawn)),
+    )
+    write_whole(ready(out / "students" / f"{lines[row].file}.html"), page)
+
+
+def _write_feedback(
+    out: Path, line: Line, student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures, tell_sizes: bool
+) -> None:
+    found = list(feedback_parts(student, puzzles, tell_sizes, lambda order: markup(pictures.svg(order))))
+    write_whole(ready(out / "feedback" / f"{line.file}.html"), render("feedback.html", student=line, parts=found))
+    text = "\n".join(visible(one) for one in feedback_text(student, found))
+    write_whole(out / "feedback" / f"{line.file}.txt", f"{text}\n")
+
+
+def _remove_others(out: Path, lines: Sequence[Line], pictures: Pictures, orders: Sequence[Order]) -> None:
+    """Takes away what an earlier report left of students and schedules that are not there any more. Files that no
+    report has written stay."""
+    files = {line.file for line in lines}
+    for folder, endings in (("students", (".html",)), ("feedback", (".html", ".txt"))):
+        for path in (out / folder).iterdir() if (out / folder).is_dir() else ():
+            if path.suffix in endings and is_ours(path.stem) and path.stem not in files:
+                path.unlink()
+    pictures.keep(orders)
+
+
+def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line]) -> str:
+    everything = sum(line.passed == len(puzzles) for line in lines)
+    shown: list[dict[str, Any]] = [
+        {
+            "asked": puzzle.asked,
+            "counts": puzzle.counts,
+            "states": puzzle.states,
+            "kinds": puzzle.kinds,
+            "reference": puzzle.reference,
+            "picture": bool(puzzle.picture),
+            "drawn": markup(puzzle.picture),
+            "size": puzzle.reference.size if puzzle.reference is not None else "a table of answers",
+        }
+        for puzzle in puzzles
+    ]
+    return render(
+        "index.html",
+        students=lines,
+        puzzles=shown,
+        refused=book.refused,
+        everything=f"{everything} of them" if len(lines) > 1 else ("The student" if everything else "Nobody"),
+        isolation=book.isolation,
+        made_by=book.made_by,
+        clusters_known=False,
+        pairs_known=False,
+    )

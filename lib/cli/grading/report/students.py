@@ -1,0 +1,176 @@
+"""What the pages of one student show: for who teaches, beside the reference and the best; for the student, their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lib.cli.grading.report.pictures import Drawn, Order
+from lib.cli.grading.report.puzzles import ClassPuzzle
+from lib.cli.grading.report.wording import State, state_of, without_sizes
+from lib.errors.wording import amount, exact
+from lib.grade.gradebook import Asked, Result, Score, Student
+
+__all__ = ["Elsewhere", "Part", "Row", "beside", "feedback_parts", "feedback_text", "own", "parts"]
+
+ABSENT = "nothing was handed in"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of figures: one's own, those of others, or the limits of a goal."""
+
+    name: str
+    time: float | None
+    memory: float | None
+    sent: float | None = None
+    rank: int | None = None
+    own: bool = False
+    limit: str = ""
+    over_time: str = ""
+    over_memory: str = ""
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """What came of other sizes, in words that a student may read."""
+
+    words: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One puzzle on a student's page."""
+
+    asked: Asked
+    score: Score
+    state: State
+    size: str
+    rows: Sequence[Row]
+    message: str
+    picture: Drawn | None = None
+    caption: str = ""
+    elsewhere: Sequence[Elsewhere] = ()
+    drawn: Any = ""
+
+
+def scores_of(student: Student, puzzles: Sequence[ClassPuzzle]) -> Iterator[tuple[ClassPuzzle, Score]]:
+    """The score of each puzzle, in the order in which they were asked."""
+    found = {score.puzzle: score for score in student.scores}
+    for puzzle in puzzles:
+        name = puzzle.asked.puzzle
+        yield puzzle, found.get(name) or Score(name, "absent", Result("", "absent"))
+
+
+def beside(puzzle: ClassPuzzle, score: Score) -> Order | None:
+    """A student's schedule beside the reference and the best of the class, those that are equal to it left out."""
+    mine = score.own.schedule
+    if not mine:
+        return None
+    others = (("the reference", puzzle.reference), ("the best of the class", puzzle.best))
+    found = {mine: "this student"}
+    for name, other in others:
+        if other is not None and other.schedule:
+            found.setdefault(other.schedule, name)
+    return Order(tuple(found), tuple(found.values()))
+
+
+def own(score: Score) -> Order | None:
+    """A student's schedule alone."""
+    return Order((score.own.schedule,), ("yours",)) if score.own.schedule else None
+
+
+def parts(student: Student, puzzles: Sequence[ClassPuzzle], drawn: Any) -> Iterator[Part]:
+    """The puzzles on the page for who teaches. `drawn(order)` gives a picture that there is."""
+    for puzzle, score in scores_of(student, puzzles):
+        order = beside(puzzle, score)
+        yield Part(
+            puzzle.asked,
+            score,
+            state_of(score),
+            _size(puzzle, score),
+            _rows(puzzle, score, "this student", others=True),
+            score.own.message,
+            None if order is None else drawn(order),
+            "" if order is None else _caption(order),
+        )
+
+
+def feedback_parts(student: Student, puzzles: Sequence[ClassPuzzle], tell_sizes: bool, svg: Any) -> Iterator[Part]:
+    """The puzzles in what a student may have. `svg(order)` gives a picture as markup."""
+    for puzzle, score in scores_of(student, puzzles):
+        order = own(score)
+        yield Part(
+            puzzle.asked,
+            score,
+            state_of(score),
+            _size(puzzle, score),
+            _rows(puzzle, score, "yours", others=False),
+            ABSENT if score.state == "absent" else score.own.message,
+            elsewhere=tuple(_elsewhere(score, tell_sizes)),
+            drawn="" if order is None else svg(order),
+        )
+
+
+def feedback_text(student: Student, found: Sequence[Part]) -> Iterator[str]:
+    """The same in plain text, for the comment box of a learning platform."""
+    passed = sum(part.state.name == "passed" for part in found)
+    yield f"{student.name}: {passed} of {len(found)} puzzles passed."
+    for part in found:
+        yield ""
+        yield f"{part.asked.number}. {part.asked.title}: {part.state.words}"
+        for row in part.rows:
+            if row.time is not None and row.memory is not None:
+                over = row.over_time or row.over_memory
+                figures = f"time {row.limit}{exact(row.time)}, memory {row.limit}{amount(row.memory)} elements"
+                yield f"  {row.name}: {figures}" + (" (over)" if over else "")
+        for text in (part.message, *(one for each in part.elsewhere for one in (each.words, each.message))):
+            yield from (f"  {line}" for line in text.splitlines())
+
+
+def _size(puzzle: ClassPuzzle, score: Score) -> str:
+    return score.own.size or (puzzle.reference.size if puzzle.reference is not None else "the puzzle's size")
+
+
+def _caption(order: Order) -> str:
+    if len(order.names) == 1:
+        return "The timeline of this student, who does what the reference and the best of the class do"
+    return f"Timelines of {' and '.join(order.names)}, with the first difference marked"
+
+
+def _rows(puzzle: ClassPuzzle, score: Score, name: str, others: bool) -> list[Row]:
+    """Figures, where there are any to be compared; a plain function has none."""
+    asked, mine = puzzle.asked, score.own
+    if not asked.goals and mine.time is None:
+        return []
+    rows = [Row(name, mine.time, mine.memory, mine.sent, mine.rank, own=True)] if mine.time is not None else []
+    for goal, time, memory in asked.goals:
+        reached = "✓ " if goal in mine.goals else ""
+        needed = " (needed)" if goal == asked.need else ""
+        over = [_over(have, limit) for have, limit in ((mine.time, time), (mine.memory, memory))]
+        rows.append(Row(f"{reached}{goal}{needed}", time, memory, None, None, False, "at most ", *over))
+    if others:
+        for title, other in (("the reference", puzzle.reference), ("the best of the class", puzzle.best)):
+            if other is not None:
+                rows.append(Row(title, other.time, other.memory, other.sent, other.rank))
+    return rows
+
+
+def _over(have: float | None, limit: float) -> str:
+    return f", {amount(round(have - limit, 9))} over" if have is not None and have > limit else ""
+
+
+def _elsewhere(score: Score, tell_sizes: bool) -> Iterator[Elsewhere]:
+    """What came of the other sizes. Which they are is said only where the teacher wants it."""
+    if not score.hidden or not score.correct:
+        return
+    yield Elsewhere(f"At other sizes: right at {score.hidden_passed} of {len(score.hidden)}.")
+    for result in score.hidden:
+        if result.state == "passed":
+            continue
+        if tell_sizes:
+            yield Elsewhere(f"At {result.size}:", result.message)
+        else:
+            yield Elsewhere("At another size, which is not told:", without_sizes(result.message))

@@ -1,0 +1,64 @@
+"""What the pages call things: the states, and what of a message may be said of a size that nobody is to know."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from lib.grade.gradebook import Asked, Score
+
+__all__ = ["STATES_IN_WORDS", "State", "goals_reached", "state_of", "without_sizes"]
+
+
+class State(NamedTuple):
+    """How a state is shown: its name in the style sheet, a sign, and words. Colour alone says nothing."""
+
+    name: str
+    sign: str
+    words: str
+    order: int
+
+
+STATES_IN_WORDS: Final = {
+    state.name: state
+    for state in (
+        State("passed", "✓", "passed", 0),
+        State("missed", "◐", "over the goal", 1),
+        State("elsewhere", "◑", "wrong at another size", 2),
+        State("failed", "✗", "not correct", 3),
+        State("unsolved", "○", "not started", 4),
+        State("absent", "–", "not handed in", 5),
+    )
+}
+"""The states of a gradebook, and one more: all is well at the puzzle's size, and not at the others."""
+WITHHELD: Final = "…"
+"""In place of a number."""
+
+
+def state_of(score: Score) -> State:
+    """How the state of a score is shown."""
+    if score.state == "failed" and score.correct:
+        return STATES_IN_WORDS["elsewhere"]
+    return STATES_IN_WORDS[score.state]
+
+
+def goals_reached(asked: Asked, score: Score) -> int:
+    """How many of the goals were reached at the puzzle's size, counted from the easiest."""
+    return sum(name in score.own.goals for name, _, _ in asked.goals)
+
+
+def without_sizes(message: str) -> str:
+    """A message for a student about a size that they are not to know: what went wrong, the line of their own, and how
+    to mend it, without the numbers. What was expected and what came are left out."""
+    kept: list[str] = []
+    keeps = True
+    for number, line in enumerate(message.splitlines()):
+        label = re.match(r"\s{2}(\w+):\s", line)
+        if label is not None:
+            keeps = label[1] in ("where", "fix")
+        elif not line.startswith("   "):
+            keeps = number == 0
+        if keeps:
+            own = label is not None and label[1] == "where"
+            kept.append(line if own else re.sub(r"\d[\d,.]*\d|\d", WITHHELD, line))
+    return "\n".join(kept)

@@ -1,0 +1,190 @@
+"""Classes of students who do not exist: real runs of references, other ways and mistakes, dealt out by arithmetic.
+
+No student's code is isolated here: this is for what reads a gradebook.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from lib import PUZZLES, PuzzleError, Trace, Unsolved, check, retime, simulate
+from lib.cluster.costs import Costs
+from lib.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student
+from lib.puzzles.records import Hidden, Size
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+from lib.trace.json_format import encode
+from tests.diagnosis import corpus
+
+__all__ = ["PUZZLES_OF_A_WEEK", "InMemory", "Way", "asked", "class_of", "ways"]
+
+MISTAKES = 6
+"""Of each puzzle, at most."""
+PUZZLES_OF_A_WEEK = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "gpipe", "fsdp_prefetch", "process_map")
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Schedules by their digests, as `lib.grade.traces` keeps them in a folder."""
+
+    traces: Mapping[str, Trace]
+
+    def load(self, digest: str) -> Trace:
+        """One of them. FileNotFoundError where it is not there."""
+        if digest not in self.traces:
+            raise FileNotFoundError(f"there is no schedule {digest}")
+        return self.traces[digest]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to hand in a puzzle, and what comes of it at all its sizes."""
+
+    name: str
+    own: Result
+    hidden: tuple[Result, ...]
+    trace: Trace | None
+
+    @property
+    def state(self) -> str:
+        """Of all sizes together."""
+        states = [self.own.state, *(one.state for one in self.hidden)]
+        return next((state for state in ("failed", "unsolved", "missed") if state in states), "passed")
+
+
+def digest_of(trace: Trace) -> str:
+    """What names a schedule."""
+    data = {**encode(trace), "puzzle": None, "error": None, "places": []}
+    for program in data["programs"]:
+        program["events"] = [[*event[:8], -1, *event[9:]] for event in program["events"]]
+    return sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def run(function: Any, puzzle: str, size: Hidden | None = None) -> tuple[Result, Trace | None]:
+    """What comes of a function at a size; at the puzzle's, unless another is given."""
+    record = PUZZLES[puzzle]
+    given = {} if size is None else {name: value for name, value in size._asdict().items() if value is not None}
+    words = Size.of(size or record).words()
+    try:
+        models = simulate(function, puzzle=puzzle, **given)
+    except PuzzleError as error:
+        trace = error.trace
+        digest = "" if trace is None else digest_of(trace)
+        return Result(words, "failed", message=str(error), schedule=digest), trace
+    if isinstance(models, Unsolved):
+        return Result(words, "unsolved", message="the gap is still as it was handed out"), None
+    trace = Trace.of(models)
+    verdict = check(trace, puzzle) if size is None else check(trace)
+    goals = tuple(goal.name for goal in verdict.goals if goal.reached)
+    state = "failed" if not verdict.correct else "passed" if size is not None or goals else "missed"
+    figures = (verdict.time, verdict.memory, verdict.sent, verdict.rank) if verdict.correct else (None,) * 4
+    return Result(words, state, goals, *figures, message=verdict.text(), schedule=digest_of(trace)), trace
+
+
+@cache
+def ways(puzzle: str) -> tuple[Way, ...]:
+    """The reference first, then the other ways, then the mistakes."""
+    record = PUZZLES[puzzle]
+    if record.is_function:
+        right = Result("its table, and 400 inputs drawn at random", "passed", message="Correct! Right on all.")
+        wrong = replace(right, state="failed", message="Not right yet.\n  [2], [0] should raise a ValueError")
+        return Way("reference", right, (), None), Way("mistake", wrong, (), None)
+    path = reference(puzzle)
+    files = [path, *sorted(Path(path.parent, "alternatives").glob(f"{puzzle}_*.py"))]
+    found = [_way(file.stem, load_function(file, puzzle), puzzle) for file in files if _is_of(file, puzzle)]
+    for case in corpus.cases():
+        if case.puzzle == puzzle and case.change is not None and len(found) < len(files) + MISTAKES:
+            with corpus.function(case) as student:
+                found.append(_way(case.name, student, puzzle))
+    return tuple(found)
+
+
+def _is_of(file: Path, puzzle: str) -> bool:
+    """Whether a solution is one of this puzzle, and not of one whose name only begins like it."""
+    longest = max((name for name in PUZZLES if f"{file.stem}_".startswith(f"{name}_")), key=len, default=puzzle)
+    return file == reference(puzzle) or longest == puzzle
+
+
+def _way(name: str, function: Any, puzzle: str) -> Way:
+    own, trace = run(function, puzzle)
+    hidden = tuple(run(function, puzzle, size)[0] for size in PUZZLES[puzzle].hidden)
+    for _, event in () if trace is None else trace.events():
+        event.source = None
+    return Way(name, own, hidden, trace)
+
+
+def asked(puzzle: str) -> Asked:
+    """A puzzle as a teacher would ask it."""
+    record = PUZZLES[puzzle]
+    if record.is_function:
+        return Asked(puzzle, record.title, record.number)
+    goals = tuple((goal.name, goal.time, goal.memory) for goal in record.goals)
+    hidden = tuple(Size.of(size).words() for size in record.hidden)
+    return Asked(puzzle, record.title, record.number, goals, goals[0][0], hidden, ways(puzzle)[0].own)
+
+
+def class_of(
+    students: int, puzzles: Sequence[str] = PUZZLES_OF_A_WEEK, *, seed: int = 1, variants: int = 0
+) -> tuple[Gradebook, InMemory]:
+    """A gradebook of so many students, and the schedules in it.
+
+    `variants`: each correct schedule is there as often as that, with other costs, where a class has many of its own.
+    """
+    draw = Random(seed)
+    traces: dict[str, Trace] = {}
+    pools = {puzzle: _pool(puzzle, variants, traces) for puzzle in puzzles}
+    rows: list[Student] = []
+    for number in range(students):
+        name = f"{draw.choice(FIRST)} {draw.choice(LAST)} {number:03d}"
+        diligence = draw.random()
+        scores = [_score(puzzle, pools[puzzle], draw, diligence, number) for puzzle in puzzles]
+        rows.append(Student(name, tuple(scores)))
+    rows.sort(key=lambda row: row.name)
+    refused = (
+        Refused("late/empty.ipynb", "the file is empty: nothing was saved in it"),
+        Refused("photo.heic", "neither a notebook (.ipynb) nor Python (.py) nor a zip of them"),
+    )
+    isolation = ("user namespaces: no network, no other process is seen", "limits on processor time and memory")
+    book = Gradebook(tuple(map(asked, puzzles)), tuple(rows), refused, isolation, "0.1.0")
+    return book, InMemory(traces)
+
+
+def _pool(puzzle: str, variants: int, traces: dict[str, Trace]) -> list[Way]:
+    pool = list(ways(puzzle))
+    for way in ways(puzzle):
+        if way.trace is None:
+            continue
+        traces[way.own.schedule] = way.trace
+        for number in range(variants if way.own.correct else 0):
+            trace = retime(way.trace, costs=Costs(forward=1 + (number + 1) / 64))
+            verdict = check(trace)
+            digest = digest_of(trace)
+            own = replace(way.own, time=verdict.time, memory=verdict.memory, sent=verdict.sent, schedule=digest)
+            traces[digest] = trace
+            pool.append(replace(way, own=own, trace=trace))
+    return pool
+
+
+def _score(puzzle: str, pool: Sequence[Way], draw: Random, diligence: float, number: int) -> Score:
+    luck = draw.random()
+    file = f"{number:03d}/{PUZZLES[puzzle].stem}.ipynb"
+    if luck > 0.5 + diligence:
+        return Score(puzzle, "absent", Result("", "absent"))
+    if luck > 0.3 + diligence:
+        message = "the gap is still as it was handed out"
+        return Score(puzzle, "unsolved", Result(pool[0].own.size, "unsolved", message=message), file=file)
+    right = [way for way in pool if way.own.correct]
+    way = draw.choice(right if luck < 0.2 + diligence * 0.7 else [way for way in pool if not way.own.correct] or right)
+    source = sha256(f"{way.name} {draw.randrange(60)}".encode()).hexdigest()[:16]
+    return Score(puzzle, way.state, way.own, way.hidden, file, source, draw.choice((None, 0, 1, 3)))
+
+
+FIRST = ("Anna", "Ben", "Chiamaka", "Duc", "Émile", "Fatima", "Göran", "Hana", "Íris", "José", "Keiko", "Łukasz", "Mei")
+LAST = ("Schmidt", "O'Neill", "Nguyễn", "Silva", "Kowalski", "Çelik", "Tanaka", "Okafor", "Li", "al-Haddad", "van Dijk")
