@@ -97,15 +97,18 @@ def _rings(reference: tuple[float, float] | None, best: tuple[float, float] | No
 
 def _frame(handed: Sequence[Handed], goals: Sequence[Goal], rings: dict[str, tuple[float, float]]) -> Frame:
     wanted = [*((goal.time, goal.memory) for goal in goals), *rings.values()]
-    low, high = [0.0, 0.0], [0.0, 0.0]
-    for side in (0, 1):
-        figures = [one[side] for one in handed]
-        known = [place[side] for place in wanted] or figures
-        last = max(max(known), min(max(figures), FAR * max(known)))
-        first = min(min(known), min(figures))
-        room = last - first or 0.4 * last or 1.0
-        low[side], high[side] = max(0.0, first - 0.12 * room), last + 0.16 * room
-    return Frame(LEFT, TOP, RIGHT, TOP + HIGH, (low[0], low[1]), (high[0], high[1]))
+    times = _ends([one.time for one in handed], [time for time, _ in wanted])
+    memories = _ends([one.memory for one in handed], [memory for _, memory in wanted])
+    return Frame(LEFT, TOP, RIGHT, TOP + HIGH, (times[0], memories[0]), (times[1], memories[1]))
+
+
+def _ends(figures: Sequence[float], known: Sequence[float]) -> tuple[float, float]:
+    """The ends of an axis: all that is known has room, and of the figures those that are not far beyond."""
+    known = known or figures
+    last = max(max(known), min(max(figures), FAR * max(known)))
+    first = min(*known, *figures)
+    room = last - first or 0.4 * last or 1.0
+    return max(0.0, first - 0.12 * room), last + 0.16 * room
 
 
 def _beyond(frame: Frame, one: Handed) -> bool:

@@ -84,8 +84,11 @@ def run(function: Any, puzzle: str, size: Hidden | None = None) -> tuple[Result,
     verdict = check(trace, puzzle) if size is None else check(trace)
     goals = tuple(goal.name for goal in verdict.goals if goal.reached)
     state = "failed" if not verdict.correct else "passed" if size is not None or goals else "missed"
-    figures = (verdict.time, verdict.memory, verdict.sent, verdict.rank) if verdict.correct else (None,) * 4
-    return Result(words, state, goals, *figures, message=verdict.text(), schedule=digest_of(trace)), trace
+    result = Result(words, state, goals, message=verdict.text(), schedule=digest_of(trace))
+    if verdict.correct:
+        figures = {"time": verdict.time, "memory": verdict.memory, "sent": verdict.sent, "rank": verdict.rank}
+        result = replace(result, **figures)
+    return result, trace
 
 
 @cache

@@ -7,7 +7,7 @@ template prints, and then it is escaped.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -51,9 +51,8 @@ def _template(name: str) -> Any:
         loader=FunctionLoader(load),
         finalize=_seen,
     )
-    words: dict[str, Callable[..., str]] = {"amount": amount, "counted": counted, "exact": exact}
-    environment.globals.update(words, states=STATES_IN_WORDS)
-    return environment.get_template(name)
+    words = {"amount": amount, "counted": counted, "exact": exact, "states": STATES_IN_WORDS}
+    return environment.get_template(name, globals=words)
 
 
 def _seen(value: Any) -> Any:

@@ -72,14 +72,17 @@ def write_report(
     lines = _lines(book, puzzles)
     pictures = Pictures(out / "pictures", traces)
     orders = list(dict.fromkeys(_orders(book, puzzles)))
-    tell = done or (lambda so_far, everything: None)
-    everything = len(orders) + len(lines)
-    draw_all(pictures, orders, jobs, lambda left: tell(len(orders) - left, everything))
+
+    def tell(so_far: int) -> None:
+        if done is not None:
+            done(so_far, len(orders) + len(lines))
+
+    draw_all(pictures, orders, jobs, lambda left: tell(len(orders) - left))
     # The page of the class leads to the others: it comes last.
     for row, student in enumerate(book.students):
         _write_student(out, lines, row, student, puzzles, pictures)
         _write_feedback(out, lines[row], student, puzzles, pictures, tell_sizes)
-        tell(len(orders) + row + 1, everything)
+        tell(len(orders) + row + 1)
     _remove_others(out, lines, pictures, orders)
     index = out / "index.html"
     write_whole(ready(index), _index(book, puzzles, lines))
@@ -132,7 +135,7 @@ def _write_student(
         student=lines[row],
         before=lines[row - 1] if row else None,
         after=lines[row + 1] if row + 1 < len(lines) else None,
-        parts=list(parts(student, puzzles, pictures.drawn)),
+        parts=list(parts(student, puzzles, pictures)),
     )
     write_whole(ready(out / "students" / f"{lines[row].file}.html"), page)
 
@@ -140,7 +143,7 @@ def _write_student(
 def _write_feedback(
     out: Path, line: Line, student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures, tell_sizes: bool
 ) -> None:
-    found = list(feedback_parts(student, puzzles, tell_sizes, lambda order: markup(pictures.svg(order))))
+    found = list(feedback_parts(student, puzzles, pictures, tell_sizes))
     write_whole(ready(out / "feedback" / f"{line.file}.html"), render("feedback.html", student=line, parts=found))
     text = "\n".join(visible(one) for one in feedback_text(student, found))
     write_whole(out / "feedback" / f"{line.file}.txt", f"{text}\n")

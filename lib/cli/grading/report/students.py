@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lib.cli.grading.report.pictures import Drawn, Order
+from lib.cli.grading.report.pages import markup
+from lib.cli.grading.report.pictures import Drawn, Order, Pictures
 from lib.cli.grading.report.puzzles import ClassPuzzle
 from lib.cli.grading.report.wording import State, state_of, without_sizes
 from lib.errors.wording import amount, exact
@@ -82,8 +83,8 @@ def own(score: Score) -> Order | None:
     return Order((score.own.schedule,), ("yours",)) if score.own.schedule else None
 
 
-def parts(student: Student, puzzles: Sequence[ClassPuzzle], drawn: Any) -> Iterator[Part]:
-    """The puzzles on the page for who teaches. `drawn(order)` gives a picture that there is."""
+def parts(student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures) -> Iterator[Part]:
+    """The puzzles on the page for who teaches."""
     for puzzle, score in scores_of(student, puzzles):
         order = beside(puzzle, score)
         yield Part(
@@ -93,13 +94,15 @@ def parts(student: Student, puzzles: Sequence[ClassPuzzle], drawn: Any) -> Itera
             _size(puzzle, score),
             _rows(puzzle, score, "this student", others=True),
             score.own.message,
-            None if order is None else drawn(order),
+            None if order is None else pictures.drawn(order),
             "" if order is None else _caption(order),
         )
 
 
-def feedback_parts(student: Student, puzzles: Sequence[ClassPuzzle], tell_sizes: bool, svg: Any) -> Iterator[Part]:
-    """The puzzles in what a student may have. `svg(order)` gives a picture as markup."""
+def feedback_parts(
+    student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures, tell_sizes: bool
+) -> Iterator[Part]:
+    """The puzzles in what a student may have."""
     for puzzle, score in scores_of(student, puzzles):
         order = own(score)
         yield Part(
@@ -110,7 +113,7 @@ def feedback_parts(student: Student, puzzles: Sequence[ClassPuzzle], tell_sizes:
             _rows(puzzle, score, "yours", others=False),
             ABSENT if score.state == "absent" else score.own.message,
             elsewhere=tuple(_elsewhere(score, tell_sizes)),
-            drawn="" if order is None else svg(order),
+            drawn="" if order is None else markup(pictures.svg(order)),
         )
 
 
