@@ -532,11 +532,19 @@ def profile(
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the pictures.")] = Path("demo"),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The folder to write to; else demo, or class.")
+    ] = None,
+    made_up: Annotated[
+        bool, typer.Option("--class", help="Write what a made-up class hands in, to try `puzzles grade` on.")
+    ] = False,
 ) -> None:
-    """Run, check and draw the reference solution of every puzzle."""
+    """Run, check and draw the reference solution of every puzzle. Or write an exercise that a class hands in."""
+    if made_up:
+        return _made_up_class(output or Path("class"))
     from drawing.timeline.schedule import picture_of_trace
 
+    output = output or Path("demo")
     output.mkdir(parents=True, exist_ok=True)
     best, correct = Column("reached", no_wrap=True), True
     table = Table("puzzle", "verdict", "time", "memory", best, "picture", caption=f"pictures in {output}")
@@ -551,6 +559,14 @@ def demo(
         table.add_row(puzzle, "Correct!" if verdict.correct else "not correct", *figures, path.name)
     show_table(table)
     raise typer.Exit(0 if correct else 1)
+
+
+def _made_up_class(folder: Path) -> None:
+    from lib.notebooks.example_class import ASKED, STUDENTS, write_class
+
+    files = write_class(folder)
+    say(f"Wrote {len(files)} files of {len(STUDENTS)} students who do not exist to {folder}: {', '.join(ASKED)}.")
+    say(f"Grade them: puzzles grade {folder} --out report")
 
 
 def _write(found: Run | None, save: Path | None, perfetto: Path | None, chakra: Path | None) -> None:
