@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from lib import PUZZLES, PuzzleError, Unsolved, check, simulate
 from lib.cli.app import app
-from lib.grade.intake import collect
+from lib.grade.intake.collecting import collect
 from lib.notebooks.example_class import ASKED, STUDENTS, write_class
 from lib.submissions.load import SourceError, load_function
 
@@ -43,8 +43,8 @@ def state(files: list[Path], puzzle: str, size: tuple[int, int, int] | None = No
         return "absent"
     try:
         function = load_function(max(mine, key=lambda file: len(file.name)), puzzle)
-        named = {} if size is None else dict(zip(("ranks", "layers", "batches"), size, strict=True))
-        models = simulate(function, **(named or {"puzzle": puzzle}))
+        ranks, layers, batches = size or PUZZLES[puzzle].size
+        models = simulate(function, ranks=ranks, layers=layers, batches=batches)
         if isinstance(models, Unsolved):
             return "unsolved"
         verdict = check(models, None if size else puzzle)
