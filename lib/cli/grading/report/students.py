@@ -1,4 +1,4 @@
-"""What the pages of one student show: for who teaches, beside the reference and the best; for the student, their own."""
+"""What the pages of one student show: to who teaches, beside the reference and the best; to the student, their own."""
 
 from __future__ import annotations
 
