@@ -82,7 +82,9 @@ def test_a_file_that_is_imported_and_is_not_python_is_named(tmp_path: Path, monk
     (tmp_path / "my_helpers_with_a_slip.py").write_text("x = 1\ny = = 2\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(SourceError, match=r"^my_helpers_with_a_slip\.py, line 2: invalid syntax: y = = 2$"):
-        load_function(notebook(tmp_path, "import my_helpers_with_a_slip\ndef basic(m): ...\n"), "basic")
+        load_function(
+            notebook(tmp_path, "import my_helpers_with_a_slip\ndef basic(m):\n    my_helpers_with_a_slip.go()"), "basic"
+        )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,10 @@ def test_a_file_that_is_imported_and_is_not_python_is_named(tmp_path: Path, monk
         ("basic = 3\n", "work.py defines no function 'basic'; its functions: none"),
         ("def basic(m):\n  return (\n", "work.py, line 2: '(' was never closed: return ("),
         ("x = 1\ndef basic(m):\n    await m\n", "work.py, line 3: 'await' outside async function: await m"),
-        ("import nothing_like_it\n", "work.py, line 1: ModuleNotFoundError: No module named 'nothing_like_it'"),
+        (
+            "import nothing_like_it\ndef basic(m):\n    nothing_like_it.do(m)\n",
+            "work.py, line 1: ModuleNotFoundError: No module named 'nothing_like_it'",
+        ),
         ("@undefined\ndef basic(m): ...\n", "work.py, line 2: NameError: name 'undefined' is not defined"),
     ],
     ids=range(7),
