@@ -96,12 +96,11 @@ def _execute(code: CodeType, namespace: dict[str, Any]) -> None:
 # -- modules that were handed in ----------------------------------------------------------------------------------
 
 
-def importable(modules: Sequence[Cell], cells: Sequence[Cell]) -> None:
-    """Lets what was handed in be imported from now on, unless Python or something installed has the name."""
-    if not modules:
-        return
-    folder = PurePath(cells[0][0].partition(", code cell ")[0]).parent if cells else PurePath()
-    sys.meta_path.append(_HandedIn(dict(modules), [folder, *folder.parents]))
+def importable(modules: Sequence[Cell], file: str) -> None:
+    """Lets what was handed in with a file be imported from now on, unless Python or something installed has the name."""
+    if modules:
+        folder = PurePath(file).parent
+        sys.meta_path.append(_HandedIn(dict(modules), [folder, *folder.parents]))
 
 
 class _HandedIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):

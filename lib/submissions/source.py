@@ -26,21 +26,23 @@ class Source:
     """The code of what somebody handed in, as text: nothing of it has run.
 
     `cells` are (what errors call it, text): a .py is one cell, a notebook has one for each code cell. `modules` are
-    other .py files handed in with it, (relative path, text), which it may import.
+    other .py files handed in with it, (relative path, text), which it may import. `name` is the file's.
     """
 
     cells: tuple[Cell, ...]
     modules: tuple[Cell, ...] = ()
+    name: str = ""
 
     @classmethod
     def of(cls, name: str, text: str) -> Source:
         """The source in the text of a .py or .ipynb, by the ending of its name. SourceError where it is neither."""
         suffix = PurePath(name).suffix
         if suffix == ".py":
-            return cls(((name, text),))
+            return cls(((name, text),), name=name)
         if suffix == ".ipynb":
             cells = code_cells(name, text)
-            return cls(tuple((f"{name}, code cell {number}", cell) for number, cell in enumerate(cells, 1)))
+            numbered = tuple((f"{name}, code cell {number}", cell) for number, cell in enumerate(cells, 1))
+            return cls(numbered, name=name)
         raise SourceError(f"{PurePath(name).name} is neither a notebook (.ipynb) nor Python (.py)")
 
     def puzzles(self) -> tuple[str, ...]:
@@ -95,8 +97,7 @@ def function_of(source: Source, name: str) -> Callable[..., Any]:
     program = _program(source.cells)
     if (broken := program.broken_after(name)) is not None:
         raise broken
-    file = PurePath(source.cells[0][0].partition(", code cell ")[0]).name if source.cells else "nothing"
-    importable(source.modules, source.cells)
+    importable(source.modules, source.name)
     why: SourceError | None = None
     for needed in program.needed(name):
         try:
@@ -113,7 +114,7 @@ def function_of(source: Source, name: str) -> Callable[..., Any]:
     if program.broken and len(source.cells) == 1:
         raise program.broken[0].error
     others = ", ".join(dict.fromkeys(program.functions())) or "none"
-    raise SourceError(f"{file} defines no function {name!r}; its functions: {others}")
+    raise SourceError(f"{PurePath(source.name).name or 'it'} defines no function {name!r}; its functions: {others}")
 
 
 @lru_cache(maxsize=2)  # the puzzles of one source are asked one after the other

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 import textwrap
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ def source(*cells: str, **modules: str) -> Source:
     """A notebook with these code cells, and modules beside it."""
     texts = [textwrap.dedent(cell) for cell in cells]
     found = Source.of("work.ipynb", notebook(*texts))
-    return Source(found.cells, tuple((f"{name}.py", textwrap.dedent(text)) for name, text in modules.items()))
+    beside = tuple((f"{name}.py", textwrap.dedent(text)) for name, text in modules.items())
+    return replace(found, modules=beside)
 
 
 def notebook(*cells: str) -> str:
@@ -40,7 +42,8 @@ NEEDED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "helpers that call each other": (
         True,
         (
-            "def even(n): return n == 0 or odd(n - 1)\ndef odd(n): return n > 0 and even(n - 1)\ndef basic(m): return even(4)",
+            "def even(n): return n == 0 or odd(n - 1)\n"
+            "def odd(n): return n > 0 and even(n - 1)\ndef basic(m): return even(4)",
         ),
     ),
     "the last definition": (2, ("def basic(m): return 1", "def basic(m): return 2")),
@@ -154,19 +157,22 @@ NEEDED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a decorator of its own": (
         2,
         (
-            "from functools import wraps\ndef twice(f):\n    @wraps(f)\n    def g(m): return 2 * f(m)\n    return g\n@twice\ndef basic(m): return 1",
+            "from functools import wraps\ndef twice(f):\n    @wraps(f)\n"
+            "    def g(m): return 2 * f(m)\n    return g\n@twice\ndef basic(m): return 1",
         ),
     ),
     "a decorator with arguments": (
         3,
         (
-            "def times(n):\n    def deco(f):\n        return lambda m: n * f(m)\n    return deco\n@times(3)\ndef basic(m): return 1",
+            "def times(n):\n    def deco(f):\n        return lambda m: n * f(m)\n"
+            "    return deco\n@times(3)\ndef basic(m): return 1",
         ),
     ),
     "a cache": (
         8,
         (
-            "import functools\n@functools.lru_cache(maxsize=None)\ndef f(n): return n if n < 2 else f(n-1) + f(n-2)\ndef basic(m): return f(6)",
+            "import functools\n@functools.lru_cache(maxsize=None)\n"
+            "def f(n): return n if n < 2 else f(n-1) + f(n-2)\ndef basic(m): return f(6)",
         ),
     ),
     "a partial": (5, ("from functools import partial\ndef add(a, b, m): return a + b\nbasic = partial(add, 2, 3)",)),
@@ -178,7 +184,8 @@ NEEDED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a method": (
         4,
         (
-            "class Strategy:\n    def __init__(self): self.size = 4\n    def run(self, m): return self.size\nbasic = Strategy().run",
+            "class Strategy:\n    def __init__(self): self.size = 4\n"
+            "    def run(self, m): return self.size\nbasic = Strategy().run",
         ),
     ),
     "a method of an instance": (
@@ -192,7 +199,9 @@ NEEDED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a closure that counts": (
         3,
         (
-            "def counter():\n    n = 0\n    def up():\n        nonlocal n\n        n += 1\n        return n\n    return up\nup = counter()\ndef basic(m): return up() + up()",
+            "def counter():\n    n = 0\n    def up():\n        nonlocal n\n        n += 1\n"
+            "        return n\n    return up\nup = counter()\n"
+            "def basic(m): return up() + up()",
         ),
     ),
     "a default": (4, ("SIZE = 4\ndef basic(m, size=SIZE): return size\nSIZE = 5",)),
@@ -200,7 +209,9 @@ NEEDED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a data class": (
         5,
         (
-            "from dataclasses import dataclass, field\n@dataclass\nclass Step:\n    layer: int\n    more: list = field(default_factory=list)\ndef basic(m): return Step(5).layer",
+            "from dataclasses import dataclass, field\n@dataclass\nclass Step:\n"
+            "    layer: int\n    more: list = field(default_factory=list)\n"
+            "def basic(m): return Step(5).layer",
         ),
     ),
     "an enumeration": (
@@ -210,7 +221,8 @@ NEEDED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a named tuple": (
         2,
         (
-            "from typing import NamedTuple\nclass P(NamedTuple):\n    a: int\n    b: int = 2\ndef basic(m): return P(1).b",
+            "from typing import NamedTuple\nclass P(NamedTuple):\n    a: int\n"
+            "    b: int = 2\ndef basic(m): return P(1).b",
         ),
     ),
     "a class that builds on another": (1, ("class A:\n    x = 1\nclass B(A): pass\ndef basic(m): return B().x",)),
@@ -218,7 +230,9 @@ NEEDED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a context manager": (
         ["in", "out"],
         (
-            "from contextlib import contextmanager\nlog = []\n@contextmanager\ndef kept():\n    log.append('in')\n    yield\n    log.append('out')\ndef basic(m):\n    with kept(): pass\n    return log",
+            "from contextlib import contextmanager\nlog = []\n@contextmanager\ndef kept():\n"
+            "    log.append('in')\n    yield\n    log.append('out')\ndef basic(m):\n"
+            "    with kept(): pass\n    return log",
         ),
     ),
     "a generator": ([1, 2], ("def steps():\n    yield 1\n    yield 2\ndef basic(m): return [*steps()]",)),
@@ -234,7 +248,8 @@ NEEDED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a shuffled list": (
         True,
         (
-            "import random\nrandom.seed(3)\nrows = [*range(50)]\nrandom.shuffle(rows)\ndef basic(m): return rows != [*range(50)]",
+            "import random\nrandom.seed(3)\nrows = [*range(50)]\nrandom.shuffle(rows)\n"
+            "def basic(m): return rows != [*range(50)]",
         ),
     ),
     "an awaited constant": (3, ("async def three(): return 3\nTHREE = await three()", "def basic(m): return THREE")),
@@ -259,7 +274,8 @@ NEEDED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "line magics": (
         1,
         (
-            "%load_ext autoreload\n%autoreload 2\n!pip install it's\nfiles = !ls\nx = %pwd\n?len\nlen??\ndef basic(m):\n    return (7\n        % 2)",
+            "%load_ext autoreload\n%autoreload 2\n!pip install it's\nfiles = !ls\nx = %pwd\n"
+            "?len\nlen??\ndef basic(m):\n    return (7\n        % 2)",
         ),
     ),
     "a magic in a function": (3, ("def basic(m):\n    !ls\n    %timeit 1\n    return 3",)),
