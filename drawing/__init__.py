@@ -18,7 +18,7 @@ from drawing.communication.collective import draw_collective
 from drawing.communication.mesh import draw_mesh
 from drawing.communication.ring.draw import draw_ring
 from drawing.communication.step import draw_step
-from drawing.comparison import compare, draw_figures
+from drawing.comparing.comparison import compare, draw_figures
 from drawing.display import register
 from drawing.figures.curves import draw_curves
 from drawing.gallery.page import draw_gallery

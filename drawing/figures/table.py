@@ -34,12 +34,20 @@ class Measure(NamedTuple):
 
 
 def table(
-    scene: Scene, runs: Sequence[tuple[str, Trace]], left: float, right: float, y: float, judged: bool = True
+    scene: Scene,
+    runs: Sequence[tuple[str, Trace]],
+    left: float,
+    right: float,
+    y: float,
+    judged: bool = True,
+    counts: Sequence[bool] | None = None,
 ) -> float:
     """Paints the table from `y` on; returns where it ends. Where it is `judged` the better ones are marked, and of two
-    runs the last row says how far they are apart."""
+    runs the last row says how far they are apart. What does not count (`counts`) is never a better one: a run that
+    leaves something out is soon over."""
     names = min(170.0, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
-    two = judged and len(runs) == 2
+    valid = [judged] * len(runs) if counts is None else [judged and one for one in counts]
+    two = len(runs) == 2 and all(valid)
     if two:
         names = max(names, text_width("difference", TEXT) + 18)
     room = right - left - names
@@ -50,14 +58,14 @@ def table(
         scene.add(Text(left, first + LINE * 2, "difference", TEXT, SOFT))
     x, placed = left + names, list[tuple[Column, float, float]]()
     for measure, part in zip(_measures(runs), WIDTHS, strict=False):
-        column, apart = _column(measure, [trace for _, trace in runs], judged)
+        column, apart = _column(measure, [trace for _, trace in runs], valid)
         placed.append((column, x, room * part - 14))
         if two:
             same = apart == "the same"
             scene.add(Text(x, first + LINE * 2, apart, TEXT, SOFT if same else INK, bold=not same))
         x += room * part
     bottom = columns(scene, placed, y, LINE)
-    _texts(scene, [trace for _, trace in runs], x, room, y, judged)
+    _texts(scene, [trace for _, trace in runs], x, room, y, valid)
     return bottom + (LINE if two else 0) + 4
 
 
@@ -81,24 +89,28 @@ def _measures(runs: Sequence[tuple[str, Trace]]) -> Sequence[Measure]:
     )
 
 
-def _column(measure: Measure, runs: Sequence[Trace], judged: bool) -> tuple[Column, str]:
+def _best(figures: Sequence[float], valid: Sequence[bool]) -> list[bool]:
+    """Which of the figures are the lowest of those that are valid, where not all of these are equal."""
+    judged = [figure for figure, counts in zip(figures, valid, strict=True) if counts]
+    best = min(judged) if judged and min(judged) != max(judged) else None
+    return [counts and figure == best for figure, counts in zip(figures, valid, strict=True)]
+
+
+def _column(measure: Measure, runs: Sequence[Trace], valid: Sequence[bool]) -> tuple[Column, str]:
     """The bars of a measure, the shortest ones marked where not all are equal; and how far two are apart, in words."""
     every = [measure.shares(trace) for trace in runs]
     sums = [round(sum(share.amount for share in shares), 9) for shares in every]
     bars: list[Bar] = []
-    for shares, total in zip(every, sums, strict=True):
-        good = judged and total == min(sums) != max(sums)
+    for shares, total, good in zip(every, sums, _best(sums, valid), strict=True):
         bars.append(Bar(measure.parts(shares), measure.words(total), bold=good, good=good))
     return Column(measure.name, bars), apart(*sums) if len(sums) == 2 else ""
 
 
-def _texts(scene: Scene, runs: Sequence[Trace], x: float, room: float, y: float, judged: bool) -> None:
+def _texts(scene: Scene, runs: Sequence[Trace], x: float, room: float, y: float, valid: Sequence[bool]) -> None:
     """How long the ranks are idle, and how often a rank communicates."""
     first = y + 16 + HIGH / 2
     idle = [round(bubbles(trace).makespan, 6) for trace in runs]
-    cells = [
-        ("idle", [f"{share:.1%}" for share in idle], [judged and share == min(idle) != max(idle) for share in idle])
-    ]
+    cells = [("idle", [f"{share:.1%}" for share in idle], _best(idle, valid))]
     common = _common(runs)
     cells.append(("calls per rank", [_counted(trace, common) for trace in runs], [False] * len(runs)))
     for (name, words, good), part in zip(cells, WIDTHS[3:], strict=True):

@@ -28,15 +28,20 @@ ROOMY: Final = 18
 """Pixels that a row must be high for hatching, and for what stands beside it."""
 
 
-def memory(scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: float) -> float:
-    """Paints the panel from `top` on, a row for each fold; returns where it ends."""
+def memory(
+    scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: float, highest: float | None = None
+) -> float:
+    """Paints the panel from `top` on, a row for each fold; returns where it ends.
+
+    Beside other runs it is to the scale of the `highest` peak of all, and has neither goals nor a legend of its own.
+    """
     most = float(peak(trace).elements)
     curves = {fold.rank: levels(trace, fold.rank) for fold in folds}
-    limits = [limit for limit in goals(trace) if limit <= IN_SIGHT * most]
+    limits = [limit for limit in goals(trace) if limit <= IN_SIGHT * most] if highest is None else []
     full = longest(curves, most)
     scene.add(Text(axis.left - 10, top + 8, "memory", TEXT, INK, "end", bold=True))
     scene.add(Text(axis.left, top + 8, _summary(trace, folds, full), TEXT, INK))
-    panel = _Panel.of(axis, folds, curves, top + 20, full, [most, *limits])
+    panel = _Panel.of(axis, folds, curves, top + 20, full, [most, highest or 0, *limits])
     for fold in folds:
         panel.row(scene, fold.rank, curves[fold.rank], most, limits)
     write_names(scene, names(trace, folds), [panel.tops[fold.rank] for fold in folds], panel.height, axis.left)
@@ -44,6 +49,8 @@ def memory(scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: f
         panel.mark(scene, full, most)
     panel.scale(scene, panel.tops[folds[0].rank], most, limits)
     bottom = panel.tops[folds[-1].rank] + panel.height
+    if highest is not None:
+        return bottom
     return legend(scene, axis.left, bottom + 10, axis.left + axis.width, _entries(curves, limits))
 
 

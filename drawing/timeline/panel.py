@@ -22,7 +22,8 @@ from lib.trace.trace import Trace
 __all__ = ["LEFT", "RIGHT", "WIDTH", "Panel", "panels"]
 
 WIDTH: Final = 840
-"""Pixels of a picture of runs; LEFT (or more, for long names) and RIGHT of them are beside the time axis."""
+"""Pixels of a picture of runs, if it is none for a slide; LEFT (or more, for long names) and RIGHT are beside the time
+axis."""
 LEFT: Final = 74
 RIGHT: Final = 48
 HEADING: Final = 26
@@ -49,7 +50,7 @@ class Panel(NamedTuple):
         after = LEFT + text_width(short, TEXT) * 1.08 + 12
         said = figures_of(self.trace) if words is None else words
         if said:
-            scene.add(Text(after, y + 8, fit(said, WIDTH - after - 10, TEXT), TEXT, SOFT))
+            scene.add(Text(after, y + 8, fit(said, scene.width - after - 10, TEXT), TEXT, SOFT))
         return y + HEADING
 
     def rows(self, scene: Scene, y: float) -> Rows:
@@ -68,7 +69,7 @@ class Panel(NamedTuple):
 def panels(
     scene: Scene, traces: Sequence[Trace], y: float, fold: bool | None = None, only: Container[int] | None = None
 ) -> tuple[list[Panel], float]:
-    """Panels of runs on one axis, and their legend, which is painted; returns where it ends.
+    """Panels of runs on one axis as wide as the scene, and their legend, which is painted; returns where it ends.
 
     `fold`: whether ranks that are alike share a row; where nothing is said, those of runs of more than 4 ranks do.
     `only`: the ranks that have rows, where not all have.
@@ -82,11 +83,11 @@ def panels(
     arranged = [trace for trace in traces if trace.mesh is not None]
     folded = [names(trace, shown_rows(trace, fold is not False, SHOWN).rows) for trace in arranged]
     left = max([LEFT, *(margin(found, row_height(len(found))) for found in (*named, *folded))])
-    axis = Axis(left, WIDTH - left - RIGHT, max(timeline.end for timeline in timelines))
+    axis = Axis(left, scene.width - left - RIGHT, max(timeline.end for timeline in timelines))
     layers = max(trace.layers for trace in traces)
     every = [box for line in timelines for box in line.boxes]
     own = {name for found in shown for row in found.rows for name in row.own.values()}
-    y = legend(scene, LEFT, y, WIDTH - 12, operations(layers, every, own, any(trace.padding for trace in traces)))
+    y = legend(scene, LEFT, y, scene.width - 12, operations(layers, every, own, any(trace.padding for trace in traces)))
     parts = zip(traces, timelines, shown, named, strict=True)
     return [Panel(trace, line, axis, layers, found, name) for trace, line, found, name in parts], y
 

@@ -28,11 +28,13 @@ from lib.submissions.workplace import mine, yours
 from lib.trace.json_format import with_places
 from lib.trace.trace import Trace
 
-__all__ = ["FOLDER", "Known", "Revealed", "Way", "alternatives", "answer", "description", "known_ways", "owner"]
-__all__ += ["refusal", "reveal", "run_of", "schedule_of", "ways"]
+__all__ = ["FOLDER", "OFFICIAL", "Known", "Revealed", "Way", "alternatives", "answer", "description", "files_of"]
+__all__ += ["known_ways", "owner", "refusal", "reveal", "run_of", "run_of_file", "schedule_of", "ways", "without_lines"]
 
 FOLDER = "alternatives"
 """The folder of the alternatives, in solutions/. Their files are called <puzzle>_<name>.py."""
+OFFICIAL = "official"
+"""What the solution is called that the alternatives are alternatives to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,14 @@ def owner(path: Path) -> str | None:
     return max((puzzle for puzzle in PUZZLES if path.stem.startswith(f"{puzzle}_")), key=len, default=None)
 
 
+def files_of(puzzle: str) -> dict[str, Path]:
+    """The files of all our ways to do a puzzle by their names, the official one first."""
+    return {OFFICIAL: reference(puzzle), **{_name(path, puzzle): path for path in alternatives(puzzle)}}
+
+
 def ways(puzzle: str) -> list[Way]:
     """The official answer, and then the alternatives. Each is run and checked now."""
-    first = Way("official", reference(puzzle), "", "", answer(puzzle), verdict_of(reference(puzzle), puzzle))
+    first = Way(OFFICIAL, reference(puzzle), "", "", answer(puzzle), verdict_of(reference(puzzle), puzzle))
     return [first, *(_alternative(path, puzzle) for path in alternatives(puzzle))]
 
 
@@ -82,6 +89,14 @@ def schedule_of(puzzle: str) -> Trace | None:
     """The run of the official answer without its lines of code: what it does when is no secret, how it says so is."""
     models = simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle)
     return None if isinstance(models, Unsolved) else without_lines(Trace.of(models))
+
+
+def run_of_file(path: Path, puzzle: str) -> Trace:
+    """The run of the function in a file of ours at the puzzle's size. Raises what running it raises."""
+    models = simulate(load_function(path, puzzle), puzzle=puzzle)
+    if isinstance(models, Unsolved):
+        raise SourceError(f"{path.name} is not solved")
+    return Trace.of(models)
 
 
 def without_lines(trace: Trace) -> Trace:
@@ -100,7 +115,7 @@ def run_of(puzzle: str) -> tuple[Trace, bool]:
             models = Unsolved(puzzle)
         if not isinstance(models, Unsolved) and check(run := Trace.of(models), puzzle).correct:
             return run, True
-    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle)), False
+    return run_of_file(reference(puzzle), puzzle), False
 
 
 class Known(NamedTuple):
@@ -154,10 +169,7 @@ def verdict_of(path: Path, puzzle: str) -> Verdict | FunctionVerdict:
     """The verdict on the function in a file of ours at the puzzle's size. Raises what running it raises."""
     if PUZZLES[puzzle].is_function:
         return judge_answers(puzzle, ask_here(load_function(path, puzzle)))
-    models = simulate(load_function(path, puzzle), puzzle=puzzle)
-    if isinstance(models, Unsolved):
-        raise SourceError(f"{path.name} is not solved")
-    return check(Trace.of(models), puzzle)
+    return check(run_of_file(path, puzzle), puzzle)
 
 
 def refusal(puzzle: str, standing: Standing | None) -> str | None:
@@ -204,7 +216,7 @@ class Revealed:
         return self.markdown
 
 
-def reveal(puzzle: str, way: str = "official") -> Revealed | None:
+def reveal(puzzle: str, way: str = OFFICIAL) -> Revealed | None:
     """The official answer to a puzzle and what else can be done, or the code of one of the other ways, once you have
     passed. Before, it prints what is missing and gives None.
 
@@ -219,7 +231,7 @@ def reveal(puzzle: str, way: str = "official") -> Revealed | None:
     every = {one.name: one for one in ways(puzzle)}
     if way not in every:
         raise ValueError(f"{puzzle} has no solution called {way!r}; there are {', '.join(every)}")
-    return Revealed("\n\n".join(_said(every[way], puzzle) if way != "official" else _all_said(every, puzzle)))
+    return Revealed("\n\n".join(_said(every[way], puzzle) if way != OFFICIAL else _all_said(every, puzzle)))
 
 
 def _said(way: Way, puzzle: str) -> list[str]:
@@ -231,7 +243,7 @@ def _said(way: Way, puzzle: str) -> list[str]:
 
 def _all_said(every: Mapping[str, Way], puzzle: str) -> list[str]:
     """The official answer, and the others without their code."""
-    said = _said(every["official"], puzzle)
+    said = _said(every[OFFICIAL], puzzle)
     for way in list(every.values())[1:]:
         figures = _figures(way.verdict)
         text = f"**{way.name}**" + (f" ({figures})" if figures else "")

@@ -6,13 +6,12 @@ written it (see `lib.course.child`), and what comes back is judged and recorded 
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lib.analysis import figures
 from lib.checker.checker import check
 from lib.checker.table import Answer, Ask, Given, ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
@@ -26,11 +25,9 @@ from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError, load_function, puzzle_of
 from lib.submissions.locations import home, reference, shown
 from lib.submissions.workplace import is_edition, located, notebook_of
-from lib.trace.event import Program
 from lib.trace.trace import Trace
-from lib.values.collectives import COLLECTIVES
 
-__all__ = ["STATES", "Attempt", "Outcome", "Run", "attempt", "feedings", "outcome", "run"]
+__all__ = ["STATES", "Attempt", "Outcome", "Run", "Stub", "attempt", "feedings", "outcome", "ran", "run"]
 
 STATES = ("passed", "missed", "unsolved", "failed")
 """Within the easiest goal; correct but not within it; still the stub; anything else."""
@@ -52,23 +49,6 @@ class Run:
     own: bool = False
     printed: str = ""
     sized: bool = False
-
-    def figures(self) -> dict[str, str]:
-        """What one compares runs by: the verdict, time, memory, the makespan's bubble, and what moves."""
-        verdict, traffic = check(self.trace), figures.traffic(self.trace)
-        return {
-            "correct": "yes" if verdict.correct else "no",
-            "time": f"{verdict.time:g}",
-            "memory": f"{verdict.memory:,.0f}",
-            "bubble": f"{figures.bubbles(self.trace).makespan:.1%}",
-            "sent per rank": f"{max(float(sent) for sent, _ in traffic):,.0f}",
-            "collectives per rank": f"{max(_count(program, COLLECTIVES) for program in self.trace.programs)}",
-            "messages per rank": f"{max(_count(program, ('pass_to',)) for program in self.trace.programs)}",
-        }
-
-
-def _count(program: Program, ops: Container[str]) -> int:
-    return sum(event.op in ops for event in program.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +116,13 @@ def run(what: str, *, puzzle: str | None = None, limit: float | None = None, **s
         print(found.printed, end="")
         return found
     return None
+
+
+def ran(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Run:
+    """The same, and nothing is printed: raises Stub where it is not solved yet. The `trace` of a PuzzleError is the run
+    up to there, if there was any."""
+    path, name = _found(what, puzzle)
+    return _ran(what, path, name, limit, size)
 
 
 def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Outcome | None:

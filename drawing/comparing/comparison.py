@@ -1,0 +1,263 @@
+"""Schedules one under another on one time axis, with their figures and the place where they first differ.
+
+All of it in one picture, or in parts, for a page or for slides: what was run is laid out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from drawing.canvas.axes import legend
+from drawing.canvas.palette import ALARM, INK, SOFT
+from drawing.canvas.picture import Picture
+from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width, wrapped
+from drawing.figures.table import table
+from drawing.timeline.folding import shown_rows
+from drawing.timeline.labels import size
+from drawing.timeline.memory import kinds_of, memory, memory_at_peak
+from drawing.timeline.paint import SHOWN, Rows
+from drawing.timeline.panel import LEFT, WIDTH, Panel, panels
+from drawing.timeline.schedule import note, trace_of
+from lib.analysis.difference import Difference, difference, figures_of, lesson, said, unequal
+from lib.analysis.figures import peak
+from lib.trace.trace import Trace, nothing_to
+
+__all__ = ["Compared", "Comparison", "compare", "draw_figures"]
+
+TITLE: Final = 17
+EDGE_ROOM: Final = 24.0
+"""Pixels beside what is no timeline."""
+LINES: Final = 8
+"""Lines of what is said of a run that went wrong; what else there is to say is in the words of the command."""
+NAMED: Final = 6
+"""Runs that are all named in a headline; of more it says how many there are."""
+
+
+class Compared(NamedTuple):
+    """What is compared, under its name. A run that failed is there up to where it did; where there is none at all,
+    `trace` is None. `said` is what went wrong. One that does not count has figures, and is never the best."""
+
+    name: str
+    trace: Trace | None
+    said: str = ""
+    counts: bool = True
+
+
+def compare(*runs: Any, names: Sequence[str] | None = None, **named: Any) -> Picture:
+    """Draws runs (Traces, Models or lists of Models) under each other: `compare(ddp=out1, fsdp=out2)`.
+
+    Names come from the keywords, from `names`, or from the keys of a dict given alone.
+    """
+    found = _named("compare", runs, names, named)
+    return found if isinstance(found, Picture) else Comparison(found).picture()
+
+
+def draw_figures(*runs: Any, names: Sequence[str] | None = None, **named: Any) -> Picture:
+    """Draws only the figures of runs as bars beside each other: time, what is alive at the peak, what is sent.
+
+    Names come as for `compare`.
+    """
+    found = _named("draw_figures", runs, names, named)
+    return found if isinstance(found, Picture) else Comparison(found).figures()
+
+
+def _named(
+    call: str, runs: Sequence[Any], names: Sequence[str] | None, named: Mapping[str, Any]
+) -> list[Compared] | Picture:
+    """The runs with their names; a picture that says why, where there is nothing to draw."""
+    if len(runs) == 1 and isinstance(runs[0], Mapping):
+        named = {str(key): run for key, run in cast("Mapping[Any, Any]", runs[0]).items()} | {**named}
+        runs = ()
+    if names is not None and len(names) != len(runs):
+        raise ValueError(f"names has {len(names)} for {len(runs)} runs")
+    labelled = [*zip(names or [f"run {i + 1}" for i in range(len(runs))], runs, strict=True), *named.items()]
+    if not labelled:
+        return note("nothing to draw yet")
+    for name, run in labelled:
+        if (why := nothing_to("draw", run, name)) is not None:
+            return note(why)
+    return [Compared(name, trace_of(run, call)) for name, run in labelled]
+
+
+class _Placed(NamedTuple):
+    """A run that is drawn: its panel, which one it is, and where it first differs, if it does."""
+
+    panel: Panel
+    number: int
+    gap: Difference | None
+
+
+class Comparison:
+    """Runs that are drawn beside each other: in one picture, or in parts as wide as you like.
+
+    `every_rank`: the memory of each rank is drawn, and not of that with the highest peak alone.
+    """
+
+    def __init__(self, runs: Sequence[Compared], *, width: float = WIDTH, every_rank: bool = False) -> None:
+        self.runs = tuple(runs)
+        self.width = width
+        self.every_rank = every_rank
+        self.drawn = [(run.name, run.trace) for run in runs if run.trace is not None]
+        self.traces = [trace for _, trace in self.drawn]
+        self.gaps = [difference(self.traces[0], trace) for trace in self.traces[1:]]
+        # The first schedule is marked where it differs from the next one that does, the others where they do from it.
+        self.marks = [next((gap for gap in self.gaps if gap is not None), None), *self.gaps]
+        self.highest = max((float(peak(trace).elements) for trace in self.traces), default=0.0)
+
+    def picture(self) -> Picture:
+        """All of it in one picture."""
+        scene = self._scene()
+        y = self._table(scene, self._headline(scene)) + 8
+        shown, y = self._legend(scene, y)
+        for place, run in enumerate(self.runs):
+            y = self._run(scene, shown[place], run, y) + 16
+        y = self._differences(scene, y)
+        scene.height = y + 6
+        return Picture(scene, "\n".join(self._words()))
+
+    def figures(self) -> Picture:
+        """Only the figures, as bars."""
+        scene = self._scene()
+        y = self._table(scene, self._headline(scene))
+        scene.height = legend(scene, EDGE_ROOM, y + 12, self.width - 12, kinds_of(self.traces)) + 6
+        return Picture(scene, "\n".join(f"{name}: {figures_of(trace)}" for name, trace in self.drawn))
+
+    def parts(self) -> tuple[Picture, list[Picture]]:
+        """What the colours mean, and a picture for each run, all on one time axis, to stand under each other."""
+        scene = self._scene()
+        shown, y = self._legend(scene, 14)
+        scene.height = y
+        pictures: list[Picture] = []
+        for place, run in enumerate(self.runs):
+            part = self._scene()
+            part.height = self._run(part, shown[place], run, 10) + 8
+            pictures.append(Picture(part, _words_of(run)))
+        return Picture(scene, "what the colours mean"), pictures
+
+    def differences(self) -> list[str]:
+        """How each run differs from the first, in words: what it has less or more of, and where they first part."""
+        found: list[str] = []
+        counts = [run.counts for run in self.runs if run.trace is not None]
+        for place, (gap, (name, trace)) in enumerate(zip(self.gaps, self.drawn[1:], strict=True), 1):
+            first = self.drawn[0]
+            taught = lesson([first, (name, trace)]) if counts[0] and counts[place] else None
+            found.append(" ".join(filter(None, (taught, f"{said(gap, first[0], name)}."))))
+        return found
+
+    def _scene(self) -> Scene:
+        return Scene(self.width, 0)
+
+    def _words(self) -> Iterator[str]:
+        """What is read aloud: figures, what differs, and where first."""
+        yield from map(_words_of, self.runs)
+        yield from filter(None, (unequal(self.drawn), self._lesson()))
+        for (name, _), gap in zip(self.drawn[1:], self.gaps, strict=True):
+            yield said(gap, self.drawn[0][0], name)
+
+    def _lesson(self) -> str | None:
+        return lesson(self.drawn) if all(run.counts for run in self.runs) else None
+
+    def _headline(self, scene: Scene) -> float:
+        """The names and the size, or that the sizes differ; and what there is to learn. Returns where it ends."""
+        names = [run.name for run in self.runs]
+        if len(names) > NAMED:
+            names = [*names[: NAMED - 1], f"{len(names) - NAMED + 1} others"]
+        together = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        scene.add(Text(EDGE_ROOM, 26, fit(together, self.width - 320, TITLE), TITLE, INK, bold=True))
+        y, room = 48.0, self.width - 2 * EDGE_ROOM
+        if (warning := unequal(self.drawn)) is not None:
+            if len(self.drawn) > NAMED:  # the sizes of each would be a paragraph that nobody reads
+                warning = "These runs have different sizes, so their figures are not those of one task."
+            y = scene.paragraph(EDGE_ROOM, y, warning, room, 17, ALARM, bold=True)
+        elif self.traces:
+            scene.add(Text(self.width - EDGE_ROOM, 26, size(self.traces[0]), TEXT, SOFT, "end"))
+        if (words := self._lesson()) is not None:
+            y = scene.paragraph(EDGE_ROOM, y, words, room, 17)
+        return y + 4
+
+    def _table(self, scene: Scene, y: float) -> float:
+        """The figures of the runs that came to their end."""
+        whole = [run for run in self.runs if run.trace is not None and run.trace.error is None]
+        runs = [(run.name, run.trace) for run in whole if run.trace is not None]
+        if not runs:
+            return y
+        counts = [run.counts for run in whole]
+        return table(scene, runs, EDGE_ROOM, self.width - EDGE_ROOM, y, unequal(runs) is None, counts)
+
+    def _legend(self, scene: Scene, y: float) -> tuple[list[_Placed | None], float]:
+        """The panels of the runs (None for one that has no Trace), and what the colours mean, which is painted."""
+        if not self.traces:
+            return [None] * len(self.runs), y
+        shown, y = panels(scene, self.traces, y, fold=True)
+        y = legend(scene, LEFT, y, self.width - 12, kinds_of(self.traces)) + 4
+        placed = iter(_Placed(panel, number, gap) for number, (panel, gap) in enumerate(zip(shown, self.marks, strict=True)))
+        return [None if run.trace is None else next(placed) for run in self.runs], y
+
+    def _run(self, scene: Scene, placed: _Placed | None, run: Compared, y: float) -> float:
+        """A run under its name, with what went wrong, its timeline and its memory; returns where it ends."""
+        if placed is None:
+            scene.add(Text(LEFT, y + 8, fit(run.name, self.width - LEFT - 10, TEXT), TEXT, INK, bold=True))
+            return self._message(scene, run, y + 26)
+        panel, number, gap = placed
+        y = self._message(scene, run, panel.heading(scene, run.name, y, ""))
+        below = len(scene.marks)
+        rows = panel.rows(scene, y)
+        if gap is not None and gap.rank in rows.tops:
+            _mark(scene, below, panel, rows, gap, min(number, 1))
+        y = panel.numbers(scene, rows)
+        if not self.highest:
+            return y
+        if self.every_rank:
+            folds = shown_rows(panel.trace, True, SHOWN).rows
+            return memory(scene, panel.trace, panel.axis, folds, y + 4, self.highest)
+        return memory_at_peak(scene, panel.trace, panel.axis, self.highest, y)
+
+    def _message(self, scene: Scene, run: Compared, y: float) -> float:
+        room = self.width - LEFT - 16
+        lines = [fit(part, room, TEXT) for line in run.said.splitlines() for part in wrapped(line, room, TEXT)]
+        if len(lines) > LINES:
+            lines[LINES - 1 :] = ["…"]
+        for line in lines:
+            scene.add(Text(LEFT, y + 4, line, TEXT, ALARM))
+            y += 17
+        return y + (8 if lines else 0)
+
+    def _differences(self, scene: Scene, y: float) -> float:
+        """Where each run first differs from the first."""
+        for (name, _), gap in zip(self.drawn[1:], self.gaps, strict=True):
+            for part in _told(gap, self.drawn[0][0], name, self.width):
+                scene.add(
+                    Text(LEFT, y + 6, fit(part, self.width - LEFT - 10, TEXT), TEXT, INK if gap is None else SOFT)
+                )
+                y += 18
+        return y
+
+
+def _words_of(run: Compared) -> str:
+    figures = "" if run.trace is None else figures_of(run.trace)
+    wrong = " ".join(run.said.split())
+    return f"{run.name}: {' · '.join(filter(None, (figures, wrong)))}"
+
+
+def _told(gap: Difference | None, first: str, name: str, width: float) -> list[str]:
+    """A difference on one line where it fits, else with what each side does on a line of its own."""
+    line = said(gap, first, name)
+    if gap is None or text_width(line, TEXT) <= width - LEFT - 10:
+        return [line]
+    return [f"{gap.head(first, name)}:", f"– {gap.side(first, 0)}", f"– {gap.side(name, 1)}"]
+
+
+def _mark(scene: Scene, below: int, panel: Panel, rows: Rows, gap: Difference, side: int) -> None:
+    """Points at the event at which a schedule begins to differ, or at the moment where it has none: a line behind the
+    boxes (`below` is how many marks lie under it), and a frame around the box."""
+    axis, top, x = panel.axis, rows.tops[gap.rank], panel.axis.x(gap.time)
+    for box in panel.timeline.boxes:
+        if box.number == gap.numbers[side] and rows.tops[box.rank] == top and box.look != "wait":
+            x, height = axis.x(box.start), rows.thin if box.lane else rows.height
+            y = top + (rows.height + 1 + (box.lane - 1) * (rows.thin + 1) if box.lane else 0)
+            width = max(2.0, axis.x(box.end) - x)
+            scene.add(Rect(x - 1.5, y - 1.5, width + 2.2, height + 3, "none", INK, 2, radius=1))
+    high = min(rows.tops.values())
+    scene.marks.insert(below, Poly(((x, high - 7), (x, rows.bottom + 4)), stroke=INK, dash="2 2"))
+    scene.add(Poly(((x - 5, high - 9), (x + 5, high - 9), (x, high - 2)), fill=INK))

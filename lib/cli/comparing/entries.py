@@ -1,0 +1,183 @@
+"""What is compared: from the words of a command to runs. What fails, or is not solved, is an entry that says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lib.checker.checker import check
+from lib.checker.verdict import Verdict
+from lib.cli.comparing.figures import figures_of
+from lib.course.solutions import OFFICIAL, files_of, run_of_file
+from lib.course.subject import Stub, ran
+from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
+from lib.puzzles.records import PUZZLES
+from lib.submissions.gap import BuildError
+from lib.submissions.load import SourceError
+from lib.submissions.workplace import located
+from lib.trace.trace import Trace
+
+__all__ = ["ALL", "STATES", "Entry", "Subject", "entry_of", "subjects"]
+
+STATES = ("correct", "not correct", "failed", "not solved")
+"""One correct training step; a whole run that is none; one that came to no end, or none at all; still the stub."""
+ALL = "all"
+"""What stands for all of our solutions to a puzzle: gpipe:all."""
+ENDINGS = (".py", ".ipynb", ".json")
+DIFFERENT = f"name a notebook (.ipynb), Python (.py), a saved Trace (.json), a folder, or a puzzle, such as gpipe, \
+gpipe:{OFFICIAL} or gpipe:{ALL}"
+
+
+class Subject(NamedTuple):
+    """Something to run: what it is called, what it is, its puzzle where that is known, and whether it is ours."""
+
+    name: str
+    what: Path | str
+    puzzle: str | None = None
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What came of it. A run that failed has a Trace up to there, if it came so far, and `message` says what happened.
+
+    `verdict` is that on a whole run. `puzzle` is None where it has another size than its puzzle, or is of none.
+    """
+
+    name: str
+    puzzle: str | None = None
+    trace: Trace | None = None
+    verdict: Verdict | None = None
+    error: str = ""
+    solved: bool = True
+    ours: bool = False
+
+    @property
+    def state(self) -> str:
+        """One of STATES."""
+        if self.verdict is None:
+            return "failed" if self.solved else "not solved"
+        return "correct" if self.verdict.correct else "not correct"
+
+    @property
+    def correct(self) -> bool:
+        """Whether it is one correct training step."""
+        return self.verdict is not None and self.verdict.correct
+
+    @property
+    def message(self) -> str:
+        """What went wrong, or why what it reaches does not count; "" where there is nothing to say."""
+        if self.verdict is None:
+            return self.error
+        if not self.verdict.correct:
+            return "\n".join(("not one correct training step:", *self.verdict.faults))
+        return "" if self.verdict.passed else "\n".join(self.verdict.notes)
+
+    @property
+    def goals(self) -> tuple[str, ...]:
+        """The goals reached, easiest first."""
+        return tuple(goal.name for goal in self.verdict.goals if goal.reached) if self.verdict and self.correct else ()
+
+    @cached_property
+    def figures(self) -> dict[str, float] | None:
+        """The figures of a whole run; None where it has none."""
+        return None if self.verdict is None or self.trace is None else figures_of(self.trace)
+
+
+def subjects(whats: Sequence[str], puzzle: str | None = None) -> list[Subject]:
+    """What is meant by NAME=WHAT and WHAT, in their order, before anything runs.
+
+    SourceError for what there is not, and for what makes no sense: a plain function, or another puzzle than `puzzle`.
+    """
+    if puzzle is not None:
+        _need_schedule(puzzle)
+    found: list[Subject] = []
+    for what in whats:
+        name, equals, rest = what.partition("=")
+        named = bool(equals and name and rest) and not Path(what).exists()
+        several = _meant(rest if named else what, puzzle)
+        if named:
+            several = [one._replace(name=name if len(several) == 1 else f"{name}: {one.name}") for one in several]
+        found += several
+    return _told_apart(found)
+
+
+def _meant(what: str, puzzle: str | None) -> list[Subject]:
+    head, colon, way = what.partition(":")
+    path = Path(what)
+    if what in PUZZLES or (colon and head in PUZZLES):
+        return _ours(head, way, puzzle)
+    if path.is_dir():
+        return _in_folder(path, puzzle)
+    if path.suffix not in ENDINGS:
+        known = f"; the puzzles are {', '.join(PUZZLES)}" if not path.suffix and not colon else ""
+        raise SourceError(f"{what!r} is nothing to compare: {DIFFERENT}{known}")
+    if not (path if path.suffix == ".json" else located(path)).is_file():
+        raise SourceError(f"there is no file {what}")
+    return [Subject(path.name, path, puzzle)]
+
+
+def _ours(head: str, way: str, puzzle: str | None) -> list[Subject]:
+    """Our solutions: `gpipe`, `gpipe:one_f_one_b`, `gpipe:all`."""
+    _need_schedule(head)
+    if puzzle not in (None, head):
+        raise SourceError(
+            f"{head} is another puzzle than {puzzle}. To compare solutions of different puzzles leave --puzzle out"
+        )
+    if not way:
+        return [Subject(head, head, head, ours=True)]
+    files = files_of(head)
+    if way != ALL and way not in files:
+        raise SourceError(f"{head} has no solution called {way!r}; there are {', '.join([*files, ALL])}")
+    return [Subject(f"{head}:{name}", files[name], head, ours=True) for name in (files if way == ALL else (way,))]
+
+
+def _in_folder(folder: Path, puzzle: str | None) -> list[Subject]:
+    if puzzle is None:
+        raise SourceError(f"{folder} is a folder: say which puzzle is to be compared, with --puzzle")
+    return []
+
+
+def _need_schedule(puzzle: str) -> None:
+    if puzzle not in PUZZLES:
+        raise SourceError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
+    if PUZZLES[puzzle].is_function:
+        raise SourceError(
+            f"the answer to {puzzle} is a plain function: no rank runs it, so there is no schedule to compare. "
+            f"`puzzles run {puzzle}` says whether its answers are right"
+        )
+
+
+def _told_apart(found: list[Subject]) -> list[Subject]:
+    """Files of one name in different folders are called by their paths."""
+    counts = Counter((one.name, str(one.what)) for one in found)
+    names = Counter(name for name, _ in counts)
+    return [one._replace(name=str(one.what)) if names[one.name] > 1 else one for one in found]
+
+
+def entry_of(subject: Subject, limit: float | None = None, **size: Any) -> Entry:
+    """Runs it, and says what came of it. Nothing is raised for anything that a function does, or for a file that will
+    not do. `size` are ranks, layers, batches and a mesh in place of the puzzle's."""
+    given = {name: number for name, number in size.items() if number is not None}
+    start = Entry(subject.name, subject.puzzle, ours=subject.ours)
+    try:
+        if subject.ours and isinstance(subject.what, Path) and not given:
+            assert subject.puzzle is not None, "ours are of a puzzle"
+            trace = run_of_file(subject.what, subject.puzzle)
+            puzzle = subject.puzzle
+        else:
+            found = ran(str(subject.what), puzzle=subject.puzzle, limit=limit, **given)
+            trace, puzzle = found.trace, found.puzzle
+            if subject.puzzle is not None and trace.puzzle not in (None, subject.puzzle):
+                return replace(start, error=f"{subject.name} is a run of {trace.puzzle}, not of {subject.puzzle}")
+    except Stub:
+        return replace(start, solved=False, error=str(NotSolved(subject.puzzle or subject.name)))
+    except (PuzzleError, TraceError, SourceError, BuildError, OSError) as error:
+        return replace(start, error=str(error), trace=getattr(error, "trace", None))
+    if trace.error is not None:
+        return replace(start, puzzle=puzzle, trace=trace, error=trace.error)
+    return replace(start, puzzle=puzzle, trace=trace, verdict=check(trace, puzzle))
