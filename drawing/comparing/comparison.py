@@ -6,7 +6,7 @@ All of it in one picture, or in parts, for a page or for slides: what was run is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from drawing.canvas.axes import legend
 from drawing.canvas.palette import ALARM, INK, SOFT
@@ -23,7 +23,7 @@ from lib.analysis.difference import Difference, difference, figures_of, lesson, 
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
 
-__all__ = ["Compared", "Comparison", "compare", "draw_figures"]
+__all__ = ["Compared", "Comparison", "Memory", "compare", "draw_figures"]
 
 TITLE: Final = 17
 EDGE_ROOM: Final = 24.0
@@ -32,6 +32,7 @@ LINES: Final = 8
 """Lines of what is said of a run that went wrong; what else there is to say is in the words of the command."""
 NAMED: Final = 6
 """Runs that are all named in a headline; of more it says how many there are."""
+Memory = Literal["peak", "each", "none"]
 
 
 class Compared(NamedTuple):
@@ -91,13 +92,13 @@ class _Placed(NamedTuple):
 class Comparison:
     """Runs that are drawn beside each other: in one picture, or in parts as wide as you like.
 
-    `every_rank`: the memory of each rank is drawn, and not of that with the highest peak alone.
+    `memory` is drawn of the rank with the highest "peak", of "each" rank, or of "none".
     """
 
-    def __init__(self, runs: Sequence[Compared], *, width: float = WIDTH, every_rank: bool = False) -> None:
+    def __init__(self, runs: Sequence[Compared], *, width: float = WIDTH, memory: Memory = "peak") -> None:
         self.runs = tuple(runs)
         self.width = width
-        self.every_rank = every_rank
+        self.memory = memory
         self.drawn = [(run.name, run.trace) for run in runs if run.trace is not None]
         self.traces = [trace for _, trace in self.drawn]
         self.gaps = [difference(self.traces[0], trace) for trace in self.traces[1:]]
@@ -116,12 +117,21 @@ class Comparison:
         scene.height = y + 6
         return Picture(scene, "\n".join(self._words()))
 
-    def figures(self) -> Picture:
-        """Only the figures, as bars."""
+    def figures(self, *, headline: bool = True) -> Picture:
+        """Only the figures, as bars; below the names of the runs, if there is to be a headline."""
         scene = self._scene()
-        y = self._table(scene, self._headline(scene))
+        y = self._table(scene, self._headline(scene) if headline else 20.0)
         scene.height = legend(scene, EDGE_ROOM, y + 12, self.width - 12, kinds_of(self.traces)) + 6
         return Picture(scene, "\n".join(f"{name}: {figures_of(trace)}" for name, trace in self.drawn))
+
+    def timelines(self) -> Picture:
+        """The runs alone under each other: neither figures nor words."""
+        scene = self._scene()
+        shown, y = self._legend(scene, 14)
+        for place, run in enumerate(self.runs):
+            y = self._run(scene, shown[place], run, y) + 12
+        scene.height = y
+        return Picture(scene, "\n".join(map(_words_of, self.runs)))
 
     def parts(self) -> tuple[Picture, list[Picture]]:
         """What the colours mean, and a picture for each run, all on one time axis, to stand under each other."""
@@ -190,8 +200,11 @@ class Comparison:
         if not self.traces:
             return [None] * len(self.runs), y
         shown, y = panels(scene, self.traces, y, fold=True)
-        y = legend(scene, LEFT, y, self.width - 12, kinds_of(self.traces)) + 4
-        placed = iter(_Placed(panel, number, gap) for number, (panel, gap) in enumerate(zip(shown, self.marks, strict=True)))
+        if self.memory != "none":
+            y = legend(scene, LEFT, y, self.width - 12, kinds_of(self.traces))
+        y += 4
+        drawn = enumerate(zip(shown, self.marks, strict=True))
+        placed = iter(_Placed(panel, number, gap) for number, (panel, gap) in drawn)
         return [None if run.trace is None else next(placed) for run in self.runs], y
 
     def _run(self, scene: Scene, placed: _Placed | None, run: Compared, y: float) -> float:
@@ -206,9 +219,9 @@ class Comparison:
         if gap is not None and gap.rank in rows.tops:
             _mark(scene, below, panel, rows, gap, min(number, 1))
         y = panel.numbers(scene, rows)
-        if not self.highest:
+        if not self.highest or self.memory == "none":
             return y
-        if self.every_rank:
+        if self.memory == "each":
             folds = shown_rows(panel.trace, True, SHOWN).rows
             return memory(scene, panel.trace, panel.axis, folds, y + 4, self.highest)
         return memory_at_peak(scene, panel.trace, panel.axis, self.highest, y)

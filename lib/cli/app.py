@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from lib.checker.checker import check as judge
+from lib.cli.comparing.compare import compare_command
+from lib.cli.comparing.gallery import gallery_command
 from lib.cli.console import (
     Door,
     Terminal,
@@ -23,11 +24,10 @@ from lib.cli.console import (
     show_ways,
     status_table,
 )
-from lib.cli.options import SHORT, Output, mesh_of, takes_fields_of
+from lib.cli.options import SHORT, Batches, Layers, Limit, MeshOption, Output, PuzzleOption, Ranks, takes_fields_of
 from lib.cli.pipelines.explore import explore_command
 from lib.cli.pipelines.schedule import schedules
 from lib.cli.report import as_json, show
-from lib.cluster.mesh import Mesh
 from lib.course.child import LIMIT
 from lib.course.hints import hint as open_hints
 from lib.course.hints import next_hint
@@ -38,7 +38,7 @@ from lib.course.subject import Outcome, Run, attempt, feedings, outcome
 from lib.course.subject import run as run_subject
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
-from lib.puzzles.records import PUZZLES, Size, by_chapter
+from lib.puzzles.records import PUZZLES, by_chapter
 from lib.puzzles.records import goal as goal_of
 from lib.replay.options import ReplayOptions
 from lib.schedules.pipelines.catalogue import SCHEDULES
@@ -56,6 +56,8 @@ except ImportError as missing:
 app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(schedules, name="schedule")
 app.command("explore")(explore_command)
+app.command("compare")(compare_command)
+app.command("gallery")(gallery_command)
 
 
 def _known_puzzle(name: str) -> str:
@@ -66,20 +68,6 @@ def _known_puzzle(name: str) -> str:
 
 WHAT = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
 Subject = Annotated[str, typer.Argument(metavar="WHAT", help=f"What to run: {WHAT}.", show_default=False)]
-PuzzleOption = Annotated[str | None, typer.Option("--puzzle", help="The puzzle, where the file does not tell.")]
-Ranks = Annotated[int | None, typer.Option(min=1, help="Ranks, instead of the puzzle's.")]
-Layers = Annotated[int | None, typer.Option(min=1, help="Layers, instead of the puzzle's.")]
-Batches = Annotated[int | None, typer.Option(min=1, help="Batches, instead of the puzzle's.")]
-MeshOption = Annotated[
-    Mesh | None,
-    typer.Option(
-        "--mesh",
-        parser=mesh_of,
-        metavar="AXIS=SIZE,...",
-        help="A mesh, instead of the puzzle's: replica=2,shard=4;host_size=4 (and ;ranks=... ;processes=...).",
-    ),
-]
-Limit = Annotated[float | None, typer.Option(min=0.1, help="Seconds that a function may run.", show_default=False)]
 PuzzleArgument = Annotated[str, typer.Argument(help="The puzzle's id.", callback=_known_puzzle, show_default=False)]
 
 
@@ -345,64 +333,6 @@ def _answer(ask: Callable[[], Any], output: Path | None) -> None:
 
         picture_of(found).save(output)
         say(f"Drew {output}")
-
-
-@app.command()
-def compare(
-    whats: Annotated[
-        list[str],
-        typer.Argument(metavar="[NAME=]WHAT...", help=f"Two or more: each {WHAT}; NAME= calls it so."),
-    ],
-    output: Output = None,
-    ranks: Ranks = None,
-    layers: Layers = None,
-    batches: Batches = None,
-    mesh: MeshOption = None,
-    limit: Limit = None,
-) -> None:
-    """Put the figures of several runs side by side, and say where they first differ from the first one.
-
-    Sizes that you say apply to all of them, so that runs of different puzzles can be compared.
-    """
-    from lib.analysis.difference import difference, lesson, said, unequal
-
-    found = [_named(what, limit, ranks=ranks, layers=layers, batches=batches, mesh=mesh) for what in whats]
-    table = Table("", *found[0].figures())
-    for one in found:
-        table.add_row(one.name, *one.figures().values())
-    show_table(table)
-    runs = [(one.name, one.trace) for one in found]
-    if (warning := unequal(runs)) is not None:
-        say(f"{warning}\nTo compare them at one size, say it: {_one_size(found)}")
-    if (words := lesson(runs)) is not None:
-        say(words)
-    for name, trace in runs[1:]:
-        say(said(difference(runs[0][1], trace), runs[0][0], name))
-    if output is not None:
-        from drawing import compare as paint  # here and not above: figures need no picture
-
-        paint(*[trace for _, trace in runs], names=[name for name, _ in runs]).save(output)
-        say(f"Drew {output}")
-
-
-def _named(what: str, limit: float | None, **size: Any) -> Run:
-    """A run under the name that is said before it: NAME=WHAT."""
-    name, equals, rest = what.partition("=")
-    plain = not (equals and name and rest) or Path(what).exists()
-    try:
-        found = _run(what if plain else rest, limit=limit, **size)
-    except PuzzleError:
-        if any(size.values()):
-            said = " ".join(f"--{which} {number}" for which, number in size.items() if number is not None)
-            say(f"{what} does not run with {said}:")
-        raise
-    return found if plain else replace(found, name=name)
-
-
-def _one_size(found: list[Run]) -> str:
-    """Options that give all runs the smallest of their sizes, where they differ."""
-    sizes = {name: {getattr(one.trace, name) for one in found} for name in Size._fields}
-    return " ".join(f"--{name} {min(numbers)}" for name, numbers in sizes.items() if len(numbers) > 1)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -12,19 +12,28 @@ import typer
 
 from lib.cluster.mesh import Mesh, mesh_from
 
-__all__ = ["SHORT", "Output", "mesh_of", "takes_fields_of"]
+__all__ = ["SHORT", "Batches", "Layers", "Limit", "MeshOption", "Output", "PuzzleOption", "Ranks", "mesh_of"]
+__all__ += ["output", "takes_fields_of"]
 
 SHORT = {"help_option_names": ["-h", "--help"]}
 C = TypeVar("C", bound=Callable[..., Any])
 
 
-def _picture(path: Path | None) -> Path | None:
-    if path is not None and path.suffix not in (".svg", ".png", ".pdf"):
-        raise typer.BadParameter(f"a picture is .svg, .png or .pdf; got {path.name!r}")
-    return path
+def output(what: str, formats: Sequence[str]) -> Any:
+    """The option of a file in one of several formats, by their suffixes. `what` it is, in a word or two."""
+
+    def known(path: Path | None) -> Path | None:
+        if path is not None and path.suffix not in formats:
+            raise typer.BadParameter(f"{what} is {', '.join(formats[:-1])} or {formats[-1]}; got {path.name!r}")
+        return path
+
+    named = what.partition(" ")[2]
+    return typer.Option(
+        "--output", "-o", callback=known, help=f"{named[0].upper()}{named[1:]}: {', '.join(formats)}."
+    )
 
 
-Output = Annotated[Path | None, typer.Option("--output", "-o", callback=_picture, help="Picture: .svg, .png, .pdf.")]
+Output = Annotated[Path | None, output("a picture", (".svg", ".png", ".pdf"))]
 
 
 def mesh_of(text: str) -> Mesh:
@@ -40,6 +49,22 @@ def mesh_of(text: str) -> Mesh:
         reason = None if "invalid literal" in str(error) or "unpack" in str(error) else str(error)
         example = "a mesh is its axes, such as replica=2,shard=4, and perhaps ;host_size=4 ;processes=4 ;ranks=0,2,1,3"
         raise typer.BadParameter(reason or f"{example}; got {text!r}") from None
+
+
+PuzzleOption = Annotated[str | None, typer.Option("--puzzle", help="The puzzle, where the file does not tell.")]
+Ranks = Annotated[int | None, typer.Option(min=1, help="Ranks, instead of the puzzle's.")]
+Layers = Annotated[int | None, typer.Option(min=1, help="Layers, instead of the puzzle's.")]
+Batches = Annotated[int | None, typer.Option(min=1, help="Batches, instead of the puzzle's.")]
+MeshOption = Annotated[
+    Mesh | None,
+    typer.Option(
+        "--mesh",
+        parser=mesh_of,
+        metavar="AXIS=SIZE,...",
+        help="A mesh, instead of the puzzle's: replica=2,shard=4;host_size=4 (and ;ranks=... ;processes=...).",
+    ),
+]
+Limit = Annotated[float | None, typer.Option(min=0.1, help="Seconds that a function may run.", show_default=False)]
 
 
 def _pair(axis: str) -> tuple[str, int]:
