@@ -28,9 +28,7 @@ def output(what: str, formats: Sequence[str]) -> Any:
         return path
 
     named = what.partition(" ")[2]
-    return typer.Option(
-        "--output", "-o", callback=known, help=f"{named[0].upper()}{named[1:]}: {', '.join(formats)}."
-    )
+    return typer.Option("--output", "-o", callback=known, help=f"{named[0].upper()}{named[1:]}: {', '.join(formats)}.")
 
 
 Output = Annotated[Path | None, output("a picture", (".svg", ".png", ".pdf"))]

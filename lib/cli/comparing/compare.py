@@ -2,26 +2,184 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from lib.analysis.difference import unequal
-from lib.cli.comparing.entries import Entry, Subject, entry_of, subjects
+from lib.analysis.difference import difference, lesson, said, unequal
+from lib.cli.comparing.entries import ALL, Entry, entries_of, subjects
 from lib.cli.comparing.figures import FIGURES, best
-from lib.cli.comparing.outputs import output_option, write
-from lib.cli.console import console, fail, say, show_table
-from lib.cli.options import Batches, Layers, Limit, MeshOption, Ranks
-from lib.puzzles.records import Size
-from lib.submissions.load import SourceError
+from lib.cli.console import say, show_table
+from lib.cli.options import Batches, Layers, Limit, MeshOption, Ranks, output
+from lib.errors.wording import counted
+from lib.puzzles.records import PUZZLES, Size
+from lib.submissions.source import SourceError
+from lib.trace.trace import Trace
 
 try:
     import typer
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.table import Column, Table
     from rich.text import Text
 except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
     raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
-__all__ = ["compare_command", "entries_of", "state_of"]
+if TYPE_CHECKING:
+    from drawing.comparing.comparison import Compared
+
+__all__ = ["compare_command"]
+
+COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
+NAME: Final = 26
+"""Columns of a name that do not fold."""
+MEMORY = Literal["peak", "each", "none"]
+
+
+def compare_command(
+    whats: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]WHAT...",
+            help="What to compare: notebooks, .py files, saved Traces (.json), and puzzles: gpipe is our solution, "
+            f"gpipe:one_f_one_b another one, gpipe:{ALL} are all that we have. NAME= calls it so.",
+            show_default=False,
+        ),
+    ],
+    output_: Annotated[Path | None, output("a comparison", (".svg", ".png", ".html", ".pdf"))] = None,
+    puzzle: Annotated[
+        str | None, typer.Option("--puzzle", help="The puzzle, where a file has several or does not tell.")
+    ] = None,
+    memory: Annotated[
+        MEMORY, typer.Option(help="Whose memory is drawn: of the rank with the highest peak, of each rank, or of none.")
+    ] = "peak",
+    ranks: Ranks = None,
+    layers: Layers = None,
+    batches: Batches = None,
+    mesh: MeshOption = None,
+    limit: Limit = None,
+) -> None:
+    """Put runs side by side: their figures, their timelines on one axis, and where they first differ from the first.
+
+    -o lesson.svg or .png is one picture; lesson.html a page with a table to sort, which needs no network; lesson.pdf
+    slides: each run on a page, then the figures, then where each departs from the first. A run that fails, or is not
+    solved, is shown as far as it came, and stops nothing.
+
+    Sizes that you say apply to all of them, so that runs of different puzzles can be compared.
+
+    Exit status: 0 where every one ran to its end, 1 where one did not, 2 for a command that makes no sense.
+    """
+    try:
+        chosen = subjects(whats, puzzle)
+    except SourceError as error:
+        raise typer.BadParameter(str(error)) from None
+    size = {"ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
+    entries = entries_of(chosen, limit, **size)
+    _show(entries)
+    _tell(entries, " ".join(f"--{name} {value}" for name, value in size.items() if value is not None))
+    if output_ is not None:
+        WRITERS[output_.suffix](entries, memory, output_)
+        say(f"Wrote {output_}")
+    if any(entry.verdict is None for entry in entries):
+        raise typer.Exit(1)
+
+
+def _show(entries: Sequence[Entry]) -> None:
+    """The figures in a table, the best of each in bold and with a star."""
+    numbers = [Column(figure.title, justify="right") for figure in FIGURES.values()]
+    name = min(max(len(entry.name) for entry in entries), NAME)
+    table = Table(Column("", overflow="fold", min_width=name), "", Column("goal reached", overflow="fold"), *numbers)
+    lowest = _best(entries)
+    for entry in entries:
+        cells = [Text("")] * len(FIGURES)
+        if entry.figures is not None:
+            cells = [
+                _cell(name, value, lowest) if entry.correct else Text(FIGURES[name].words(value), "dim")
+                for name, value in entry.figures.items()
+            ]
+        state = Text(entry.state, COLOURS[entry.state])
+        table.add_row(Text(entry.name), state, entry.goals[-1] if entry.goals else "", *cells)
+    if lowest:
+        table.caption = "* the best of those that are correct"
+    show_table(table)
+
+
+def _cell(name: str, value: float, lowest: Mapping[str, float]) -> Text:
+    words = FIGURES[name].words(value)
+    return Text(f"{words} *", "bold") if lowest.get(name) == round(value, 9) else Text(words)
+
+
+def _best(entries: Sequence[Entry]) -> dict[str, float]:
+    """The lowest of each figure, where all are of one size."""
+    if unequal(_runs(entries)) is not None:
+        return {}
+    return best([entry.figures if entry.correct else None for entry in entries])
+
+
+def _runs(entries: Sequence[Entry]) -> list[tuple[str, Trace]]:
+    return [(entry.name, entry.trace) for entry in entries if entry.trace is not None]
+
+
+def _tell(entries: Sequence[Entry], sized: str) -> None:
+    """What went wrong, and how the runs differ, in words. `sized`: the size that was asked for, as it was said."""
+    for entry in entries:
+        if entry.message:
+            with_size = f" does not run with {sized}" if sized and entry.state == "failed" else ""
+            say(f"{entry.name}{with_size}: {entry.message}")
+    runs = _runs(entries)
+    if (warning := unequal(runs)) is not None:
+        say(f"{warning}\nTo compare them at one size, say it: {_one_size(runs)}")
+    if (words := lesson(runs)) is not None and all(entry.correct for entry in entries):
+        say(words)
+    for name, trace in runs[1:]:
+        say(said(difference(runs[0][1], trace), runs[0][0], name))
+
+
+def _one_size(runs: Sequence[tuple[str, Trace]]) -> str:
+    """Options that give all runs the smallest of their sizes, where they differ."""
+    sizes = {name: {getattr(trace, name) for _, trace in runs} for name in Size._fields}
+    return " ".join(f"--{name} {min(numbers)}" for name, numbers in sizes.items() if len(numbers) > 1)
+
+
+# -- files ------------------------------------------------------------------------------------------------------
+
+
+def _compared(entries: Sequence[Entry]) -> list[Compared]:
+    from drawing.comparing.comparison import Compared  # here and not above: figures need no picture
+
+    return [Compared(entry.name, entry.trace, entry.message, entry.correct) for entry in entries]
+
+
+def _picture(entries: Sequence[Entry], memory: MEMORY, path: Path) -> None:
+    from drawing.comparing.comparison import Comparison
+
+    Comparison(_compared(entries), memory=memory).picture().save(path)
+
+
+def _page(entries: Sequence[Entry], memory: MEMORY, path: Path) -> None:
+    from drawing.comparing.comparison import Comparison
+    from lib.cli.comparing.pages import comparison_page, write_page
+
+    compared = Comparison(_compared(entries), memory=memory)
+    write_page(path, comparison_page(_title(entries), entries, compared, _best(entries)))
+
+
+def _slides(entries: Sequence[Entry], memory: MEMORY, path: Path) -> None:
+    from lib.cli.comparing.slides import comparison_slides, write_slides
+
+    write_slides(comparison_slides(_title(entries), entries, _compared(entries), memory), _title(entries), path)
+
+
+WRITERS: Final[dict[str, Callable[[Sequence[Entry], MEMORY, Path], None]]] = {
+    ".svg": _picture,
+    ".png": _picture,
+    ".html": _page,
+    ".pdf": _slides,
+}
+"""What writes a comparison, by the suffix of its file."""
+
+
+def _title(entries: Sequence[Entry]) -> str:
+    """The puzzle, where all are of one."""
+    found = {entry.puzzle for entry in entries if entry.puzzle is not None}
+    what = PUZZLES[found.pop()].title if len(found) == 1 else "Schedules"
+    return f"{what}: {counted(len(entries), 'run')} compared"

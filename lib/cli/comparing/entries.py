@@ -12,23 +12,31 @@ from typing import Any, NamedTuple
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.cli.comparing.figures import figures_of
+from lib.cli.console import console
 from lib.course.solutions import OFFICIAL, files_of, run_of_file
 from lib.course.subject import Stub, ran
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
-from lib.submissions.load import SourceError
+from lib.submissions.source import SourceError
 from lib.submissions.workplace import located
 from lib.trace.trace import Trace
 
-__all__ = ["ALL", "STATES", "Entry", "Subject", "entry_of", "subjects"]
+try:
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+except ImportError as missing:
+    package = (missing.name or "more").partition(".")[0]
+    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
+
+__all__ = ["ALL", "STATES", "Entry", "Subject", "entries_of", "subjects"]
 
 STATES = ("correct", "not correct", "failed", "not solved")
 """One correct training step; a whole run that is none; one that came to no end, or none at all; still the stub."""
 ALL = "all"
 """What stands for all of our solutions to a puzzle: gpipe:all."""
 ENDINGS = (".py", ".ipynb", ".json")
-DIFFERENT = f"name a notebook (.ipynb), Python (.py), a saved Trace (.json), a folder, or a puzzle, such as gpipe, \
+DIFFERENT = f"name a notebook (.ipynb), Python (.py), a saved Trace (.json) or a puzzle, such as gpipe, \
 gpipe:{OFFICIAL} or gpipe:{ALL}"
 
 
@@ -111,8 +119,6 @@ def _meant(what: str, puzzle: str | None) -> list[Subject]:
     path = Path(what)
     if what in PUZZLES or (colon and head in PUZZLES):
         return _ours(head, way, puzzle)
-    if path.is_dir():
-        return _in_folder(path, puzzle)
     if path.suffix not in ENDINGS:
         known = f"; the puzzles are {', '.join(PUZZLES)}" if not path.suffix and not colon else ""
         raise SourceError(f"{what!r} is nothing to compare: {DIFFERENT}{known}")
@@ -136,12 +142,6 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Subject]:
     return [Subject(f"{head}:{name}", files[name], head, ours=True) for name in (files if way == ALL else (way,))]
 
 
-def _in_folder(folder: Path, puzzle: str | None) -> list[Subject]:
-    if puzzle is None:
-        raise SourceError(f"{folder} is a folder: say which puzzle is to be compared, with --puzzle")
-    return []
-
-
 def _need_schedule(puzzle: str) -> None:
     if puzzle not in PUZZLES:
         raise SourceError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
@@ -157,6 +157,19 @@ def _told_apart(found: list[Subject]) -> list[Subject]:
     counts = Counter((one.name, str(one.what)) for one in found)
     names = Counter(name for name, _ in counts)
     return [one._replace(name=str(one.what)) if names[one.name] > 1 else one for one in found]
+
+
+def entries_of(chosen: Sequence[Subject], limit: float | None = None, **size: Any) -> list[Entry]:
+    """What comes of each, with a bar while they run. See `entry_of`."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[name]}")
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task("running", total=len(chosen), name="")
+        found: list[Entry] = []
+        for subject in chosen:
+            progress.update(task, name=escape(subject.name))
+            found.append(entry_of(subject, limit, **size))
+            progress.advance(task)
+        return found
 
 
 def entry_of(subject: Subject, limit: float | None = None, **size: Any) -> Entry:

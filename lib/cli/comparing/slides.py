@@ -3,15 +3,77 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from drawing.canvas.bitmap import convert
+from drawing.canvas.picture import Picture
+from drawing.comparing.comparison import Compared, Comparison, Memory
 from drawing.comparing.slides import Slide, scene_of
+from lib.analysis.difference import unequal
+from lib.cli.comparing.entries import Entry
+from lib.cli.comparing.figures import FIGURES
 from lib.files import ready
+from lib.puzzles.records import Size
 
-__all__ = ["write_slides"]
+__all__ = ["comparison_slides", "said_of", "timeline", "write_slides"]
+
+ROWS: Final = 9
+"""Runs whose figures stand on one page."""
+BARS: Final = 640
+"""Pixels that the bars of figures need."""
+
+
+def comparison_slides(title: str, entries: Sequence[Entry], runs: Sequence[Compared], memory: Memory) -> list[Slide]:
+    """The title; each run; the figures of all; and where each departs from the first."""
+    drawn = [run for run in runs if run.trace is not None]
+    names = ", ".join(entry.name for entry in entries)
+    pages = [Slide(title, [*_size_of(drawn), names])]
+    for entry, run in zip(entries, runs, strict=True):
+        pages.append(Slide(entry.name, said_of(entry), timeline([run], memory)))
+    whole = [run for run in drawn if run.trace is not None and run.trace.error is None]
+    parts = [whole[first : first + ROWS] for first in range(0, len(whole), ROWS)] if len(whole) > 1 else []
+    pages += [Slide("The figures of all", [], _figures(part), BARS) for part in parts]
+    for number, words in enumerate(Comparison(drawn).differences(), 1):
+        pair = [drawn[0], drawn[number]]
+        pages.append(Slide(f"{pair[0].name} and {pair[1].name}", [words], timeline(pair, "none")))
+    return pages
+
+
+def timeline(runs: Sequence[Compared], memory: Memory) -> Callable[[float], Picture] | None:
+    """What paints timelines at a width, without what the page says of them; None where there is none."""
+    shown = [run._replace(said="", name=run.name if len(runs) > 1 else "") for run in runs]
+    if all(run.trace is None for run in runs):
+        return None
+    return lambda width: Comparison(shown, width=width, memory=memory).timelines()
+
+
+def said_of(entry: Entry) -> list[str]:
+    """The figures of a run that one sees from the last row, and its goals; or what went wrong."""
+    if entry.message and not entry.correct:
+        return entry.message.splitlines()
+    if entry.figures is None:
+        return []
+    judged = [
+        f"{figure.title} {figure.words(entry.figures[name])}" for name, figure in FIGURES.items() if figure.judged
+    ]
+    goals = f"reaches {entry.goals[-1]!r}" if entry.goals else ""
+    return [" · ".join(judged), *filter(None, [goals])]
+
+
+def _figures(runs: Sequence[Compared]) -> Callable[[float], Picture]:
+    return lambda width: Comparison(runs, width=width).figures(headline=False)
+
+
+def _size_of(runs: Sequence[Compared]) -> list[str]:
+    traces = [(run.name, run.trace) for run in runs if run.trace is not None]
+    if not traces:
+        return []
+    different = unequal(traces) is not None
+    return [
+        "of different sizes: their figures are not those of one task" if different else Size.of(traces[0][1]).words()
+    ]
 
 
 def write_slides(slides: Sequence[Slide], foot: str, path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Pages: a comparison as one HTML file that needs no network and no script to be read.
+
+What comes from outside is text to the templates, which escape it; a picture escapes its own. A page may run its own
+script, known by its hash, and load nothing from anywhere.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from drawing.canvas.palette import GOLD, GOOD, PAGE
+from drawing.comparing.comparison import Comparison
+from lib.analysis.difference import unequal
+from lib.cli.comparing.entries import Entry
+from lib.cli.comparing.figures import FIGURES
+from lib.files import ready, write_whole
+from lib.puzzles.records import Size
+
+__all__ = ["comparison_page", "figure_cells", "rendered", "write_page"]
+
+
+def comparison_page(title: str, entries: Sequence[Entry], compared: Comparison, best: Mapping[str, float]) -> str:
+    """A page with the figures of runs in a table, their timelines on one axis, and how they differ."""
+    legend, pictures = compared.parts()
+    runs = [
+        {
+            "entry": entry,
+            "cells": figure_cells(entry, best),
+            "picture": None if entry.trace is None else picture.svg(),
+            "failed": entry.trace is not None and entry.trace.error is not None,
+        }
+        for entry, picture in zip(entries, pictures, strict=True)
+    ]
+    warning = unequal(compared.drawn)
+    return rendered(
+        "comparison.html",
+        title=title,
+        warning=warning,
+        size=Size.of(compared.traces[0]).words() if compared.traces and warning is None else "",
+        legend=legend.svg() if compared.traces else "",
+        runs=runs,
+        differences=compared.differences(),
+        marked=bool(best),
+    )
+
+
+def figure_cells(entry: Entry, best: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The figures of an entry as a table has them; one that there is not sorts behind all others."""
+    if entry.figures is None:
+        return [{"name": name, "value": "", "words": "", "best": False} for name in FIGURES]
+    return [
+        {
+            "name": name,
+            "value": repr(round(value, 9)),
+            "words": FIGURES[name].words(value),
+            "best": entry.correct and best.get(name) == round(value, 9),
+        }
+        for name, value in entry.figures.items()
+    ]
+
+
+def rendered(template: str, **what: Any) -> str:
+    """A template of this room with the style and the script that all share. ModuleNotFoundError without jinja2."""
+    try:
+        from jinja2 import DictLoader, Environment  # here and not above: only a page needs it
+    except ImportError:
+        raise ModuleNotFoundError("a page needs jinja2, which fills it in: pip install jinja2") from None
+    templates = {name: _asset(name) for name in ("frame.html", template)}
+    environment = Environment(loader=DictLoader(templates), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    script = "\n" + _asset("page.js")
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    parts = {"style": _colours() + _asset("page.css"), "script": script, "hash": digest, "figures": FIGURES}
+    return environment.get_template(template).render(**parts, **what) + "\n"
+
+
+def write_page(path: Path, html: str) -> None:
+    """Writes a page, whole or not at all."""
+    write_whole(ready(path), html)
+
+
+def _asset(name: str) -> str:
+    return files("lib.cli.comparing").joinpath(name).read_text("utf-8")
+
+
+def _colours() -> str:
+    """The colours of a page by day and by night, by the names that its style uses. They follow the system, or what is
+    chosen on the page."""
+    every = {**PAGE, "good": GOOD, "gold": GOLD}
+    day = "".join(f"--{name}:{colour};" for name, colour in every.items())
+    both = "".join(f"--{name}:light-dark({colour},{colour.night});" for name, colour in every.items())
+    return f":root{{color-scheme:light dark;{day}}}\n@supports(color:light-dark(red,red)){{:root{{{both}}}}}\n"

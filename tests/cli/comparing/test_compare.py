@@ -1,0 +1,165 @@
+"""`puzzles compare`: what may be compared, what is refused, and the files that come of it."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lib import Trace, simulate
+from lib.cli.app import app
+from lib.course.solutions import files_of
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+
+NASTY = "<script>alert(1)</script>&\"'[red]"
+WRONG = "async def basic(model):\n    model.forward(0, model.get_activation([0]), model.load_weights(1)[0])\n"
+STUB = "def basic(model):\n    raise NotSolved('basic')\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def puzzles(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["compare", *arguments])
+
+
+def words(result: Result) -> str:
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", result.output).split())
+
+
+class Read(HTMLParser):
+    """What stands in a page: its tags, and its words outside of style and script."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1] not in ("style", "script"):
+            self.text += data
+
+
+def test_all_of_our_solutions(folder: Path) -> None:
+    result = puzzles("gpipe:all")
+    assert result.exit_code == 0, result.output
+    for name in files_of("gpipe"):
+        assert f"gpipe:{name}" in result.output
+    assert "29.8 *" in result.output
+    assert "33.8 *" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["fix_the_map", "gpipe"], "the answer to fix_the_map is a plain function: no rank runs it"),
+        (["gpipe:nosuch"], "gpipe has no solution called 'nosuch'; there are official, interleaved, one_f_one_b, all"),
+        (["gpip"], "'gpip' is nothing to compare"),
+        (["gone.py"], "there is no file gone.py"),
+        (["gone.json"], "there is no file gone.json"),
+        (["fsdp", "--puzzle", "gpipe"], "fsdp is another puzzle than gpipe"),
+        (["gpipe", "--puzzle", "gpip"], "there is no puzzle 'gpip'"),
+        (["gpipe", "-o", "all.jpg"], "a comparison is .svg, .png, .html or .pdf; got 'all.jpg'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_runs(folder: Path, arguments: list[str], says: str) -> None:
+    result = puzzles(*arguments)
+    assert result.exit_code == 2
+    assert says in words(result)
+
+
+def test_what_fails_is_a_row_and_stops_nothing(folder: Path) -> None:
+    (folder / "wrong.py").write_text(WRONG)
+    (folder / "stub.py").write_text(f"from lib import NotSolved\n{STUB}")
+    (folder / "broken.py").write_text("def basic(model:\n")
+    (folder / "damaged.json").write_text('{"format": 3}')
+    files = ["wrong.py", "stub.py", "broken.py", "damaged.json"]
+    result = puzzles(*files, "basic", "--puzzle", "basic", "-o", "all.html")
+    assert result.exit_code == 1, result.output
+    rows = {
+        row[1].strip(): row[2].strip()
+        for row in (line.split("│") for line in result.output.splitlines())
+        if row[2:] and row[1].strip()
+    }
+    assert rows == dict.fromkeys(files, "failed") | {"stub.py": "not solved", "basic": "correct"}
+    page = Read((folder / "all.html").read_text())
+    assert "broken.py, line 1: '(' was never closed" in page.text
+    assert "wrong.py, line 2" in page.text
+    assert page.tags.count("tr") == 1 + 5
+
+
+def test_a_run_that_leaves_something_out_is_never_the_best(folder: Path) -> None:
+    models = simulate(load_function(reference("basic"), "basic"), puzzle="basic", layers=1)
+    trace = Trace.of(models)
+    trace.save(folder / "short.json")
+    result = puzzles("short.json", "basic", "--puzzle", "basic")
+    assert "not correct" in result.output
+    assert "*" not in result.output.split("short.json", 1)[1].splitlines()[0]
+
+
+def test_a_trace_of_another_puzzle_says_so(folder: Path) -> None:
+    Trace.of(simulate(load_function(reference("ddp"), "ddp"), puzzle="ddp")).save(folder / "a.json")
+    result = puzzles("a.json", "basic", "--puzzle", "basic")
+    assert result.exit_code == 1
+    assert "a.json is a run of ddp, not of basic" in words(result)
+
+
+def test_a_page_is_whole_and_escaped(folder: Path) -> None:
+    (folder / "wrong.py").write_text(WRONG.replace("model.forward", f"raise ValueError({NASTY!r})\n    model.forward"))
+    result = puzzles(f"{NASTY}=basic", "wrong.py", "--puzzle", "basic", "-o", "all.html")
+    assert NASTY in result.output
+    html = (folder / "all.html").read_text()
+    page = Read(html)
+    assert page.tags.count("script") == 1
+    assert "alert(1)" in page.text
+    assert "<script>alert" not in html
+    assert not any(name in ("src", "href") and not (value or "").startswith("#") for name, value in page.attributes)
+    assert "default-src 'none'" in html
+    before = html.encode()
+    puzzles(f"{NASTY}=basic", "wrong.py", "--puzzle", "basic", "-o", "all.html")
+    assert (folder / "all.html").read_bytes() == before
+
+
+def test_slides_have_a_page_for_each_run_and_the_same_bytes(folder: Path) -> None:
+    pypdf = pytest.importorskip("pypdf")
+    pytest.importorskip("vl_convert")
+    for name in ("one.pdf", "two.pdf"):
+        assert puzzles("a=basic", "b=basic", "c=basic", "--layers", "2", "-o", name).exit_code == 0
+    assert (folder / "one.pdf").read_bytes() == (folder / "two.pdf").read_bytes()
+    pages = pypdf.PdfReader(folder / "one.pdf").pages
+    assert len(pages) == 1 + 3 + 1 + 2
+    sizes = {(float(page.mediabox.width), float(page.mediabox.height)) for page in pages}
+    assert sizes == {(1280.0, 720.0)}
+    assert "a and b do the same" in pages[5].extract_text().replace("\n", " ")
+
+
+def test_files_of_one_name_are_told_apart(folder: Path) -> None:
+    for name in ("ada", "bob"):
+        (folder / name).mkdir()
+        (folder / name / "basic.py").write_text(WRONG)
+    result = puzzles("ada/basic.py", "bob/basic.py")
+    assert "ada/basic.py" in result.output
+    assert "bob/basic.py" in result.output
+
+
+def test_a_missing_package_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package, name in (("pypdf", "all.pdf"), ("jinja2", "all.html")):
+        with monkeypatch.context() as without:
+            without.setitem(__import__("sys").modules, package, None)
+            result = puzzles("basic", "-o", name)
+        assert result.exit_code == 1
+        assert f"pip install {package}" in words(result)
+        assert not (folder / name).exists()
