@@ -25,7 +25,7 @@ from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.files import write_whole
 from lib.puzzles.records import HINTS, PUZZLES
 
-__all__ = ["ProgressError", "Standing", "add", "read"]
+__all__ = ["ProgressError", "Standing", "add", "read", "standings"]
 
 FORMAT = "llm-training-puzzles progress"
 VERSION = 1
@@ -104,16 +104,23 @@ def read(file: Path) -> dict[str, Standing]:
     except FileNotFoundError:
         return {}
     try:
-        if len(data) > MAX_BYTES:
-            raise _Damaged(f"it is larger than {MAX_BYTES // 2**20} MiB")
-        found = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
-        return _decode(found, file)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, ProgressError):
-            raise
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        return standings(data, file)
+    except _Damaged as error:
         kept = _set_aside(file)
-        raise ProgressError(f"{file} was damaged: {reason}. It is kept as {kept.name}, and a new one begun") from None
+        raise ProgressError(f"{file} was damaged: {error}. It is kept as {kept.name}, and a new one begun") from None
+
+
+def standings(data: bytes, file: Path) -> dict[str, Standing]:
+    """What the bytes of a progress file say; `file` is for the message. ValueError where they are none, ProgressError
+    where they are of a newer version."""
+    try:
+        if len(data) > MAX_BYTES:
+            _refuse(f"it is larger than {MAX_BYTES // 2**20} MiB")
+        return _decode(json.loads(data.decode("utf-8"), parse_constant=_no_constant), file)
+    except ProgressError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise _Damaged("it is nested too deeply" if isinstance(error, RecursionError) else str(error)) from None
 
 
 def add(file: Path, puzzle: str, more: Standing) -> str:

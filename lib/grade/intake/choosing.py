@@ -8,12 +8,13 @@ the first by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from lib.grade.gradebook import Refused
-from lib.grade.intake.archives import Unreadable
+from lib.grade.intake.names import listed_names
 from lib.grade.intake.submission import File, Submission
 from lib.submissions.source import Source
 
@@ -22,6 +23,17 @@ __all__ = ["Chosen", "chosen"]
 IMPORTS: Final = re.compile(r"^[ \t]*(?:from|import)[ \t].*", re.MULTILINE)
 MOST_MODULES: Final = 50
 """Modules that a file may bring."""
+MOST_CODE_TOGETHER: Final = 8 * 2**20
+"""Characters of code of one student that are held at once."""
+REASONS: Final = (
+    "passed over, as a later attempt counts",
+    "passed over, as another file is called after the puzzle",
+    "passed over, as its gap is as it was",
+    "passed over, as a copy",
+    "passed over, as another file comes first by name",
+)
+"""Why a file does not count for a puzzle: by what in its rank is first not that of the file which counts."""
+NOTHING: Final = "holds none of the puzzles that are graded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,64 +47,76 @@ class Chosen:
 
 
 def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
-    """Reads the files of a submission and says which one counts for each of `puzzles`."""
-    sources: list[tuple[File, Source]] = []
-    refused: list[Refused] = []
-    for file, found in submission.sources():
-        if isinstance(found, Refused):
-            refused.append(found)
-        else:
-            sources.append((file, found))
+    """Reads the files of a submission, and says which one counts for each of `puzzles`."""
+    sources, refused = _read(submission)
+    defined = {file: set(source.puzzles()) for file, source in sources.items()}
     of: dict[str, tuple[File, Source]] = {}
-    notes: list[str] = []
-    defined = [set(source.puzzles()) for _, source in sources]
+    passed: defaultdict[str, list[str]] = defaultdict(list)
+    used: set[File] = set()
     for puzzle in puzzles:
-        candidates = [one for one, its in zip(sources, defined, strict=True) if puzzle in its]
-        if candidates:
-            file, source = _first(candidates, puzzle)
-            of[puzzle] = file, _with_modules(submission, file, source)
-            if others := sorted(other.name for other, _ in candidates if other != file):
-                notes.append(f"{puzzle}: {file.name} counts, and not {_several(others)}")
+        candidates = [file for file in sources if puzzle in defined[file]]
+        if not candidates:
+            continue
+        ranks = {file: _rank(file, sources[file], puzzle, candidates) for file in candidates}
+        first = min(candidates, key=ranks.__getitem__)
+        modules = _modules(submission, first, sources)
+        texts = tuple((path, sources[file].cells[0][1]) for path, file in modules.items())
+        of[puzzle] = first, Source(sources[first].cells, texts)
+        used.update(candidates, modules.values())
+        for file in candidates:
+            if file != first:
+                passed[_reason(ranks[file], ranks[first])].append(f"{puzzle} in {file.name}")
+    passed[NOTHING] += [file.name for file in sources if file not in used]
+    notes = [f"{why}: {listed_names(names)}" for why, names in sorted(passed.items()) if names]
     return Chosen(of, tuple(notes), tuple(refused))
 
 
-def _first(candidates: Sequence[tuple[File, Source]], puzzle: str) -> tuple[File, Source]:
-    latest = max(file.attempt for file, _ in candidates)
-    now = [one for one in candidates if one[0].attempt == latest]
-    return min(now, key=lambda one: _rank(*one, puzzle))
+def _read(submission: Submission) -> tuple[dict[File, Source], list[Refused]]:
+    sources: dict[File, Source] = {}
+    refused: list[Refused] = []
+    held = 0
+    for file, found in submission.sources():
+        if isinstance(found, Refused):
+            refused.append(found)
+            continue
+        held += sum(len(text) for _, text in found.cells)
+        if held > MOST_CODE_TOGETHER:
+            why = f"and what comes after it is not read: there are more than {MOST_CODE_TOGETHER / 1e6:.2g} MB of code"
+            refused.append(Refused(file.name, why, submission.student))
+            break
+        sources[file] = found
+    return sources, refused
 
 
-def _rank(file: File, source: Source, puzzle: str) -> tuple[bool, bool, int, tuple[str, ...]]:
-    """What goes before what, smallest first."""
+Rank = tuple[bool, bool, bool, int, tuple[str, ...]]
+
+
+def _rank(file: File, source: Source, puzzle: str, candidates: Iterable[File]) -> Rank:
+    """What goes before what, smallest first; its places are those of REASONS."""
     stem = file.stem
-    return stem.puzzle != puzzle, source.untouched(puzzle), stem.copy, file.parts
+    latest = max(other.attempt for other in candidates)
+    return file.attempt != latest, stem.puzzle != puzzle, source.untouched(puzzle), stem.copy, file.parts
 
 
-def _several(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3])
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
+def _reason(rank: Rank, first: Rank) -> str:
+    pairs = zip(REASONS, rank, first, strict=True)
+    return next((reason for reason, its, best in pairs if its != best), REASONS[-1])
 
 
-# -- modules ----------------------------------------------------------------------------------------------------
-
-
-def _with_modules(submission: Submission, file: File, source: Source) -> Source:
-    """A source with the modules beside it that it imports, and that those import."""
-    beside = {_dotted(other, file): other for other in submission.modules_of(file)}
-    texts = [text for _, text in source.cells]
-    taken: dict[str, str] = {}
+def _modules(submission: Submission, file: File, sources: Mapping[File, Source]) -> dict[str, File]:
+    """The modules beside a file that it imports, and that those import, by their path from it."""
+    beside = {_path_from(file, other): other for other in submission.modules_of(file) if other in sources}
+    texts = [text for _, text in sources[file].cells]
+    taken: dict[str, File] = {}
     while texts and beside and len(taken) < MOST_MODULES:
         words = {word for line in IMPORTS.findall(texts.pop()) for word in re.findall(r"\w+", line)}
         for path in [path for path in beside if words.intersection(path.removesuffix(".py").split("/"))]:
-            try:
-                taken[path] = beside.pop(path).text()
-            except Unreadable:  # it has its row already: `sources` gave it
-                continue
-            texts.append(taken[path])
-    return Source(source.cells, tuple(sorted(taken.items())))
+            taken[path] = beside.pop(path)
+            texts += [text for _, text in sources[taken[path]].cells]
+    return dict(sorted(taken.items()))
 
 
-def _dotted(other: File, file: File) -> str:
+def _path_from(file: File, other: File) -> str:
     """The path of a module from the folder of a file, with its ending in small letters."""
     path = "/".join(other.parts[len(file.parts) - 1 :])
     return f"{path[:-3]}.py"

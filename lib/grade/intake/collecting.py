@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from lib.course.progress_file import MAX_BYTES, standings
 from lib.grade.gradebook import Refused
-from lib.grade.intake.names import is_gradable, readable
-from lib.grade.intake.platforms import Owner, owner_of
-from lib.grade.intake.reading import MOST_BYTES
+from lib.grade.intake.archives import Unreadable
+from lib.grade.intake.names import PYTHON, ending, is_gradable, listed_names, readable
+from lib.grade.intake.platforms import ROSTER, Owner, names_in_roster, owner_of, students_below
+from lib.grade.intake.reading import MOST_BYTES, decoded
 from lib.grade.intake.submission import Collected, File, Submission
 from lib.grade.intake.walking import Entry, walk
 
@@ -22,73 +24,145 @@ MOST_FILES: Final = 1_000
 """Notebooks and .py files of one student."""
 MOST_TOGETHER: Final = 200_000_000
 """Bytes of them all."""
-SHOWN: Final = 3
-"""Names that a note lists."""
+MOST_ROWS: Final = 50
+"""Rows about what one student handed in; the last says how many more there would be."""
+PROGRESS: Final = "progress.json"
+THIS_PROJECT: Final = ("lib", "puzzles", "chapters.toml")
+"""A file that only this project has: who hands in a copy of all of it did not write what is in OURS."""
+OURS: Final = frozenset({"lib", "drawing", "solutions", "tests", "benchmarks", "prototypes"})
+AN_ENVIRONMENT: Final = "pyvenv.cfg"
+"""A file that lies in a virtual environment."""
+OF_PLATFORMS: Final = (
+    ".csv",
+    ".xml",
+    ".html",
+    ".htm",
+    ".yml",
+    ".yaml",
+    ".txt",
+    ".json",
+    ".xlsx",
+    ".xls",
+    ".toml",
+    ".md",
+)
+"""What platforms and instructors put beside submissions; anything else that is nobody's may be one."""
+NOT_GRADABLE: Final = "neither a notebook (.ipynb) nor Python (.py)"
+EMPTY: Final = "empty"
 
 
 @dataclass(slots=True)
 class _Pile:
-    """What is known of one student while their files come in."""
+    """What is known of one student while their files come in. Of what cannot be graded: `refused` are rows in any
+    case, `others` where there is nothing else; `hints` are progress files, latest last."""
 
-    owner: Owner
     files: list[File] = field(default_factory=list[File])
     refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     others: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Name and reason of what cannot be graded, which is only worth a row where there is nothing else."""
     junk: list[str] = field(default_factory=list[str])
+    progress: list[File] = field(default_factory=list[File])
 
 
 def collect(paths: Sequence[Path]) -> Collected:
     """All submissions in folders, archives and single files. FileNotFoundError where there is nothing at a path.
 
     Nothing is read that need not be: notebooks when they are graded. Each file that is there is a file of a submission,
-    or named in a note, or refused, or lies in a folder of which that is so.
+    or named in a note, or refused, or lies in a folder of which that is so. Of two paths the later one is the later
+    attempt, where no platform says when a file was handed in.
     """
     piles: dict[tuple[str, str], _Pile] = {}
     for number, path in enumerate(paths):
         if not path.exists():
             raise FileNotFoundError(f"there is nothing at {path}: name a folder, an archive, a notebook or a .py")
-        for entry in walk(path):
-            owner = owner_of(entry.parts)
-            pile = piles.setdefault((_same(owner.student), owner.id), _Pile(owner))
+        entries = _without_ours(list(walk(path)))
+        roster = _roster(entries)
+        top = students_below(entry.parts for entry in entries if entry.place is not None)
+        for entry in entries:
+            owner = owner_of(entry.parts, top)
+            student = roster.get(owner.student, owner.student)
+            pile = piles.setdefault((unicodedata.normalize("NFC", student), owner.id), _Pile())
             _put(pile, entry, owner, number)
-    names = _names(piles)
+    nobodys = piles.pop(("", ""), _Pile())
+    notes, refused = _nobodys(nobodys)
     submissions: list[Submission] = []
-    refused: list[Refused] = []
-    for key, pile in piles.items():
-        submission, rows = _submission(names[key], pile)
+    for key, name in _names(piles).items():
+        submission, rows = _submission(name, piles[key])
         submissions.append(submission)
         refused += rows
     submissions.sort(key=lambda submission: (submission.student.casefold(), submission.student))
-    return Collected(tuple(submissions), tuple(sorted(refused, key=lambda one: (one.file, one.why))))
+    refused.sort(key=lambda row: (row.student.casefold(), row.student, row.file, row.why))
+    return Collected(tuple(submissions), tuple(refused), tuple(notes))
 
 
-def _same(name: str) -> str:
-    """Equal for names that are written with the same characters, however those are put together."""
-    return unicodedata.normalize("NFC", name)
+# -- one place --------------------------------------------------------------------------------------------------
+
+
+def _without_ours(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries with all that a copy of this project, or a virtual environment, brings as one entry of junk each."""
+    made: set[tuple[str, ...]] = set()
+    for entry in entries:
+        if entry.parts[-3:] == THIS_PROJECT:
+            made.update((*entry.parts[:-3], folder) for folder in OURS)
+        elif entry.parts[-1] == AN_ENVIRONMENT:
+            made.add(entry.parts[:-1])
+    if not made:
+        return list(entries)
+    found: list[Entry] = []
+    said: set[tuple[str, ...]] = set()
+    for entry in entries:
+        above = next((entry.parts[:n] for n in range(1, len(entry.parts)) if entry.parts[:n] in made), None)
+        if above is None:
+            found.append(entry)
+        elif above not in said:
+            said.add(above)
+            found.append(Entry(above, junk=True))
+    return found
+
+
+def _roster(entries: Iterable[Entry]) -> dict[str, str]:
+    """The names of students that a platform gives in a file of its own, by what it calls them elsewhere."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        if entry.parts[-1] == ROSTER and entry.place is not None:
+            try:
+                found |= names_in_roster(decoded(entry.place.read(MOST_BYTES)))
+            except Unreadable:
+                continue  # then they are called as the platform calls their folders
+    return found
 
 
 def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
+    """Puts one entry where it belongs."""
     name = "/".join(map(readable, entry.parts))
-    if entry.junk:
+    if entry.junk or not owner.parts:
         pile.junk.append(name)
-    elif entry.place is None:
+        return
+    if entry.place is None:
         pile.refused.append((name, entry.why))
+        return
+    file = File(name, entry.place, entry.size, owner.parts, (owner.time, root, owner.number))
+    if entry.parts[-1] == PROGRESS:
+        pile.progress.append(file)
     elif not is_gradable(entry.parts[-1]):
-        pile.others.append((name, "is neither a notebook (.ipynb) nor Python (.py)"))
+        pile.others.append((name, NOT_GRADABLE))
+    elif entry.size == 0 and ending(entry.parts[-1]) == PYTHON:  # such as __init__.py
+        pile.others.append((name, EMPTY))
     elif entry.size > MOST_BYTES:
-        pile.refused.append((name, f"has {entry.size / 1e6:,.3g} MB; at most {MOST_BYTES / 1e6:.3g} are read"))
+        pile.refused.append((name, f"has {entry.size / 1e6:,.4g} MB; at most {MOST_BYTES / 1e6:.3g} are read"))
     else:
-        pile.files.append(File(name, entry.place, entry.size, owner.parts, (owner.time, root, 0)))
+        pile.files.append(file)
 
 
-def _names(piles: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """What each student is called: by name, and by id too where two have one name."""
-    keys = sorted(piles)
-    alike = Counter(name for name, _ in keys)
+# -- one student ------------------------------------------------------------------------------------------------
+
+
+def _names(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """What each student is called, by name and id: with the id where two have one name, and never as another is."""
+    ordered = sorted(keys)
+    alike = Counter(name for name, _ in ordered)
     found: dict[tuple[str, str], str] = {}
     taken: defaultdict[str, int] = defaultdict(int)
-    for name, its_id in keys:
+    for name, its_id in ordered:
         shown = readable(f"{name} ({its_id})" if its_id and alike[name] > 1 else name)
         taken[shown] += 1
         found[name, its_id] = shown if taken[shown] == 1 else f"{shown} [{taken[shown]}]"
@@ -96,23 +170,59 @@ def _names(piles: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 
 def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
-    refused = [Refused(name, why, student) for name, why in pile.refused]
     files = sorted(pile.files, key=lambda file: (file.attempt, file.parts, file.name))
+    rows = list(pile.refused)
     size = sum(file.size for file in files)
     if len(files) > MOST_FILES or size > MOST_TOGETHER:
-        why = f"{len(files):,} notebooks and .py files of {size / 1e6:,.3g} MB were handed in; at most {MOST_FILES:,} "
-        refused.append(Refused(files[0].name, f"{why} of {MOST_TOGETHER / 1e6:.3g} MB are read", student))
+        what = f"is one of {len(files):,} notebooks and .py files of {size / 1e6:,.4g} MB together; at most "
+        rows.append((files[0].name, f"{what}{MOST_FILES:,} of {MOST_TOGETHER / 1e6:.3g} MB are read of one student"))
         files = []
-    notes: list[str] = []
-    if files or refused:
-        notes += [f"{name} {why}" for name, why in pile.others]
+    hints, notes = _hints(pile.progress)
+    if files or rows:
+        notes += _by_reason(pile.others)
     else:
-        refused += [Refused(name, why, student) for name, why in pile.others]
+        rows += [(name, f"is {why}; hand in the notebook itself") for name, why in pile.others]
     if pile.junk:
-        notes.append(f"not looked at, as computers make it for themselves: {_several(pile.junk)}")
-    return Submission(student, tuple(files), tuple(notes)), refused
+        notes.append(f"not looked at, as computers make it for themselves: {listed_names(pile.junk)}")
+    if len(rows) > MOST_ROWS:
+        more = f"and {len(rows) - MOST_ROWS + 1:,} more of this student's files cannot be read, for reasons as above"
+        rows = [*rows[: MOST_ROWS - 1], (rows[MOST_ROWS - 1][0], more)]
+    return Submission(student, tuple(files), tuple(notes), hints), [Refused(name, why, student) for name, why in rows]
 
 
-def _several(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN])
-    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+def _by_reason(others: Iterable[tuple[str, str]]) -> list[str]:
+    """A note for each reason for which files are not graded."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name, why in others:
+        found[why].append(name)
+    return [f"{why}: {listed_names(names)}" for why, names in sorted(found.items())]
+
+
+def _hints(progress: Iterable[File]) -> tuple[dict[str, int], list[str]]:
+    """How many hints were opened of each puzzle, as the latest progress file says that is one; and notes on them."""
+    hints: dict[str, int] = {}
+    notes: list[str] = []
+    for file in sorted(progress, key=lambda file: (file.attempt, file.parts)):
+        try:
+            found = standings(file.place.read(MAX_BYTES), Path(file.parts[-1]))
+        except ValueError as error:
+            notes.append(f"{file.name} is not used: {error}")
+        else:
+            hints = {puzzle: standing.hints for puzzle, standing in found.items()}
+            notes.append(f"{file.name} says how many hints were opened")
+    return hints, notes
+
+
+def _nobodys(pile: _Pile) -> tuple[list[str], list[Refused]]:
+    """Notes and rows for what is nobody's: platforms' own files are a note; all else may be somebody's."""
+    kept: list[tuple[str, str]] = []
+    rows = [Refused(name, why) for name, why in pile.refused]
+    for name, why in pile.others:
+        if ending(name) in OF_PLATFORMS:
+            kept.append((name, f"{why}, and nobody's"))
+        else:
+            rows.append(Refused(name, f"is {why}, and its name does not say whose it is"))
+    notes = _by_reason([*kept, *((file.name, "nobody's") for file in [*pile.progress, *pile.files])])
+    if pile.junk:
+        notes.append(f"not looked at, as computers make it for themselves: {listed_names(pile.junk)}")
+    return notes, rows

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 from lib.puzzles.records import PUZZLES
 
-__all__ = ["NOTEBOOK", "PYTHON", "Stem", "ending", "is_gradable", "is_junk", "readable", "stem_of"]
+__all__ = ["NOTEBOOK", "PYTHON", "Stem", "ending", "is_gradable", "is_junk", "listed_names", "readable", "stem_of"]
 
 NOTEBOOK: Final = ".ipynb"
 PYTHON: Final = ".py"
 LONGEST: Final = 120
 """Characters of a name that are shown."""
+LONGEST_STEM: Final = 300
+"""Characters of a name in which a puzzle is looked for: what compares patterns takes long with what is made for it."""
+MOST_NAMES: Final = 20
+"""Names that a sentence lists."""
 JOINERS: Final = frozenset("\u200c\u200d") | frozenset(map(chr, range(0xE0020, 0xE0080)))
 """Invisible characters without which Persian, and some emoji, are not what they are."""
 MADE_BY_COMPUTERS: Final = frozenset(
-    {"__MACOSX", "__pycache__", "node_modules", "site-packages", "venv", "env", "Thumbs.db", "desktop.ini", "Icon\r"}
+    {"__MACOSX", "__pycache__", "node_modules", "site-packages", "Thumbs.db", "desktop.ini", "Icon\r"}
 )
 """Files and folders that nobody wrote; so is what begins with a dot (.git, .ipynb_checkpoints, ._x) or with ~$."""
 COPY: Final = re.compile(
@@ -52,6 +57,12 @@ def _is_shown(char: str) -> bool:
     return char in JOINERS or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
+def listed_names(names: Sequence[str]) -> str:
+    """Names in a sentence, of very many their beginning: "a, b and 3 more"."""
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
 def ending(name: str) -> str:
     """The ending of a file's name in small letters, with its dot; "" where it has none."""
     before, dot, after = name.rpartition(".")
@@ -71,6 +82,8 @@ def is_junk(name: str) -> bool:
 def stem_of(name: str) -> Stem:
     """Takes a file's name apart: "05_fsdp_ann-2.ipynb" is puzzle fsdp, rest "ann", copy 2."""
     stem = name[: len(name) - len(ending(name))]
+    if len(stem) > LONGEST_STEM:
+        return Stem(None, stem)
     puzzle, rest = _puzzle_in(stem)
     if puzzle is not None and not rest:
         return Stem(puzzle, "")
@@ -83,7 +96,7 @@ def stem_of(name: str) -> Stem:
 def _puzzle_in(stem: str) -> tuple[str | None, str]:
     """The puzzle that a name begins or ends with, and what else there is of the name."""
     before, after = _patterns()
-    if len(stem) <= 4 * LONGEST and (found := before.fullmatch(stem) or after.fullmatch(stem)):
+    if found := before.fullmatch(stem) or after.fullmatch(stem):
         return found["puzzle"].lower(), (found["rest"] or "").strip(" _-.")
     return None, stem
 

@@ -7,42 +7,56 @@ groups say who handed it in (`student`), which of them (`id`), when (`time`) and
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from lib.grade.intake.archives import without_ending
-from lib.grade.intake.names import stem_of
+from lib.grade.intake.names import is_gradable, stem_of
 
-__all__ = ["PLATFORMS", "Owner", "Platform", "owner_of"]
+__all__ = ["PLATFORMS", "ROSTER", "Owner", "Platform", "names_in_roster", "owner_of", "students_below"]
 
-LONGEST_PATH: Final = 2_000
+LONGEST_PATH: Final = 1_000
+ROSTER: Final = "submission_metadata.yml"
+WORKPLACES: Final = frozenset({"my_puzzles", "puzzles", "notebooks", "src"})
+"""Folders that are no student's name: what is in one belongs to whom the folder above it does."""
+ATTEMPT: Final = re.compile(r"(?:attempt|try|submission|version|versuch|abgabe|v)[ _-]?(\d{1,6})", re.IGNORECASE)
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[ T_-]\d\d(?:[-:.]?\d\d){0,2})?.{0,12}")
+"""Folders that are called after an attempt of a student."""
+FEW_PEOPLE: Final = 3
 MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who handed in a file: `student`, and `id` where two may have one name; `time` of the attempt, as text that sorts,
-    and `parts`, the path of the file within what they handed in. Nobody's files have the student ""."""
+    """Who handed in a file: `student`, and `id` where two may have one name; "" is for what is nobody's.
+
+    `parts` is the path of the file within what they handed in; it is empty for a file that the platform made. `time` of
+    the attempt is text that sorts, and `number` counts what was handed in again.
+    """
 
     student: str
     parts: tuple[str, ...]
     id: str = ""
     time: str = ""
-    by_file: bool = False
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """How a platform names what it gives, with an `example`, and where that is written (`source`)."""
+    """How a platform names what it gives, with an `example`, and where that is written (`source`). With `numbered`
+    files that are handed in again get a number: -1, -2."""
 
     name: str
     pattern: re.Pattern[str]
     example: str
     source: str
+    numbered: bool = False
 
 
-def _row(name: str, pattern: str, example: str, source: str) -> Platform:
-    return Platform(name, re.compile(pattern, re.DOTALL), example, source)
+def _row(name: str, pattern: str, example: str, source: str, *, numbered: bool = False) -> Platform:
+    return Platform(name, re.compile(pattern, re.DOTALL), example, source, numbered)
 
 
 PLATFORMS: Final = (
@@ -104,6 +118,7 @@ PLATFORMS: Final = (
         "submissions/leeann_LATE_12345_6789012_05_fsdp-2.ipynb",
         "mikewesthad/canvas-unzipper, README: <lastfirst>_<user>_<submission>_<file>; LATE after the name of who was, "
         "and -1, -2 after that of a file that was handed in again",
+        numbered=True,
     ),
     _row(
         "Google Classroom",
@@ -119,19 +134,100 @@ def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
     """Whose a file is, from its path. Where no platform says it: the folder below the `top` parts, which lead to what
     holds all students; of a file that lies there itself what its name says besides its puzzle."""
     path = "/".join(parts)
-    if len(path) <= LONGEST_PATH:
-        for platform in PLATFORMS:
-            if (found := platform.pattern.fullmatch(path)) and stem_of(found["student"]).puzzle is None:
-                groups = found.groupdict()
-                file = groups["file"] or parts[-1]
-                rest = tuple(file.split("/"))
-                return Owner(found["student"], rest, groups.get("id") or "", _sortable(groups.get("time") or ""))
+    for platform in PLATFORMS if len(path) <= LONGEST_PATH else ():
+        if (found := platform.pattern.fullmatch(path)) and stem_of(found["student"]).puzzle is None:
+            groups = found.groupdict()
+            rest = tuple((groups["file"] or "").split("/")) if groups["file"] else ()
+            number = stem_of(rest[-1]).copy if rest and platform.numbered else 0
+            time = _sortable(groups.get("time") or "")
+            return Owner(found["student"], rest, groups.get("id") or "", time, number)
+    return _plain(parts, top)
+
+
+def _plain(parts: tuple[str, ...], top: int) -> Owner:
+    """Whose a file is where no platform named it: folders of students, of puzzles with files of students, or files."""
     if len(parts) > top + 1:
-        return Owner(without_ending(parts[top]), parts[top + 1 :])
-    stem = stem_of(parts[-1])
-    if stem.puzzle is None:
-        return Owner(stem.rest, parts[-1:], by_file=True)
-    return Owner(stem.rest or without_ending(parts[-2] if len(parts) > 1 else ""), parts[-1:], by_file=True)
+        name = without_ending(parts[top])
+        stem = stem_of(name)
+        if name in WORKPLACES:
+            return _attempted(without_ending(parts[0]), parts[top:])
+        if stem.puzzle is not None and not stem.rest:
+            return _plain(parts, top + 1)
+        return _attempted(name if stem.puzzle is None else stem.rest, parts[top + 1 :])
+    name = without_ending(parts[-1])
+    if not is_gradable(name) and name == parts[-1]:
+        return Owner("", parts[-1:])
+    stem = stem_of(name)
+    return Owner(stem.rest or without_ending(parts[0]), parts[-1:])
+
+
+def _attempted(student: str, parts: tuple[str, ...]) -> Owner:
+    """With the attempt that a folder within the submission is named after."""
+    time, number = "", 0
+    for part in parts[:-1]:
+        if found := ATTEMPT.fullmatch(part):
+            number = int(found[1])
+        elif TIME.fullmatch(part):
+            time = part
+    return Owner(student, parts, "", time, number)
+
+
+def students_below(paths: Iterable[tuple[str, ...]]) -> int:
+    """How many parts of the paths of files lead to what holds all students: 1, the folder or archive that was given.
+
+    It is more where a single folder holds folders of several students, as zips often do: two of them hold files of
+    one name. It is 0 where the folder that was given is one student's: a notebook in it is called after its puzzle
+    and nothing else, and there are no folders of students.
+    """
+    found = [path for path in paths if is_gradable(path[-1])]
+    top = 1
+    while True:
+        folders = {path[top] for path in found if len(path) > top + 1}
+        if _several_students(found, top) or not folders:
+            break
+        if len(folders) > 1 or any(len(path) == top + 1 for path in found):
+            break
+        if not _several_students(found, top + 1):
+            break
+        top += 1
+    own = any(len(path) == 2 and _is_only_a_puzzle(path[-1]) for path in found)
+    return 0 if top == 1 and own and not _several_students(found, 1) else top
+
+
+def _several_students(paths: Sequence[tuple[str, ...]], top: int) -> bool:
+    """Whether at a level there are folders of students, of which two hold files of one name and which are not called
+    after attempts; or files of students, which are called after one puzzle and, in all, three people."""
+    folders: dict[str, str] = {}
+    people: defaultdict[str | None, set[str]] = defaultdict(set)
+    for path in paths:
+        if len(path) <= top:
+            continue
+        if len(path) == top + 1:
+            stem = stem_of(path[-1])
+            people[stem.puzzle].add(stem.rest)
+        elif ATTEMPT.fullmatch(path[top]) or TIME.fullmatch(path[top]):
+            continue
+        elif folders.setdefault(path[-1], path[top]) != path[top]:
+            return True
+    return any(len(names) >= FEW_PEOPLE for puzzle, names in people.items() if puzzle is not None)
+
+
+def _is_only_a_puzzle(name: str) -> bool:
+    stem = stem_of(name)
+    return stem.puzzle is not None and not stem.rest
+
+
+def names_in_roster(text: str) -> dict[str, str]:
+    """The students of each folder of an export of Gradescope, from its ROSTER. Of YAML only what it writes is read:
+    the name of a folder, and below it a line for each of those who handed in together."""
+    found: dict[str, list[str]] = {}
+    folder = ""
+    for line in text.splitlines():
+        if top := re.fullmatch(r"(\w[^:\s]*):\s*", line):
+            folder = top[1]
+        elif (name := re.fullmatch(r"\s+(?:- )?:name:\s+(.+?)\s*", line)) and folder:
+            found.setdefault(folder, []).append(name[1].strip("'\""))
+    return {folder: " & ".join(names) for folder, names in found.items()}
 
 
 def _sortable(time: str) -> str:

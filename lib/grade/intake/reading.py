@@ -1,7 +1,7 @@
 """The text of a file that was handed in: from bytes in any encoding, and of a notebook its code without what came out.
 
-A notebook is read by its structure: what is not code is passed over, string by string, and never held. So one with
-20 MB of pictures costs no more memory than its bytes and text, and neither does one that was made to be expensive.
+What is not code of a large notebook is passed over, string by string, and never held: one with 20 MB of pictures costs
+little more memory than its bytes and its text, and neither does one that was made to be expensive.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator
 from json.decoder import scanstring  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
-from typing import Final, NoReturn, cast
+from typing import Final, cast
 
 from lib.grade.intake.archives import Unreadable
 from lib.grade.intake.names import NOTEBOOK, ending
@@ -50,9 +49,15 @@ BOMS: Final = (
 COOKIE: Final = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]{1,40})")
 CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 SURROGATES: Final = re.compile("[\ud800-\udfff]")
-SPACE: Final = re.compile(r"[ \t\n\r]*")
-SCALAR: Final = re.compile(r"[-+.\w]+")
+SMALL: Final = 2**20
+"""Characters of a notebook that is read as it is."""
+MOST_PARTS: Final = 200_000
+"""Values in a notebook without its outputs: what is made of each takes twenty times its place in the file."""
+DROPPED: Final = ("outputs", "metadata", "attachments")
+"""The parts of a notebook that may be large and are no code."""
 MARK: Final = re.compile(r'["\[\]{}]')
+COLON: Final = re.compile(r"[ \t\n\r]*:")
+SCALAR: Final = re.compile(r"[ \t\n\r]*[-+.\w]+")
 
 
 def kind_of_bytes(data: bytes) -> str | None:
@@ -140,171 +145,93 @@ def _code_cells(text: str) -> list[str]:
 
     Of a key that is there twice the last counts, as in all that read JSON.
     """
-    data = _Json(text)
-    cells: list[str] | None = None
-    for key in data.fields("a notebook"):
-        if key == "cells":
-            cells = _sources(data)
-        elif key == "worksheets":
-            cells = []
-            for _ in data.items():
-                for inner in data.fields("a worksheet"):
-                    if inner == "cells":
-                        cells += _sources(data)
-                    else:
-                        data.skip()
-        else:
-            data.skip()
-    data.end()
-    if cells is None:
-        raise Unreadable("is JSON, and no notebook: it has no cells")
-    if not any(cell.strip() for cell in cells):
+    if len(text) > SMALL or _parts(text) > MOST_PARTS:
+        text = _slim(text)
+        if (parts := _parts(text)) > MOST_PARTS:
+            raise Unreadable(
+                f"has {parts:,} parts besides its outputs, as no notebook has; at most {MOST_PARTS:,} are read"
+            )
+    try:
+        data: object = json.loads(text, strict=False)
+    except RecursionError:
+        raise Unreadable("is no notebook: it is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise _damaged(text, error.pos, error.msg) from None
+    except ValueError as error:  # such as a number of 5,000 digits
+        raise Unreadable(f"is no notebook, or a damaged one: {str(error).partition(';')[0][:100]}") from None
+    if not isinstance(data, dict):
+        raise Unreadable("is JSON, and no notebook: it is no object with cells")
+    notebook = cast("dict[str, object]", data)
+    sheets = [notebook] if "cells" in notebook else notebook.get("worksheets")
+    cells = [cell for sheet in _objects(sheets) for cell in _objects(sheet.get("cells"))]
+    code = [_joined(cell) for cell in cells if cell.get("cell_type") == "code"]
+    if not any(source.strip() for source in code):
         raise Unreadable("is a notebook without code: nothing in it can be graded")
-    return cells
+    return code
 
 
-def _sources(data: _Json) -> list[str]:
-    found: list[str] = []
-    for _ in data.items():
-        kind: object = None
-        source: object = ""
-        for key in data.fields("a cell"):
-            if key == "cell_type":
-                kind = data.value()
-            elif key in ("source", "input"):
-                source = data.value()
-            else:
-                data.skip()
-        if kind == "code":
-            found.append(_joined(source))
-    return found
+def _objects(found: object) -> list[dict[str, object]]:
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in cast("list[object]", found)):
+        raise Unreadable("is JSON, and no notebook: it has no list of cells")
+    return cast("list[dict[str, object]]", found)
 
 
-def _joined(source: object) -> str:
+def _joined(cell: dict[str, object]) -> str:
+    source = cell.get("source", cell.get("input", ""))
     lines = cast("list[object]", source) if isinstance(source, list) else [source]
     if not all(isinstance(line, str) for line in lines):
         raise Unreadable("is a damaged notebook: the source of a cell is neither text nor lines of text")
     return "".join(cast("list[str]", lines))
 
 
-class _Json:
-    """JSON that is read from left to right: `at` is where we are. Each key or item that it gives is to be followed by
-    `value`, `skip`, `fields` or `items`, which go on after it."""
+def _parts(text: str) -> int:
+    """How many values JSON may have at most: each begins with a bracket, or comes after a comma."""
+    return sum(map(text.count, "[{,"))
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
 
-    def fields(self, what: str) -> Iterator[str]:
-        """The keys of an object."""
-        if self._next() != "{":
-            raise Unreadable(f"is no notebook: where {what} should be, there is none")
-        self._at += 1
-        if self._next() == "}":
-            self._at += 1
-            return
-        while True:
-            if self._next() != '"':
-                self._damaged()
-            key = self._string()
-            self._take(":")
-            yield key
-            if self._comma_or("}"):
-                return
+def _slim(text: str) -> str:
+    """JSON with null for the values of DROPPED, read from left to right; no more of them is held than one string."""
+    kept: list[str] = []
+    start = at = 0
+    while found := MARK.search(text, at):
+        at = found.end()
+        if found[0] != '"':
+            continue
+        word, at = _string(text, at)
+        if word in DROPPED and (colon := COLON.match(text, at)):
+            at = _after_value(text, colon.end())
+            kept += text[start : colon.end()], "null"
+            start = at
+    return "".join((*kept, text[start:]))
 
-    def items(self) -> Iterator[None]:
-        """Gives None for each item of a list."""
-        if self._next() != "[":
-            raise Unreadable("is no notebook: where its cells should be, there is no list")
-        self._at += 1
-        if self._next() == "]":
-            self._at += 1
-            return
-        while True:
-            yield
-            if self._comma_or("]"):
-                return
 
-    def value(self) -> object:
-        """The value here, with all that is in it."""
-        self._next()
-        start = self._at
-        self.skip()
-        _not_too_long(self._at - start)
-        try:
-            return json.loads(self._text[start : self._at], strict=False)
-        except (ValueError, RecursionError):
-            self._at = start
-            self._damaged()
-
-    def skip(self) -> None:
-        """Goes on after the value here, however deep it is."""
-        if self._next() == '"':
-            self._string()
-        elif self._text[self._at] in "[{":
-            depth = 0
-            while True:
-                found = MARK.search(self._text, self._at)
-                if found is None:
-                    self._at = len(self._text)
-                    self._damaged()
-                self._at = found.start()
-                if found[0] == '"':
-                    self._string()
-                    continue
-                self._at += 1
-                depth += 1 if found[0] in "[{" else -1
-                if depth == 0:
-                    return
-        elif found := SCALAR.match(self._text, self._at):
-            self._at = found.end()
+def _after_value(text: str, at: int) -> int:
+    """The place after the value that begins at a place, however deep it is."""
+    depth = 0
+    while found := MARK.search(text, at):
+        if depth == 0 and (scalar := SCALAR.match(text, at)):
+            return scalar.end()
+        at = found.end()
+        if found[0] == '"':
+            _, at = _string(text, at)
         else:
-            self._damaged()
+            depth += 1 if found[0] in "[{" else -1
+        if depth <= 0:
+            return at
+    raise _damaged(text, len(text), "it ends in the middle")
 
-    def end(self) -> None:
-        """Nothing but space is left."""
-        self._at = cast("re.Match[str]", SPACE.match(self._text, self._at)).end()
-        if self._at < len(self._text):
-            self._damaged()
 
-    def _next(self) -> str:
-        """The next character that is no space."""
-        self._at = cast("re.Match[str]", SPACE.match(self._text, self._at)).end()
-        if self._at >= len(self._text):
-            self._damaged()
-        return self._text[self._at]
+def _string(text: str, at: int) -> tuple[str, int]:
+    """The string that begins after a quotation mark, and the place after it."""
+    try:
+        return cast("tuple[str, int]", scanstring(text, at, False))
+    except json.JSONDecodeError as error:
+        raise _damaged(text, error.pos, error.msg) from None
 
-    def _take(self, char: str) -> None:
-        if self._next() != char:
-            self._damaged()
-        self._at += 1
 
-    def _comma_or(self, close: str) -> bool:
-        """Goes on after a comma, or after what closes, and says whether it was that."""
-        char = self._next()
-        if char not in (",", close):
-            self._damaged()
-        self._at += 1
-        return char == close
-
-    def _string(self) -> str:
-        try:
-            found, self._at = cast("tuple[str, int]", scanstring(self._text, self._at + 1, False))
-        except ValueError as error:
-            self._at = getattr(error, "pos", self._at)
-            if "Unterminated" in str(error):
-                self._at = len(self._text)
-            self._damaged()
-        return found
-
-    def _damaged(self) -> NoReturn:
-        if self._at >= len(self._text):
-            raise Unreadable(
-                f"is cut off: it ends after {len(self._text):,} characters, in the middle of the notebook; "
-                "perhaps the upload was: hand it in again"
-            )
-        line = self._text.count("\n", 0, self._at) + 1
-        raise Unreadable(
-            f"is no notebook, or a damaged one: line {line} is not the JSON that it should be; "
-            "open it in Jupyter, save it, and hand it in again"
-        )
+def _damaged(text: str, at: int, why: str) -> Unreadable:
+    if at >= len(text.rstrip()) or why.startswith("Unterminated string"):
+        return Unreadable("is cut off: it ends in the middle of the notebook; hand it in again")
+    line = text.count("\n", 0, at) + 1
+    what = f"is no notebook, or a damaged one: line {line} is not the JSON that it should be ({why})"
+    return Unreadable(f"{what}; open it in Jupyter, save it, and hand it in again")

@@ -22,8 +22,8 @@ DEEPEST: Final = 40
 """Folders within folders."""
 MOST_ARCHIVES: Final = 3
 """Archives within archives: that of a platform, a student's, and one in that."""
-MOST_IN_ARCHIVES: Final = 16 * MOST_NESTED
-"""Bytes of all archives that lie in one."""
+MOST_NESTED_TOGETHER: Final = (8 * 2**30, 4 * MOST_NESTED)
+"""Bytes of all archives that lie in one which may be that of a whole class, and in one that is in another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,14 @@ class Entry:
 
 
 def walk(root: Path) -> Iterator[Entry]:
-    """All that lies at a path, in order. A link that is given itself is followed: somebody named it."""
-    name = root.name or root.resolve().name
-    yield from _at(os.path.realpath(root), (name,))
+    """All that lies at a path, in order. A link that is given itself is followed: somebody named it.
+
+    A single file is called by its folder too, in which there may be others that are given.
+    """
+    path = os.path.realpath(root)
+    name = root.name or os.path.basename(path) or path
+    single = archive_format(name) is None and not os.path.isdir(path)
+    yield from _at(path, (os.path.basename(os.path.dirname(path)), name) if single else (name,))
 
 
 def _at(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
@@ -113,7 +118,7 @@ def _archive(place: Place, parts: tuple[str, ...]) -> Iterator[Entry]:
         else:
             nested += member.size if archive_format(member.name) else 0
             found = Entry(inner, Place(place.path, (*place.members, number)), member.size)
-            if nested > MOST_IN_ARCHIVES:
+            if nested > MOST_NESTED_TOGETHER[bool(place.members)]:
                 yield Entry(inner, why=f"is one of archives of {nested / 1e9:.3g} GB in one; hand in what is in them")
             else:
                 yield from _file(found)
