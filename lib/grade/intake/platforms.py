@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lib.grade.intake.archives import without_ending
-from lib.grade.intake.names import is_gradable, stem_of
+from lib.grade.intake.names import NOTEBOOK, ending, is_gradable, stem_of
 
 __all__ = ["PLATFORMS", "ROSTER", "Owner", "Platform", "names_in_roster", "owner_of", "students_below"]
 
@@ -180,36 +180,33 @@ def students_below(paths: Iterable[tuple[str, ...]]) -> int:
     and nothing else, and there are no folders of students.
     """
     found = [path for path in paths if is_gradable(path[-1])]
-    top = 1
-    while True:
-        folders = {path[top] for path in found if len(path) > top + 1}
-        if _several_students(found, top) or not folders:
-            break
-        if len(folders) > 1 or any(len(path) == top + 1 for path in found):
-            break
-        if not _several_students(found, top + 1):
-            break
-        top += 1
     own = any(len(path) == 2 and _is_only_a_puzzle(path[-1]) for path in found)
-    return 0 if top == 1 and own and not _several_students(found, 1) else top
+    level = 1
+    while not _several_students(found, level):
+        if len({path[level] for path in found if len(path) > level + 1}) != 1 or any(
+            len(path) == level + 1 for path in found
+        ):
+            return 0 if own else 1
+        level += 1
+    return level
 
 
-def _several_students(paths: Sequence[tuple[str, ...]], top: int) -> bool:
-    """Whether at a level there are folders of students, of which two hold files of one name and which are not called
-    after attempts; or files of students, which are called after one puzzle and, in all, three people."""
+def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
+    """Whether at a level there are folders of students, of which two hold one notebook or puzzle, and which are not
+    called after attempts or as ours are; or files of students, which are called after one puzzle and, in all, three people."""
     folders: dict[str, str] = {}
-    people: defaultdict[str | None, set[str]] = defaultdict(set)
+    people: defaultdict[str, set[str]] = defaultdict(set)
     for path in paths:
-        if len(path) <= top:
-            continue
-        if len(path) == top + 1:
-            stem = stem_of(path[-1])
+        stem = stem_of(path[-1])
+        if len(path) == level + 1 and stem.puzzle is not None:
             people[stem.puzzle].add(stem.rest)
-        elif ATTEMPT.fullmatch(path[top]) or TIME.fullmatch(path[top]):
-            continue
-        elif folders.setdefault(path[-1], path[top]) != path[top]:
-            return True
-    return any(len(names) >= FEW_PEOPLE for puzzle, names in people.items() if puzzle is not None)
+        elif len(path) > level + 1 and (stem.puzzle is not None or ending(path[-1]) == NOTEBOOK):
+            folder = path[level]
+            if folder in WORKPLACES or ATTEMPT.fullmatch(folder) or TIME.fullmatch(folder):
+                continue
+            if folders.setdefault(stem.puzzle or path[-1], folder) != folder:
+                return True
+    return any(len(names) >= FEW_PEOPLE for names in people.values())
 
 
 def _is_only_a_puzzle(name: str) -> bool:

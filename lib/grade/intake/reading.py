@@ -90,6 +90,13 @@ def text_of(name: str, data: bytes) -> str:
 def decoded(data: bytes) -> str:
     """Bytes as text: by the mark at their beginning, in UTF-8 or UTF-16, as their first lines say, else as Windows-1252
     or Latin-1. Unreadable where they are no text."""
+    text = _as_text(data)
+    if CONTROLS.search(text):
+        raise Unreadable("is binary, and no text: it has control characters")
+    return text
+
+
+def _as_text(data: bytes) -> str:
     for mark, encoding in BOMS:
         if data.startswith(mark):
             return _decoded_as(encoding, data[len(mark) :])
@@ -101,12 +108,9 @@ def decoded(data: bytes) -> str:
             raise Unreadable("is binary, and no text")
         return _decoded_as("utf-16-be" if halves[0] > halves[1] else "utf-16-le", data)
     try:
-        text = data.decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError:
-        text = _decoded_otherwise(data)
-    if CONTROLS.search(text):
-        raise Unreadable("is binary, and no text: it has control characters")
-    return text
+        return _decoded_otherwise(data)
 
 
 def _decoded_as(encoding: str, data: bytes) -> str:
