@@ -24,8 +24,8 @@ def ready(path: str | Path) -> Path:
     return path
 
 
-def write_whole(path: str | Path, text: str, mode: int = 0o666) -> None:
-    """Writes text in UTF-8: a file of that name is replaced at once, or left as it was. A link stays a link.
+def write_whole(path: str | Path, content: str | bytes, mode: int = 0o666) -> None:
+    """Writes text in UTF-8, or bytes: a file of that name is replaced at once, or left as it was. A link stays a link.
 
     `mode` are the permissions of the new file, of which the system's mask is taken away. OSError where it cannot be
     written; then nothing is left behind.
@@ -38,7 +38,7 @@ def write_whole(path: str | Path, text: str, mode: int = 0o666) -> None:
     temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(6).hex()}")
     try:
         with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
-            file.write(text.encode())
+            file.write(content if isinstance(content, bytes) else content.encode())
         os.replace(temporary, target)
     except BaseException:
         with suppress(FileNotFoundError):

@@ -33,14 +33,15 @@ __all__ = ["check"]
 
 def check(
     trace: Trace | Sequence[ModelLike] | ModelLike,
-    puzzle: str | None = None,
+    puzzle: str | Puzzle | None = None,
     *,
     time: float | None = None,
     memory: float | None = None,
 ) -> Verdict:
     """The verdict on a Trace, or on the Models of a run: against the goals of a puzzle, or one of your own.
 
-    With a puzzle the run must have its sizes, and is timed with its costs. Nothing is printed and nothing raised for
+    With a puzzle the run must have its sizes, and is timed with its costs: those of its record, or of another record
+    that is given in place of its id. Nothing is printed and nothing raised for
     an incorrect run: `verdict.faults` say what is wrong with it. A bare run is only judged for correctness.
 
     Made-up gradients are accepted from a live Model without a Dist, where there is no puzzle; from nobody else.
@@ -48,7 +49,7 @@ def check(
 
     models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
     _need_numbers(time, memory)
-    record = None if puzzle is None else schedule_record(puzzle)
+    record = puzzle if puzzle is None or isinstance(puzzle, Puzzle) else schedule_record(puzzle)
     sandbox = record is None and not isinstance(models, Trace) and _is_sandbox(models)
     judged = _judge(trace, record, sandbox)
     timed, faults = judged.timed, judged.faults
@@ -86,7 +87,7 @@ def check(
             goal._replace(reached=goal.allows(end, used) and number < min(counted, over))
             for number, goal in enumerate(goals)
         ),
-        puzzle=puzzle,
+        puzzle=None if record is None else record.id,
         sent=sent,
     )
 

@@ -124,11 +124,14 @@ def _answer_of(row: Row) -> Answer:
     return Answer(raised=row.raises, message=row.why) if row.raises else Answer(decode(encode(row.answer)))
 
 
-def first_failure(table: Sequence[Row], draws: int, judge: Judge, ask: Ask) -> tuple[int, Failure | None]:
+def first_failure(
+    table: Sequence[Row], draws: int, judge: Judge, ask: Ask, seed: int | str = SEED
+) -> tuple[int, Failure | None]:
     """How many inputs were asked first, and the smallest that is wrong; None where all are right. One that is to be
-    refused is shown only where all others are right: what a function is for comes first."""
+    refused is shown only where all others are right: what a function is for comes first. Random inputs are those of
+    `seed`."""
     rows = [(row.given, row) for row in table]
-    every, drawn = _inputs(judge, draws)
+    every, drawn = _inputs(judge, draws, seed)
     asked = [*rows, *((given, None) for given in every), *((given, None) for _, given in drawn)]
     answers = ask([given for given, _ in asked])
     failures = [judge.failure(given, got, row) for (given, row), got in zip(asked, answers, strict=True)]
@@ -155,13 +158,13 @@ def _smaller_first(failure: Failure) -> tuple[bool, int, str]:
     return _refuses(failure), len(repr(failure.given)), repr(failure.given)
 
 
-def _inputs(judge: Judge, draws: int) -> tuple[list[Given], list[tuple[list[int], Given]]]:
-    """All inputs that there are, or random ones with their choices: the same ones every time."""
+def _inputs(judge: Judge, draws: int, seed: int | str) -> tuple[list[Given], list[tuple[list[int], Given]]]:
+    """All inputs that there are, or random ones with their choices: the same ones every time for a seed."""
     if judge.inputs is None:
         return [], []
     if inspect.isgeneratorfunction(judge.inputs):
         return [tuple(given) for given in judge.inputs()], []
-    random = Random(SEED)
+    random = Random(seed)
     drawn: list[tuple[list[int], Given]] = []
     for _ in range(draws):
         draw = Draw(random.randrange)

@@ -23,6 +23,7 @@ from lib.cli.console import (
     show_ways,
     status_table,
 )
+from lib.cli.grading.command import grade_command
 from lib.cli.options import SHORT, Batches, Layers, Limit, MeshOption, Output, PuzzleOption, Ranks, takes_fields_of
 from lib.cli.pipelines.explore import explore_command
 from lib.cli.pipelines.schedule import schedules
@@ -56,6 +57,7 @@ app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty
 app.add_typer(schedules, name="schedule")
 app.command("explore")(explore_command)
 app.command("compare")(compare_command)
+app.command("grade")(grade_command)
 
 
 def _known_puzzle(name: str) -> str:

@@ -97,10 +97,10 @@ def rule(title: str) -> None:
     console().print(Rule(Text(title), align="left", style="dim"))
 
 
-def fail(text: str) -> NoReturn:
-    """Says what went wrong, and ends with exit status 1."""
+def fail(text: str, status: int = 1) -> NoReturn:
+    """Says what went wrong, and ends with an exit status."""
     console(stderr=True).print(Panel(Text(text), title="Error", title_align="left", border_style="red"))
-    raise typer.Exit(1)
+    raise typer.Exit(status)
 
 
 def status_table(standings: Mapping[str, Standing]) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "by_chapter",
     "chapters",
     "goal",
+    "mesh_from_table",
     "puzzle_of_file",
     "schedule_record",
 ]
@@ -292,7 +293,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
     made["goals"] = tuple(Goal(**goal) for goal in data.get("goals", ()))
     made["table"] = _rows(key, data.get("table", ""))
     if "mesh" in data:
-        made["mesh"] = _mesh(data["mesh"])
+        made["mesh"] = mesh_from_table(data["mesh"])
         if len(made["mesh"]) != made["ranks"]:
             raise ValueError(f"{key}: it has {made['ranks']} ranks, and {made['mesh']} has {len(made['mesh'])}")
     made["hidden"] = tuple(_hidden(size, made) for size in data.get("hidden", ()))
@@ -306,7 +307,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
     return Puzzle(key, number, chapter, **made)
 
 
-def _mesh(data: dict[str, Any]) -> Mesh:
+def mesh_from_table(data: dict[str, Any]) -> Mesh:
     """A mesh from its axes alone, `{ replica = 2, shard = 4 }`, or with more: `{ axes = { ... }, host_size = 4 }`."""
     return mesh_from(data if isinstance(data.get("axes"), dict) else {"axes": data})
 
@@ -314,7 +315,7 @@ def _mesh(data: dict[str, Any]) -> Mesh:
 def _hidden(size: dict[str, Any], record: dict[str, Any]) -> Hidden:
     """A hidden size. Of as many ranks as the puzzle it has the puzzle's mesh, if none of its own."""
     if "mesh" in size:
-        mesh = _mesh(size["mesh"])
+        mesh = mesh_from_table(size["mesh"])
         ranks = size.get("ranks", len(mesh))
         return Hidden(ranks, size["layers"], size["batches"], mesh)
     same = size.get("ranks") == record["ranks"]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
-from importlib import import_module
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 from lib.cli.console import console, say, show_table
+from lib.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
 from lib.errors.wording import exact
 from lib.files import ready, write_whole
 from lib.schedules.explore import Explored, Grid, Point, called, explore, front, run_of, settings
@@ -68,12 +67,6 @@ def _limits(text: str) -> list[float | None]:
     ]
 
 
-def _jobs(number: int) -> int:
-    if number == 0:
-        raise typer.BadParameter("some process has to do it; -1: one for each core")
-    return number
-
-
 def _has_extras() -> None:
     """ModuleNotFoundError before a long sweep, not after it."""
     for package in ("jinja2", "nbformat"):
@@ -98,11 +91,11 @@ def explore_command(
     overhead: Annotated[str, _option("Time that each pass costs besides, however small.")] = "0",
     message: Annotated[str, _option("Time of a message, for each example in it.")] = "0",
     latency: Annotated[str, _option("Time of a message, however small.")] = "0",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", callback=_jobs, help="Processes; -1: one for each core.")] = 1,
-    backend: Annotated[str | None, _option("A backend of joblib, such as dask or ray, for a cluster.")] = None,
-    scheduler: Annotated[
-        str | None, _option("Where the cluster is, such as tcp://10.0.0.1:8786; else its configuration says so.")
-    ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", callback=some_jobs, help="Processes; -1: one for each core.")
+    ] = 1,
+    backend: Annotated[str | None, _option(BACKEND)] = None,
+    scheduler: Annotated[str | None, _option(SCHEDULER)] = None,
 ) -> None:
     """Sweep schedules of pipelines over sizes, limits of memory and costs, and draw those that nothing beats.
 
@@ -155,33 +148,8 @@ def _explored(grid: Grid, file: Path, jobs: int, backend: str | None, scheduler:
         def done(so_far: int, everything: int) -> None:
             progress.update(task, completed=so_far, total=everything)
 
-        with _cluster(backend, scheduler):
+        with cluster(backend, scheduler):
             return explore(grid, jobs=-1 if backend is not None else jobs, file=file, done=done)
-
-
-@contextmanager
-def _cluster(backend: str | None, scheduler: str | None) -> Generator[None]:
-    """Has joblib send its work where it is to go. A cluster is met by its own client: at the address that is given, or
-    where its configuration says, or one of this machine is started."""
-    if backend is None:
-        yield
-        return
-    with ExitStack() as stack:
-        try:
-            import joblib  # pyright: ignore[reportMissingTypeStubs]  # here and not above: an extra, and few need it
-
-            if backend == "dask":
-                client = import_module("distributed").Client
-                stack.enter_context(client(scheduler) if scheduler else client())
-            elif backend == "ray":
-                import_module("ray").init(address=scheduler)
-                import_module("ray.util.joblib").register_ray()
-            stack.enter_context(cast("Any", joblib).parallel_config(backend=backend))
-        except ImportError as error:
-            raise ModuleNotFoundError(f"--backend {backend} needs what is not installed: {error}") from None
-        except (ValueError, OSError) as error:
-            raise typer.BadParameter(str(error)) from None
-        yield
 
 
 def _show(words: str, best: Sequence[Point]) -> None:

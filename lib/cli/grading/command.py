@@ -1,0 +1,177 @@
+"""`puzzles grade`: a folder of submissions in, a gradebook and a report out."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Final
+
+from lib.cli.console import console, fail, say, show_table
+from lib.cli.grading.drop_folder import Changes
+from lib.cli.grading.report.report import write_report
+from lib.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
+from lib.errors.wording import counted, visible
+from lib.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
+from lib.grade.gradebook import STATES, Gradebook
+from lib.grade.grading import TRACES, grade, worked_on
+from lib.grade.intake.collecting import collect
+from lib.grade.intake.submission import Collected
+from lib.grade.results.forms import FORMS, write_results
+from lib.grade.traces import Traces
+
+try:
+    import typer
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column, Table
+except ImportError as missing:
+    package = (missing.name or "more").partition(".")[0]
+    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
+
+__all__ = ["grade_command"]
+
+SHOWN: Final = 40
+"""Students, and refused files, that the table in the terminal has."""
+GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def grade_command(
+    submissions: Annotated[
+        list[Path], typer.Argument(metavar="WHAT...", help="Folders, archives (.zip, .tar.gz), notebooks, .py.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the gradebook and the report.")] = Path(
+        "report"
+    ),
+    config: Annotated[Path | None, typer.Option(help="What is asked, as TOML; options go before it.")] = None,
+    puzzle: Annotated[
+        list[str] | None, typer.Option("--puzzle", "-p", help="A puzzle that is asked, or several; else what is there.")
+    ] = None,
+    need: Annotated[str | None, typer.Option(help=GOAL)] = None,
+    hidden: Annotated[int | None, typer.Option(help="So many hidden sizes are drawn for each puzzle.")] = None,
+    seed: Annotated[str | None, typer.Option(help="What they are drawn from: keep it to yourself.")] = None,
+    limit: Annotated[float | None, typer.Option(min=0.1, help="Seconds that one run may take.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", callback=some_jobs, help="Processes; else one for each core.")
+    ] = None,
+    backend: Annotated[str | None, typer.Option(help=BACKEND)] = None,
+    scheduler: Annotated[str | None, typer.Option(help=SCHEDULER)] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on, and grade what comes or changes.")] = False,
+) -> None:
+    """Grade a class: every student's function, at the puzzle's size and at hidden ones, each run shut in by itself.
+
+    In the folder are then scores.csv, gradebook.json, junit.xml and the report, index.html. Stopped and started again
+    it goes on where it was. Exit status: 0 where everybody passed everything, 1 where somebody did not, and 2 for a
+    command that makes no sense.
+    """
+    _has_extras()
+    _apart(submissions, out)
+    try:
+        asked = Config() if config is None else read_config(config)
+        asked = asked.with_options(puzzles=puzzle or (), need=need, hidden=hidden, seed=seed, seconds=limit)
+        asked.assignment(asked.puzzles or ())  # what makes no sense is said before anything is read
+    except AssignmentError as error:
+        fail(str(error), status=2)
+    except FileNotFoundError:
+        fail(f"there is no file {config}", status=2)
+
+    def once() -> Gradebook:
+        return _graded(submissions, out, asked, jobs, backend, scheduler)
+
+    try:
+        book = once()
+        if watch:
+            changes = Changes(submissions)
+            say("Watching for more. Ctrl-C ends it.")
+            for _ in changes:
+                book = once()
+    except KeyboardInterrupt:
+        if watch:
+            raise typer.Exit(0) from None
+        say("Stopped. What is finished is kept: the same command goes on from there.")
+        raise typer.Exit(130) from None
+    raise typer.Exit(0 if book.passed else 1)
+
+
+def _has_extras() -> None:
+    """ModuleNotFoundError before a long grading, not after it."""
+    for package in ("jinja2", "joblib"):
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(f"puzzles grade needs {package}: pip install {package}")
+
+
+def _apart(submissions: list[Path], out: Path) -> None:
+    """The report does not lie among the submissions, nor they in it."""
+    where = out.resolve()
+    for path in submissions:
+        if not path.exists():
+            fail(f"there is nothing at {path}: name a folder, an archive, a notebook or a .py", status=2)
+        given = path.resolve()
+        if where == given or given in where.parents or where in given.parents:
+            fail(f"{out} and {path} lie in each other: keep the report apart, with --out", status=2)
+
+
+def _graded(
+    submissions: list[Path], out: Path, asked: Config, jobs: int | None, backend: str | None, scheduler: str | None
+) -> Gradebook:
+    collected = collect(submissions)
+    if not collected.submissions:
+        fail(f"there is no notebook (.ipynb) and no .py in {', '.join(map(str, submissions))}", status=2)
+    assignment = _assignment(asked, collected)
+    processes = -1 if backend is not None else jobs or _cores()
+    with cluster(backend, scheduler), _progress("Grading") as done:
+        book = grade(collected, assignment, out, jobs=processes, done=done)
+    write_results(book, out)
+    with _progress("Drawing") as done:
+        index = write_report(book, Traces(out / TRACES), out, jobs=jobs or _cores(), done=done)
+    _show(book, out, index)
+    return book
+
+
+def _assignment(asked: Config, collected: Collected) -> Assignment:
+    puzzles = worked_on(collected) if asked.puzzles is None else asked.puzzles
+    try:
+        found = asked.assignment(puzzles)
+    except AssignmentError as error:
+        fail(str(error), status=2)
+    if not found.required:
+        fail("nobody has handed in the function of a puzzle: name those that are asked with --puzzle", status=2)
+    return found
+
+
+@contextmanager
+def _progress(what: str) -> Generator[Callable[[int, int], None]]:
+    """A bar, where there is a terminal."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+
+        def done(so_far: int, everything: int) -> None:
+            progress.update(task, completed=so_far, total=everything)
+
+        yield done
+
+
+def _show(book: Gradebook, out: Path, index: Path) -> None:
+    """The class in a table, what is refused, and where the rest is."""
+    counts = [Column(state, justify="right") for state in STATES]
+    table = Table(
+        "puzzle", *counts, Column("hidden sizes", justify="right"), title=f"{counted(len(book.students), 'student')}"
+    )
+    for position, asked in enumerate(book.asked):
+        states = Counter(student.scores[position].state for student in book.students)
+        table.add_row(asked.puzzle, *(str(states[state] or "") for state in STATES), str(len(asked.hidden) or "none"))
+    show_table(table)
+    for one in book.refused[:SHOWN]:
+        say(visible(f"Refused: {one.file}: {one.why}"))
+    if len(book.refused) > SHOWN:
+        say(f"Refused: {len(book.refused) - SHOWN} more; the report has them all")
+    say(f"What kept each run apart: {', '.join(book.isolation) or 'nothing ran'}")
+    say(f"For programs: {', '.join(str(out / form.file) for form in FORMS)}")
+    say(f"The report: {index}")

@@ -1,0 +1,56 @@
+"""What changes in a drop folder: one notice after each change, as soon as what is copied there is whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Changes"]
+
+QUIET: Final = 0.5
+"""Seconds for which nothing grows any more."""
+PATIENCE: Final = 60.0
+"""Seconds after which something that still grows is looked at as it is."""
+
+
+class Changes:
+    """Changes below some paths, from the moment on when this is made. ImportError without watchfiles."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        try:
+            from watchfiles import watch
+        except ImportError:
+            raise ImportError("watching needs watchfiles: pip install watchfiles") from None
+        self._paths = paths
+        self._before = _state(paths)
+        folders = {path if path.is_dir() else path.parent for path in paths}
+        self._changes = watch(*folders, raise_interrupt=True)
+
+    def __iter__(self) -> Iterator[None]:
+        """Comes again after each change. KeyboardInterrupt at Ctrl-C."""
+        for _ in self._changes:
+            deadline = time.monotonic() + PATIENCE
+            now = _state(self._paths)
+            while time.monotonic() < deadline:
+                time.sleep(QUIET)
+                before, now = now, _state(self._paths)
+                if before == now:
+                    break
+            if now != self._before:  # and not only a folder's own date
+                self._before = now
+                yield
+
+
+def _state(paths: Sequence[Path]) -> dict[str, tuple[int, int]]:
+    """The size and the date of every file."""
+    found: dict[str, tuple[int, int]] = {}
+    for path in paths:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            try:
+                status = file.lstat()
+            except OSError:  # gone since
+                continue
+            found[str(file)] = status.st_size, status.st_mtime_ns
+    return found

@@ -1,0 +1,212 @@
+"""One student's function, judged: run in isolation at its own size and at the hidden ones, and checked here.
+
+What comes back of a run is a Trace, or answers: data that anybody may have made. `check` believes nothing of it. A
+Trace counts at exactly the size, on the mesh and at the costs that were asked, which `Isolation` sees to and `check`
+once more. Hidden sizes are run where the function came to its end at its own, right or wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Final, NamedTuple
+
+from lib.checker.checker import check
+from lib.checker.table import Answer, Given, Judge, first_failure
+from lib.checker.verdict import FunctionVerdict
+from lib.course.child import Sent
+from lib.errors.wording import counted, message_of
+from lib.grade.assignment import INPUTS, Required
+from lib.grade.gradebook import Result, Score
+from lib.grade.isolation.asked import AtSize
+from lib.grade.isolation.isolation import Isolation, Limits
+from lib.grade.sizes.goals import reference_run
+from lib.grade.traces import Schedule, schedule_of
+from lib.puzzles.records import Puzzle, Task
+from lib.submissions.function_check import judge_of
+from lib.submissions.locations import reference
+from lib.submissions.source import Source
+from lib.submissions.wrong_answer import wrong_answer
+from lib.trace.trace import Trace
+
+__all__ = ["Judged", "judge_source", "reference_result"]
+
+MOST_TEXT: Final = 6000
+"""Characters of a message that a gradebook keeps."""
+LONGER: Final = 20
+"""How many times the events of our own solution a run may have, and is still judged."""
+ORDER: Final = ("passed", "missed", "unsolved", "failed")
+"""States from good to bad."""
+ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+"""Where something is in memory: another place each time."""
+
+
+class Judged(NamedTuple):
+    """A score, without the file, and the schedule at the puzzle's own size, where there is one."""
+
+    score: Score
+    schedule: Schedule | None = None
+
+
+def judge_source(source: Source, required: Required, isolation: Isolation, limits: Limits) -> Judged:
+    """What came of the function of one puzzle in a source. Nothing is raised for anything that the source does."""
+    record = required.record
+    stub = Result(_own_words(record), "unsolved", message=f"{record.id} is not solved: it still holds its stub.")
+    score = Score(record.id, "unsolved", stub, source=source.normalised(record.id), hints=_hints(source, record))
+    if source.untouched(record.id):
+        return Judged(score)
+    trial = _Trial(source, isolation, limits)
+    if record.is_function:
+        own = trial.answers(record, _own_words(record))
+        sets = zip(required.seeds, required.sizes, strict=True) if trial.answered else ()
+        hidden = [trial.answers(record, words, seed) for seed, words in sets]
+        return Judged(_with(score, own, hidden))
+    own, trace = trial.run(record, _own_words(record), required.need, required.events[0])
+    hidden = list[Result]()
+    if trace is not None and trace.error is None:
+        for at, words, events in zip(required.hidden, required.sizes, required.events[1:], strict=True):
+            need = None if required.need is None else at.goals[0].name
+            hidden.append(trial.run(at, words, need, events, AtSize(*at.size, at.mesh, at.costs))[0])
+    schedule = None if trace is None else schedule_of(trace)
+    own = own if schedule is None else replace(own, schedule=schedule.digest)
+    return Judged(_with(score, own, hidden), schedule)
+
+
+def reference_result(required: Required) -> Judged | None:
+    """What our own solution gives at the puzzle's size; None for a plain function."""
+    record = required.record
+    if record.is_function:
+        return None
+    trace = reference_run(record.id)
+    schedule = schedule_of(trace)
+    own = replace(_checked(trace, record, _own_words(record), required.need), schedule=schedule.digest)
+    return Judged(Score(record.id, own.state, own), schedule)
+
+
+def _own_words(record: Puzzle) -> str:
+    if record.is_function:
+        return f"{counted(len(record.table), 'given input')} and {counted(record.draws, 'random one', ',')}"
+    return Task(record).size()
+
+
+def _hints(source: Source, record: Puzzle) -> int | None:
+    """How many hints the cell of a notebook opens, the most where several do; None where there is none."""
+    call = rf"""\bhint\(\s*["']{re.escape(record.id)}["']\s*,\s*(\d{{1,3}})\s*\)"""
+    opened = [int(number) for _, text in source.cells for number in re.findall(call, text)]
+    return min(max(opened), len(record.hints)) if opened else None
+
+
+def _with(score: Score, own: Result, hidden: Sequence[Result]) -> Score:
+    """A score with its results: hidden sizes make it no better."""
+    states = [own.state, *(result.state for result in hidden)]
+    state = own.state if own.state == "unsolved" else max(states, key=ORDER.index)
+    return replace(score, own=own, hidden=tuple(hidden), state=state)
+
+
+class _Trial:
+    """The runs of one source."""
+
+    def __init__(self, source: Source, isolation: Isolation, limits: Limits) -> None:
+        self._source, self._isolation, self._limits = source, isolation, limits
+        self.answered = False
+        """Whether a plain function has answered."""
+
+    def run(
+        self, record: Puzzle, words: str, need: str | None, events: int, size: AtSize | None = None
+    ) -> tuple[Result, Trace | None]:
+        """What came of a run at the size of a record, and its Trace, if that is worth keeping. `need` is the goal that
+        is needed, and `events` how many our own solution records."""
+        at = "" if size is None else f"At {words}: "
+        sent = self._isolation.run(self._source, record.id, size, self._limits)
+        trace = sent.trace
+        if trace is not None and (why := _too_long(trace, record, events)) is not None:
+            return Result(words, "failed", message=at + why), None
+        if sent.outcome != "trace" or trace is None:
+            return _without(sent, words, record, at), trace
+        return _contained(lambda: _checked(trace, record, words, need, at), words, record), trace
+
+    def answers(self, record: Puzzle, words: str, seed: str | None = None) -> Result:
+        """What came of asking a plain function the inputs of its record, or random ones of a seed."""
+        try:
+            return _contained(lambda: self._asked(record, words, seed), words, record)
+        except _Silent as silent:
+            return _without(silent.sent, words, record)
+
+    def _asked(self, record: Puzzle, words: str, seed: str | None) -> Result:
+        judge, puzzle = _judge_of(record.id), record.id
+
+        def ask(inputs: Sequence[Given]) -> Sequence[Answer]:
+            sent = self._isolation.answers(self._source, puzzle, inputs, self._limits)
+            if sent.outcome != "answers":
+                raise _Silent(sent)
+            self.answered = True
+            return sent.answers
+
+        if seed is None:
+            asked, failure = first_failure(record.table, record.draws, judge, ask)
+        else:
+            asked, failure = first_failure((), min(record.draws, INPUTS), judge, ask, seed)
+        faults = () if failure is None else (str(wrong_answer(puzzle, failure, record.fix)),)
+        verdict = FunctionVerdict(puzzle, asked, faults)
+        return Result(words, "passed" if verdict.correct else "failed", message=_text(verdict.text()))
+
+
+class _Silent(Exception):
+    """A function that did not answer: what came instead."""
+
+    def __init__(self, sent: Sent) -> None:
+        super().__init__(sent.outcome)
+        self.sent = sent
+
+
+@cache
+def _judge_of(puzzle: str) -> Judge:
+    return judge_of(puzzle, reference(puzzle))
+
+
+def _without(sent: Sent, words: str, record: Puzzle, at: str = "") -> Result:
+    """The result of a function that came to no end."""
+    if sent.outcome == "unsolved":
+        return Result(words, "unsolved", message=f"{at}{record.id} is not solved: it raises NotSolved.")
+    return Result(words, "failed", message=_text(at + sent.text))
+
+
+def _contained(judge: Callable[[], Result], words: str, record: Puzzle) -> Result:
+    """A result, whatever a student's data does to those who judge it."""
+    try:
+        return judge()
+    except (_Silent, KeyboardInterrupt):
+        raise
+    except (Exception, RecursionError, MemoryError) as error:
+        text = f"what {record.id} sent back cannot be judged ({type(error).__name__}: {message_of(error)})"
+        return Result(words, "failed", message=_text(text))
+
+
+def _too_long(trace: Trace, record: Puzzle, ours: int) -> str | None:
+    """Why a run is not judged: it has far more events than any answer needs, and a check of them would take minutes."""
+    events = sum(len(program.events) for program in trace.programs)
+    if events <= LONGER * ours + LONGER:
+        return None
+    return (
+        f"{record.id} records {counted(events, 'operation', ',')}, and our own solution {ours:,}\n"
+        "  fix:      look for a loop that does the same again and again"
+    )
+
+
+def _checked(trace: Trace, record: Puzzle, words: str, need: str | None, at: str = "") -> Result:
+    """What `check` says of a Trace."""
+    verdict = check(trace, record)
+    if not verdict.correct:
+        return Result(words, "failed", message=_text(at + verdict.text()))
+    goals = tuple(goal.name for goal in verdict.goals if goal.reached)
+    state = "passed" if need is None or need in goals else "missed"
+    figures = (verdict.time, verdict.memory, verdict.sent, verdict.rank)
+    return Result(words, state, goals, *figures, message=_text(at + verdict.text()))
+
+
+def _text(text: str) -> str:
+    """A message as it is kept: the same each time, and not too long."""
+    text = ADDRESS.sub("0x...", text)
+    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "\n(and more)"

@@ -1,0 +1,78 @@
+"""scores.csv: a row for each student, for a spreadsheet.
+
+The first columns are of the student, the next ones of each puzzle in turn, called after it (`fsdp`, `fsdp goal`, ...),
+and the last one has the notes; COLUMNS says what they hold. A cell of a puzzle that says nothing is empty. The file is
+UTF-8 with a byte order mark, without which Excel takes names for another encoding. What begins like a formula has an
+apostrophe before it, so that no spreadsheet runs what a student is called.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from lib.grade.gradebook import Asked, Gradebook, Score, Student
+
+__all__ = ["COLUMNS", "csv_of"]
+
+MARK: Final = "\ufeff"
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+"""How a cell begins that a spreadsheet might work out."""
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a puzzle: what stands behind the puzzle's id, what it means, and what it holds of a score."""
+
+    name: str
+    about: str
+    of: Callable[[Score, Asked], Cell]
+
+
+COLUMNS: Final[tuple[Column, ...]] = (
+    Column("", "passed, missed (correct, and not what is needed), unsolved, failed or absent", lambda s, _: s.state),
+    Column("goal", "the best goal reached at the puzzle's own size", lambda s, _: s.goal),
+    Column(
+        "hidden passed",
+        "hidden sizes, or sets of inputs, that passed",
+        lambda s, a: s.hidden_passed if a.hidden else None,
+    ),
+    Column("hidden of", "hidden sizes, or sets of inputs, that are asked", lambda s, a: len(a.hidden) or None),
+    Column("time", "when a correct run ends, in time units", lambda s, _: s.own.time),
+    Column("memory", "elements on the rank with the highest peak", lambda s, _: s.own.memory),
+    Column("sent", "elements that the rank sends that sends most", lambda s, _: s.own.sent),
+    Column("hints", "hints opened, if that is recorded", lambda s, _: s.hints),
+)
+
+
+def csv_of(book: Gradebook) -> str:
+    """The text of scores.csv."""
+    text = io.StringIO()
+    text.write(MARK)
+    writer = csv.writer(text, lineterminator="\n")
+    columns = [f"{one.puzzle} {column.name}".strip() for one in book.asked for column in COLUMNS]
+    writer.writerow(["student", "passed", "of", *columns, "notes"])
+    for student in book.students:
+        writer.writerow([_safe(cell) for cell in _row(student, book.asked)])
+    return text.getvalue()
+
+
+def _row(student: Student, asked: tuple[Asked, ...]) -> Iterator[Cell]:
+    yield student.name
+    yield student.passed
+    yield len(asked)
+    for score, one in zip(student.scores, asked, strict=True):
+        for column in COLUMNS:
+            yield None if score.state == "absent" and column.name else column.of(score, one)
+    yield "; ".join(student.notes)
+
+
+def _safe(cell: Cell) -> Cell:
+    """A cell that no spreadsheet takes for a formula, with whole numbers written as such."""
+    if isinstance(cell, str):
+        return f"'{cell}" if cell.startswith(FORMULA) else cell
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
