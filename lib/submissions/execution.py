@@ -97,7 +97,7 @@ def _execute(code: CodeType, namespace: dict[str, Any]) -> None:
 
 
 def importable(modules: Sequence[Cell], file: str) -> None:
-    """Lets what was handed in with a file be imported from now on, unless Python or something installed has the name."""
+    """Lets what came with a file be imported from now on, unless Python or an installed package has the name."""
     if modules:
         folder = PurePath(file).parent
         sys.meta_path.append(_HandedIn(dict(modules), [folder, *folder.parents]))
