@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -42,9 +43,11 @@ class Variant(NamedTuple):
         return replace(Source.of(self.file, self.text()), modules=self.modules)
 
 
-def _given(name: str, puzzle: str, *cells: str, script: bool = False, **modules: str) -> Variant:
-    beside = tuple((f"{module}.py", textwrap.dedent(text)) for module, text in modules.items())
-    return Variant(name, puzzle, tuple(textwrap.dedent(cell).strip("\n") + "\n" for cell in cells), beside, script)
+def _given(
+    name: str, puzzle: str, *cells: str, script: bool = False, beside: Mapping[str, str] | None = None
+) -> Variant:
+    modules = tuple((f"{module}.py", textwrap.dedent(text)) for module, text in (beside or {}).items())
+    return Variant(name, puzzle, tuple(textwrap.dedent(cell).strip("\n") + "\n" for cell in cells), modules, script)
 
 
 DDP = """
@@ -479,15 +482,14 @@ VARIANTS: tuple[Variant, ...] = (
         "ddp",
         "from my_parts_of_ddp import load, ahead, back, finish\nfrom my_stores_of_ddp import *",
         WITH_PARTS,
-        my_parts_of_ddp=PARTS,
-        my_stores_of_ddp=STORES,
+        beside={"my_parts_of_ddp": PARTS, "my_stores_of_ddp": STORES},
     ),
     _given(
         "a package beside it",
         "ddp",
         "import my_package_of_ddp.parts as p",
         "ddp = p.ddp",
-        **{"my_package_of_ddp/__init__": "", "my_package_of_ddp/parts": DDP.format(name="ddp")},
+        beside={"my_package_of_ddp/__init__": "", "my_package_of_ddp/parts": DDP.format(name="ddp")},
     ),
     _given(
         "as in lib, by another way of importing",
@@ -609,7 +611,7 @@ VARIANTS: tuple[Variant, ...] = (
         "fsdp",
         "from our_fsdp_step import fsdp",
         "simulate(fsdp)",
-        our_fsdp_step=FSDP,
+        beside={"our_fsdp_step": FSDP},
     ),
     _given("a helper above", "gpipe", INCOMING, PIPE.format(name="gpipe")),
     _given("a helper below, after another answer", "gpipe", PIPE.format(name="gpipe"), INCOMING, "gpipe.seen = True"),
