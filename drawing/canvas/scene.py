@@ -215,7 +215,8 @@ def _element(mark: Mark, style: str) -> str:
     if isinstance(mark, Rect):
         x, y, width, height = num(mark.x), num(mark.y), num(mark.width), num(mark.height)
         if mark.radius:
-            return f'<rect{style} x="{x}" y="{y}" width="{width}" height="{height}" rx="{num(mark.radius)}"/>'
+            head = f'<rect{style} x="{x}" y="{y}" width="{width}" height="{height}" rx="{num(mark.radius)}"'
+            return f"{head}><title>{escape(mark.title)}</title></rect>" if mark.title else head + "/>"
         head = f'<path{style} d="M{x} {y}h{width}v{height}h-{width}z"'  # two thirds of the bytes of a <rect>
         return f"{head}><title>{escape(mark.title)}</title></path>" if mark.title else head + "/>"
     if isinstance(mark, Poly):

@@ -70,8 +70,10 @@ def draw_spread(
         labels.taken.append((x - _size(one), y - _size(one), x + _size(one), y + _size(one)))
     for name, (time, memory) in rings.items():
         x, y = frame.x(time), frame.y(memory)
-        scene.add(Rect(x - 8, y - 8, 16, 16, NONE, INK if "best" in name else MINE, 2, radius=8, title=name))
-        labels.write(scene, name, x, y, INK, bold=True)
+        here = (_size(one) + 3 for one in handed if (one.time, one.memory) == (time, memory))
+        size = max(8.0, *here, 0.0)
+        scene.add(Rect(x - size, y - size, 2 * size, 2 * size, NONE, MINE, 2, radius=size, title=name))
+        labels.write(scene, name, x, y, INK, bold=True, apart=size + 5)
     for goal in goals:
         labels.write(scene, goal.name, frame.x(goal.time), frame.y(goal.memory), SOFT)
     x = LEFT

@@ -87,12 +87,14 @@ class Labels:
         for (ax, ay), (bx, by) in pairwise(points):
             self.lines.append((min(ax, bx) - 2, min(ay, by) - 2, max(ax, bx) + 2, max(ay, by) + 2))
 
-    def write(self, scene: Scene, words: str, x: float, y: float, colour: Colour, bold: bool = False) -> None:
-        """Words above or below, right or left of a place. Nothing where there is no room."""
+    def write(
+        self, scene: Scene, words: str, x: float, y: float, colour: Colour, bold: bool = False, apart: float = 10
+    ) -> None:
+        """Words above or below, right or left of a place, so far from it. Nothing where there is no room."""
         size = TEXT if bold else SMALL
         wide = text_width(words, size) * (1.08 if bold else 1.0)
-        sides = [(dx, dy) for dx in (10, -10 - wide) for dy in (0, -12, 12)]
-        sides += [(-wide / 2, -15), (-wide / 2, 15)]
+        sides = [(dx, dy) for dx in (apart, -apart - wide) for dy in (0, -12, 12)]
+        sides += [(-wide / 2, -apart - 5), (-wide / 2, apart + 5)]
         boxes = [(x + dx - 1, y + dy - 7, x + dx + wide + 1, y + dy + 7) for dx, dy in sides]
         free = [box for box in boxes if self._is_inside(box) and not _hits(box, self.taken)]
         if words and free:

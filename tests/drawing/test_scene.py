@@ -156,3 +156,8 @@ def test_the_numbers_of_an_axis_do_not_touch(name: str) -> None:
     spans.sort()
     assert len(spans) > 2
     assert all(one[1] < two[0] for one, two in pairwise(spans))
+
+
+def test_every_mark_shows_its_title() -> None:
+    for mark in (Rect(0, 0, 9, 9, title="a & b"), Rect(0, 0, 9, 9, radius=4, title="a & b")):
+        assert "<title>a &amp; b</title>" in Scene(20, 20, [mark]).fragment()

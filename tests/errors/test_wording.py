@@ -1,6 +1,7 @@
 """Tests of numbers, sets and names in words."""
 
 import itertools
+import unicodedata
 from fractions import Fraction
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.errors.wording import amount, counted, exact, numbered, numbers, plural, ranges, runs, shown, these
+from lib.errors.wording import amount, counted, exact, numbered, numbers, plural, ranges, runs, shown, these, visible
 
 SETS = st.frozensets(st.integers(0, 60), max_size=40)
 
@@ -65,3 +66,19 @@ def test_a_count_and_its_noun(number: int, words: str) -> None:
 def test_figures_are_as_short_as_they_are_exact() -> None:
     assert [exact(time) for time in (8.0, 33.3, 0.1 + 0.2, 1.23456789, 0.00001)] == ["8", "33.3", "0.3", "1.2346", "0"]
     assert [amount(size) for size in (1835008.0, Fraction(1, 4), 7)] == ["1,835,008", "0.25", "7"]
+
+
+@given(st.text(st.characters(codec=None)))
+def test_what_somebody_wrote_can_be_written_and_seen(text: str) -> None:
+    seen = visible(text, lines=False)
+    assert seen.encode().decode() == seen
+    assert visible(seen, lines=False) == seen
+    assert not any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp", "Co") for letter in seen)
+    assert not set(seen) & {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A)), "\ufeff", "\u200e"}
+
+
+def test_an_honest_text_stays_as_it_is() -> None:
+    for text in ("José Nguyễn", "李 明", "نیم‌فاصله", "👩‍🔬", "Ångström\u00a0x", "two\nlines\tand a tab"):
+        assert visible(text) == text
+    assert visible("a\r\nb\x1b[0m") == "a\nb⟨U+001B⟩[0m"
+    assert visible("two\nlines", lines=False) == "two lines"

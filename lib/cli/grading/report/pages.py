@@ -14,7 +14,7 @@ from typing import Any
 
 from drawing.canvas.frame import asset
 from drawing.canvas.palette import GOLD, GOOD, PAGE, PAPER, Colour, mix
-from lib.cli.grading.report.wording import STATES_IN_WORDS
+from lib.cli.grading.report.wording import STATES_IN_WORDS, message_there
 from lib.errors.wording import amount, counted, exact, visible
 
 __all__ = ["markup", "render"]
@@ -51,7 +51,8 @@ def _template(name: str) -> Any:
         loader=FunctionLoader(load),
         finalize=_seen,
     )
-    words = {"amount": amount, "counted": counted, "exact": exact, "states": STATES_IN_WORDS}
+    words: dict[str, Any] = {"amount": amount, "counted": counted, "exact": exact, "states": STATES_IN_WORDS}
+    words["message_there"] = message_there
     return environment.get_template(name, globals=words)
 
 

@@ -18,7 +18,7 @@ from lib.cli.grading.report.pictures import Order, Pictures, Traces, draw_all
 from lib.cli.grading.report.puzzles import ClassPuzzle, puzzles_of
 from lib.cli.grading.report.students import beside, feedback_parts, feedback_text, own, parts, scores_of
 from lib.cli.grading.report.wording import State, goals_reached, state_of
-from lib.errors.wording import visible
+from lib.errors.wording import counted, visible
 from lib.files import ready, write_whole
 from lib.grade.gradebook import Gradebook, Score, Student
 
@@ -114,10 +114,10 @@ def _cell(puzzle: ClassPuzzle, score: Score) -> Cell:
     order = 10_000 * state.order - 100 * goals - score.hidden_passed
     found: list[str] = []
     if score.correct and puzzle.asked.goals:
-        found.append(f"goals {goals} of {len(puzzle.asked.goals)}")
+        found.append(f"{goals}/{len(puzzle.asked.goals)} goals")
     if score.correct and score.hidden:
-        found.append(f"sizes {score.hidden_passed} of {len(score.hidden)}")
-    return Cell(puzzle.asked.puzzle, state, order, ", ".join(found), score.state != "absent")
+        found.append(f"{score.hidden_passed}/{len(score.hidden)} sizes")
+    return Cell(puzzle.asked.puzzle, state, order, " · ".join(found), score.state != "absent")
 
 
 def _orders(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> Iterable[Order]:
@@ -160,6 +160,12 @@ def _remove_others(out: Path, lines: Sequence[Line], pictures: Pictures, orders:
     pictures.keep(orders)
 
 
+def _passed_everything(number: int) -> str:
+    if number == 0:
+        return "Nobody passed everything that was asked."
+    return f"{counted(number, 'student')} passed everything that was asked."
+
+
 def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line]) -> str:
     everything = sum(line.passed == len(puzzles) for line in lines)
     shown: list[dict[str, Any]] = [
@@ -180,7 +186,7 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line
         students=lines,
         puzzles=shown,
         refused=book.refused,
-        everything=f"{everything} of them" if len(lines) > 1 else ("The student" if everything else "Nobody"),
+        everything=_passed_everything(everything),
         isolation=book.isolation,
         made_by=book.made_by,
         clusters_known=False,

@@ -9,7 +9,7 @@ from typing import Any
 from lib.cli.grading.report.pages import markup
 from lib.cli.grading.report.pictures import Drawn, Order, Pictures
 from lib.cli.grading.report.puzzles import ClassPuzzle
-from lib.cli.grading.report.wording import State, state_of, without_sizes
+from lib.cli.grading.report.wording import State, message_there, remarks, state_of, without_sizes
 from lib.errors.wording import amount, exact
 from lib.grade.gradebook import Asked, Result, Score, Student
 
@@ -93,7 +93,7 @@ def parts(student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures) 
             state_of(score),
             _size(puzzle, score),
             _rows(puzzle, score, "this student", others=True),
-            score.own.message,
+            _message(score),
             None if order is None else pictures.drawn(order),
             "" if order is None else _caption(order),
         )
@@ -111,7 +111,7 @@ def feedback_parts(
             state_of(score),
             _size(puzzle, score),
             _rows(puzzle, score, "yours", others=False),
-            ABSENT if score.state == "absent" else score.own.message,
+            ABSENT if score.state == "absent" else _message(score),
             elsewhere=tuple(_elsewhere(score, tell_sizes)),
             drawn="" if order is None else markup(pictures.svg(order)),
         )
@@ -135,6 +135,11 @@ def feedback_text(student: Student, found: Sequence[Part]) -> Iterator[str]:
 
 def _size(puzzle: ClassPuzzle, score: Score) -> str:
     return score.own.size or (puzzle.reference.size if puzzle.reference is not None else "the puzzle's size")
+
+
+def _message(score: Score) -> str:
+    """What is to be said beside the figures."""
+    return remarks(score.own.message) if score.correct and score.own.time is not None else score.own.message
 
 
 def _caption(order: Order) -> str:
@@ -162,7 +167,7 @@ def _rows(puzzle: ClassPuzzle, score: Score, name: str, others: bool) -> list[Ro
 
 
 def _over(have: float | None, limit: float) -> str:
-    return f", {amount(round(have - limit, 9))} over" if have is not None and have > limit else ""
+    return amount(round(have - limit, 9)) if have is not None and have > limit else ""
 
 
 def _elsewhere(score: Score, tell_sizes: bool) -> Iterator[Elsewhere]:
@@ -173,7 +178,8 @@ def _elsewhere(score: Score, tell_sizes: bool) -> Iterator[Elsewhere]:
     for result in score.hidden:
         if result.state == "passed":
             continue
+        message = message_there(result)
         if tell_sizes:
-            yield Elsewhere(f"At {result.size}:", result.message)
+            yield Elsewhere(f"At {result.size}:", message)
         else:
-            yield Elsewhere("At another size, which is not told:", without_sizes(result.message))
+            yield Elsewhere("At another size, which is not told:", without_sizes(message))

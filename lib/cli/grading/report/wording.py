@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from lib.grade.gradebook import Asked, Score
+from lib.grade.gradebook import Asked, Result, Score
 
-__all__ = ["STATES_IN_WORDS", "State", "goals_reached", "state_of", "without_sizes"]
+__all__ = ["STATES_IN_WORDS", "State", "goals_reached", "message_there", "remarks", "state_of", "without_sizes"]
 
 
 class State(NamedTuple):
@@ -24,7 +24,7 @@ STATES_IN_WORDS: Final = {
     for state in (
         State("passed", "✓", "passed", 0),
         State("missed", "◐", "over the goal", 1),
-        State("elsewhere", "◑", "wrong at another size", 2),
+        State("elsewhere", "◑", "not at all sizes", 2),
         State("failed", "✗", "not correct", 3),
         State("unsolved", "○", "not started", 4),
         State("absent", "–", "not handed in", 5),
@@ -45,6 +45,18 @@ def state_of(score: Score) -> State:
 def goals_reached(asked: Asked, score: Score) -> int:
     """How many of the goals were reached at the puzzle's size, counted from the easiest."""
     return sum(name in score.own.goals for name, _, _ in asked.goals)
+
+
+def remarks(message: str) -> str:
+    """The notes in the verdict on a correct schedule: its state and its figures stand beside it, and better."""
+    lines = message.splitlines()
+    figures = next((place for place, line in enumerate(lines) if line.startswith("Time ")), len(lines))
+    return "\n".join(lines[1:figures])
+
+
+def message_there(result: Result) -> str:
+    """The message of a result whose size stands beside it."""
+    return result.message.removeprefix(f"At {result.size}: ")
 
 
 def without_sizes(message: str) -> str:
