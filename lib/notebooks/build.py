@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib.files import write_whole
+from lib.notebooks import teaching
 from lib.notebooks.demonstrations import demonstrated
 from lib.notebooks.shared_cells import PAGES, expand, readme
 from lib.puzzles.records import PUZZLES, puzzle_of_file
@@ -40,6 +41,9 @@ METADATA = {
 JUDGE = "judge"
 """The tag of a cell that is for whoever judges the answers of a plain function, and in no notebook."""
 KEPT_METADATA = ("cellView", "jupyter", "tags")
+
+PAGES_OF = {"README.md": readme, "TEACHING.md": teaching.page}
+"""Pages with rows that follow from the records, and what makes these anew."""
 
 _read_percent = cast(Any, jupytext).reads  # neither package has types
 _node = cast(Any, nbformat).from_dict
@@ -92,9 +96,9 @@ def read_sources(folder: Path) -> list[Source]:
 
 
 def build(root: Path) -> dict[str, str]:
-    """The text of every notebook, and of README.md where there is one, by its path below `root`.
+    """The text of every notebook, and of README.md and TEACHING.md where there are such, by its path below `root`.
 
-    Only README.md and the folder solutions/ are read.
+    Only these pages and the folder solutions/ are read.
     """
     sources = read_sources(root / "solutions")
     ran = execute({source.path.with_suffix(".ipynb"): source.solved() for source in sources})
@@ -106,8 +110,8 @@ def build(root: Path) -> dict[str, str]:
     for source, notebook in zip(sources, run, strict=True):
         files[f"puzzles/{source.path.stem}.ipynb"] = _text(demonstrated(source.student(), notebook))
         files[f"solutions/{source.path.stem}.ipynb"] = _text(notebook)
-    page = root / "README.md"
-    return files | ({page.name: readme(page.read_text("utf-8"))} if page.is_file() else {})
+    pages = {name: root / name for name in PAGES_OF}
+    return files | {name: PAGES_OF[name](path.read_text("utf-8")) for name, path in pages.items() if path.is_file()}
 
 
 def misnumbered(root: Path) -> dict[str, str]:

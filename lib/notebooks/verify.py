@@ -16,6 +16,7 @@ from lib.checker.table import ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course.solutions import FOLDER, alternatives, description
 from lib.errors.exceptions import NotSolved, PuzzleError
+from lib.notebooks import teaching
 from lib.notebooks.build import Source, build, read_sources, stale
 from lib.notebooks.kernels import execute
 from lib.notebooks.shared_cells import PAGES
@@ -29,7 +30,7 @@ from lib.trace.trace import Trace
 
 __all__ = ["CHECKS", "Finding", "verify"]
 
-CHECKS = ("record", "generated", "unsolved", "reference", "hidden sizes", "hints", "alternatives")
+CHECKS = ("record", "generated", "unsolved", "reference", "hidden sizes", "hints", "alternatives", "teaching")
 LITTER = ("__pycache__", ".ipynb_checkpoints")
 TITLE = "# # $heading"
 FEWEST = 5
@@ -58,7 +59,7 @@ def verify(root: Path) -> list[Finding]:
         findings += _reference(root, record)
         findings.append(Finding(record.stem, "hints", _hints_problem(record)))
         findings.append(Finding(record.stem, "alternatives", "\n".join(_alternatives(root, record))))
-    return findings
+    return findings + list(_teaching(root))
 
 
 def _record_problem(root: Path, record: Puzzle) -> str:
@@ -169,6 +170,28 @@ def _hints_problem(record: Puzzle) -> str:
     if len(set(record.hints)) < len(record.hints):
         return "two of its hints are the same"
     return "" if "?" in record.hints[0] else "its first hint asks nothing: it has no question mark"
+
+
+def _teaching(root: Path) -> Iterator[Finding]:
+    """Whether what is said for whoever teaches is there, and the minutes are what such a notebook takes."""
+    try:
+        sources = read_sources(root / "solutions")
+    except BuildError:
+        return  # which is reported already
+    for source in sources:
+        if source.id in PUZZLES:
+            yield Finding(source.path.stem, "teaching", _teaching_problem(source, PUZZLES[source.id]))
+
+
+def _teaching_problem(source: Source, record: Puzzle) -> str:
+    question, listen, answer = record.discuss.partition(teaching.LISTEN)
+    if "?" not in question or not listen or len(answer.split()) < FEWEST:
+        return f"what to discuss is a question, and then {teaching.LISTEN} what to listen for"
+    lines = sum(answer.lines for answer in source.answers)
+    estimated = teaching.estimate(teaching.words(source.text), lines)
+    if not teaching.near(record.minutes, estimated):
+        return f"minutes are {record.minutes}: say a multiple of {teaching.ROUND} near {estimated:.0f}, the estimate"
+    return ""
 
 
 def _alternatives(root: Path, record: Puzzle) -> Iterator[str]:

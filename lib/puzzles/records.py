@@ -141,7 +141,9 @@ class Puzzle:
 
     `number` counts from 1 through all chapters, in the order in which the records stand. `needs` are the ids of the
     puzzles to solve first, `teaches` says what it is about in half a sentence, and the three `hints` (Markdown) are a
-    question, an idea and nearly the code.
+    question, an idea and nearly the code. `minutes` is how long it takes a student who knows Python and
+    backpropagation, as `lib.notebooks.teaching` estimates it; `discuss` (Markdown) is an open question for a class, and
+    what to listen for.
 
     A schedule has a size, goals, and hidden sizes at which it must be correct too. `sent` is how many elements may be
     sent per rank, where that is what the puzzle is about: no goal is reached by a run that sends more. `asks` are what
@@ -161,6 +163,8 @@ class Puzzle:
     needs: tuple[str, ...]
     teaches: str
     hints: tuple[str, ...]
+    minutes: int
+    discuss: str
     ranks: int = 0
     layers: int = 0
     batches: int = 0
@@ -279,7 +283,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
     kind = data.get("kind", "schedule")
     if kind not in KINDS:
         raise ValueError(f"{key}: its kind is one of {', '.join(KINDS)}; got {kind!r}")
-    needed = {"title", "needs", "teaches", "hints"}
+    needed = {"title", "needs", "teaches", "minutes", "discuss", "hints"}
     needed |= {"table", "draws"} if kind == "function" else {"ranks", "layers", "batches", "goals", "hidden"}
     free = {"kind", "fix"} if kind == "function" else {"kind", "mesh", "costs", "sent", "asks", "bound", "messages"}
     if wrong := (needed - data.keys()) | (data.keys() - needed - free):
@@ -290,6 +294,7 @@ def _record(key: str, number: int, chapter: str, data: dict[str, Any]) -> Puzzle
     made: dict[str, Any] = dict(data)
     made |= {"kind": kind, "needs": tuple(data["needs"]), "asks": tuple(data.get("asks", ()))}
     made["hints"] = tuple(hint.strip() for hint in data["hints"])
+    made["discuss"] = data["discuss"].strip()
     made["goals"] = tuple(Goal(**goal) for goal in data.get("goals", ()))
     made["table"] = _rows(key, data.get("table", ""))
     if "mesh" in data:

@@ -33,12 +33,14 @@ class BuildError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one puzzle. `first` and `last` are the lines (from 1) of its two markers."""
+    """The answer to one puzzle. `first` and `last` are the lines (from 1) of its two markers, and `lines` says how many
+    there are between them, without blank lines and comments."""
 
     puzzle: str
     first: int
     last: int
     indent: str
+    lines: int
 
     @property
     def stub(self) -> str:
@@ -109,7 +111,7 @@ def _pairs(lines: list[str], name: str, default: str) -> list[Answer]:
             first, found = open_
             if end[1] != found[1]:
                 _stop(name, number, f"the two markers of a gap are indented alike; line {first} is not")
-            answers.append(Answer(found[2] or default, first, number, found[1]))
+            answers.append(Answer(found[2] or default, first, number, found[1], int(found[3])))
             open_ = None
         elif NEARLY.match(line):
             _stop(
@@ -137,10 +139,8 @@ def _check_answer(lines: list[str], answer: Answer, name: str) -> None:
         parse("async def answer():\n" + textwrap.indent("\n".join(body), "    "), name)
     except SyntaxError as error:
         _stop(name, answer.first + (error.lineno or 2) - 1, f"the answer does not stand by itself: {error.msg}")
-    begin = BEGIN.fullmatch(lines[answer.first - 1])
-    assert begin is not None, "an answer begins with its marker"
-    if len(code) != int(begin[3]):
-        _stop(name, answer.first, f"the marker says about {begin[3]} lines; the answer has {len(code)}")
+    if len(code) != answer.lines:
+        _stop(name, answer.first, f"the marker says about {answer.lines} lines; the answer has {len(code)}")
 
 
 def _around(tree: ast.Module, answer: Answer) -> str:

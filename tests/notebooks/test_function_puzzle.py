@@ -25,6 +25,8 @@ kind = "function"
 title = "Which rank is it?"
 needs = []
 teaches = "from a place in a mesh to the number of its rank"
+minutes = 20
+discuss = "Why?\\n\\n*Listen for:* that it is so, and who says it."
 hints = [
     "How many ranks have a smaller first coordinate than yours?",
     "The last coordinate counts the fastest: go through the axes from the first to the last.",

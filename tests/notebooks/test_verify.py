@@ -49,7 +49,7 @@ def basic(model: Model) -> None:
 simulate(basic)
 """
 EASY = Goal("passes", 17.0, 10**8)
-RECORD = replace(PUZZLES["basic"], goals=(EASY,), hidden=(Hidden(1, 3, 1),))
+RECORD = replace(PUZZLES["basic"], goals=(EASY,), hidden=(Hidden(1, 3, 1),), minutes=20)
 
 Change = Callable[[str], str]
 
@@ -175,3 +175,26 @@ def test_an_untouched_notebook_that_fails(root: Path, monkeypatch: pytest.Monkey
     assert problems(root) == [("unsolved", "01_basic.ipynb fails: NameError: name 'x' is not defined")]
     say({"outputs": "Correct!"})
     assert problems(root) == [("unsolved", "run from top to bottom it does not say that basic is not solved yet")]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"minutes": 90}, "minutes are 90: say a multiple of 5 near 19, the estimate"),
+        ({"minutes": 19}, "minutes are 19: say a multiple of 5 near 19, the estimate"),
+        ({"discuss": "*Listen for:* that it is so, and who says it."}, "what to discuss is a question, and then"),
+        ({"discuss": "Why?"}, "what to discuss is a question, and then"),
+        ({"discuss": "Why? *Listen for:* this."}, "what to discuss is a question, and then"),
+    ],
+)
+def test_what_is_said_for_whoever_teaches(
+    root: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], problem: str
+) -> None:
+    monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, **change)})
+    ((stem, check, said),) = [
+        (one.stem, one.check, one.problem)
+        for one in verify._teaching(root)
+        if one.problem  # pyright: ignore
+    ]
+    assert (stem, check) == ("01_basic", "teaching")
+    assert said.startswith(problem)

@@ -36,7 +36,7 @@ out = await simulate(basic)
 
 
 def test_a_whole_gap() -> None:
-    assert find(WHOLE, "01_basic.py", "basic") == [Answer("basic", 8, 14, "    ")]
+    assert find(WHOLE, "01_basic.py", "basic") == [Answer("basic", 8, 14, "    ", 3)]
 
 
 def test_the_student_gets_everything_but_the_answer() -> None:
