@@ -91,7 +91,8 @@ def building_on(ours: Mapping[str, str]) -> Generator[None]:
         _ours.reset(before)
 
 
-def sources_below(puzzle: str) -> dict[str, str]:
+@cache
+def sources_below(puzzle: str) -> Mapping[str, str]:
     """The sources of our functions that a puzzle builds on, and of those that these build on."""
     found: dict[str, str] = {}
     waiting = _asked_for(puzzle, reference(puzzle).read_text("utf-8"))

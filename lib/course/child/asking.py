@@ -155,10 +155,11 @@ def _signal(number: int) -> str:
 
 def _deaf_at(said: str, request: Request) -> str | None:
     """The student's line in what faulthandler wrote of a process that was too busy to say it."""
-    names = [request.file] if request.cells is None else [name for name, _ in request.cells]
-    name = "|".join(re.escape(Path(name).name) for name in names)
-    found = re.search(rf'File "[^"\n]*?({name})([^"\n]*)", line (\d+) in (\w+)', said.rpartition("Timeout (")[2])
-    return None if found is None else f"{found[1]}{found[2]}, line {found[3]}, in {found[4]}"
+    name = Path(request.file if request.source is None else request.source[2]).name
+    found = re.search(
+        rf'File "[^"\n]*{re.escape(name)}([^"\n]*)", line (\d+) in (\w+)', said.rpartition("Timeout (")[2]
+    )
+    return None if found is None else f"{name}{found[1]}, line {found[2]}, in {found[3]}"
 
 
 def _read(result: Path, request: Request) -> Sent | None:

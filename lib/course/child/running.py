@@ -121,11 +121,14 @@ def limit(limits: Limits) -> None:
 def _run(request: Request) -> Sent:
     # Here and not above: whoever only asks needs no simulator.
     from lib.checker.table import ask_here
+    from lib.course.child.ours import withhold
     from lib.simulator.simulator import Unsolved, simulate
     from lib.submissions.function_check import answering, building_on, where
 
     try:
-        with nullcontext() if request.ours is None else building_on(request.ours):
+        if request.schedules is not None:
+            withhold(request.schedules)
+        with nullcontext() if request.solutions is None else building_on(request.solutions):
             function = _function(request)
             if request.inputs is not None:
                 inputs = [tuple(decode(given)) for given in request.inputs]
@@ -155,14 +158,14 @@ def _function(request: Request) -> Callable[..., Any]:
     from lib.submissions.load import load_function
     from lib.submissions.source import Source, function_of
 
-    if request.cells is None:
+    if request.source is None:
         return load_function(request.file, request.puzzle)
-    cells, modules = (tuple((name, text) for name, text in pairs) for pairs in (request.cells, request.modules))
-    for name, text in modules:
-        path = Path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-    return function_of(Source(cells, modules), request.puzzle)
+    cells, modules, name = request.source
+    return function_of(Source(_pairs(cells), _pairs(modules), name), request.puzzle)
+
+
+def _pairs(items: list[list[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, text) for name, text in items)
 
 
 def _theirs(thread: int) -> Place | None:

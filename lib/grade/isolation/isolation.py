@@ -18,6 +18,7 @@ from typing import Final
 from lib.checker.table import Given, encode
 from lib.course.child.asking import answered, ask, vanished
 from lib.course.child.messages import Limits, Request, Sent, read
+from lib.course.child.ours import schedules_below
 from lib.course.child.running import DEAF, endless
 from lib.files import ROOT
 from lib.grade.isolation.asked import AtSize, asked_for
@@ -35,6 +36,7 @@ FEATURES: Final = {
     "seccomp": "a list of system calls (seccomp)",
 }
 """What may keep a run apart, in words. Each is used where the system has it."""
+PROGRAM: Final = (sys.executable, "-P", "-m", "lib.grade.isolation.server")
 START = 60.0
 """Seconds for the server to start."""
 SLACK = 2.0
@@ -129,9 +131,9 @@ def _request(
     request = Request(
         puzzle,
         limits or Limits(),
-        cells=source.cells,
-        modules=source.modules,
-        ours=sources_below(puzzle),
+        source=[source.cells, source.modules, source.name],
+        solutions=sources_below(puzzle),
+        schedules=schedules_below(puzzle),
         inputs=inputs,
     )
     if size is None:
@@ -157,7 +159,7 @@ class _Server:
         known = {name: os.environ[name] for name in KEPT if name in os.environ}
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "lib.grade.isolation.server", str(theirs.fileno()), ",".join(without)],
+                [*PROGRAM, str(theirs.fileno()), str(self.owner), ",".join(without)],
                 env=known
                 | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
                 | {"PUZZLES_PROGRESS": "off", "PYTHONUTF8": "1"},

@@ -1,49 +1,122 @@
-"""What a child of the server does: it puts on its limits, reads the request, and runs what it asks."""
+"""What a child of the server does: it puts up the walls around itself, reads the request, and runs what it asks."""
 
 from __future__ import annotations
 
+import gc
 import os
+import resource
+import shutil
 import socket
 import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Final, NoReturn
 
+from lib.course.child.asking import PROCESSES
 from lib.course.child.messages import Limits, request_from
 from lib.course.child.running import answer, limit
+from lib.grade.isolation import landlock, namespaces, seccomp
+from lib.grade.isolation.kernel import drop_capabilities
 
-__all__ = ["prepare", "run"]
+__all__ = ["Walls", "prepare", "run"]
 
 NEEDED: Final = (
     "lib",
     "lib.checker.table",
     "lib.diagnosis",
+    "lib.diagnosis.rule_words",
+    "lib.schedules.written",
     "lib.simulator.asyncio_support.event_loop",
     "lib.simulator.asyncio_support.uses",
     "lib.simulator.simulator",
-    "lib.schedules.written",
     "lib.submissions.function_check",
     "lib.submissions.source",
     "lib.trace.json_format",
 )
 """What a run may need. Nobody imports it again."""
+ROOM: Final = 32 * 2**20
+"""Bytes that all files of a run may have together, where it has a file system of its own."""
+FILES: Final = 256
+"""Files that may be open at once."""
 
 
-def prepare() -> None:
-    """Imports what runs need, and reads the records."""
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """What is around each child: the features that this system has, as keys of `isolation.FEATURES`, and what they
+    need. `folder` is where it may write."""
+
+    features: frozenset[str]
+    folder: str
+    rules: int | None = None
+    calls: list[seccomp.Rule] | None = None
+    nobody: bool = False
+    own_count: bool = False
+
+    def clean(self) -> None:
+        """Makes the folder empty."""
+        if "files" in self.features:
+            namespaces.clean(ROOM)
+            return
+        with os.scandir(self.folder) as entries:
+            if next(entries, None) is None:
+                return
+        with suppress(RecursionError):
+            shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(FileExistsError):
+            os.mkdir(self.folder, 0o700)
+
+
+def prepare(apart: set[str], without: Iterable[str]) -> Walls:
+    """Imports what runs need, and makes what walls need: in the server, once."""
     for name in NEEDED:
         import_module(name)
     from lib.puzzles.records import PUZZLES
 
-    len(PUZZLES)
+    len(PUZZLES)  # they are read now
+    features, folder = {"server"} | (apart & {"processes", "network"}), namespaces.FOLDER
+    paths = namespaces.readable()
+    if "files" in apart:
+        with suppress(OSError):
+            namespaces.own_files(paths, ROOM)
+            features.add("files")
+    if "files" not in features:
+        folder = tempfile.mkdtemp(prefix="puzzles")
+    rules = calls = None
+    if "landlock" not in without:
+        with suppress(OSError):
+            # In a file system of its own there is nothing else.
+            rules = landlock.rules(["/"] if "files" in features else [*paths, *namespaces.DEVICES], [folder])
+            features.add("landlock")
+    if "seccomp" not in without and (calls := seccomp.prepared()) is not None:
+        features.add("seccomp")
+    open_to_all = all(os.stat(path).st_mode & 0o4 for path in (__file__, os.__file__))
+    nobody = "nobody" in apart and "files" in features and open_to_all
+    gc.collect()
+    gc.freeze()
+    return Walls(frozenset(features), folder, rules, calls, nobody, "user" in apart)
 
 
-def run(sock: int, noise: int, limits: Limits) -> NoReturn:
+def run(sock: int, noise: int, limits: Limits, walls: Walls) -> NoReturn:
     """Answers the request that comes on a socket, and ends."""
     os.setsid()
     os.dup2(noise, 2)
     os.close(noise)
-    limit(limits)
-    os.chdir(tempfile.mkdtemp())
+    os.chdir(walls.folder)
+    if walls.nobody:
+        os.setgroups([])
+        os.setresgid(namespaces.NOBODY, namespaces.NOBODY, namespaces.NOBODY)
+        os.setresuid(namespaces.NOBODY, namespaces.NOBODY, namespaces.NOBODY)
+    if walls.rules is not None:
+        landlock.restrict(walls.rules)
+        os.close(walls.rules)
+    drop_capabilities()
+    # Processes are counted for each user, and so those of others too, unless it has a namespace.
+    limit(limits if walls.own_count else replace(limits, processes=PROCESSES))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
+    if walls.calls is not None:
+        seccomp.forbid(walls.calls)
     with socket.socket(fileno=sock) as link:
         content = b"".join(iter(lambda: link.recv(2**20), b""))
         answer(request_from(content), link.sendall)

@@ -1,82 +1,132 @@
 """The server: it forks a child for each run, ends what the child leaves, and says how it ended. It reads no source.
 
-    python -P -m lib.grade.isolation.server SOCKET WITHOUT
+    python -P -m lib.grade.isolation.server SOCKET ASKER WITHOUT
 
 Its memory is that of every child, so it must never hold anything of a student's: the child itself reads the request
 and sends the result, on a socket of its own that comes with the order to fork. The server ends when the other end of
-SOCKET is closed, and all that it has started ends with it.
+SOCKET is closed or the process ASKER has ended, however it did, and all that it has started ends with it.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import select
 import signal
 import socket
 import sys
-from typing import NoReturn
+from contextlib import suppress
+from typing import Final, NoReturn
 
 from lib.course.child.messages import Limits
-from lib.grade.isolation import job
+from lib.grade.isolation import namespaces
+from lib.grade.isolation.job import Walls, prepare, run
+from lib.grade.isolation.kernel import prctl
 
-__all__ = ["serve"]
+__all__ = ["main"]
+
+DEATH_SIGNAL, DUMPABLE, SUBREAPER = 1, 4, 36
+ORDERS: Final = ("server", "processes", "network", "files", "landlock", "seccomp")
+"""What keeps a run apart, in the order in which it is told."""
 
 
-def main(number: int, without: frozenset[str]) -> None:
+def main(number: int, asker: int, without: frozenset[str]) -> None:
     """What the process does."""
     control = socket.socket(fileno=number)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    job.prepare()
-    features = ["server"]
-    gc.collect()
-    gc.freeze()
-    control.send(",".join(features).encode())
-    serve(control)
-
-
-def serve(control: socket.socket) -> None:
-    """Forks a child for each message, until nobody is left to send one."""
-    while True:
-        message, fds, _, _ = socket.recv_fds(control, 4096, 2)
-        if not message:
-            return
-        if len(fds) != 2:  # an order to stop a child that has ended by itself
-            continue
-        child = os.fork()
-        if child == 0:
-            _begin(control, message, fds)
-        for fd in fds:
-            os.close(fd)
-        gone, status = _watched(control, child)
-        if gone:
-            return
-        control.send(str(status).encode())
-
-
-def _begin(control: socket.socket, message: bytes, fds: list[int]) -> NoReturn:
-    """What a child does first."""
-    try:
+    watch = os.pidfd_open(asker)
+    if os.getppid() != asker:
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for who asks to end
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("500")  # where memory runs out, it is not the grading that ends
+    apart = namespaces.separate(without)
+    if "processes" in apart and (child := os.fork()):
         control.close()
-        seconds, memory, written, processes = message.split()
-        limits = Limits(float(seconds), int(memory), int(written), processes=int(processes))
-        job.run(fds[0], fds[1], limits)
-    finally:
-        os._exit(70)
+        os.waitpid(child, 0)  # the first process of its namespace: with it all others end
+        return
+    prctl(DEATH_SIGNAL if "processes" in apart else SUBREAPER, signal.SIGKILL if "processes" in apart else 1)
+    walls = prepare(apart, without)
+    prctl(DUMPABLE, 0)
+    control.send(",".join(one for one in ORDERS if one in walls.features).encode())
+    _Server(control, watch, walls).serve()
 
 
-def _watched(control: socket.socket, child: int) -> tuple[bool, int]:
-    """Waits for a child, and ends it and all that it has started. Whether our asker is gone, and the exit status."""
-    with open(os.pidfd_open(child)) as ended:
+class _Server:
+    """The loop: one child after the other. `watch` is ready to be read when the asker has ended."""
+
+    def __init__(self, control: socket.socket, watch: int, walls: Walls) -> None:
+        self._control, self._watch, self._walls = control, watch, walls
+        self._alone = "processes" in walls.features
+
+    def serve(self) -> None:
+        """Forks a child for each message, until nobody is left to send one."""
+        while not self._wait():
+            message, fds, _, _ = socket.recv_fds(self._control, 4096, 2)
+            if not message:
+                return
+            if len(fds) != 2:  # an order to end a child that has ended by itself
+                self._control.send(b"0")
+                continue
+            child = os.fork()
+            if child == 0:
+                self._begin(message, fds)
+            for fd in fds:
+                os.close(fd)
+            with open(os.pidfd_open(child)) as ended:
+                gone = self._wait(ended.fileno())
+            status = self._end(child)
+            self._walls.clean()
+            if gone:
+                return
+            self._control.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+    def _wait(self, ended: int | None = None) -> bool:
+        """Waits for a message, or for a child to end. Whether the asker has ended."""
         poll = select.poll()
-        poll.register(ended, select.POLLIN)
-        poll.register(control, select.POLLIN)
+        for number in (self._control.fileno(), self._watch, ended):
+            if number is not None:
+                poll.register(number, select.POLLIN)
         ready = {number for number, _ in poll.poll()}
-        gone = control.fileno() in ready and not control.recv(4096)
-        os.killpg(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-    return gone, os.waitstatus_to_exitcode(status)
+        if self._watch in ready:
+            return True
+        # While a child runs all that can be said is that it is to stop; nothing is said where the socket was closed.
+        return ended is not None and self._control.fileno() in ready and not self._control.recv(4096)
+
+    def _begin(self, message: bytes, fds: list[int]) -> NoReturn:
+        """What a child does first."""
+        try:
+            self._control.close()
+            os.close(self._watch)
+            seconds, memory, written, processes = message.split()
+            limits = Limits(float(seconds), int(memory), int(written), processes=int(processes))
+            run(fds[0], fds[1], limits, self._walls)
+        finally:
+            os._exit(70)
+
+    def _end(self, child: int) -> int:
+        """Ends a child and all that it has started. Its status."""
+        found = 0
+        while True:
+            for process in [-1] if self._alone else [child, *_children()]:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            try:
+                ended, status = os.waitpid(-1, 0)
+            except ChildProcessError:
+                return found
+            if ended == child:
+                found = status
+
+
+def _children() -> list[int]:
+    """The processes whose parent this one is, or has become."""
+    own, found = str(os.getpid()), list[int]()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                if file.read().rpartition(b")")[2].split()[1].decode() == own:
+                    found.append(int(name))
+    return found
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), frozenset(sys.argv[2].split(",")))
+    main(int(sys.argv[1]), int(sys.argv[2]), frozenset(sys.argv[3].split(",")))
