@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from lib.submissions.reading.cells import Broken, SourceError, Statement
 from lib.submissions.reading.names import COMPOUND, FUNCTIONS, Names, names_of, root
 
-__all__ = ["Needed", "Program"]
+__all__ = ["OURS", "SHOWS", "Needed", "Program", "import_paths"]
 
 MOST_STEPS = 200_000
 """How many names are followed, each from a place."""
@@ -204,7 +204,7 @@ class Program:
         before = self.before(name, place)
         node = None if before is None else self._units[before].node
         if isinstance(node, ast.Import | ast.ImportFrom):
-            return next((path for path in _paths(node, name) if path.partition(".")[0] in OURS), None)
+            return next((path for path in import_paths(node, name) if path.partition(".")[0] in OURS), None)
         if node is None and name in RUN_BY_NAME and any(_is_ours(unit.node) for unit in self._units if unit.names.star):
             return f"lib.{name}"
         return None
@@ -277,7 +277,7 @@ class Program:
         before = self.before(callee, place)
         node = None if before is None else self._units[before].node
         if isinstance(node, ast.Import | ast.ImportFrom):
-            return any(path.partition(".")[0] in CHANGE_ARGUMENTS for path in _paths(node, callee))
+            return any(path.partition(".")[0] in CHANGE_ARGUMENTS for path in import_paths(node, callee))
         return isinstance(node, FUNCTIONS) and not self._runs(callee, place)
 
     def _is_import(self, name: str, place: int) -> bool:
@@ -485,7 +485,7 @@ def _index(
     return found
 
 
-def _paths(node: ast.Import | ast.ImportFrom, name: str) -> Iterator[str]:
+def import_paths(node: ast.Import | ast.ImportFrom, name: str) -> Iterator[str]:
     """What an import gives under a name, as a path with dots."""
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):
