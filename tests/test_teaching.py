@@ -7,11 +7,23 @@ import shlex
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from lib import PUZZLES
 from lib.cli.app import app
-from lib.notebooks.teaching import LISTEN
+from lib.grade.assignment import read_config
+from lib.grade.intake.platforms import PLATFORMS
+from lib.grade.isolation import FEATURES
+from lib.grade.results.scores import COLUMNS
+from lib.notebooks.example_class import STUDENTS
+from lib.notebooks.teaching import LISTEN, MARKED, page
+from tests.support.drivers import ROOT
+
+PAGE = (ROOT / "TEACHING.md").read_text("utf-8")
+WRITTEN = MARKED.sub("", PAGE)
+"""The page without what is made of the records."""
 
 COMMAND = re.compile(r"`puzzles\s([^`]*)`")
 SAID = re.compile(r"\*\*(.+?)\*\*")
@@ -35,7 +47,7 @@ def test_what_a_question_says_that_a_command_prints_is_printed(
     puzzle: str, command: str, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "220")
-    monkeypatch.chdir(Path(__file__).parents[1])
+    monkeypatch.chdir(ROOT)
     found = CliRunner().invoke(app, shlex.split(command))
     assert found.exit_code == 0, found.output
     for figure in said:
@@ -51,3 +63,125 @@ def test_figures_in_bold_belong_to_a_command() -> None:
 def test_every_question_asks_something_of_its_own() -> None:
     asked = [record.discuss.partition(LISTEN)[0] for record in PUZZLES.values()]
     assert len(set(asked)) == len(asked)
+
+
+# -- the page -------------------------------------------------------------------------------------------------------
+
+
+def sections() -> dict[str, str]:
+    """The text under each heading, without that of the headings below it."""
+    parts = re.split(r"^#{1,4} (.*)$", PAGE, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def rows(text: str) -> list[list[str]]:
+    """The rows of the tables in a text, without their headings."""
+    found = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")
+    ]
+    rules = [number for number, row in enumerate(found) if set("".join(row)) <= {"-"}]
+    return [row for number, row in enumerate(found) if number not in rules and number + 1 not in rules]
+
+
+def puzzles_in(cell: str) -> list[str]:
+    return [name for name in re.findall(r"`(\w+)`", cell) if name in PUZZLES]
+
+
+def commands() -> list[str]:
+    """Every command of ours in the page, in blocks and in sentences, without those of the questions."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", WRITTEN, re.MULTILINE | re.DOTALL)
+    lines = [
+        line.removeprefix("puzzles ") for block in blocks for line in block.splitlines() if line.startswith("puzzles ")
+    ]
+    return [*lines, *(command for command in COMMAND.findall(flat(WRITTEN)) if command.strip())]
+
+
+def test_it_is_what_the_records_give() -> None:
+    assert page(PAGE) == PAGE, "mend with `puzzles build`"
+
+
+@pytest.mark.parametrize("course", ["One lecture", "One week", "Half a term"])
+def test_a_course_has_every_puzzle_after_what_it_needs(course: str) -> None:
+    before: set[str] = set()
+    for row in rows(sections()[course]):
+        for cell in row:
+            for puzzle in puzzles_in(cell):
+                missing = set(PUZZLES[puzzle].needs) - before
+                assert not missing, f"{puzzle} needs {missing}: {row}"
+                before.add(puzzle)
+    assert len(before) > 5
+
+
+def test_six_weeks_are_closed_too() -> None:
+    text = sections()["Half a term"].replace("`one_f_one_b`", "`pipeline_fsdp`")
+    weeks = [row for row in rows(text) if row[0][0] not in "56"]
+    before: set[str] = set()
+    for puzzle in (name for row in weeks for cell in row for name in puzzles_in(cell)):
+        assert set(PUZZLES[puzzle].needs) <= before, puzzle
+        before.add(puzzle)
+    assert len(weeks) == 6
+
+
+def test_what_is_solved_in_class_fits_into_a_session() -> None:
+    for course in ("One week", "Half a term"):
+        for row in rows(sections()[course]):
+            assert sum(PUZZLES[puzzle].minutes for puzzle in puzzles_in(row[2])) <= 80, row
+            assert sum(PUZZLES[puzzle].minutes for puzzle in puzzles_in(row[3])) <= 180, row
+
+
+@pytest.mark.parametrize("command", sorted(set(commands())))
+def test_a_command_is_one(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    name, *arguments = shlex.split(command)
+    found = get_command(app)
+    while isinstance(found, TyperGroup) and name in found.commands:
+        found = found.commands[name]
+        if isinstance(found, TyperGroup):
+            name, *arguments = arguments
+    assert not isinstance(found, TyperGroup), f"there is no puzzles {command}"
+    if arguments:  # else it is only named
+        found.make_context(name, arguments).close()
+
+
+def test_the_pictures_of_the_lecture_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lecture").mkdir()
+    drawn = [command for command in commands() if "-o lecture/" in command]
+    for command in drawn:
+        result = CliRunner().invoke(app, shlex.split(command))
+        assert result.exit_code == 0, result.output
+    assert len([*(tmp_path / "lecture").glob("*.svg")]) == len(drawn) == 8
+
+
+def test_links_in_the_page_lead_somewhere() -> None:
+    headings = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in sections()}
+    assert set(re.findall(r"\]\(#([\w-]+)\)", PAGE)) <= headings
+    assert len(headings) == len(sections())
+
+
+def test_everybody_of_the_made_up_class_is_explained() -> None:
+    named = [name for row in rows(sections()["Try it before the course"]) for name in row[0].split(", ")]
+    assert named == [*STUDENTS]
+
+
+def test_how_each_platform_names_files_is_told() -> None:
+    examples = [row[2].strip("`") for row in rows(sections()["1. Collect"])]
+    assert {platform.example for platform in PLATFORMS} <= set(examples)
+
+
+def test_every_feature_of_isolation_is_told() -> None:
+    text = flat(sections()["What keeps students' code apart"])
+    assert [words for words in FEATURES.values() if f"*{words}*" not in text] == []
+
+
+def test_the_example_of_an_assignment_is_one(tmp_path: Path) -> None:
+    (example,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "grade.toml").write_text(example, "utf-8")
+    assignment = read_config(tmp_path / "grade.toml").assignment()
+    assert [required.record.id for required in assignment.required] == ["ddp", "fsdp", "gpipe"]
+    assert [len(required.hidden) for required in assignment.required] == [2, 2, 1]
+
+
+def test_every_column_of_the_scores_is_told() -> None:
+    told = {row[0].strip("`"): row[1] for row in rows(sections()["3. Grade"]) if row[0].startswith("`ddp")}
+    assert told == {f"ddp {column.name}".strip(): column.about for column in COLUMNS}
