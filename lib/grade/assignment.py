@@ -61,13 +61,14 @@ class AssignmentError(ValueError):
 class Required:
     """What is required of one puzzle: the goal `need` (None: correct is enough), and besides its own size its records
     at others; of a plain function so many sets of random inputs, each from a seed of its own. `events` is how many our
-    own solution records, at the puzzle's size and at the others."""
+    own solution records, at the puzzle's size and at the others, and `key` what no other requirement has."""
 
     record: Puzzle
     need: str | None
     hidden: tuple[Puzzle, ...] = ()
     events: tuple[int, ...] = ()
     seeds: tuple[str, ...] = ()
+    key: str = ""
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -76,11 +77,6 @@ class Required:
             draws = min(self.record.draws, INPUTS)
             return tuple(f"{counted(draws, 'random input', ',')} (set {n})" for n in range(1, len(self.seeds) + 1))
         return tuple(_words(record, self.record) for record in self.hidden)
-
-    @property
-    def key(self) -> str:
-        """What no other requirement has."""
-        return hashlib.sha256(repr((self.record, self.need, self.hidden, self.seeds)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +163,21 @@ def _required(record: Puzzle, part: PartOfConfig) -> Required:
     seed = 0 if part.seed is None else part.seed
     if record.is_function:
         count = drawn if isinstance(drawn, int) else 0
-        return Required(record, None, seeds=tuple(f"{seed}:{record.id}:{number}" for number in range(1, count + 1)))
+        seeds = tuple(f"{seed}:{record.id}:{number}" for number in range(1, count + 1))
+        return _with_key(Required(record, None, seeds=seeds))
     if drawn is None:
         sizes = [AtSize(*size) for size in record.hidden]
     else:
         sizes = drawn if isinstance(drawn, tuple) else draw_sizes(record.id, drawn, seed)
     try:
         events = [figures_at(record.id, size)[0].events for size in (AtSize(*record.size, record.mesh), *sizes)]
-        return Required(record, need, tuple(record_at(record.id, size) for size in sizes), tuple(events))
+        return _with_key(Required(record, need, tuple(record_at(record.id, size) for size in sizes), tuple(events)))
     except Unfit as error:
         raise AssignmentError(f"{error}\n  fix: take that size out of puzzle.{record.id}.hidden, or mend it") from None
+
+
+def _with_key(required: Required) -> Required:
+    return replace(required, key=hashlib.sha256(repr(required).encode()).hexdigest()[:16])
 
 
 def _need(record: Puzzle, need: str) -> str | None:

@@ -8,6 +8,7 @@ once more. Hidden sizes are run where the function came to its end at its own, r
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -37,6 +38,9 @@ MOST_TEXT: Final = 6000
 """Characters of a message that a gradebook keeps."""
 LONGER: Final = 20
 """How many times the events of our own solution a run may have, and is still judged."""
+KNOWN: Final = 2048
+PACKED: Final = 2**18
+"""Verdicts and schedules that a process keeps in mind, and the most bytes of one of those."""
 ORDER: Final = ("passed", "missed", "unsolved", "failed")
 """States from good to bad."""
 ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
@@ -57,19 +61,21 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
     score = Score(record.id, "unsolved", stub, source=source.normalised(record.id), hints=_hints(source, record))
     if source.untouched(record.id):
         return Judged(score)
-    trial = _Trial(source, isolation, limits)
+    trial = _Trial(source.only(record.id), isolation, limits)
     if record.is_function:
         own = trial.answers(record, _own_words(record))
         sets = zip(required.seeds, required.sizes, strict=True) if trial.answered else ()
         hidden = [trial.answers(record, words, seed) for seed, words in sets]
         return Judged(_with(score, own, hidden))
-    own, trace = trial.run(record, _own_words(record), required.need, required.events[0])
+    own, sent = trial.run(_Asked(record, _own_words(record), required.need, required.events[0], f"{required.key} own"))
     hidden = list[Result]()
-    if trace is not None and trace.error is None:
-        for at, words, events in zip(required.hidden, required.sizes, required.events[1:], strict=True):
+    if sent is not None and sent.outcome == "trace":
+        for number, at in enumerate(required.hidden):
             need = None if required.need is None else at.goals[0].name
-            hidden.append(trial.run(at, words, need, events, AtSize(*at.size, at.mesh, at.costs))[0])
-    schedule = None if trace is None else schedule_of(trace)
+            name, size = f"{required.key} {number}", AtSize(*at.size, at.mesh, at.costs)
+            asked = _Asked(at, required.sizes[number], need, required.events[number + 1], name, size)
+            hidden.append(trial.run(asked)[0])
+    schedule = None if sent is None or sent.trace is None else _schedules.of(sent.schedule, sent.trace)
     own = own if schedule is None else replace(own, schedule=schedule.digest)
     return Judged(_with(score, own, hidden), schedule)
 
@@ -81,7 +87,8 @@ def reference_result(required: Required) -> Judged | None:
         return None
     trace = reference_run(record.id)
     schedule = schedule_of(trace)
-    own = replace(_checked(trace, record, _own_words(record), required.need), schedule=schedule.digest)
+    own = _checked(trace, _Asked(record, _own_words(record), required.need))[0]
+    own = replace(own, schedule=schedule.digest)
     return Judged(Score(record.id, own.state, own), schedule)
 
 
@@ -105,6 +112,62 @@ def _with(score: Score, own: Result, hidden: Sequence[Result]) -> Score:
     return replace(score, own=own, hidden=tuple(hidden), state=state)
 
 
+class _Asked(NamedTuple):
+    """What one run is asked: at the size of a record, which is `size` where it is not the puzzle's own. `need` is the
+    goal that is needed, `events` how many our own solution records, and `name` what no other question has."""
+
+    record: Puzzle
+    words: str
+    need: str | None = None
+    events: int = 0
+    name: str = ""
+    size: AtSize | None = None
+
+    def result(self, state: str, text: str, goals: tuple[str, ...] = (), *figures: float) -> Result:
+        """A result in words: at a size of which the student may not know, it is said first."""
+        text = text if self.size is None else f"At {self.words}: {text}"
+        return Result(self.words, state, goals, *figures, message=_text(text))  # pyright: ignore[reportArgumentType]
+
+
+class _Verdicts:
+    """What `check` said of a Trace, by its bytes and by what was asked: many students find the same schedule, and for
+    the same bytes it would say the same again. Only what names no line of the source is known for others."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], Result] = OrderedDict()
+
+    def of(self, schedule: str, trace: Trace, asked: _Asked) -> Result:
+        key = schedule, asked.name
+        found = self._known.get(key)
+        if found is None:
+            found, is_clear = _contained(lambda: _checked(trace, asked), asked)
+            if schedule and is_clear:
+                self._known[key] = found
+                if len(self._known) > KNOWN:
+                    self._known.popitem(last=False)
+        return found
+
+
+class _Schedules:
+    """The schedules of Traces, by their bytes."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Schedule] = OrderedDict()
+
+    def of(self, name: str, trace: Trace) -> Schedule:
+        found = self._known.get(name)
+        if found is None:
+            found = schedule_of(trace)
+            if name and len(found.packed) <= PACKED:
+                self._known[name] = found
+                if len(self._known) > KNOWN:
+                    self._known.popitem(last=False)
+        return found
+
+
+_verdicts, _schedules = _Verdicts(), _Schedules()
+
+
 class _Trial:
     """The runs of one source."""
 
@@ -113,28 +176,26 @@ class _Trial:
         self.answered = False
         """Whether a plain function has answered."""
 
-    def run(
-        self, record: Puzzle, words: str, need: str | None, events: int, size: AtSize | None = None
-    ) -> tuple[Result, Trace | None]:
-        """What came of a run at the size of a record, and its Trace, if that is worth keeping. `need` is the goal that
-        is needed, and `events` how many our own solution records."""
-        at = "" if size is None else f"At {words}: "
-        sent = self._isolation.run(self._source, record.id, size, self._limits)
+    def run(self, asked: _Asked) -> tuple[Result, Sent | None]:
+        """What came of a run, and what was sent, if that is worth keeping."""
+        sent = self._isolation.run(self._source, asked.record.id, asked.size, self._limits)
         trace = sent.trace
-        if trace is not None and (why := _too_long(trace, record, events)) is not None:
-            return Result(words, "failed", message=at + why), None
+        if trace is not None and (why := _too_long(trace, asked)) is not None:
+            return asked.result("failed", why), None
         if sent.outcome != "trace" or trace is None:
-            return _without(sent, words, record, at), trace
-        return _contained(lambda: _checked(trace, record, words, need, at), words, record), trace
+            return _without(sent, asked), sent
+        return _verdicts.of(sent.schedule, trace, asked), sent
 
     def answers(self, record: Puzzle, words: str, seed: str | None = None) -> Result:
         """What came of asking a plain function the inputs of its record, or random ones of a seed."""
+        asked = _Asked(record, words)
         try:
-            return _contained(lambda: self._asked(record, words, seed), words, record)
+            return _contained(lambda: (self._answered(asked, seed), False), asked)[0]
         except _Silent as silent:
-            return _without(silent.sent, words, record)
+            return _without(silent.sent, asked)
 
-    def _asked(self, record: Puzzle, words: str, seed: str | None) -> Result:
+    def _answered(self, asked: _Asked, seed: str | None) -> Result:
+        record = asked.record
         judge, puzzle = _judge_of(record.id), record.id
 
         def ask(inputs: Sequence[Given]) -> Sequence[Answer]:
@@ -145,12 +206,12 @@ class _Trial:
             return sent.answers
 
         if seed is None:
-            asked, failure = first_failure(record.table, record.draws, judge, ask)
+            count, failure = first_failure(record.table, record.draws, judge, ask)
         else:
-            asked, failure = first_failure((), min(record.draws, INPUTS), judge, ask, seed)
+            count, failure = first_failure((), min(record.draws, INPUTS), judge, ask, seed)
         faults = () if failure is None else (str(wrong_answer(puzzle, failure, record.fix)),)
-        verdict = FunctionVerdict(puzzle, asked, faults)
-        return Result(words, "passed" if verdict.correct else "failed", message=_text(verdict.text()))
+        verdict = FunctionVerdict(puzzle, count, faults)
+        return asked.result("passed" if verdict.correct else "failed", verdict.text())
 
 
 class _Silent(Exception):
@@ -166,44 +227,44 @@ def _judge_of(puzzle: str) -> Judge:
     return judge_of(puzzle, reference(puzzle))
 
 
-def _without(sent: Sent, words: str, record: Puzzle, at: str = "") -> Result:
+def _without(sent: Sent, asked: _Asked) -> Result:
     """The result of a function that came to no end."""
     if sent.outcome == "unsolved":
-        return Result(words, "unsolved", message=f"{at}{record.id} is not solved: it raises NotSolved.")
-    return Result(words, "failed", message=_text(at + sent.text))
+        return asked.result("unsolved", f"{asked.record.id} is not solved: it raises NotSolved.")
+    return asked.result("failed", sent.text)
 
 
-def _contained(judge: Callable[[], Result], words: str, record: Puzzle) -> Result:
+def _contained(judge: Callable[[], tuple[Result, bool]], asked: _Asked) -> tuple[Result, bool]:
     """A result, whatever a student's data does to those who judge it."""
     try:
         return judge()
-    except (_Silent, KeyboardInterrupt):
+    except _Silent:
         raise
     except (Exception, RecursionError, MemoryError) as error:
-        text = f"what {record.id} sent back cannot be judged ({type(error).__name__}: {message_of(error)})"
-        return Result(words, "failed", message=_text(text))
+        why = f"({type(error).__name__}: {message_of(error)})"
+        return asked.result("failed", f"what {asked.record.id} sent back cannot be judged {why}"), False
 
 
-def _too_long(trace: Trace, record: Puzzle, ours: int) -> str | None:
+def _too_long(trace: Trace, asked: _Asked) -> str | None:
     """Why a run is not judged: it has far more events than any answer needs, and a check of them would take minutes."""
     events = sum(len(program.events) for program in trace.programs)
-    if events <= LONGER * ours + LONGER:
+    if events <= LONGER * asked.events + LONGER:
         return None
     return (
-        f"{record.id} records {counted(events, 'operation', ',')}, and our own solution {ours:,}\n"
+        f"{asked.record.id} records {counted(events, 'operation', ',')}, and our own solution {asked.events:,}\n"
         "  fix:      look for a loop that does the same again and again"
     )
 
 
-def _checked(trace: Trace, record: Puzzle, words: str, need: str | None, at: str = "") -> Result:
-    """What `check` says of a Trace."""
-    verdict = check(trace, record)
+def _checked(trace: Trace, asked: _Asked) -> tuple[Result, bool]:
+    """What `check` says of a Trace, and whether it says so without a word on the source."""
+    verdict = check(trace, asked.record)
     if not verdict.correct:
-        return Result(words, "failed", message=_text(at + verdict.text()))
+        return asked.result("failed", verdict.text()), False
     goals = tuple(goal.name for goal in verdict.goals if goal.reached)
-    state = "passed" if need is None or need in goals else "missed"
+    state = "passed" if asked.need is None or asked.need in goals else "missed"
     figures = (verdict.time, verdict.memory, verdict.sent, verdict.rank)
-    return Result(words, state, goals, *figures, message=_text(at + verdict.text()))
+    return asked.result(state, verdict.text(), goals, *figures), not verdict.notes
 
 
 def _text(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import PurePath
 from typing import Any
@@ -13,9 +13,9 @@ from lib.puzzles.records import PUZZLES
 from lib.submissions import gap
 from lib.submissions.execution import importable, run
 from lib.submissions.locations import reference
-from lib.submissions.reading.cells import Cell, SourceError, code_cells, statements
+from lib.submissions.reading.cells import Cell, SourceError, code_cells, statements, tidy
 from lib.submissions.reading.names import FUNCTIONS, Function, own_returns, required
-from lib.submissions.reading.needed import Program
+from lib.submissions.reading.needed import Needed, Program
 from lib.submissions.reading.normal_form import normal_form
 
 __all__ = ["Source", "SourceError", "code_cells", "function_of"]
@@ -87,6 +87,51 @@ class Source:
             return normal_form(_program(self.cells), puzzle, self.modules)
         except SourceError:
             return ""
+
+    def only(self, puzzle: str) -> Source:
+        """The same source with nothing but what the function of a puzzle needs: lines that are not needed are empty, so
+        that the others keep their numbers. Whoever runs it at several sizes has less to read. The source itself, where
+        what is needed cannot be told without running it."""
+        try:
+            program = _program(self.cells)
+            first = next(program.needed(puzzle), None)
+            if first is None or not first.sure or program.broken_after(puzzle) is not None:
+                return self
+            kept = _kept(self.cells, first, program)
+            again = Program(*statements(kept))
+            second = next(again.needed(puzzle), None)
+        except SourceError:
+            return self
+        return replace(self, cells=kept) if second is not None and _same(first, second) else self
+
+
+def _kept(cells: tuple[Cell, ...], needed: Needed, program: Program) -> tuple[Cell, ...]:
+    """The cells, with the lines of what is needed, and those that are no Python, of which somebody may want to know."""
+    lines: dict[str, set[int]] = {}
+    for one in needed.statements:
+        first = min([one.node.lineno, *(mark.lineno for mark in getattr(one.node, "decorator_list", ()))])
+        lines.setdefault(one.cell, set()).update(range(first, (one.node.end_lineno or first) + 1))
+    found: list[Cell] = []
+    for name, text in cells:
+        if any(one.text in tidy(text) for one in program.broken):
+            found.append((name, text))
+        elif name in lines:
+            every = enumerate(tidy(text).split("\n"), 1)
+            found.append((name, "\n".join(line if number in lines[name] else "" for number, line in every)))
+    return tuple(found)
+
+
+def _same(first: Needed, second: Needed) -> bool:
+    """Whether the same statements on the same lines give the same names."""
+    if (first.names, first.missing, first.sure) != (second.names, second.missing, second.sure):
+        return False
+    return [(one.cell, _dumped(one.node)) for one in first.statements] == [
+        (one.cell, _dumped(one.node)) for one in second.statements
+    ]
+
+
+def _dumped(node: ast.stmt) -> str:
+    return ast.dump(node, include_attributes=True)
 
 
 def function_of(source: Source, name: str) -> Callable[..., Any]:

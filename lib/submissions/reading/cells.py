@@ -13,7 +13,7 @@ from typing import Any
 
 from lib.submissions.gap import CELL, parse
 
-__all__ = ["Broken", "Cell", "SourceError", "Statement", "broken_line", "code_cells", "statements"]
+__all__ = ["Broken", "Cell", "SourceError", "Statement", "broken_line", "code_cells", "statements", "tidy"]
 
 MOST_TEXT = 1_000_000
 """Characters of code that are read: the sources of all puzzles together, with their texts, have half as many."""
@@ -73,7 +73,7 @@ def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
         room -= len(text)
         if room < 0:
             raise SourceError(f"{_file(name)} has more than {MOST_TEXT:,} characters of code, so nobody reads it")
-        for piece, part in _pieces(name, _tidy(text)):
+        for piece, part in _pieces(name, tidy(text)):
             if isinstance(part, SourceError):
                 broken.append(Broken(piece, len(found), part))
             else:
@@ -90,7 +90,7 @@ def _file(cell: str) -> str:
     return PurePath(cell).name
 
 
-def _tidy(text: str) -> str:
+def tidy(text: str) -> str:
     """A text with the ends of lines that Python writes."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
