@@ -27,9 +27,9 @@ def test_every_schedule_has_its_place_and_what_the_pointer_shows() -> None:
     for one in HANDED[:3]:
         dot = dots[one.title]
         assert isinstance(dot, Rect)
-        assert LEFT < dot.x
+        assert dot.x > LEFT
         assert dot.x + dot.width < RIGHT
-        assert TOP < dot.y
+        assert dot.y > TOP
         assert dot.y + dot.height < TOP + HIGH
     widths = [dot.width for one in HANDED[:3] if isinstance(dot := dots[one.title], Rect)]
     assert widths[0] > widths[2] > widths[1]
