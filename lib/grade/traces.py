@@ -24,6 +24,8 @@ from lib.trace.validation import decode
 __all__ = ["Schedule", "Traces", "schedule_of"]
 
 DIGEST: Final = re.compile("[0-9a-f]{16}")
+STOPPED: Final = "this run stopped before its end"
+"""In place of the text of an error, which is about one student's code: a run that failed is not one that is short."""
 
 
 class Schedule(NamedTuple):
@@ -35,7 +37,7 @@ class Schedule(NamedTuple):
 
 def schedule_of(trace: Trace) -> Schedule:
     """The schedule of a Trace: without source places, the text of an error, and the name of the puzzle."""
-    bare = replace(without_lines(trace), error=None, puzzle=None)
+    bare = replace(without_lines(trace), error=None if trace.error is None else STOPPED, puzzle=None)
     text = json.dumps(encode(bare), separators=(",", ":")).encode()
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0, filename="") as file:

@@ -5,6 +5,7 @@ No student's code is isolated here: this is for what reads a gradebook.
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +18,11 @@ from typing import Any
 from lib import PUZZLES, PuzzleError, Trace, Unsolved, check, retime, simulate
 from lib.cluster.costs import Costs
 from lib.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student
+from lib.grade.traces import schedule_of
 from lib.puzzles.records import Hidden, Size
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
-from lib.trace.json_format import encode
+from lib.trace.validation import decode
 from tests.diagnosis import corpus
 
 __all__ = ["PUZZLES_OF_A_WEEK", "InMemory", "Way", "asked", "class_of", "ways"]
@@ -34,13 +36,13 @@ PUZZLES_OF_A_WEEK = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "gpipe", "fsd
 class InMemory:
     """Schedules by their digests, as `lib.grade.traces` keeps them in a folder."""
 
-    traces: Mapping[str, Trace]
+    packed: Mapping[str, bytes]
 
     def load(self, digest: str) -> Trace:
         """One of them. FileNotFoundError where it is not there."""
-        if digest not in self.traces:
+        if digest not in self.packed:
             raise FileNotFoundError(f"there is no schedule {digest}")
-        return self.traces[digest]
+        return decode(json.loads(gzip.decompress(self.packed[digest])))
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,6 @@ class Way:
         return next((state for state in ("failed", "unsolved", "missed") if state in states), "passed")
 
 
-def digest_of(trace: Trace) -> str:
-    """What names a schedule."""
-    data = {**encode(trace), "puzzle": None, "error": None, "places": []}
-    for program in data["programs"]:
-        program["events"] = [[*event[:8], -1, *event[9:]] for event in program["events"]]
-    return sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def run(function: Any, puzzle: str, size: Hidden | None = None) -> tuple[Result, Trace | None]:
     """What comes of a function at a size; at the puzzle's, unless another is given."""
     record = PUZZLES[puzzle]
@@ -76,7 +70,7 @@ def run(function: Any, puzzle: str, size: Hidden | None = None) -> tuple[Result,
         models = simulate(function, puzzle=puzzle, **given)
     except PuzzleError as error:
         trace = error.trace
-        digest = "" if trace is None else digest_of(trace)
+        digest = "" if trace is None else schedule_of(trace).digest
         return Result(words, "failed", message=str(error), schedule=digest), trace
     if isinstance(models, Unsolved):
         return Result(words, "unsolved", message="the gap is still as it was handed out"), None
@@ -84,7 +78,7 @@ def run(function: Any, puzzle: str, size: Hidden | None = None) -> tuple[Result,
     verdict = check(trace, puzzle) if size is None else check(trace)
     goals = tuple(goal.name for goal in verdict.goals if goal.reached)
     state = "failed" if not verdict.correct else "passed" if size is not None or goals else "missed"
-    result = Result(words, state, goals, message=verdict.text(), schedule=digest_of(trace))
+    result = Result(words, state, goals, message=verdict.text(), schedule=schedule_of(trace).digest)
     if verdict.correct:
         figures = {"time": verdict.time, "memory": verdict.memory, "sent": verdict.sent, "rank": verdict.rank}
         result = replace(result, **figures)
@@ -118,8 +112,6 @@ def _is_of(file: Path, puzzle: str) -> bool:
 def _way(name: str, function: Any, puzzle: str) -> Way:
     own, trace = run(function, puzzle)
     hidden = tuple(run(function, puzzle, size)[0] for size in PUZZLES[puzzle].hidden)
-    for _, event in () if trace is None else trace.events():
-        event.source = None
     return Way(name, own, hidden, trace)
 
 
@@ -141,7 +133,7 @@ def class_of(
     `variants`: each correct schedule is there as often as that, with other costs, where a class has many of its own.
     """
     draw = Random(seed)
-    traces: dict[str, Trace] = {}
+    traces: dict[str, bytes] = {}
     pools = {puzzle: _pool(puzzle, variants, traces) for puzzle in puzzles}
     rows: list[Student] = []
     for number in range(students):
@@ -159,18 +151,19 @@ def class_of(
     return book, InMemory(traces)
 
 
-def _pool(puzzle: str, variants: int, traces: dict[str, Trace]) -> list[Way]:
+def _pool(puzzle: str, variants: int, traces: dict[str, bytes]) -> list[Way]:
     pool = list(ways(puzzle))
     for way in ways(puzzle):
         if way.trace is None:
             continue
-        traces[way.own.schedule] = way.trace
+        traces[way.own.schedule] = schedule_of(way.trace).packed
         for number in range(variants if way.own.correct else 0):
             trace = retime(way.trace, costs=Costs(forward=1 + (number + 1) / 64))
             verdict = check(trace)
-            digest = digest_of(trace)
-            own = replace(way.own, time=verdict.time, memory=verdict.memory, sent=verdict.sent, schedule=digest)
-            traces[digest] = trace
+            schedule = schedule_of(trace)
+            figures = {"time": verdict.time, "memory": verdict.memory, "sent": verdict.sent}
+            own = replace(way.own, **figures, schedule=schedule.digest)
+            traces[schedule.digest] = schedule.packed
             pool.append(replace(way, own=own, trace=trace))
     return pool
 

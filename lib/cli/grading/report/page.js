@@ -11,7 +11,7 @@
     return null;
   };
 
-  const themes = { auto: "as the system", light: "light", dark: "dark" };
+  const themes = { auto: "auto", light: "light", dark: "dark" };
   const button = document.createElement("button");
   button.id = "theme";
   button.type = "button";

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -32,15 +32,17 @@ class Traces(Protocol):
 
 
 class Order(NamedTuple):
-    """A picture to be drawn: digests of schedules and what they are called, the first of them alone or compared."""
+    """A picture to be drawn: digests of schedules and what they are called, one alone or several compared. Whether the
+    first of them is correct: if not, its figures are not to be measured by."""
 
     digests: tuple[str, ...]
     names: tuple[str, ...]
+    correct: bool
 
     @property
     def key(self) -> str:
         """The name of its file, without the ending."""
-        return sha256("\\n".join([EDITION, *self.digests, *self.names]).encode()).hexdigest()[:16]
+        return sha256("\n".join([EDITION, str(self.correct), *self.digests, *self.names]).encode()).hexdigest()[:16]
 
 
 class Drawn(NamedTuple):
@@ -91,11 +93,12 @@ class Pictures:
                 path.unlink()
 
     def _svg(self, order: Order) -> str:
-        from drawing import compare, draw  # here and not above: a report with no schedules needs none
+        from drawing import draw  # here and not above: a report with no schedules needs none
+        from drawing.comparing.comparison import Compared, Comparison
         from drawing.timeline.schedule import note
 
         try:
-            traces = [_nobodys(self.traces.load(digest)) for digest in order.digests]
+            traces = [self.traces.load(digest) for digest in order.digests]
         except (OSError, TraceError) as error:
             return note(f"the schedule cannot be read: {type(error).__name__}").svg()
         events = sum(len(program.events) for trace in traces for program in trace.programs)
@@ -104,14 +107,12 @@ class Pictures:
         try:
             if len(traces) == 1:
                 return draw(traces[0], fold=True).svg()
-            return compare(*traces, names=order.names).svg()
+            wrong = "" if order.correct else traces[0].error or "not one correct training step"
+            first = Compared(order.names[0], traces[0], wrong, order.correct)
+            others = (Compared(name, trace) for name, trace in zip(order.names[1:], traces[1:], strict=True))
+            return Comparison([first, *others]).picture().svg()
         except PuzzleError as error:  # of a run that stopped in the middle, or that no rank could have had
             return note(f"the schedule cannot be drawn: {type(error).__name__}").svg()
-
-
-def _nobodys(trace: Trace) -> Trace:
-    """A schedule that equal ones of several students share: what went wrong is said in the words of none of them."""
-    return trace if trace.error is None else replace(trace, error="this run stopped before its end")
 
 
 def draw_all(pictures: Pictures, orders: Iterable[Order], jobs: int, done: Callable[[int], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lib.cli.grading.report.wording import STATES_IN_WORDS, State, state_of
@@ -19,11 +19,15 @@ NAMED: Final = 12
 
 @dataclass(frozen=True)
 class Kind:
-    """A schedule that is correct at the puzzle's size, and who handed it in: rows of the students, in order."""
+    """A schedule that is correct at the puzzle's size, and who handed it in: rows of the students, in order.
+
+    `passes` and `everywhere`: whether it passed for one of them, and whether it was correct at all other sizes.
+    """
 
     result: Result
     goals: int
     passes: bool
+    everywhere: bool
     students: tuple[int, ...]
 
 
@@ -35,7 +39,7 @@ class ClassPuzzle:
     scores: Mapping[int, Score]
     counts: Mapping[str, int]
     kinds: tuple[Kind, ...]
-    picture: str
+    picture: str = ""
 
     @property
     def states(self) -> list[tuple[State, int]]:
@@ -44,8 +48,8 @@ class ClassPuzzle:
 
     @property
     def best(self) -> Result | None:
-        """The best of the class: the most goals, then the shortest time, then the least memory."""
-        return self.kinds[0].result if self.kinds else None
+        """The best of the class that is correct at all sizes: the most goals, the shortest time, the least memory."""
+        return next((kind.result for kind in self.kinds if kind.everywhere), None)
 
     @property
     def reference(self) -> Result | None:
@@ -65,8 +69,8 @@ def puzzles_of(book: Gradebook) -> list[ClassPuzzle]:
 def _puzzle(book: Gradebook, asked: Asked, scores: Mapping[int, Score]) -> ClassPuzzle:
     counts = Counter(state_of(score).name for score in scores.values())
     counts["absent"] += len(book.students) - len(scores)
-    kinds = _kinds(asked, scores)
-    return ClassPuzzle(asked, scores, counts, kinds, _spread(book, asked, kinds))
+    found = ClassPuzzle(asked, scores, counts, _kinds(asked, scores))
+    return replace(found, picture=_spread(book, found))
 
 
 def _kinds(asked: Asked, scores: Mapping[int, Score]) -> tuple[Kind, ...]:
@@ -79,7 +83,8 @@ def _kinds(asked: Asked, scores: Mapping[int, Score]) -> tuple[Kind, ...]:
         Kind(
             scores[rows[0]].own,
             sum(name in scores[rows[0]].own.goals for name, _, _ in asked.goals),
-            scores[rows[0]].own.state == "passed",
+            any(scores[row].state == "passed" for row in rows),
+            any(scores[row].state in ("passed", "missed") for row in rows),
             tuple(rows),
         )
         for rows in students.values()
@@ -89,16 +94,16 @@ def _kinds(asked: Asked, scores: Mapping[int, Score]) -> tuple[Kind, ...]:
 
 def _rank(kind: Kind) -> tuple[float, ...] | tuple[float | str, ...]:
     own = kind.result
-    return (-kind.goals, own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule)
+    return (not kind.everywhere, -kind.goals, own.time or 0.0, own.memory or 0.0, own.sent or 0.0, own.schedule)
 
 
-def _spread(book: Gradebook, asked: Asked, kinds: tuple[Kind, ...]) -> str:
+def _spread(book: Gradebook, puzzle: ClassPuzzle) -> str:
     """The picture of time against memory, as markup; nothing where no schedule is correct."""
     from drawing.class_report.spread import Handed, draw_spread  # here: a class of plain functions needs none
     from lib.puzzles.records import Goal
 
     places: dict[tuple[float, float], list[Kind]] = {}
-    for kind in kinds:
+    for kind in puzzle.kinds:
         places.setdefault((kind.result.time or 0.0, kind.result.memory or 0.0), []).append(kind)
     if not places:
         return ""
@@ -112,9 +117,9 @@ def _spread(book: Gradebook, asked: Asked, kinds: tuple[Kind, ...]) -> str:
         )
         for (time, memory), here in places.items()
     ]
-    goals = [Goal(name, time, memory) for name, time, memory in asked.goals]
-    reference = _place(asked.reference)
-    picture = draw_spread(f"{asked.title}: time against memory", dots, goals, reference, _place(kinds[0].result))
+    goals = [Goal(name, time, memory) for name, time, memory in puzzle.asked.goals]
+    reference, best = _place(puzzle.reference), _place(puzzle.best)
+    picture = draw_spread(f"{puzzle.asked.title}: time against memory", dots, goals, reference, best)
     return picture.svg().strip()
 
 

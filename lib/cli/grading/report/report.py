@@ -175,6 +175,7 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line
             "states": puzzle.states,
             "kinds": puzzle.kinds,
             "reference": puzzle.reference,
+            "best": puzzle.best,
             "picture": bool(puzzle.picture),
             "drawn": markup(puzzle.picture),
             "size": puzzle.reference.size if puzzle.reference is not None else "a table of answers",

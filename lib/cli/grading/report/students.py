@@ -75,12 +75,12 @@ def beside(puzzle: ClassPuzzle, score: Score) -> Order | None:
     for name, other in others:
         if other is not None and other.schedule:
             found.setdefault(other.schedule, name)
-    return Order(tuple(found), tuple(found.values()))
+    return Order(tuple(found), tuple(found.values()), score.correct)
 
 
 def own(score: Score) -> Order | None:
     """A student's schedule alone."""
-    return Order((score.own.schedule,), ("yours",)) if score.own.schedule else None
+    return Order((score.own.schedule,), ("yours",), score.correct) if score.own.schedule else None
 
 
 def parts(student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures) -> Iterator[Part]:
@@ -149,11 +149,11 @@ def _caption(order: Order) -> str:
 
 
 def _rows(puzzle: ClassPuzzle, score: Score, name: str, others: bool) -> list[Row]:
-    """Figures, where there are any to be compared; a plain function has none."""
+    """Figures, where there are any to be compared: a plain function has none, nor what is not correct."""
     asked, mine = puzzle.asked, score.own
-    if not asked.goals and mine.time is None:
+    if mine.time is None:
         return []
-    rows = [Row(name, mine.time, mine.memory, mine.sent, mine.rank, own=True)] if mine.time is not None else []
+    rows = [Row(name, mine.time, mine.memory, mine.sent, mine.rank, own=True)]
     for goal, time, memory in asked.goals:
         reached = "✓ " if goal in mine.goals else ""
         needed = " (needed)" if goal == asked.need else ""
