@@ -192,8 +192,8 @@ def students_below(paths: Iterable[tuple[str, ...]]) -> int:
 
 
 def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
-    """Whether at a level there are folders of students, of which two hold one notebook or puzzle, and which are not
-    called after attempts or as ours are; or files of students, which are called after one puzzle and, in all, three people."""
+    """Whether at a level there are folders of students, of which two hold one notebook or puzzle (those called after
+    attempts, or as ours are, do not count); or files called after one puzzle and, in all, three people."""
     folders: dict[str, str] = {}
     people: defaultdict[str, set[str]] = defaultdict(set)
     for path in paths:
