@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lib.grade.gradebook import Refused
@@ -48,21 +48,24 @@ class Chosen:
 
 def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
     """Reads the files of a submission, and says which one counts for each of `puzzles`."""
-    sources, refused = _read(submission)
-    defined = {file: set(source.puzzles()) for file, source in sources.items()}
+    read, refused = _read(submission)
+    modules = {file: _modules(submission, file, read) for file in read}
+    sources = {
+        file: replace(source, modules=tuple((path, read[other].cells[0][1]) for path, other in modules[file].items()))
+        for file, source in read.items()
+    }
+    defined: dict[File, frozenset[str]] = {}
     of: dict[str, tuple[File, Source]] = {}
     passed: defaultdict[str, list[str]] = defaultdict(list)
     used: set[File] = set()
     for puzzle in puzzles:
-        candidates = [file for file in sources if puzzle in defined[file]]
+        candidates = _candidates(puzzle, sources, defined)
         if not candidates:
             continue
         ranks = {file: _rank(file, sources[file], puzzle, candidates) for file in candidates}
         first = min(candidates, key=ranks.__getitem__)
-        modules = _modules(submission, first, sources)
-        texts = tuple((path, sources[file].cells[0][1]) for path, file in modules.items())
-        of[puzzle] = first, Source(sources[first].cells, texts)
-        used.update(candidates, modules.values())
+        of[puzzle] = first, sources[first]
+        used.update(candidates, modules[first].values())
         for file in candidates:
             if file != first:
                 passed[_reason(ranks[file], ranks[first])].append(f"{puzzle} in {file.name}")
@@ -72,6 +75,7 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
 
 
 def _read(submission: Submission) -> tuple[dict[File, Source], list[Refused]]:
+    """The code of each file, and a row for each that has none."""
     sources: dict[File, Source] = {}
     refused: list[Refused] = []
     held = 0
@@ -88,14 +92,38 @@ def _read(submission: Submission) -> tuple[dict[File, Source], list[Refused]]:
     return sources, refused
 
 
+def _candidates(puzzle: str, sources: Mapping[File, Source], defined: dict[File, frozenset[str]]) -> list[File]:
+    """The files that define the function of a puzzle. `defined` keeps what is known of each file.
+
+    To know it for certain is to parse them, which takes most of the time of taking in a class. That is left out where
+    a single file is called after the puzzle and writes `def` before its name, since that one counts in any case.
+    """
+    named = [file for file, source in sources.items() if any(_may_name(puzzle, text) for _, text in source.cells)]
+    definition = re.compile(rf"^(?:async[ \t]+)?def[ \t]+{puzzle}[ \t]*\(", re.MULTILINE)
+    plain = [file for file in named if any(definition.search(text) for _, text in sources[file].cells)]
+    called = [file for file in named if file.stem.puzzle == puzzle]
+    if len(called) == 1 and called[0] in plain and len({file.attempt for file in named}) == 1:
+        return plain
+    for file in named:
+        if file not in defined:
+            defined[file] = frozenset(sources[file].puzzles())
+    return [file for file in named if puzzle in defined[file]]
+
+
+def _may_name(name: str, text: str) -> bool:
+    """Whether a text may have a name of Python's: what is not ASCII may be another spelling of it."""
+    return not text.isascii() or (name in text and re.search(rf"\b{name}\b", text) is not None)
+
+
 Rank = tuple[bool, bool, bool, int, tuple[str, ...]]
 
 
-def _rank(file: File, source: Source, puzzle: str, candidates: Iterable[File]) -> Rank:
+def _rank(file: File, source: Source, puzzle: str, candidates: Sequence[File]) -> Rank:
     """What goes before what, smallest first; its places are those of REASONS."""
     stem = file.stem
     latest = max(other.attempt for other in candidates)
-    return file.attempt != latest, stem.puzzle != puzzle, source.untouched(puzzle), stem.copy, file.parts
+    untouched = len(candidates) > 1 and source.untouched(puzzle)
+    return file.attempt != latest, stem.puzzle != puzzle, untouched, stem.copy, file.parts
 
 
 def _reason(rank: Rank, first: Rank) -> str:

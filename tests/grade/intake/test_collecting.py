@@ -279,7 +279,7 @@ def test_a_file_brings_the_modules_that_it_imports(tmp_path: Path) -> None:
     file, source = found.of["fsdp"]
     assert file.name == "hw/bob/fsdp.py"
     modules = (("helpers.py", "import more.of_it"), ("more/of_it.py", "x = 1"))
-    assert source == Source((("fsdp.py", files["bob/fsdp.py"]),), modules)
+    assert source == Source((("fsdp.py", files["bob/fsdp.py"]),), modules, "fsdp.py")
     assert found.notes == ("holds none of the puzzles that are graded: hw/bob/other.py",)
     assert [row.file for row in found.refused] == ["hw/bob/bad.py"]
 
