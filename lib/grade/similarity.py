@@ -179,11 +179,12 @@ def _alike(kinds: dict[str, dict[str, Shared]]) -> list[Alike]:
         groups[_common(kinds, (one, other))].update((one, other))
     for students in {tuple(sorted(students)) for students in of.values() if len(students) > FEW}:
         groups[_common(kinds, students)].update(students)
-    found = [
-        Alike(tuple(sorted(who)), shared, round(sum(one.bits for one in shared), 6)) for shared, who in groups.items()
-    ]
-    listed = sorted((one for one in found if one.bits >= LEAST), key=lambda one: (-one.bits, one.students))
-    yield from listed
+    found = (Alike(tuple(sorted(who)), shared, _sum(shared)) for shared, who in groups.items())
+    return sorted((one for one in found if one.bits >= LEAST), key=lambda one: (-one.bits, one.students))
+
+
+def _sum(shared: Iterable[Shared]) -> float:
+    return round(sum(one.bits for one in shared), 6)
 
 
 def _common(kinds: dict[str, dict[str, Shared]], students: Iterable[str]) -> tuple[Shared, ...]:
