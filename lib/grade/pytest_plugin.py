@@ -243,7 +243,8 @@ class _Item(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        return self.path, None, f"{self.path.name}::{self.name}"
+        assert self.parent is not None, "a test lies in its file"
+        return self.path, None, f"{self.name} in {self.parent.nodeid}"
 
 
 class PuzzleItem(_Item):
