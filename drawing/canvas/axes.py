@@ -7,7 +7,7 @@ from math import floor, log10
 from typing import NamedTuple
 
 from drawing.canvas.palette import GRID, INK, SOFT
-from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, text_width
+from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, moved, text_width
 from lib.cluster.clock import ticks
 from lib.errors.wording import exact
 
@@ -92,16 +92,10 @@ def legend(scene: Scene, left: float, top: float, right: float, entries: Iterabl
         room = width + 5 + text_width(words, TEXT) + 14
         if x > left and x + room > right:
             x, y = left, y + 20
-        scene.add(*(_moved(mark, x, y) for mark in marks))
+        scene.add(*(moved(mark, x, y) for mark in marks))
         scene.add(Text(x + width + 5, y + 6, words, TEXT, SOFT))
         x += room
     return y + 20
-
-
-def _moved(mark: Mark, dx: float, dy: float) -> Mark:
-    if isinstance(mark, Poly):
-        return mark._replace(points=[(x + dx, y + dy) for x, y in mark.points])
-    return mark._replace(x=mark.x + dx, y=mark.y + dy)
 
 
 def few(count: int, most: int) -> list[int | None]:

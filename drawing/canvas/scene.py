@@ -15,7 +15,7 @@ from drawing.canvas.palette import EDGE, INK, PAPER
 from drawing.canvas.sheet import sheet
 
 __all__ = ["SMALL", "TEXT", "Link", "Mark", "Poly", "Rect", "Scene", "Text", "escape", "fit", "num", "text_width"]
-__all__ += ["wrapped"]
+__all__ += ["moved", "wrapped"]
 
 TEXT: Final = 12
 """The size of text in a picture of 840 pixels. Only titles are larger, and only labels are SMALL: those
@@ -81,11 +81,13 @@ Mark = Rect | Poly | Text
 
 
 class Scene:
-    """What a picture consists of, in the order in which it is painted, on paper of a size in pixels."""
+    """What a picture consists of, in the order in which it is painted, on paper of a size in pixels; or on what lies
+    behind it, where it has no `paper` of its own."""
 
-    def __init__(self, width: float, height: float, marks: Iterable[Mark] = ()) -> None:
+    def __init__(self, width: float, height: float, marks: Iterable[Mark] = (), paper: bool = True) -> None:
         self.width = width
         self.height = height
+        self.paper = paper
         self.marks: list[Mark] = list(marks)
 
     def add(self, *marks: Mark) -> None:
@@ -104,7 +106,7 @@ class Scene:
     def fragment(self, line: float = 1, night: bool = True) -> str:
         """One <g> element with everything in it. `line` makes all lines thicker or thinner."""
         paper = Rect(0.5, 0.5, self.width - 1, self.height - 1, PAPER, EDGE, radius=6)
-        marks = [paper, *self.marks]
+        marks = [paper, *self.marks] if self.paper else self.marks
         parts = ['<g fill="none" stroke="none" stroke-width="1" fill-opacity="1" stroke-opacity="1"']
         parts.append(f' font-family="{FONT}" font-size="{TEXT}"')
         if night:
@@ -140,6 +142,25 @@ class Scene:
             size += f' style="max-width:100%;height:auto" aria-label="{escape(label)}"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
         return f"{head}{self.fragment(line, night)}</svg>\n"
+
+
+def moved(mark: Mark, dx: float, dy: float, factor: float = 1.0) -> Mark:
+    """A mark so many times as large, its lines and letters too, and then somewhere else."""
+    if isinstance(mark, Text):
+        return mark._replace(x=mark.x * factor + dx, y=mark.y * factor + dy, size=mark.size * factor)
+    dash = mark.dash if factor == 1 else " ".join(f"{float(part) * factor:.3g}" for part in mark.dash.split())
+    if isinstance(mark, Poly):
+        points = [(x * factor + dx, y * factor + dy) for x, y in mark.points]
+        return mark._replace(points=points, line=mark.line * factor, dash=dash)
+    return mark._replace(
+        x=mark.x * factor + dx,
+        y=mark.y * factor + dy,
+        width=mark.width * factor,
+        height=mark.height * factor,
+        radius=mark.radius * factor,
+        line=mark.line * factor,
+        dash=dash,
+    )
 
 
 def num(value: float) -> str:

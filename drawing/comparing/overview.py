@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.palette import ALARM, EDGE, GOOD, INK, PANEL, SOFT
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit, text_width
+from drawing.canvas.scene import TEXT, Mark, Rect, Scene, Text, fit, moved
 from drawing.comparing.thumbnail import LEAST, thumbnail
 from lib.analysis.figures import makespan, peak
 from lib.trace.trace import Trace
@@ -23,8 +23,8 @@ MANY: Final = 60
 
 
 class Tile(NamedTuple):
-    """A solution: what it is called, lines that are said of it (figures, goals), and whether it is correct. `best` are
-    the words among its figures that are the best of all."""
+    """A solution: what it is called, lines that are said of it, such as its figures, the goal that it reaches or what
+    is wrong with it, and whether it is correct."""
 
     name: str
     trace: Trace
@@ -67,10 +67,4 @@ def _tile(scene: Scene, tile: Tile, small: Sequence[Mark], left: float, top: flo
         y += 16
     if tile.goal:
         scene.add(Text(left, y, fit(tile.goal, WIDE, TEXT), TEXT, GOOD if tile.correct else ALARM))
-    scene.add(*(_moved(mark, left, y + 14) for mark in small))
-
-
-def _moved(mark: Mark, dx: float, dy: float) -> Mark:
-    if isinstance(mark, Poly):
-        return mark._replace(points=[(x + dx, y + dy) for x, y in mark.points])
-    return mark._replace(x=mark.x + dx, y=mark.y + dy)
+    scene.add(*(moved(mark, left, y + 14) for mark in small))

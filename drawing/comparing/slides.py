@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.palette import ACCENT, EDGE, INK, SOFT
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Mark, Poly, Rect, Scene, Text, fit, wrapped
+from drawing.canvas.scene import Poly, Rect, Scene, Text, fit, moved, wrapped
 
 __all__ = ["Slide", "scene_of"]
 
@@ -94,23 +94,4 @@ def _place(scene: Scene, found: tuple[Picture, float], top: float, bottom: float
     wide, high = picture.scene.width * factor, picture.scene.height * factor
     x, y = (WIDTH - wide) / 2, top + (bottom - top - high) / 2
     scene.add(Poly(((MARGIN, top), (WIDTH - MARGIN, top)), stroke=EDGE))
-    scene.add(*(_larger(mark, factor, x, y) for mark in picture.scene.marks))
-
-
-def _larger(mark: Mark, factor: float, dx: float, dy: float) -> Mark:
-    """A mark so many times as large, and somewhere else."""
-    if isinstance(mark, Text):
-        return mark._replace(x=mark.x * factor + dx, y=mark.y * factor + dy, size=mark.size * factor)
-    dash = " ".join(f"{float(part) * factor:.3g}" for part in mark.dash.split())
-    if isinstance(mark, Poly):
-        points = [(x * factor + dx, y * factor + dy) for x, y in mark.points]
-        return mark._replace(points=points, line=mark.line * factor, dash=dash)
-    return mark._replace(
-        x=mark.x * factor + dx,
-        y=mark.y * factor + dy,
-        width=mark.width * factor,
-        height=mark.height * factor,
-        radius=mark.radius * factor,
-        line=mark.line * factor,
-        dash=dash,
-    )
+    scene.add(*(moved(mark, x, y, factor) for mark in picture.scene.marks))

@@ -1,10 +1,10 @@
-"""A run as small as a stamp: its timeline without words, and below it what is held by the rank with the highest peak."""
+"""A run as small as a stamp: its timeline without words, and what the rank with the highest peak holds."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from drawing.canvas.palette import GRID, LOOKS, MINE, TRACK, fill_and_border, layer_colour
+from drawing.canvas.palette import GRID, LOOKS, MINE, NONE, TRACK, fill_and_border, layer_colour, mix
 from drawing.canvas.scene import Mark, Poly, Rect
 from drawing.timeline.boxes import Box, boxes
 from drawing.timeline.folding import shown_rows
@@ -25,6 +25,8 @@ MEMORY: Final = 0.24
 LEAST: Final = 1.0
 """Pixels below which a box goes into the one before it."""
 GAP: Final = 0.5
+STRONGER: Final = 0.35
+"""How much of the colour of its border is in a box, which has none when it is so small."""
 
 
 def thumbnail(trace: Trace, width: float, height: float, end: int, highest: float, least: float = LEAST) -> list[Mark]:
@@ -54,7 +56,8 @@ def thumbnail(trace: Trace, width: float, height: float, end: int, highest: floa
 
 def _box(trace: Trace, box: Box, top: float, unit: float, scale: float) -> Rect:
     event = trace.programs[box.rank].events[box.number]
-    fill, _ = fill_and_border(box.look, layer_colour(event.layer or 0, trace.layers))
+    fill, border = fill_and_border(box.look, layer_colour(event.layer or 0, trace.layers))
+    fill = fill if border == NONE else mix(fill, border, STRONGER)
     x = box.start * scale
     if box.look == "failed":
         return Rect(x, top, 4, unit, LOOKS["failed"].fill)

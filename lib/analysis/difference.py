@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
 from lib.analysis.event_words import event_words
-from lib.analysis.figures import bubbles, end, most_sent, peak
+from lib.analysis.figures import bubbles, end, most_sent, peak, samples
 from lib.analysis.shares import counts
 from lib.cluster.clock import units
 from lib.errors.wording import amount, counted, exact
@@ -17,7 +17,8 @@ from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import TIMED
 
-__all__ = ["Difference", "apart", "difference", "ending", "figures_of", "highest_peak", "lesson", "said", "unequal"]
+__all__ = ["Difference", "alike", "apart", "difference", "ending", "figures_of", "highest_peak", "lesson", "said"]
+__all__ += ["unequal"]
 
 
 class Difference(NamedTuple):
@@ -80,6 +81,16 @@ def difference(one: Trace, other: Trace) -> Difference | None:
                 found.append(Difference(rank, time, numbers, events, sizes))
                 break
     return min(found, key=lambda gap: (gap.time, gap.rank), default=None)
+
+
+def alike(trace: Trace) -> Hashable:
+    """The same for runs that do the same at the same times, and hold as much: a picture of one is a picture of all."""
+    sizes = trace.ranks, trace.ranks
+    return (
+        trace.error is None,
+        tuple(tuple(_key(event, sizes) for _, event in _timed(program)) for program in trace.programs),
+        tuple(tuple((one.time, one.total) for one in samples(trace, rank)) for rank in range(trace.ranks)),
+    )
 
 
 def said(gap: Difference | None, first: str, second: str) -> str:

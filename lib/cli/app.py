@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from lib.checker.checker import check as judge
 from lib.cli.comparing.compare import compare_command
+from lib.cli.comparing.gallery import gallery_command
 from lib.cli.console import (
     Door,
     Terminal,
@@ -57,6 +58,7 @@ app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty
 app.add_typer(schedules, name="schedule")
 app.command("explore")(explore_command)
 app.command("compare")(compare_command)
+app.command("gallery")(gallery_command)
 app.command("grade")(grade_command)
 
 

@@ -19,16 +19,19 @@ SHORT = {"help_option_names": ["-h", "--help"]}
 C = TypeVar("C", bound=Callable[..., Any])
 
 
-def output(what: str, formats: Sequence[str]) -> Any:
-    """The option of a file in one of several formats, by their suffixes. `what` it is, in a word or two."""
+def output(what: str, formats: Sequence[str], default: str = "") -> Any:
+    """The option of a file in one of several formats, by their suffixes. `what` it is, in a word or two, and what it is
+    called where nobody says so."""
 
     def known(path: Path | None) -> Path | None:
         if path is not None and path.suffix not in formats:
             raise typer.BadParameter(f"{what} is {', '.join(formats[:-1])} or {formats[-1]}; got {path.name!r}")
         return path
 
-    named = what.partition(" ")[2]
-    return typer.Option("--output", "-o", callback=known, help=f"{named[0].upper()}{named[1:]}: {', '.join(formats)}.")
+    named, otherwise = what.partition(" ")[2], f"; else {default}" if default else ""
+    return typer.Option(
+        "--output", "-o", callback=known, help=f"{named[0].upper()}{named[1:]}: {', '.join(formats)}{otherwise}."
+    )
 
 
 Output = Annotated[Path | None, output("a picture", (".svg", ".png", ".pdf"))]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from lib.analysis.difference import difference, lesson, said, unequal
-from lib.cli.comparing.entries import ALL, Entry, entries_of, subjects
+from lib.cli.comparing.entries import ALL, Entry, chosen, entries_of
 from lib.cli.comparing.figures import FIGURES, best
 from lib.cli.console import say, show_table
 from lib.cli.options import Batches, Layers, Limit, MeshOption, Ranks, output
@@ -40,8 +40,9 @@ def compare_command(
         list[str],
         typer.Argument(
             metavar="[NAME=]WHAT...",
-            help="What to compare: notebooks, .py files, saved Traces (.json), and puzzles: gpipe is our solution, "
-            f"gpipe:one_f_one_b another one, gpipe:{ALL} are all that we have. NAME= calls it so.",
+            help="What to compare: notebooks, .py files, saved Traces (.json), folders or zips of what a class handed "
+            f"in, and puzzles: gpipe is our solution, gpipe:one_f_one_b another one, gpipe:{ALL} are all that we have. "
+            "NAME= calls it so.",
             show_default=False,
         ),
     ],
@@ -69,11 +70,15 @@ def compare_command(
     Exit status: 0 where every one ran to its end, 1 where one did not, 2 for a command that makes no sense.
     """
     try:
-        chosen = subjects(whats, puzzle)
+        found = chosen(whats, puzzle)
     except SourceError as error:
         raise typer.BadParameter(str(error)) from None
+    for note in found.notes:
+        say(note)
+    if not found.subjects:
+        raise typer.BadParameter(f"there is nothing to compare in {', '.join(whats)}")
     size = {"ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
-    entries = entries_of(chosen, limit, **size)
+    entries = entries_of(found.subjects, limit, **size)
     _show(entries)
     _tell(entries, " ".join(f"--{name} {value}" for name, value in size.items() if value is not None))
     if output_ is not None:

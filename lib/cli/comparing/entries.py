@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +12,18 @@ from typing import Any, NamedTuple
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.cli.comparing.figures import figures_of
+from lib.cli.comparing.handed_in import handed_in, traces_in
 from lib.cli.console import console
 from lib.course.solutions import OFFICIAL, files_of, run_of_file
 from lib.course.subject import Stub, ran
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
+from lib.grade.isolation import AtSize, Isolation, Limits
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
-from lib.submissions.source import SourceError
+from lib.submissions.source import Source, SourceError
 from lib.submissions.workplace import located
+from lib.trace.rebuild import rebuild
+from lib.trace.retiming import retime
 from lib.trace.trace import Trace
 
 try:
@@ -29,24 +33,34 @@ except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
     raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
-__all__ = ["ALL", "STATES", "Entry", "Subject", "entries_of", "subjects"]
+__all__ = ["ALL", "STATES", "Chosen", "Entry", "Subject", "chosen", "entries_of"]
 
 STATES = ("correct", "not correct", "failed", "not solved")
 """One correct training step; a whole run that is none; one that came to no end, or none at all; still the stub."""
 ALL = "all"
 """What stands for all of our solutions to a puzzle: gpipe:all."""
 ENDINGS = (".py", ".ipynb", ".json")
-DIFFERENT = f"name a notebook (.ipynb), Python (.py), a saved Trace (.json) or a puzzle, such as gpipe, \
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz")
+DIFFERENT = f"name a notebook (.ipynb), Python (.py), a saved Trace (.json), a folder or zip of \
+what was handed in, or a puzzle, such as gpipe, \
 gpipe:{OFFICIAL} or gpipe:{ALL}"
 
 
 class Subject(NamedTuple):
-    """Something to run: what it is called, what it is, its puzzle where that is known, and whether it is ours."""
+    """Something to run: what it is called, what it is, its puzzle where that is known, and whether it is ours. A Source
+    is somebody else's, of whom nothing is believed."""
 
     name: str
-    what: Path | str
+    what: Path | str | Source
     puzzle: str | None = None
     ours: bool = False
+
+
+class Chosen(NamedTuple):
+    """What is to run, and what is to be said of what is not."""
+
+    subjects: list[Subject]
+    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -96,7 +110,7 @@ class Entry:
         return None if self.verdict is None or self.trace is None else figures_of(self.trace)
 
 
-def subjects(whats: Sequence[str], puzzle: str | None = None) -> list[Subject]:
+def chosen(whats: Sequence[str], puzzle: str | None = None) -> Chosen:
     """What is meant by NAME=WHAT and WHAT, in their order, before anything runs.
 
     SourceError for what there is not, and for what makes no sense: a plain function, or another puzzle than `puzzle`.
@@ -104,21 +118,24 @@ def subjects(whats: Sequence[str], puzzle: str | None = None) -> list[Subject]:
     if puzzle is not None:
         _need_schedule(puzzle)
     found: list[Subject] = []
+    notes: list[str] = []
     for what in whats:
         name, equals, rest = what.partition("=")
         named = bool(equals and name and rest) and not Path(what).exists()
-        several = _meant(rest if named else what, puzzle)
+        several = _meant(rest if named else what, puzzle, notes)
         if named:
             several = [one._replace(name=name if len(several) == 1 else f"{name}: {one.name}") for one in several]
         found += several
-    return _told_apart(found)
+    return Chosen(_told_apart(found), notes)
 
 
-def _meant(what: str, puzzle: str | None) -> list[Subject]:
+def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Subject]:
     head, colon, way = what.partition(":")
     path = Path(what)
     if what in PUZZLES or (colon and head in PUZZLES):
         return _ours(head, way, puzzle)
+    if path.is_dir() or (path.suffix in ARCHIVES and path.is_file()):
+        return _of_class(path, puzzle, notes)
     if path.suffix not in ENDINGS:
         known = f"; the puzzles are {', '.join(PUZZLES)}" if not path.suffix and not colon else ""
         raise SourceError(f"{what!r} is nothing to compare: {DIFFERENT}{known}")
@@ -142,6 +159,17 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Subject]:
     return [Subject(f"{head}:{name}", files[name], head, ours=True) for name in (files if way == ALL else (way,))]
 
 
+def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Subject]:
+    """What each student handed in for a puzzle, and the Traces that lie in a folder."""
+    if puzzle is None:
+        raise SourceError(f"in {path} there may be many puzzles: say which one with --puzzle")
+    found = handed_in([path], puzzle)
+    notes += found.notes
+    traces = traces_in(path) if path.is_dir() else []
+    every = [Subject(student, source, puzzle) for student, source in found.of]
+    return every + [Subject(trace.name, trace, puzzle) for trace in traces]
+
+
 def _need_schedule(puzzle: str) -> None:
     if puzzle not in PUZZLES:
         raise SourceError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
@@ -154,43 +182,76 @@ def _need_schedule(puzzle: str) -> None:
 
 def _told_apart(found: list[Subject]) -> list[Subject]:
     """Files of one name in different folders are called by their paths."""
-    counts = Counter((one.name, str(one.what)) for one in found)
-    names = Counter(name for name, _ in counts)
-    return [one._replace(name=str(one.what)) if names[one.name] > 1 else one for one in found]
+    names = Counter(name for name, _ in {(one.name, one.what) for one in found if isinstance(one.what, Path)})
+    return [
+        one._replace(name=str(one.what)) if isinstance(one.what, Path) and names[one.name] > 1 else one for one in found
+    ]
 
 
-def entries_of(chosen: Sequence[Subject], limit: float | None = None, **size: Any) -> list[Entry]:
-    """What comes of each, with a bar while they run. See `entry_of`."""
+def entries_of(subjects: Sequence[Subject], limit: float | None = None, **size: Any) -> list[Entry]:
+    """What comes of each, with a bar while they run. Nothing is raised for anything that a function does, or for a file
+    that will not do. `size` are ranks, layers, batches and a mesh in place of the puzzle's."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[name]}")
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("running", total=len(chosen), name="")
+    given = {name: number for name, number in size.items() if number is not None}
+    with Isolation() as isolation, Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task("running", total=len(subjects), name="")
         found: list[Entry] = []
-        for subject in chosen:
+        for subject in subjects:
             progress.update(task, name=escape(subject.name))
-            found.append(entry_of(subject, limit, **size))
+            if isinstance(subject.what, Source):
+                found.append(_kept_apart(isolation, subject, subject.what, limit, given))
+            else:
+                found.append(_entry(subject, subject.what, limit, given))
             progress.advance(task)
         return found
 
 
-def entry_of(subject: Subject, limit: float | None = None, **size: Any) -> Entry:
-    """Runs it, and says what came of it. Nothing is raised for anything that a function does, or for a file that will
-    not do. `size` are ranks, layers, batches and a mesh in place of the puzzle's."""
-    given = {name: number for name, number in size.items() if number is not None}
+def _entry(subject: Subject, what: Path | str, limit: float | None, given: Mapping[str, Any]) -> Entry:
+    """Of our solutions, and of the user's own files: see `lib.course.subject`."""
     start = Entry(subject.name, subject.puzzle, ours=subject.ours)
     try:
-        if subject.ours and isinstance(subject.what, Path) and not given:
+        if subject.ours and isinstance(what, Path) and not given:
             assert subject.puzzle is not None, "ours are of a puzzle"
-            trace = run_of_file(subject.what, subject.puzzle)
-            puzzle = subject.puzzle
+            trace, puzzle = run_of_file(what, subject.puzzle), subject.puzzle
         else:
-            found = ran(str(subject.what), puzzle=subject.puzzle, limit=limit, **given)
+            found = ran(str(what), puzzle=subject.puzzle, limit=limit, **given)
             trace, puzzle = found.trace, found.puzzle
             if subject.puzzle is not None and trace.puzzle not in (None, subject.puzzle):
                 return replace(start, error=f"{subject.name} is a run of {trace.puzzle}, not of {subject.puzzle}")
     except Stub:
-        return replace(start, solved=False, error=str(NotSolved(subject.puzzle or subject.name)))
+        return _unsolved(start)
     except (PuzzleError, TraceError, SourceError, BuildError, OSError) as error:
         return replace(start, error=str(error), trace=getattr(error, "trace", None))
     if trace.error is not None:
         return replace(start, puzzle=puzzle, trace=trace, error=trace.error)
     return replace(start, puzzle=puzzle, trace=trace, verdict=check(trace, puzzle))
+
+
+def _kept_apart(
+    isolation: Isolation, subject: Subject, source: Source, limit: float | None, given: Mapping[str, Any]
+) -> Entry:
+    """Of what somebody else handed in. What comes back is timed anew: a Trace may state any times."""
+    assert subject.puzzle is not None, "what is handed in is of a puzzle"
+    record, start = PUZZLES[subject.puzzle], Entry(subject.name, subject.puzzle)
+    if source.untouched(record.id):
+        return _unsolved(start)
+    mesh = given.get("mesh")
+    size: dict[str, int] = {name: given.get(name, number) for name, number in record.size._asdict().items()}
+    ranks = size["ranks"] if mesh is None else len(mesh)
+    at = AtSize(ranks, size["layers"], size["batches"], mesh) if given else None
+    limits = Limits() if limit is None else Limits(seconds=limit)
+    sent = isolation.run(source, record.id, at, limits)
+    if sent.outcome == "unsolved":
+        return _unsolved(start)
+    if sent.outcome != "trace" or sent.trace is None:
+        return replace(start, error=sent.text, trace=sent.trace)
+    puzzle = record.id if at is None else None
+    try:
+        trace = retime(rebuild(sent.trace).run, sent.trace.costs)
+    except (PuzzleError, TraceError):
+        trace = sent.trace  # the check says what is wrong with it
+    return replace(start, puzzle=puzzle, trace=trace, verdict=check(sent.trace, puzzle))
+
+
+def _unsolved(start: Entry) -> Entry:
+    return replace(start, solved=False, error=str(NotSolved(start.puzzle or start.name)))

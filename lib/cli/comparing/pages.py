@@ -1,4 +1,4 @@
-"""Pages: a comparison as one HTML file that needs no network and no script to be read.
+"""Pages: a comparison, or a gallery, as an HTML file that needs no network and no script to be read.
 
 What comes from outside is text to the templates, which escape it; a picture escapes its own. A page may run its own
 script, known by its hash, and load nothing from anywhere.
@@ -14,14 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from drawing.canvas.palette import GOLD, GOOD, PAGE
-from drawing.comparing.comparison import Comparison
+from drawing.canvas.picture import Picture
+from drawing.canvas.scene import Scene, Text
+from drawing.canvas.sheet import sheet
+from drawing.comparing.comparison import Compared, Comparison
+from drawing.comparing.overview import HIGH, WIDE, thumbnails
+from drawing.timeline.schedule import picture_of_trace
 from lib.analysis.difference import unequal
 from lib.cli.comparing.entries import Entry
 from lib.cli.comparing.figures import FIGURES
+from lib.cli.comparing.gallery import Gallery
+from lib.cli.comparing.groups import SORTS, Group
+from lib.course.solutions import OFFICIAL
 from lib.files import ready, write_whole
-from lib.puzzles.records import Size
+from lib.puzzles.records import PUZZLES, Size
+from lib.trace.trace import Trace
 
-__all__ = ["comparison_page", "figure_cells", "rendered", "write_page"]
+__all__ = ["comparison_page", "gallery_page", "write_page"]
 
 
 def comparison_page(title: str, entries: Sequence[Entry], compared: Comparison, best: Mapping[str, float]) -> str:
@@ -49,6 +58,51 @@ def comparison_page(title: str, entries: Sequence[Entry], compared: Comparison, 
     )
 
 
+def gallery_page(shown: Gallery, folder: str) -> tuple[str, dict[str, Picture]]:
+    """A page with a tile for each schedule, and the large pictures that it leads to, by their names: in a folder beside
+    it, or none where the folder is ""."""
+    groups = [(group, group.first.trace) for group in shown.groups if group.first.trace is not None]
+    small = thumbnails([trace for _, trace in groups])
+    fills = {mark.fill for marks in small for mark in marks}
+    strokes = {mark.stroke for marks in small for mark in marks if not isinstance(mark, Text)}
+    night, style = sheet(fills, strokes, titles=False)
+    start = next((one for one in groups if OFFICIAL in one[0].ours), None)
+    tiles: list[dict[str, Any]] = []
+    large: dict[str, Picture] = {}
+    for (group, trace), marks in zip(groups, small, strict=True):
+        title = group.title(shown.names)
+        name = f"{folder}/{group.number}.svg" if folder else ""
+        if name:
+            large[name] = picture_of_trace(trace)
+        tiles.append(
+            {
+                "number": group.number,
+                "title": title,
+                "count": len(group.students),
+                "goals": group.first.goals,
+                "cells": figure_cells(group.first, shown.best),
+                "correct": group.correct,
+                "state": group.first.state,
+                "message": group.message,
+                "students": group.students if shown.names else (),
+                "picture": Scene(WIDE, HIGH, marks, paper=False).svg(label=title, night=False),
+                "differs": _differs(start[1], group, trace) if start is not None and start[0] is not group else (),
+                "large": name,
+            }
+        )
+    goals = [goal.name for goal in PUZZLES[shown.puzzle].goals]
+    what: dict[str, Any] = {"title": shown.title, "about": shown.about, "sort": shown.sort, "sorts": SORTS}
+    return rendered(
+        "gallery.html", "'self' file:", **what, tiles=tiles, goals=goals, night=night, night_style=style
+    ), large
+
+
+def _differs(official: Trace, group: Group, trace: Trace) -> list[str]:
+    """How a schedule departs from the official one."""
+    name = group.ours[0] if group.ours else "this one"
+    return Comparison([Compared(OFFICIAL, official), Compared(name, trace, counts=group.correct)]).differences()
+
+
 def figure_cells(entry: Entry, best: Mapping[str, float]) -> list[dict[str, Any]]:
     """The figures of an entry as a table has them; one that there is not sorts behind all others."""
     if entry.figures is None:
@@ -64,8 +118,11 @@ def figure_cells(entry: Entry, best: Mapping[str, float]) -> list[dict[str, Any]
     ]
 
 
-def rendered(template: str, **what: Any) -> str:
-    """A template of this room with the style and the script that all share. ModuleNotFoundError without jinja2."""
+def rendered(template: str, images: str = "'none'", **what: Any) -> str:
+    """A template of this room with the style and the script that all share. `images` is from where it may load any.
+
+    ModuleNotFoundError without jinja2.
+    """
     try:
         from jinja2 import DictLoader, Environment  # here and not above: only a page needs it
     except ImportError:
@@ -74,7 +131,13 @@ def rendered(template: str, **what: Any) -> str:
     environment = Environment(loader=DictLoader(templates), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     script = "\n" + _asset("page.js")
     digest = b64encode(sha256(script.encode()).digest()).decode()
-    parts = {"style": _colours() + _asset("page.css"), "script": script, "hash": digest, "figures": FIGURES}
+    parts = {
+        "style": _colours() + _asset("page.css"),
+        "script": script,
+        "hash": digest,
+        "figures": FIGURES,
+        "images": images,
+    }
     return environment.get_template(template).render(**parts, **what) + "\n"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -11,18 +12,25 @@ from drawing.canvas.bitmap import convert
 from drawing.canvas.picture import Picture
 from drawing.comparing.comparison import Compared, Comparison, Memory
 from drawing.comparing.slides import Slide, scene_of
+from drawing.trade_off import draw_trade_off
 from lib.analysis.difference import unequal
 from lib.cli.comparing.entries import Entry
 from lib.cli.comparing.figures import FIGURES
+from lib.cli.comparing.gallery import Gallery
+from lib.cli.comparing.groups import SORTS
 from lib.files import ready
 from lib.puzzles.records import Size
 
-__all__ = ["comparison_slides", "said_of", "timeline", "write_slides"]
+__all__ = ["comparison_slides", "gallery_slides", "write_slides"]
 
 ROWS: Final = 9
 """Runs whose figures stand on one page."""
 BARS: Final = 640
 """Pixels that the bars of figures need."""
+DOTS: Final = 12
+"""Solutions that have a dot, and a line beside it, on one page."""
+PLOT: Final = 840
+"""Pixels that the dots and their lines have."""
 
 
 def comparison_slides(title: str, entries: Sequence[Entry], runs: Sequence[Compared], memory: Memory) -> list[Slide]:
@@ -38,6 +46,21 @@ def comparison_slides(title: str, entries: Sequence[Entry], runs: Sequence[Compa
     for number, words in enumerate(Comparison(drawn).differences(), 1):
         pair = [drawn[0], drawn[number]]
         pages.append(Slide(f"{pair[0].name} and {pair[1].name}", [words], timeline(pair, "none")))
+    return pages
+
+
+def gallery_slides(shown: Gallery) -> list[Slide]:
+    """The title; time against memory of all that are correct; and each schedule, in their order."""
+    pages = [Slide(shown.title, [shown.about, f"sorted by {SORTS[shown.sort]}"])]
+    named = [(f"{place}. {group.title(shown.names)}", group) for place, group in enumerate(shown.groups, 1)]
+    correct = {title: group.first.trace for title, group in named if group.correct}
+    if correct:
+        few = [f"the first {DOTS} of {len(correct)}"] if len(correct) > DOTS else []
+        dots = draw_trade_off(dict([*correct.items()][:DOTS]), shown.puzzle)
+        pages.append(Slide("Time against memory", few, partial(_same, dots), PLOT))
+    for title, group in named:
+        said = said_of(group.first) if group.correct else [group.message]
+        pages.append(Slide(title, said, timeline([Compared("", group.first.trace)], "peak")))
     return pages
 
 
@@ -60,6 +83,11 @@ def said_of(entry: Entry) -> list[str]:
     ]
     goals = f"reaches {entry.goals[-1]!r}" if entry.goals else ""
     return [" · ".join(judged), *filter(None, [goals])]
+
+
+def _same(picture: Picture, width: float) -> Picture:
+    """A picture that has one width."""
+    return picture
 
 
 def _figures(runs: Sequence[Compared]) -> Callable[[float], Picture]:

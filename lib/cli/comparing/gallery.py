@@ -1,0 +1,187 @@
+"""`puzzles gallery`: all solutions of one puzzle, small, beside each other, sorted by any figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+from lib.cli.comparing.entries import ALL, Entry, chosen, entries_of
+from lib.cli.comparing.figures import FIGURES, best
+from lib.cli.comparing.groups import SORTS, Group, grouped, in_order
+from lib.cli.console import say, show_table
+from lib.cli.options import Limit, output
+from lib.course.solutions import without_lines
+from lib.errors.wording import counted
+from lib.puzzles.records import PUZZLES
+from lib.submissions.source import SourceError
+
+try:
+    import typer
+    from rich.table import Column, Table
+    from rich.text import Text
+except ImportError as missing:
+    package = (missing.name or "more").partition(".")[0]
+    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
+
+__all__ = ["Gallery", "gallery_command"]
+
+LISTED: Final = 20
+"""Rows of the table in a terminal; the file has all."""
+
+
+class Gallery(NamedTuple):
+    """What is shown: the groups in order, and how many solutions they are. `names`: those of students, too."""
+
+    puzzle: str
+    groups: tuple[Group, ...]
+    solutions: int
+    sort: str
+    names: bool
+    pictures: bool
+    best: dict[str, float]
+
+    @property
+    def title(self) -> str:
+        """The puzzle."""
+        return f"Solutions of {PUZZLES[self.puzzle].heading}"
+
+    @property
+    def about(self) -> str:
+        """Its size, and how many there are."""
+        counts = f"{counted(self.solutions, 'solution')}, {counted(len(self.groups), 'schedule')}"
+        return f"{PUZZLES[self.puzzle].size.words()} · {counts}"
+
+
+def gallery_command(
+    puzzle: Annotated[str, typer.Argument(help="The puzzle's id, such as gpipe.", show_default=False)],
+    whats: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[[NAME=]WHAT]...",
+            help="Solutions beside ours: a folder or zip of what a class handed in, notebooks, .py files, or saved "
+            "Traces (.json).",
+            show_default=False,
+        ),
+    ] = None,
+    output_: Annotated[
+        Path | None, output("a gallery", (".html", ".svg", ".png", ".pdf"), "gallery_PUZZLE.html")
+    ] = None,
+    sort: Annotated[str, typer.Option(metavar="|".join(SORTS), help="What to sort by, the lowest first.")] = "time",
+    reverse: Annotated[bool, typer.Option("--reverse", help="The highest first.")] = False,
+    most: Annotated[int | None, typer.Option(min=1, help="Show only the first so many.", show_default=False)] = None,
+    ours: Annotated[bool, typer.Option(help="Show our own solutions, too.")] = True,
+    names: Annotated[bool, typer.Option(help="Say who handed it in. Without, it says how many did.")] = False,
+    pictures: Annotated[
+        bool, typer.Option(help="With a page, write a large picture of each solution into a folder beside it.")
+    ] = True,
+    limit: Limit = None,
+) -> None:
+    """Show all solutions of one puzzle as small timelines with their figures: ours, and those of a class.
+
+    Equal schedules are shown once, with how many have them. As a page (.html) it can be sorted again and filtered by
+    goal, and a click makes a solution large; as slides (.pdf) each has a page. What is not correct comes last.
+
+    Students' code runs kept apart, and students are not named unless you say --names.
+
+    (For named schedules of pipelines, such as 1F1B, see `puzzles schedule gallery`.)
+    """
+    if sort not in SORTS:
+        raise typer.BadParameter(f"--sort takes one of {', '.join(SORTS)}; got {sort!r}")
+    path = output_ or Path(f"gallery_{puzzle}.html")
+    try:
+        official = chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle).subjects
+        others = chosen(whats or [], puzzle)
+    except (SourceError, OSError) as error:
+        raise typer.BadParameter(str(error)) from None
+    for note in others.notes:
+        say(note)
+    subjects = [one._replace(name=one.name.partition(":")[2]) for one in official] + others.subjects
+    if not subjects:
+        raise typer.BadParameter(f"there is nothing to show: no solution of {puzzle} was handed in")
+    entries = [_bare(entry) for entry in entries_of(subjects, limit)]
+    shown = _gallery(puzzle, entries, sort, names, reverse, most, pictures)
+    _say(shown, entries)
+    WRITERS[path.suffix](shown, path)
+    say(f"Wrote {path}")
+
+
+def _bare(entry: Entry) -> Entry:
+    """Without lines of code: a gallery is shown to a class, and a line is somebody's, or is the answer."""
+    return entry if entry.trace is None else replace(entry, trace=without_lines(entry.trace))
+
+
+def _gallery(
+    puzzle: str, entries: Sequence[Entry], sort: str, names: bool, reverse: bool, most: int | None, pictures: bool
+) -> Gallery:
+    groups = in_order(grouped(entries), sort, names, reverse)[:most]
+    lowest = best([group.first.figures if group.correct else None for group in groups])
+    return Gallery(puzzle, tuple(groups), sum(len(one.entries) for one in groups), sort, names, pictures, lowest)
+
+
+def _say(shown: Gallery, entries: Sequence[Entry]) -> None:
+    """The first rows, and what is not shown."""
+    numbers = [Column(figure.title, justify="right") for figure in FIGURES.values() if figure.judged]
+    table = Table(Column("", overflow="fold"), Column("goal reached", overflow="fold"), *numbers)
+    for group in shown.groups[:LISTED]:
+        figures = group.first.figures or {}
+        cells = [figure.words(figures[name]) if figures else "" for name, figure in FIGURES.items() if figure.judged]
+        goal = Text(group.first.goals[-1] if group.first.goals else "" if group.correct else group.first.state)
+        table.add_row(Text(group.title(shown.names)), goal, *cells)
+    if len(shown.groups) > LISTED:
+        table.caption = f"the first {LISTED} of {counted(len(shown.groups), 'schedule')}"
+    show_table(table)
+    for state in ("not solved", "failed"):
+        count = sum(entry.trace is None and entry.state == state for entry in entries)
+        if count:
+            reason = "still the stub" if state == "not solved" else "they failed before anything ran"
+            say(f"{counted(count, 'solution')} not shown: {reason}.")
+
+
+# -- files ------------------------------------------------------------------------------------------------------
+
+
+def _picture(shown: Gallery, path: Path) -> None:
+    from drawing.comparing.overview import Tile, draw_overview  # here and not above: what is refused needs no picture
+
+    tiles: list[Tile] = []
+    for group in shown.groups:
+        first = group.first
+        assert first.trace is not None, "what is shown has a run"
+        goal = f"goal reached: {first.goals[-1]}" if first.goals else ""
+        tiles.append(Tile(group.title(shown.names), first.trace, _lines(group), group.message or goal, group.correct))
+    draw_overview(shown.title, f"{shown.about} · sorted by {SORTS[shown.sort]}", tiles).save(path)
+
+
+def _lines(group: Group) -> list[str]:
+    """The figures of a solution on two lines."""
+    if group.first.figures is None:
+        return []
+    judged = [(figure, group.first.figures[name]) for name, figure in FIGURES.items() if figure.judged]
+    said = [f"{figure.title} {figure.words(value)}" for figure, value in judged]
+    return [" · ".join(said[:2]), " · ".join(said[2:])]
+
+
+def _page(shown: Gallery, path: Path) -> None:
+    from lib.cli.comparing.pages import gallery_page, write_page
+
+    html, large = gallery_page(shown, f"{path.stem}_pictures" if shown.pictures else "")
+    write_page(path, html)
+    for name, picture in large.items():
+        picture.save(path.parent / name)
+
+
+def _slides(shown: Gallery, path: Path) -> None:
+    from lib.cli.comparing.slides import gallery_slides, write_slides
+
+    write_slides(gallery_slides(shown), shown.title, path)
+
+
+WRITERS: Final[dict[str, Callable[[Gallery, Path], None]]] = {
+    ".html": _page,
+    ".svg": _picture,
+    ".png": _picture,
+    ".pdf": _slides,
+}
+"""What writes a gallery, by the suffix of its file."""

@@ -1,0 +1,61 @@
+"""Small timelines: on one axis, inside their place, and few marks however many events there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from drawing.canvas.scene import Mark, Poly, Rect, Scene, moved
+from drawing.comparing.overview import HIGH, WIDE, Tile, draw_overview, thumbnails
+from lib.analysis.figures import makespan
+from tests.drawing.runs import RUNS
+
+
+def corners(mark: Mark) -> list[tuple[float, float]]:
+    if isinstance(mark, Rect):
+        return [(mark.x, mark.y), (mark.x + mark.width, mark.y + mark.height)]
+    return list(mark.points) if isinstance(mark, Poly) else [(mark.x, mark.y)]
+
+
+@pytest.mark.parametrize("names", [["ddp", "late", "relay"], ["chatter"], ["deadlock"], ["deadlock", "alone"]])
+def test_each_is_inside_its_place(names: list[str]) -> None:
+    for marks in thumbnails([RUNS[name] for name in names]):
+        for x, y in (corner for mark in marks for corner in corners(mark)):
+            assert -0.1 <= x <= WIDE + 5
+            assert -0.1 <= y <= HIGH + 0.1
+
+
+def test_what_takes_half_the_time_is_half_as_wide() -> None:
+    long, short = RUNS["overlapped"], RUNS["ddp"]
+    widths = [max(x for mark in marks[1:] for x, _ in corners(mark)) for marks in thumbnails([long, short])]
+    memory = next(mark for mark in thumbnails([long, short])[1] if isinstance(mark, Poly) and mark.fill != "none")
+    assert widths[0] == pytest.approx(WIDE, abs=1)
+    assert max(x for x, _ in memory.points) == pytest.approx(WIDE * makespan(short) / makespan(long), abs=1)
+
+
+def test_there_are_no_more_marks_than_pixels() -> None:
+    (marks,) = thumbnails([RUNS["chatter"]])
+    events = sum(1 for _ in RUNS["chatter"].events())
+    assert events > 3000
+    assert len(marks) < events / 2
+
+
+def test_tiles_do_not_overlap() -> None:
+    tiles = [Tile(name, trace, ["time 3"], "passes") for name, trace in RUNS.items()]
+    scene = draw_overview("Solutions", "of a puzzle", tiles).scene
+    frames = [mark for mark in scene.marks if isinstance(mark, Rect) and mark.radius == 6]
+    assert len(frames) == len(tiles)
+    for number, one in enumerate(frames):
+        assert one.x + one.width <= scene.width
+        assert one.y + one.height <= scene.height
+        assert all(abs(one.x - other.x) >= one.width or abs(one.y - other.y) >= one.height for other in frames[:number])
+
+
+@pytest.mark.parametrize("mark", [Rect(1, 2, 3, 4), Poly([(1, 2), (3, 4)], dash="3 2")])
+def test_a_mark_is_moved_and_made_larger(mark: Mark) -> None:
+    assert moved(moved(mark, 3, 4), -3, -4) == mark
+    assert corners(moved(mark, 1, 2, 3)) == [(3 * x + 1, 3 * y + 2) for x, y in corners(mark)]
+
+
+def test_a_scene_without_paper_has_none() -> None:
+    assert "<rect" not in Scene(9, 9, [], paper=False).svg()
+    assert "<rect" in Scene(9, 9, []).svg()
