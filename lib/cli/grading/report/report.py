@@ -21,11 +21,14 @@ from lib.cli.grading.report.wording import State, goals_reached, state_of
 from lib.errors.wording import counted, visible
 from lib.files import ready, write_whole
 from lib.grade.gradebook import Gradebook, Score, Student
+from lib.grade.similarity import INNOCENT, similar
 
 __all__ = ["Traces", "write_report"]
 
 SHORT = 60
 """Characters of a student's name in a table."""
+PAIRS = 200
+"""Pairs that the page of the class lists."""
 Done = Callable[[int, int], None]
 
 
@@ -160,6 +163,21 @@ def _remove_others(out: Path, lines: Sequence[Line], pictures: Pictures, orders:
     pictures.keep(orders)
 
 
+def _pairs(book: Gradebook) -> dict[str, Any]:
+    """Who is alike, and whose code is ours, with the rows of the students."""
+    found = similar(book)
+    rows = {student.name: row for row, student in enumerate(book.students)}
+    pairs = [
+        {"bits": one.bits, "shared": one.shared, "rows": [rows[name] for name in one.students]}
+        for one in found.alike[:PAIRS]
+    ]
+    ours = [
+        {"puzzle": one.puzzle, "solution": one.solution, "rows": [rows[name] for name in one.students]}
+        for one in found.ours
+    ]
+    return {"pairs": pairs, "more_pairs": max(0, len(found.alike) - PAIRS), "ours": ours}
+
+
 def _passed_everything(number: int) -> str:
     if number == 0:
         return "Nobody passed everything that was asked."
@@ -190,6 +208,6 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line
         everything=_passed_everything(everything),
         isolation=book.isolation,
         made_by=book.made_by,
-        clusters_known=False,
-        pairs_known=False,
+        innocent=INNOCENT,
+        **_pairs(book),
     )
