@@ -62,22 +62,24 @@ def open_archive(name: str, file: IO[bytes]) -> Archive:
     kind = archive_format(name)
     if kind is None:
         raise Unreadable(f"is no archive that can be read, which end in {', '.join(FORMATS)}")
-    return FORMATS[kind](file)
+    try:
+        return FORMATS[kind](file)
+    except Unreadable:
+        raise
+    except Exception as error:  # of any kind: what finds damage says so in many ways
+        raise _damaged(kind, error) from None
 
 
 # -- zip --------------------------------------------------------------------------------------------------------
 
 
 class _Zip:
-    """A zip. What zipfile finds wrong with one it says in errors of many kinds; they are all the same to us."""
+    """A zip, whose table of contents says what is where."""
 
     def __init__(self, file: IO[bytes]) -> None:
         if (size := _directory_size(file)) > MOST_DIRECTORY:
             raise Unreadable(f"has a table of contents of {size:,} bytes; at most {MOST_DIRECTORY:,} are read")
-        try:
-            self._zip = ZipFile(file)
-        except Exception as error:
-            raise _damaged("zip", error) from None
+        self._zip = ZipFile(file)
         found = [info for info in self._zip.infolist() if not info.is_dir()]
         _few_enough(len(found))
         self._infos = found
@@ -88,7 +90,7 @@ class _Zip:
             with self._zip.open(self._infos[number]) as file:
                 return file.read(most + 1)
         except Exception as error:
-            raise _damaged("zip", error) from None
+            raise _damaged(".zip", error) from None
 
 
 def _directory_size(file: IO[bytes]) -> int:
@@ -155,13 +157,8 @@ class _Tar:
 def _packed_tar(file: IO[bytes]) -> Archive:
     """A tar that gzip has packed."""
     file.seek(0)
-    try:
-        with GzipFile(fileobj=file) as unpacked:
-            return _Tar(cast("IO[bytes]", unpacked))
-    except Unreadable:
-        raise
-    except Exception as error:
-        raise _damaged("gzip", error) from None
+    with GzipFile(fileobj=file) as unpacked:
+        return _Tar(cast("IO[bytes]", unpacked))
 
 
 def _tar_members(data: bytes) -> Iterator[tuple[Member, int]]:
@@ -242,4 +239,4 @@ def _few_enough(number: int) -> None:
 
 def _damaged(kind: str, error: Exception) -> Unreadable:
     said = str(error).strip().rstrip(".")[:200]
-    return Unreadable(f"is a damaged {kind} ({said or type(error).__name__}); pack it again, and hand it in again")
+    return Unreadable(f"is a damaged {kind[1:]} ({said or type(error).__name__}); pack it again, and hand it in again")

@@ -148,7 +148,7 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
     elif entry.size == 0 and ending(entry.parts[-1]) == PYTHON:  # such as __init__.py
         pile.others.append((name, EMPTY))
     elif entry.size > MOST_BYTES:
-        pile.refused.append((name, f"has {entry.size / 1e6:,.4g} MB; at most {MOST_BYTES / 1e6:.3g} are read"))
+        pile.refused.append((name, f"has {entry.size / 1e6:,.1f} MB; at most {MOST_BYTES / 1e6:,.0f} are read"))
     else:
         pile.files.append(file)
 
@@ -174,8 +174,8 @@ def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
     rows = list(pile.refused)
     size = sum(file.size for file in files)
     if len(files) > MOST_FILES or size > MOST_TOGETHER:
-        what = f"is one of {len(files):,} notebooks and .py files of {size / 1e6:,.4g} MB together; at most "
-        rows.append((files[0].name, f"{what}{MOST_FILES:,} of {MOST_TOGETHER / 1e6:.3g} MB are read of one student"))
+        what = f"is one of {len(files):,} notebooks and .py files of {size / 1e6:,.1f} MB together; at most "
+        rows.append((files[0].name, f"{what}{MOST_FILES:,} of {MOST_TOGETHER / 1e6:,.0f} MB are read of one student"))
         files = []
     hints, notes = _hints(pile.progress)
     if files or rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -27,20 +28,17 @@ KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file: the `path` on a disk; where that is an archive, the number of the `members` on the way, outermost first.
-    It is plain data, which can be sent to another process."""
+    """A file: the `path` on a disk; where that is an archive, number and name of the `members` on the way, outermost
+    first. It is plain data, which can be sent to another process."""
 
     path: str
-    members: tuple[int, ...] = ()
+    members: tuple[tuple[int, str], ...] = ()
 
     def read(self, most: int) -> bytes:
         """What is there, whole. Unreadable where it is larger than `most` bytes, or cannot be read."""
-        if self.members:
-            data = opened(Place(self.path, self.members[:-1])).read(self.members[-1], most)
-        else:
-            data = _OnDisk(self.path).first(most + 1)
+        data = _member(self, most) if self.members else _OnDisk(self.path).first(most + 1)
         if len(data) > most:
-            raise Unreadable(f"is larger than {most / 1e6:.3g} MB, and is not read")
+            raise Unreadable(f"is larger than {most / 1e6:,.0f} MB, and is not read")
         return data
 
 
@@ -58,11 +56,19 @@ def _opened(place: Place, _state: tuple[int, int, int]) -> Archive:
     """`_state` is that of the file on the disk: another one, and it is read anew."""
     if not place.members:
         return open_archive(place.path, cast("IO[bytes]", _OnDisk(place.path)))
-    above = opened(Place(place.path, place.members[:-1]))
-    data = above.read(place.members[-1], MOST_NESTED)
+    data = _member(place, MOST_NESTED)
     if len(data) > MOST_NESTED:
         raise Unreadable(f"is an archive of more than {MOST_NESTED // 2**20} MB in another; hand it in by itself")
-    return open_archive(above.members[place.members[-1]].name, io.BytesIO(data))
+    return open_archive(place.members[-1][1], io.BytesIO(data))
+
+
+def _member(place: Place, most: int) -> bytes:
+    """What is in the member of an archive. Another one may have that number once the archive is another."""
+    archive = opened(Place(place.path, place.members[:-1]))
+    number, name = place.members[-1]
+    if number >= len(archive.members) or archive.members[number].name != name:
+        raise Unreadable("is no longer in its archive, which was changed meanwhile; grade again")
+    return archive.read(number, most)
 
 
 class _OnDisk(io.RawIOBase):
@@ -91,7 +97,7 @@ class _OnDisk(io.RawIOBase):
         if whence == os.SEEK_END:
             start = os.lstat(self._path).st_size
         if start + offset < 0:
-            raise ValueError("a place before the beginning of the file")
+            raise OSError(errno.EINVAL, "a place before the beginning of the file")
         self._at = start + offset
         return self._at
 

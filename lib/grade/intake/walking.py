@@ -117,7 +117,7 @@ def _archive(place: Place, parts: tuple[str, ...]) -> Iterator[Entry]:
             yield Entry(inner, why="is in its archive twice; the later one counts")
         else:
             nested += member.size if archive_format(member.name) else 0
-            found = Entry(inner, Place(place.path, (*place.members, number)), member.size)
+            found = Entry(inner, Place(place.path, (*place.members, (number, member.name))), member.size)
             if nested > MOST_NESTED_TOGETHER[bool(place.members)]:
                 yield Entry(inner, why=f"is one of archives of {nested / 1e9:.3g} GB in one; hand in what is in them")
             else:

@@ -379,7 +379,7 @@ def test_too_much_of_one_student_is_one_row_and_stops_nobody(tmp_path: Path, mon
     collected = collect([folder(tmp_path / "hw", files)])
     assert [(one.student, len(one.files)) for one in collected.submissions] == [("ann", 0), ("bob", 1)]
     (row,) = collected.refused
-    assert row.why.startswith("is one of 21 notebooks and .py files of 0 MB together; at most 20")
+    assert row.why.startswith("is one of 21 notebooks and .py files of 0.0 MB together; at most 20")
 
 
 def test_many_rows_of_one_student_are_cut_short(tmp_path: Path) -> None:
