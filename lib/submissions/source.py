@@ -26,12 +26,14 @@ class Source:
     """The code of what somebody handed in, as text: nothing of it has run.
 
     `cells` are (what errors call it, text): a .py is one cell, a notebook has one for each code cell. `modules` are
-    other .py files handed in with it, (relative path, text), which it may import. `name` is the file's.
+    other .py files handed in with it, (relative path, text), which it may import. `name` is the file's. `needs`: there
+    is nothing in it but what one function needs, which are these names, and of them these are given by nothing.
     """
 
     cells: tuple[Cell, ...]
     modules: tuple[Cell, ...] = ()
     name: str = ""
+    needs: tuple[frozenset[str], frozenset[str]] | None = None
 
     @classmethod
     def of(cls, name: str, text: str) -> Source:
@@ -98,11 +100,15 @@ class Source:
             if first is None or not first.sure or program.broken_after(puzzle) is not None:
                 return self
             kept = _kept(self.cells, first, program)
-            again = Program(*statements(kept))
+            every, broken = statements(kept)
+            again = Program(every, broken)
             second = next(again.needed(puzzle), None)
         except SourceError:
             return self
-        return replace(self, cells=kept) if second is not None and _same(first, second) else self
+        if second is None or not _same(first, second):
+            return self
+        alone = not broken and len(every) == len(first.statements)
+        return replace(self, cells=kept, needs=(first.names, first.missing) if alone else None)
 
 
 def _kept(cells: tuple[Cell, ...], needed: Needed, program: Program) -> tuple[Cell, ...]:
@@ -139,6 +145,12 @@ def function_of(source: Source, name: str) -> Callable[..., Any]:
 
     SourceError where it cannot be had.
     """
+    if source.needs is not None:
+        importable(source.modules, source.name)
+        every, _ = statements(source.cells)
+        found = run(Needed(name, tuple(every), *source.needs, sure=True), source.cells, ())
+        if callable(found):
+            return found
     program = _program(source.cells)
     if (broken := program.broken_after(name)) is not None:
         raise broken

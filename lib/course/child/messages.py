@@ -51,8 +51,8 @@ class Limits:
 class Request:
     """What a process is asked: to run a function at a size (None: the puzzle's), or to answer inputs.
 
-    The function is that of a `file`, or of a `source`, in the form of [cells, modules, name]. `mesh` and `costs` are in
-    the form of their `to_json`, `inputs` in that of `lib.checker.table.encode`.
+    The function is that of a `file`, or of a `source`, in the form of [cells, modules, name, needs]. `mesh` and `costs`
+    are in the form of their `to_json`, `inputs` in that of `lib.checker.table.encode`.
 
     Where it is graded, `solutions` are the sources of our own functions that the puzzle builds on, by puzzle, and
     `schedules` those of our schedules, by module: nothing else of ours that answers a puzzle is to be had.

@@ -160,8 +160,9 @@ def _function(request: Request) -> Callable[..., Any]:
 
     if request.source is None:
         return load_function(request.file, request.puzzle)
-    cells, modules, name = request.source
-    return function_of(Source(_pairs(cells), _pairs(modules), name), request.puzzle)
+    cells, modules, name, needs = request.source
+    needed = None if needs is None else (frozenset(needs[0]), frozenset(needs[1]))
+    return function_of(Source(_pairs(cells), _pairs(modules), name, needed), request.puzzle)
 
 
 def _pairs(items: list[list[str]]) -> tuple[tuple[str, str], ...]:

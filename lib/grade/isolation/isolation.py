@@ -131,7 +131,7 @@ def _request(
     request = Request(
         puzzle,
         limits or Limits(),
-        source=[source.cells, source.modules, source.name],
+        source=[source.cells, source.modules, source.name, source.needs and [sorted(names) for names in source.needs]],
         solutions=sources_below(puzzle),
         schedules=schedules_below(puzzle),
         inputs=inputs,

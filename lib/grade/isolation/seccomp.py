@@ -65,13 +65,14 @@ TERMINAL: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 STREAM, KIND = 1, 0xF
 """Of a pair of sockets: one that goes nowhere but to the other."""
 
-LOAD, AND, EQUAL, MORE, SET, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+LOAD, AND, JUMP, EQUAL, MORE, SET, RETURN = 0x20, 0x54, 0x05, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERROR, KILL_PROCESS = 0x7FFF0000, 0x50000, 0x80000000
 NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
 """Where they stand in what a filter is given: of an argument the lower half, on machines that have it first."""
 NO_NEW_PRIVS, SET_SECCOMP, FILTER = 38, 22, 2
 
 Rule = tuple[int, int, int, int]
+_GO: Final[list[Rule]] = [(RETURN, 0, 0, ALLOW)]
 
 
 def prepared() -> list[Rule] | None:
@@ -80,45 +81,60 @@ def prepared() -> list[Rule] | None:
         return None
     column, architecture = MACHINES[platform.machine()]
     rows = [row.split() for row in ALLOWED.split(",")]
-    numbers = sorted(int(row[1 + column]) for row in rows if row[1 + column] != "-")
-    rules: list[Rule] = [
+    actions: dict[int, list[Rule]] = {int(row[1 + column]): _GO for row in rows if row[1 + column] != "-"}
+    actions |= {
+        CLONE[column]: _where(FIRST, [(SET, THREAD)]),
+        KILL[column]: _where(FIRST, [(EQUAL, OWN)]),
+        TGKILL[column]: _where(FIRST, [(EQUAL, OWN)]),
+        PRLIMIT[column]: _where(FIRST, [(EQUAL, OWN), (EQUAL, 0)]),
+        PRCTL[column]: _where(FIRST, [(EQUAL, SET_NAME), (EQUAL, SET_VMA)]),
+        IOCTL[column]: _where(SECOND, [(EQUAL, kind) for kind in TERMINAL]),
+        SOCKETPAIR[column]: _where(SECOND, [(EQUAL, STREAM)], mask=KIND),
+    }
+    return [
         (LOAD, 0, 0, ARCHITECTURE),
         (EQUAL, 1, 0, architecture),
         (RETURN, 0, 0, KILL_PROCESS),
         (LOAD, 0, 0, NUMBER),
+        *_tree(_ranges(actions)),
     ]
-    rules += _where(CLONE[column], FIRST, [(SET, THREAD)])
-    for call in (KILL, TGKILL, PRLIMIT):
-        rules += _where(call[column], FIRST, [(EQUAL, OWN), (EQUAL, 0)] if call is PRLIMIT else [(EQUAL, OWN)])
-    rules += _where(PRCTL[column], FIRST, [(EQUAL, SET_NAME), (EQUAL, SET_VMA)])
-    rules += _where(IOCTL[column], SECOND, [(EQUAL, kind) for kind in TERMINAL])
-    rules += _where(SOCKETPAIR[column], SECOND, [(EQUAL, STREAM)], mask=KIND)
-    for place, number in enumerate(numbers):
-        rules.append((EQUAL, len(numbers) - place + 2, 0, number))
-    return [
-        *rules,
-        (MORE, 1, 0, NEW),
-        (RETURN, 0, 0, ERROR | errno.EPERM),
-        (RETURN, 0, 0, ERROR | errno.ENOSYS),
-        (RETURN, 0, 0, ALLOW),
-    ]
+
+
+def _ranges(actions: dict[int, list[Rule]]) -> list[tuple[int, list[Rule]]]:
+    """From which number on what is done, until the next one."""
+    found: list[tuple[int, list[Rule]]] = []
+    edges = {0, NEW} | {edge for number in actions for edge in (number, number + 1)}
+    for edge in sorted(edges):
+        action = actions.get(edge, [(RETURN, 0, 0, ERROR | (errno.EPERM if edge < NEW else errno.ENOSYS))])
+        if not found or found[-1][1] != action:
+            found.append((edge, action))
+    return found
+
+
+def _tree(ranges: list[tuple[int, list[Rule]]]) -> list[Rule]:
+    """A search by halves: the kernel tries a filter on every call that there is when it is put on."""
+    if len(ranges) == 1:
+        return ranges[0][1]
+    middle = len(ranges) // 2
+    low, high = _tree(ranges[:middle]), _tree(ranges[middle:])
+    if len(low) < 256:
+        return [(MORE, len(low), 0, ranges[middle][0]), *low, *high]
+    return [(MORE, 0, 1, ranges[middle][0]), (JUMP, 0, 0, len(low)), *low, *high]
 
 
 OWN: Final = -1
 """Stands for the number of the process that puts on the filter."""
 
 
-def _where(number: int, argument: int, conditions: list[tuple[int, int]], mask: int | None = None) -> list[Rule]:
+def _where(argument: int, conditions: list[tuple[int, int]], mask: int | None = None) -> list[Rule]:
     """A call that is allowed where its argument meets one of some conditions."""
-    tests = [(kind, len(conditions) - place, 0, value) for place, (kind, value) in enumerate(conditions)]
-    body = [
+    return [
         (LOAD, 0, 0, argument),
         *([] if mask is None else [(AND, 0, 0, mask)]),
-        *tests,
+        *((kind, len(conditions) - place, 0, value) for place, (kind, value) in enumerate(conditions)),
         (RETURN, 0, 0, ERROR | errno.EPERM),
-        (RETURN, 0, 0, ALLOW),
+        *_GO,
     ]
-    return [(EQUAL, 0, len(body), number), *body]
 
 
 def forbid(rules: list[Rule]) -> None:

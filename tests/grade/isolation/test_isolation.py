@@ -50,3 +50,40 @@ def test_what_does_not_end_is_ended_and_located(isolation: Isolation) -> None:
     sent = isolation.run(source("sum(range(10**13))"), "basic", limits=Limits(seconds=0.3))
     assert "basic did not end within 0.3 seconds, so it was stopped\n  where:    mine.py, line 6, in basic" in sent.text
     assert isolation.run(solution("basic"), "basic").outcome == "trace"
+
+
+def test_what_a_function_needs_is_found_once_and_runs_the_same(isolation: Isolation) -> None:
+    text = reference("fsdp").read_text("utf-8")
+    whole = Source.of("mine.py", text)
+    only = whole.only("fsdp")
+    assert only.needs is not None
+    first, second = isolation.run(whole, "fsdp"), isolation.run(only, "fsdp")
+    assert first.schedule == second.schedule != ""
+    assert first.trace is not None
+    assert second.trace is not None
+    assert [first.trace.place(event) for _, event in first.trace.events()] == [
+        second.trace.place(event) for _, event in second.trace.events()
+    ]
+
+
+@pytest.mark.parametrize("puzzle", ["checkpointing", "uneven"])
+def test_schedules_that_an_answer_is_given_are_given_and_no_others(isolation: Isolation, puzzle: str) -> None:
+    sent = isolation.run(solution(puzzle), puzzle)
+    assert sent.outcome == "trace", sent.text
+    body = "from lib.schedules.pipelines.generators import gpipe; gpipe(4, 4)"
+    sent = isolation.run(source(body, puzzle), puzzle)
+    assert "lib.schedules.pipelines.generators.gpipe is ours, and does not count as yours" in sent.text
+
+
+def test_a_function_builds_on_the_solutions_below_it_and_answers(isolation: Isolation) -> None:
+    text = (
+        "from lib.submissions.function_check import solution_of\n"
+        "def process_map(*given): return solution_of('local_devices')(*given)\n"
+    )
+    given = [(((0, 1), (2, 3)),), 2, 0]
+    sent = isolation.answers(Source.of("mine.py", text), "process_map", [tuple(given)])
+    assert sent.outcome == "answers", sent.text
+    sent = isolation.answers(
+        Source.of("mine.py", text.replace("def process_map", "def local_devices")), "local_devices", [tuple(given)]
+    )
+    assert 'solution_of("local_devices") is' in sent.text
