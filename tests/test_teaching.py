@@ -13,11 +13,14 @@ from typer.testing import CliRunner
 
 from lib import PUZZLES
 from lib.cli.app import app
-from lib.grade.assignment import read_config
+from lib.grade.assignment import Config, read_config
+from lib.grade.grading import grade
+from lib.grade.intake.collecting import collect
 from lib.grade.intake.platforms import PLATFORMS
 from lib.grade.isolation import FEATURES
 from lib.grade.results.scores import COLUMNS
-from lib.notebooks.example_class import STUDENTS
+from lib.notebooks.example_class import ASKED as ASKED_OF_THE_CLASS
+from lib.notebooks.example_class import STUDENTS, write_class
 from lib.notebooks.teaching import LISTEN, MARKED, page
 from tests.support.drivers import ROOT
 
@@ -185,3 +188,28 @@ def test_the_example_of_an_assignment_is_one(tmp_path: Path) -> None:
 def test_every_column_of_the_scores_is_told() -> None:
     told = {row[0].strip("`"): row[1] for row in rows(sections()["3. Grade"]) if row[0].startswith("`ddp")}
     assert told == {f"ddp {column.name}".strip(): column.about for column in COLUMNS}
+
+
+def test_the_made_up_class_comes_out_as_is_told(tmp_path: Path) -> None:
+    write_class(tmp_path / "class")
+    config = Config().with_options(puzzles=ASKED_OF_THE_CLASS, hidden=2, seed="1")
+    book = grade(collect([tmp_path / "class"]), config.assignment(), tmp_path / "report", jobs=1)
+    states = {student.name.partition(" ")[0]: [score.state for score in student.scores] for student in book.students}
+    assert states == {
+        "Alma": ["passed", "passed", "passed"],
+        "Bruno": ["passed", "passed", "passed"],
+        "Cara": ["passed", "passed", "passed"],
+        "Dmitri": ["passed", "passed", "passed"],
+        "Esra": ["passed", "missed", "passed"],
+        "Femi": ["failed", "failed", "missed"],
+        "Gita": ["failed", "unsolved", "passed"],
+        "Hugo": ["failed", "failed", "failed"],
+        "Ines": ["unsolved", "absent", "failed"],
+        "Jiro": ["missed", "missed", "missed"],
+        "Kofi": ["absent", "failed", "passed"],
+        "Zoë": ["passed", "passed", "failed"],
+    }
+    (kofi,) = book.refused
+    assert "is cut off" in kofi.why
+    hugo = next(student for student in book.students if student.name.startswith("Hugo"))
+    assert all(score.correct for score in hugo.scores)  # at the puzzles' own sizes

@@ -196,8 +196,8 @@ def _cut_off_and_sure_of_it() -> Work:
     yield "gpipe", HandedIn(answer("gpipe"))
 
 
-def _twice() -> Work:
-    yield "ddp", HandedIn(_changed("ddp", _Without("allreduce").visit))
+def _a_copy_and_a_deadlock() -> Work:
+    yield "ddp", HandedIn("")
     yield "ddp", HandedIn(answer("ddp"), name=f"{PUZZLES['ddp'].stem} (1).ipynb")
     yield "fsdp", HandedIn(_other("fsdp_gather_on_use"), name="fsdp.py")
     yield "gpipe", HandedIn(_changed("gpipe", _Without("pass_to").visit))
@@ -215,6 +215,6 @@ STUDENTS: dict[str, Callable[[], Work]] = {
     "Ines": _hardly_begun,
     "Jiro": _keeps_everything,
     "Kofi": _cut_off_and_sure_of_it,
-    "Zoë": _twice,
+    "Zoë": _a_copy_and_a_deadlock,
 }
 """Who there is, and what each of them does."""
