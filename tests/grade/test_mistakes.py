@@ -37,11 +37,12 @@ def test_the_same_mistake_at_another_size_is_of_the_same_kind(part: int) -> None
     """Where the mistake is one there at all; at some sizes it shows as something else."""
     same = others = 0
     for case in FAILING[part::9]:
-        record = None if case.puzzle is None else PUZZLES[case.puzzle]
-        for size in () if record is None or "NotSolved" in case.source else record.hidden[:2]:
+        if case.puzzle is None or "NotSolved" in case.source:
+            continue
+        record = PUZZLES[case.puzzle]
+        for size in record.hidden[:2]:
             with function(case) as student, contextlib.redirect_stdout(io.StringIO()):
                 try:
-                    assert record is not None
                     verdict = check(simulate(student, puzzle=record.id, **size._asdict()))
                     text = "" if verdict.correct else verdict.text()
                 except PuzzleError as error:
