@@ -26,7 +26,7 @@ from lib.course.child.running import GRACE, endless
 from lib.errors import fixes
 from lib.files import child_environment, write_whole
 
-__all__ = ["LIMIT", "answered", "answers_of", "ask", "run_of", "vanished"]
+__all__ = ["LIMIT", "answered", "answers_of", "ask", "deaf", "run_of", "vanished"]
 
 LIMIT = 10.0
 """Seconds that a function may run."""
@@ -131,10 +131,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def vanished(request: Request, status: int, noise: BinaryIO) -> Sent:
     """A process that left no result: it was ended by somebody, or it ended itself."""
-    noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
-    said = noise.read(MAX_PRINTED).decode("utf-8", "replace").strip()
+    said = _said(noise)
     if "Timeout (" in said and status == 1:
-        return endless(request, _deaf_at(said, request))
+        return deaf(request, noise)
     if -status in (getattr(signal, name, 0) for name in ("SIGXCPU", "SIGALRM")):
         return endless(request, None)
     if status < 0:
@@ -153,13 +152,17 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def _deaf_at(said: str, request: Request) -> str | None:
-    """The student's line in what faulthandler wrote of a process that was too busy to say it."""
+def deaf(request: Request, noise: BinaryIO) -> Sent:
+    """A process that did not end in time and was too busy to say so: what faulthandler wrote has the line."""
+    said = _said(noise).rpartition("Timeout (")[2]
     name = Path(request.file if request.source is None else request.source[2]).name
-    found = re.search(
-        rf'File "[^"\n]*{re.escape(name)}([^"\n]*)", line (\d+) in (\w+)', said.rpartition("Timeout (")[2]
-    )
-    return None if found is None else f"{name}{found[1]}, line {found[2]}, in {found[3]}"
+    found = re.search(rf'File "[^"\n]*{re.escape(name)}([^"\n]*)", line (\d+) in (\w+)', said)
+    return endless(request, None if found is None else f"{name}{found[1]}, line {found[2]}, in {found[3]}")
+
+
+def _said(noise: BinaryIO) -> str:
+    noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
+    return noise.read(MAX_PRINTED).decode("utf-8", "replace").strip()
 
 
 def _read(result: Path, request: Request) -> Sent | None:

@@ -6,10 +6,12 @@ import faulthandler
 import io
 import math
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,12 +29,17 @@ from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError
 from lib.trace.trace import Trace
 
-__all__ = ["DEAF", "GRACE", "answer", "endless", "limit", "main"]
+__all__ = ["DEAF", "DEAF_SIGNAL", "GRACE", "LATE", "answer", "endless", "limit", "main"]
 
 GRACE = 10.0
 """Seconds more, to start Python and to end by itself, before a process is ended from outside."""
 DEAF = 1.0
 """Seconds more for one long operation of Python's own, which lets no other thread run, before it is ended."""
+
+
+LATE = getattr(signal, "SIGALRM", signal.SIGTERM)
+DEAF_SIGNAL = getattr(signal, "SIGUSR2", signal.SIGTERM)
+"""It is time to say where it is and to end; and, should nobody hear that, to have Python itself say where it is."""
 
 
 class _Kept(io.TextIOBase):
@@ -63,24 +70,33 @@ def main(folder: str) -> NoReturn:
     answer(request, lambda content: write_whole(result, content.decode()))
 
 
-def answer(request: Request, send: Callable[[bytes], object]) -> NoReturn:
-    """Runs a student's function, sends what came of it, and ends this process."""
+def answer(request: Request, send: Callable[[bytes], object], *, told: bool = False) -> NoReturn:
+    """Runs a student's function, sends what came of it, and ends this process.
+
+    It sees to it itself that it ends in time, with a thread, unless it is `told`: then who watches it sends LATE, and
+    to one that does not hear it DEAF_SIGNAL, before it is ended.
+    """
     printed, main_thread = _Kept(), threading.get_ident()
 
-    def late() -> None:
+    def late(*_: object) -> None:
         if isinstance(sys.stdout, Printed):
             sys.stdout.release()
         send(written(endless(request, _theirs(main_thread)), printed.all()))
         os._exit(0)
 
-    seconds = request.limits.seconds
-    timer = threading.Timer(seconds, late)
-    timer.daemon = True
-    timer.start()
-    faulthandler.dump_traceback_later(seconds + DEAF, exit=True)
+    if told:
+        signal.signal(LATE, late)
+        faulthandler.register(DEAF_SIGNAL, all_threads=False)
+        in_time = partial(signal.signal, LATE, signal.SIG_IGN)
+    else:
+        timer = threading.Timer(request.limits.seconds, late)
+        timer.daemon = True
+        timer.start()
+        faulthandler.dump_traceback_later(request.limits.seconds + DEAF, exit=True)
+        in_time = timer.cancel
     with redirect_stdout(printed), redirect_stderr(printed), fixes.shown() if request.lines else nullcontext():
         sent = _run(request)
-    timer.cancel()
+    in_time()
     send(written(sent, printed.all()))
     os._exit(0)  # nobody waits for threads that the function has started, nor for what it wanted done at the end
 

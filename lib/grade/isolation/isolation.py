@@ -16,10 +16,9 @@ from types import TracebackType
 from typing import Final
 
 from lib.checker.table import Given, encode
-from lib.course.child.asking import answered, ask, vanished
+from lib.course.child.asking import answered, ask, deaf, vanished
 from lib.course.child.messages import Limits, Request, Sent, read
 from lib.course.child.ours import schedules_below
-from lib.course.child.running import DEAF, endless
 from lib.files import ROOT
 from lib.grade.isolation.asked import AtSize, asked_for
 from lib.submissions.function_check import sources_below
@@ -39,8 +38,6 @@ FEATURES: Final = {
 PROGRAM: Final = (sys.executable, "-P", "-m", "lib.grade.isolation.server")
 START = 60.0
 """Seconds for the server to start."""
-SLACK = 2.0
-"""Seconds that a child may be late to stop by itself."""
 ANSWER = 10.0
 """Seconds for the server to end what a child has left, and to say so."""
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "SYSTEMROOT", "TZ")
@@ -194,48 +191,46 @@ class _Server:
             with theirs:
                 message = f"{limits.seconds} {limits.memory} {limits.written} {limits.processes}".encode()
                 socket.send_fds(self._control, [message], [theirs.fileno(), self._noise.fileno()])
-            content, status = self._exchange(ours, request)
+            content, status, late = self._exchange(ours, request)
         if content is None:
             return _too_much(request)
-        if status is None:
-            return endless(request, None)
-        return read(content, request) or vanished(request, status, self._noise)
+        sent = read(content, request)
+        if late and (sent is None or sent.outcome in ("trace", "answers")):
+            return deaf(request, self._noise)
+        return sent or vanished(request, status, self._noise)
 
-    def _exchange(self, job: socket.socket, request: Request) -> tuple[bytes | None, int | None]:
-        """Sends the request, and takes what comes: None for more than may be sent. And the exit status: None where the
-        child had to be ended."""
+    def _exchange(self, job: socket.socket, request: Request) -> tuple[bytes | None, int, bool]:
+        """Sends the request, and takes what comes: None for more than may be sent. And the exit status, and whether it
+        had to be told that it is late."""
         job.setblocking(False)
-        left, parts, size = memoryview(request.to_bytes()), list[bytes](), 0
-        deadline = time.monotonic() + request.limits.seconds + DEAF + SLACK
+        left, parts, size, late, most = memoryview(request.to_bytes()), list[bytes](), 0, False, request.limits.sent
+        deadline = time.monotonic() + request.limits.seconds
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(job, select.POLLIN | select.POLLOUT)
-        while (wait := deadline - time.monotonic()) > 0:
-            for number, events in poll.poll(wait * 1000):
+        while True:
+            ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            if not ready:
+                if late:
+                    raise TimeoutError("the server of the isolation does not answer")
+                self._control.send(b"late")
+                late, deadline = True, time.monotonic() + ANSWER
+            for number, events in ready:
                 if number == self._control.fileno():
                     status = int(self._heard(ANSWER))
-                    return _rest(job, parts, request.limits.sent - size), status
+                    return _rest(job, parts, most - size), status, late
                 if events & select.POLLOUT and left:
                     left = _sent_on(job, left)
+                    if not left:
+                        poll.modify(job, select.POLLIN)
                 if events & (select.POLLIN | select.POLLHUP):
                     part = _received(job)
                     parts.append(part)
                     size += len(part)
-                    if not part:
+                    if not part or size > most:
                         poll.unregister(job)  # who has closed it sends no more; the server says the rest
-                        continue
-                    if size > request.limits.sent:
-                        self._stop()
-                        return None, None
-                if not left:
-                    poll.modify(job, select.POLLIN)
-        self._stop()
-        return b"", None
-
-    def _stop(self) -> None:
-        """Has the server end the child that runs."""
-        self._control.send(b"stop")
-        self._heard(ANSWER)
+                    if size > most:
+                        self._control.send(b"stop")
 
     def _heard(self, seconds: float) -> str:
         """The next message of the server."""

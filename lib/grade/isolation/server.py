@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from lib.course.child.messages import Limits
+from lib.course.child.running import DEAF, DEAF_SIGNAL, LATE
 from lib.grade.isolation import namespaces
 from lib.grade.isolation.job import Walls, prepare, run
 from lib.grade.isolation.kernel import prctl
@@ -27,6 +28,8 @@ __all__ = ["main"]
 DEATH_SIGNAL, DUMPABLE, SUBREAPER = 1, 4, 36
 ORDERS: Final = ("server", "processes", "network", "files", "landlock", "seccomp")
 """What keeps a run apart, in the order in which it is told."""
+SHORT = 0.1
+"""Seconds for Python to write down where it is."""
 
 
 def main(number: int, asker: int, without: frozenset[str]) -> None:
@@ -59,12 +62,11 @@ class _Server:
 
     def serve(self) -> None:
         """Forks a child for each message, until nobody is left to send one."""
-        while not self._wait():
+        while self._wait() is not None:
             message, fds, _, _ = socket.recv_fds(self._control, 4096, 2)
             if not message:
                 return
             if len(fds) != 2:  # an order to end a child that has ended by itself
-                self._control.send(b"0")
                 continue
             child = os.fork()
             if child == 0:
@@ -72,24 +74,38 @@ class _Server:
             for fd in fds:
                 os.close(fd)
             with open(os.pidfd_open(child)) as ended:
-                gone = self._wait(ended.fileno())
+                gone = self._watched(child, ended.fileno())
             status = self._end(child)
             self._walls.clean()
             if gone:
                 return
             self._control.send(str(os.waitstatus_to_exitcode(status)).encode())
 
-    def _wait(self, ended: int | None = None) -> bool:
-        """Waits for a message, or for a child to end. Whether the asker has ended."""
+    def _watched(self, child: int, ended: int) -> bool:
+        """Waits for a child to end, or for the order to end it. Whether the asker has ended."""
+        order = self._wait(ended)
+        # To one that is late it is said twice, first so that it can say itself where it is.
+        for number, seconds in ((LATE, DEAF), (DEAF_SIGNAL, SHORT)) if order == b"late" else ():
+            os.kill(child, number)
+            if (order := self._wait(ended, seconds)) != b"":
+                break
+        return order is None
+
+    def _wait(self, ended: int | None = None, seconds: float | None = None) -> bytes | None:
+        """Waits for a message, or for a child to end. An order that came while it ran; None where the asker has ended;
+        b"" where nothing was said, though the time was over, and b"ended" where the child has ended."""
         poll = select.poll()
         for number in (self._control.fileno(), self._watch, ended):
             if number is not None:
                 poll.register(number, select.POLLIN)
-        ready = {number for number, _ in poll.poll()}
+        ready = {number for number, _ in poll.poll(None if seconds is None else seconds * 1000)}
         if self._watch in ready:
-            return True
-        # While a child runs all that can be said is that it is to stop; nothing is said where the socket was closed.
-        return ended is not None and self._control.fileno() in ready and not self._control.recv(4096)
+            return None
+        if ended is None:
+            return b""
+        if self._control.fileno() in ready:
+            return self._control.recv(4096) or None  # nothing is said where the socket was closed
+        return b"ended" if ended in ready else b""
 
     def _begin(self, message: bytes, fds: list[int]) -> NoReturn:
         """What a child does first."""
