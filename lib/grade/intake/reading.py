@@ -53,6 +53,8 @@ SMALL: Final = 2**20
 """Characters of a notebook that is read as it is."""
 MOST_PARTS: Final = 200_000
 """Values in a notebook without its outputs: what is made of each takes twenty times its place in the file."""
+MOST_MARKS: Final = 3_000_000
+"""Brackets and quotation marks in a notebook that is read: each takes a moment."""
 DROPPED: Final = ("outputs", "metadata", "attachments")
 """The parts of a notebook that may be large and are no code."""
 MARK: Final = re.compile(r'["\[\]{}]')
@@ -150,6 +152,8 @@ def _code_cells(text: str) -> list[str]:
     Of a key that is there twice the last counts, as in all that read JSON.
     """
     if len(text) > SMALL or _parts(text) > MOST_PARTS:
+        if (marks := sum(map(text.count, '[{"'))) > MOST_MARKS:
+            raise Unreadable(f"has {marks:,} brackets and strings; clear its outputs, and hand it in again")
         text = _slim(text)
         if (parts := _parts(text)) > MOST_PARTS:
             raise Unreadable(

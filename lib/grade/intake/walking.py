@@ -22,8 +22,10 @@ DEEPEST: Final = 40
 """Folders within folders."""
 MOST_ARCHIVES: Final = 3
 """Archives within archives: that of a platform, a student's, and one in that."""
-MOST_NESTED_TOGETHER: Final = (8 * 2**30, 4 * MOST_NESTED)
-"""Bytes of all archives that lie in one which may be that of a whole class, and in one that is in another."""
+MOST_NESTED_TOGETHER: Final = 8 * 2**30
+"""Bytes of all archives that lie in one, such as that of a whole class."""
+NESTED_RATIO: Final = 50
+"""How many times larger they may be than what they lie in, besides one of the largest: archives pack badly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,10 @@ def _file(entry: Entry) -> Iterator[Entry]:
     elif len(place.members) >= MOST_ARCHIVES:
         yield Entry(entry.parts, why=f"is an archive in {MOST_ARCHIVES} others; unpack it, and hand in what is in it")
     else:
-        yield from _archive(place, entry.parts)
+        yield from _archive(place, entry.parts, entry.size)
 
 
-def _archive(place: Place, parts: tuple[str, ...]) -> Iterator[Entry]:
+def _archive(place: Place, parts: tuple[str, ...], size: int) -> Iterator[Entry]:
     try:
         members = opened(place).members
     except Unreadable as error:
@@ -103,7 +105,7 @@ def _archive(place: Place, parts: tuple[str, ...]) -> Iterator[Entry]:
         return
     last = {member.name: number for number, member in enumerate(members)}
     junk: set[tuple[str, ...]] = set()
-    nested = 0
+    nested, most = 0, min(MOST_NESTED_TOGETHER, MOST_NESTED + NESTED_RATIO * size)
     for number in sorted(range(len(members)), key=lambda number: (_parts(members[number].name), number)):
         member = members[number]
         inner = (*parts, *_parts(member.name))
@@ -118,8 +120,8 @@ def _archive(place: Place, parts: tuple[str, ...]) -> Iterator[Entry]:
         else:
             nested += member.size if archive_format(member.name) else 0
             found = Entry(inner, Place(place.path, (*place.members, (number, member.name))), member.size)
-            if nested > MOST_NESTED_TOGETHER[bool(place.members)]:
-                yield Entry(inner, why=f"is one of archives of {nested / 1e9:.3g} GB in one; hand in what is in them")
+            if nested > most and archive_format(member.name):
+                yield Entry(inner, why=f"is one of archives of {nested / 1e6:,.0f} MB in one; hand in what is in them")
             else:
                 yield from _file(found)
 

@@ -85,6 +85,11 @@ NONE: dict[str, tuple[str, bytes, str]] = {
     "deep objects": ("a.ipynb", b'{"cells": ' * 50_000, "is no notebook: it is nested too"),
     "a long number": ("a.ipynb", b'{"cells": ' + b"9" * 10_000 + b"}", "is no notebook, or a damaged one"),
     "many parts": ("a.ipynb", b'{"cells": [' + b"[]," * 300_000 + b"[]]}", "has 600,003 parts"),
+    "outputs of empty strings": (
+        "a.ipynb",
+        b'{"cells": [{"cell_type": "code", "source": "x", "outputs": [' + b'"",' * 1_600_000 + b'""]}]}',
+        "has 3,200,018 brackets and strings; clear its outputs",
+    ),
     "a login page": ("a.ipynb", b"\n<!DOCTYPE html><html><title>Log in", "is a web page"),
     "a login page as Python": ("a.py", b"<html><title>Log in", "is a web page"),
     "a zip": ("a.ipynb", zip_bytes({"a": "b"}), "is a zip archive, and not a notebook"),
