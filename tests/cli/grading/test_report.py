@@ -154,11 +154,15 @@ def test_nothing_of_a_students_becomes_markup(tmp_path: Path) -> None:
     for path, html in files.items():
         if path.endswith(".html"):
             assert_harmless(path, html)
-    page, other = Page(files["index.html"]), Page(tame["index.html"])
+    page = Page(files["index.html"])
     assert "<script>alert(1)</script>" in page.text
     assert "{{ 7 * 7 }}" in page.text
     assert "⟨U+202E⟩gpj.exe" in page.text
-    assert [tag for tag, _ in page.elements] == [tag for tag, _ in other.elements]
+    # What comes after this depends on which messages are alike.
+    tags, others = (
+        [tag for tag, _ in Page(each["index.html"].partition('id="mistakes"')[0]).elements] for each in (files, tame)
+    )
+    assert tags == others
 
 
 @settings(
@@ -172,6 +176,43 @@ def test_whatever_they_write(tmp_path_factory: pytest.TempPathFactory, texts: li
     for path, html in files.items():
         if path.endswith(".html"):
             assert_harmless(path, html)
+
+
+def test_a_comment_for_everybody_who_made_a_mistake(tmp_path: Path) -> None:
+    book, traces = small()
+    html = written(book, traces, tmp_path)["index.html"]
+    section = html.partition('id="mistakes"')[2].partition("</section>")[0]
+    page = Page(section)
+    failed = {
+        (student.name, score.puzzle) for student in book.students for score in student.scores if score.state == "failed"
+    }
+    assert failed
+    linked = [link for link in page.values("href") if link.startswith("students/")]
+    assert len(linked) == len(set(linked)) == len(failed)
+    assert all(name in page.text for name, _ in failed)
+    boxes = re.findall(r"<textarea[^>]*>(.*?)</textarea>", section, re.DOTALL)
+    assert boxes
+    assert all(box.strip() and "where:" not in box for box in boxes)
+
+
+def test_what_is_alike_is_never_judged(tmp_path: Path) -> None:
+    book, traces = small()
+    one, other, *rest = book.students
+    scores = tuple(
+        replace(score, source="f" * 16, own=replace(score.own, schedule="e" * 16), state="missed")
+        for score in one.scores
+        if score.puzzle == "ddp"
+    )
+    same = [replace(student, scores=(*student.scores[:1], *scores, *student.scores[2:])) for student in (one, other)]
+    files = written(replace(book, students=(*same, *rest)), traces, tmp_path)
+    page = Page(files["index.html"].partition('id="pairs"')[2].partition("</section>")[0])
+    assert one.name in page.text
+    assert other.name in page.text
+    assert "may well be as it should" in " ".join(page.text.split())
+    for word in ("plagiar", "cheat", "copied", "suspect", "dishonest", "misconduct", "guilty"):
+        assert word not in page.text.lower()
+    for path, text in files.items():
+        assert path == "index.html" or "Pairs to look at" not in text
 
 
 def test_nobody_sees_what_is_anothers(tmp_path: Path) -> None:

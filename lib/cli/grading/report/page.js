@@ -80,6 +80,9 @@
       shown.textContent = count === rows.length ? "" : `${count} of ${rows.length} students`;
     };
     for (const one of [find, which, where]) one.addEventListener("input", filter);
+    const signs = document.getElementById("signs");
+    const table = document.getElementById("table");
+    signs.addEventListener("input", () => table.classList.toggle("signs", signs.checked));
     tools.hidden = false;
     filter();
   }

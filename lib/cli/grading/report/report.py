@@ -21,6 +21,7 @@ from lib.cli.grading.report.wording import State, goals_reached, state_of
 from lib.errors.wording import counted, visible
 from lib.files import ready, write_whole
 from lib.grade.gradebook import Gradebook, Score, Student
+from lib.grade.mistakes import mistakes
 from lib.grade.similarity import INNOCENT, similar
 
 __all__ = ["Traces", "write_report"]
@@ -163,6 +164,27 @@ def _remove_others(out: Path, lines: Sequence[Line], pictures: Pictures, orders:
     pictures.keep(orders)
 
 
+def _mistakes(book: Gradebook) -> dict[str, Any]:
+    """What went wrong, each kind with a comment for all who made it and the rows of the students."""
+    rows = {student.name: row for row, student in enumerate(book.students)}
+    found: list[dict[str, Any]] = []
+    for one in mistakes(book):
+        comment = one.words + (f"\n\nWhat to do: {one.fix}" if one.fix else "")
+        found.append(
+            {
+                "words": one.words,
+                "people": one.students,
+                "puzzles": one.puzzles,
+                "sizes": list(dict.fromkeys(case.size for case in one.cases)),
+                "comment": comment,
+                "lines": comment.count("\n") + 2 + len(comment) // 160,
+                "cases": [(rows[case.student], case.puzzle) for case in one.cases],
+                "example": one.example,
+            }
+        )
+    return {"mistakes": found, "alone": sum(len(one["people"]) == 1 for one in found)}
+
+
 def _pairs(book: Gradebook) -> dict[str, Any]:
     """Who is alike, and whose code is ours, with the rows of the students."""
     found = similar(book)
@@ -208,6 +230,7 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line
         everything=_passed_everything(everything),
         isolation=book.isolation,
         made_by=book.made_by,
+        **_mistakes(book),
         innocent=INNOCENT,
         **_pairs(book),
     )
