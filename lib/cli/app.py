@@ -371,17 +371,44 @@ def export(
         typer.Argument(metavar="[NAME]...", help="Puzzles, `introduction`, or notebooks (.ipynb); else all."),
     ] = None,
     colab: Annotated[bool, typer.Option("--colab", help="As notebooks that carry the package inside.")] = False,
+    nbgrader: Annotated[bool, typer.Option("--nbgrader", help="As an assignment of nbgrader.")] = False,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="A folder for one file each, or one .ipynb for all.")
-    ] = Path("colab"),
+        Path | None,
+        typer.Option("--output", "-o", help="A folder; with --colab also one .ipynb for all.", show_default=False),
+    ] = None,
+    assignment: Annotated[str, typer.Option(help="What nbgrader calls the assignment.")] = "puzzles",
+    need: Annotated[
+        str, typer.Option(help="The goal that nbgrader gives points for: as in `puzzles grade`.")
+    ] = "first",
+    hidden: Annotated[int | None, typer.Option(help="So many hidden sizes, for nbgrader.")] = None,
+    seed: Annotated[str | None, typer.Option(help="What they are drawn from.")] = None,
 ) -> None:
-    """Write notebooks to mail, which need nothing but Python and a network: one file each, or all in one."""
-    from lib.notebooks import export as editions
+    """Write notebooks for elsewhere: to mail, or to open in Colab; or for nbgrader, with our answers and tests."""
+    from lib.notebooks.exports import colab as editions
 
-    if not colab:
-        raise typer.BadParameter("say what to export to: --colab")
-    for path in editions.export(editions.chosen(names or []), output):
+    if colab == nbgrader:
+        raise typer.BadParameter("say what to export to: --colab or --nbgrader")
+    if nbgrader:
+        written = _for_nbgrader(names or list(PUZZLES), output or Path("nbgrader"), assignment, need, hidden, seed)
+    else:
+        written = editions.export(editions.chosen(names or []), output or Path("colab"))
+    for path in written:
         say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
+
+
+def _for_nbgrader(
+    names: list[str], output: Path, assignment: str, need: str, hidden: int | None, seed: str | None
+) -> list[Path]:
+    """Writes an assignment of nbgrader, after a look at whether what is asked can be asked."""
+    from lib.grade.assignment import AssignmentError, Config
+    from lib.notebooks.exports import colab, nbgrader
+
+    asked = [name for name in names if name in PUZZLES]
+    try:
+        Config().with_options(puzzles=asked, need=need, hidden=hidden, seed=seed).assignment()
+    except AssignmentError as error:
+        fail(str(error), status=2)
+    return nbgrader.export(colab.chosen(names), output, assignment, need=need, hidden=hidden, seed=seed)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -419,6 +419,18 @@ def test_export_says_what_it_can_export() -> None:
     assert "there is no notebook 'dpp'; there are introduction, basic" in unknown.output
 
 
+def test_export_writes_an_assignment_of_nbgrader(tmp_path: Path) -> None:
+    result = puzzles("export", "--nbgrader", "ddp", "--need", "best", "-o", str(tmp_path), "--assignment", "week_1")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "nbgrader_config.py").is_file()
+    text = (tmp_path / "source" / "week_1" / f"{PUZZLES['ddp'].stem}.ipynb").read_text("utf-8")
+    assert 'require(\\"ddp\\", need=\\"best\\")' in text
+    wrong = puzzles("export", "--nbgrader", "ddp", "--need", "fast", "-o", str(tmp_path / "other"))
+    assert wrong.exit_code == 2
+    assert "ddp has no goal 'fast'" in wrong.output
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_function_has_no_trace_to_write(tmp_path: Path) -> None:
     result = puzzles("run", "split_layers", "--perfetto", tmp_path / "run.json")
     assert result.exit_code == 2

@@ -45,9 +45,9 @@ print(json.dumps(found))
 """Runs the cells of notebooks, all in one shell, and prints those that fail."""
 
 
-def failed_cells(*notebooks: Path) -> dict[str, list[tuple[str, str, str]]]:
+def failed_cells(*notebooks: Path, **variables: str) -> dict[str, list[tuple[str, str, str]]]:
     """The cells that fail where notebooks are graded: with which error, its first line, and the cell."""
-    environment = child_environment(PUZZLES_GRADING="1", PUZZLES_PROGRESS="off")
+    environment = child_environment(**{"PUZZLES_GRADING": "1", "PUZZLES_PROGRESS": "off", **variables})
     command = [sys.executable, "-c", RUN, *map(str, notebooks)]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=True)
     return json.loads(ran.stdout.splitlines()[-1])
@@ -106,7 +106,7 @@ def test_nbval_fails_in_the_cell_of_the_cause_whatever_outputs_were_saved(tmp_pa
     slow = f"    for _ in range(4):\n        model.forward(0, activations[0], weights[0])\n{ANSWER}"
     marked = in_the_gap(slow)
     handed_in(tmp_path, "missed", lambda source: f"# NBVAL_CHECK_OUTPUT\n{marked(source)}", CORRECT, 1)
-    options = ["-p", "lib.grade.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:asyncio", "-n", "2"]
+    options = ["-p", "lib.grade.plugins.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:asyncio", "-n", "2"]
     nbval = ["--nbval-lax", "--nbval-current-env", "--dist", "loadfile", "--color=no", "-q", "-rf"]
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *nbval, f"--rootdir={tmp_path}", "-c", os.devnull, str(tmp_path)],
@@ -124,11 +124,11 @@ def test_nbval_fails_in_the_cell_of_the_cause_whatever_outputs_were_saved(tmp_pa
 
 @pytest.mark.parametrize("given", [{}, {"nbval_lax": True}])
 def test_who_asks_for_no_grading_gets_nbval_as_it_is(given: dict[str, bool], pytester: pytest.Pytester) -> None:
-    from lib.grade import pytest_plugin
+    from lib.grade.plugins import pytest_plugin
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(graded.VARIABLE, raising=False)
-        config = pytester.parseconfig("-p", "lib.grade.pytest_plugin")
+        config = pytester.parseconfig("-p", "lib.grade.plugins.pytest_plugin")
         vars(config.option).update(given)
         before = set(config.pluginmanager.get_plugins())
         pytest_plugin.pytest_configure(config)

@@ -35,7 +35,9 @@ EVIL = "__import__('pathlib').Path({!r}).touch()\n"
 
 def grade(pytester: pytest.Pytester, *options: str | Path) -> pytest.RunResult:
     """A pytest of its own that grades, without what our own settings say."""
-    return pytester.runpytest_inprocess("-p", "lib.grade.pytest_plugin", "-p", "no:asyncio", "-p", "no:xdist", *options)
+    return pytester.runpytest_inprocess(
+        "-p", "lib.grade.plugins.pytest_plugin", "-p", "no:asyncio", "-p", "no:xdist", *options
+    )
 
 
 def outcomes(result: pytest.RunResult) -> dict[str, str]:

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from lib import PUZZLES
-from lib.notebooks import export
 from lib.notebooks.build import read_sources
+from lib.notebooks.exports import colab as export
 from lib.submissions.gap import BuildError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SOURCES = {source.path.stem: source for source in read_sources(ROOT / "solutions")}
 RUNNER = """\
 import ast, asyncio, inspect, json, sys

@@ -27,7 +27,7 @@ from lib.submissions.gap import BuildError
 from lib.submissions.load import Notebook
 from lib.submissions.locations import home, is_checkout
 
-__all__ = ["chosen", "edition", "export", "together", "wheel"]
+__all__ = ["chosen", "edition", "export", "read_notebook", "together", "wheel"]
 
 CODE = ("lib", "drawing")
 ENDINGS = (".py", ".toml", ".json", ".typed", ".css", ".js", ".html")
@@ -66,7 +66,7 @@ def export(notebooks: Iterable[Path], output: Path) -> list[Path]:
 
     Raises BuildError for a file that is no notebook of ours: its first code cell is the set-up.
     """
-    read = [(path, _read(path)) for path in notebooks]
+    read = [(path, read_notebook(path)) for path in notebooks]
     package = wheel()
     if output.suffix == ".ipynb":
         made = {output: edition(together(dict(read)), output.name, package)}
@@ -185,7 +185,8 @@ def _digest(data: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
 
 
-def _read(path: Path) -> Notebook:
+def read_notebook(path: Path) -> Notebook:
+    """A notebook as JSON. BuildError for a file that is not there, or is none."""
     if not path.is_file():
         raise BuildError(f"there is no file {path}")
     try:

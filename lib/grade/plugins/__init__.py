@@ -1,0 +1,1 @@
+"""What other programs grade with: pytest, and nbgrader."""

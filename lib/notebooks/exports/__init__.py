@@ -1,0 +1,1 @@
+"""Notebooks for places where this folder is not: in Colab, and in nbgrader."""
