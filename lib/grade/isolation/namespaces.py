@@ -30,8 +30,7 @@ SYSTEM_FILES: Final = ("/etc/ld.so.cache",)
 WITHHELD: Final = (ROOT / "lib" / "_notebooks", ROOT / "lib" / "schedules")
 """The solutions, where a wheel brings them; and schedules of ours, which are nobody's answer. What a written schedule
 needs is loaded before."""
-FOLDER: Final = "/tmp"
-"""The only folder that can be written, in a file system of our own."""
+FOLDERS: Final = ("/tmp", "/var/tmp", "/mnt")
 PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}
 
 
@@ -110,6 +109,17 @@ def _without(path: Path) -> Iterator[str]:
             yield from _without(entry)
     else:
         yield str(path)
+
+
+def _folder() -> str:
+    """One of FOLDERS below which nothing lies that a run needs: it is hidden by what is put there."""
+    needed = [Path(path) for path in readable()]
+    free = (one for one in FOLDERS if os.path.isdir(one) and not any(path.is_relative_to(one) for path in needed))
+    return next(free, FOLDERS[0])
+
+
+FOLDER: Final = _folder()
+"""The only folder that can be written, in a file system of our own."""
 
 
 def own_files(paths: Iterable[str], size: int) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from lib import check
+from lib.files import ROOT
 from lib.grade.isolation import AtSize, Isolation, Limits, asked_for
 from lib.puzzles.records import PUZZLES, Size
 from lib.submissions.locations import reference
@@ -87,3 +93,14 @@ def test_a_function_builds_on_the_solutions_below_it_and_answers(isolation: Isol
         Source.of("mine.py", text.replace("def process_map", "def local_devices")), "local_devices", [tuple(given)]
     )
     assert 'solution_of("local_devices") is' in sent.text
+
+
+def test_it_is_the_same_where_the_package_lies_in_a_folder_for_temporary_files(
+    isolation: Isolation, tmp_path: Path
+) -> None:
+    for name in ("lib", "drawing"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    asks = "import lib; from lib.grade.isolation import Isolation; print(lib.__file__, Isolation().features)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", asks], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == f"{tmp_path / 'lib' / '__init__.py'} {isolation.features}\n", done.stderr
