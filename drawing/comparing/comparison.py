@@ -92,13 +92,17 @@ class _Placed(NamedTuple):
 class Comparison:
     """Runs that are drawn beside each other: in one picture, or in parts as wide as you like.
 
-    `memory` is drawn of the rank with the highest "peak", of "each" rank, or of "none".
+    `memory` is drawn of the rank with the highest "peak", of "each" rank, or of "none". The `title` is what stands
+    above all in one picture, else the names of the runs.
     """
 
-    def __init__(self, runs: Sequence[Compared], *, width: float = WIDTH, memory: Memory = "peak") -> None:
+    def __init__(
+        self, runs: Sequence[Compared], *, width: float = WIDTH, memory: Memory = "peak", title: str = ""
+    ) -> None:
         self.runs = tuple(runs)
         self.width = width
         self.memory = memory
+        self.title = title
         self.drawn = [(run.name, run.trace) for run in runs if run.trace is not None]
         self.traces = [trace for _, trace in self.drawn]
         self.gaps = [difference(self.traces[0], trace) for trace in self.traces[1:]]
@@ -174,11 +178,9 @@ class Comparison:
         if len(names) > NAMED:
             names = [*names[: NAMED - 1], f"{len(names) - NAMED + 1} others"]
         together = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-        scene.add(Text(EDGE_ROOM, 26, fit(together, self.width - 320, TITLE), TITLE, INK, bold=True))
+        scene.add(Text(EDGE_ROOM, 26, fit(self.title or together, self.width - 260, TITLE), TITLE, INK, bold=True))
         y, room = 48.0, self.width - 2 * EDGE_ROOM
         if (warning := unequal(self.drawn)) is not None:
-            if len(self.drawn) > NAMED:  # the sizes of each would be a paragraph that nobody reads
-                warning = "These runs have different sizes, so their figures are not those of one task."
             y = scene.paragraph(EDGE_ROOM, y, warning, room, 17, ALARM, bold=True)
         elif self.traces:
             scene.add(Text(self.width - EDGE_ROOM, 26, size(self.traces[0]), TEXT, SOFT, "end"))
@@ -213,7 +215,7 @@ class Comparison:
             scene.add(Text(LEFT, y + 8, fit(run.name, self.width - LEFT - 10, TEXT), TEXT, INK, bold=True))
             return self._message(scene, run, y + 26)
         panel, number, gap = placed
-        y = self._message(scene, run, panel.heading(scene, run.name, y, ""))
+        y = self._message(scene, run, panel.heading(scene, run.name, y, "") if run.name else y + 4)
         below = len(scene.marks)
         rows = panel.rows(scene, y)
         if gap is not None and gap.rank in rows.tops:
@@ -244,6 +246,7 @@ class Comparison:
                     Text(LEFT, y + 6, fit(part, self.width - LEFT - 10, TEXT), TEXT, INK if gap is None else SOFT)
                 )
                 y += 18
+            y += 5
         return y
 
 

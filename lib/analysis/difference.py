@@ -20,6 +20,9 @@ from lib.values.operations import TIMED
 __all__ = ["Difference", "alike", "apart", "difference", "ending", "figures_of", "highest_peak", "lesson", "said"]
 __all__ += ["unequal"]
 
+SIZES = 6
+"""Runs of different sizes that are all named, each with its own; of more it says how many."""
+
 
 class Difference(NamedTuple):
     """Where two schedules first differ: the rank, when, and on both sides the event and its number (None: no more).
@@ -113,7 +116,10 @@ def unequal(runs: Sequence[tuple[str, Trace]]) -> str | None:
     sizes = [Size.of(trace) for _, trace in runs]
     if len(set(sizes)) < 2:
         return None
-    said = "; ".join(f"{name} has {size.words()}" for (name, _), size in zip(runs, sizes, strict=True))
+    every = [f"{name} has {size.words()}" for (name, _), size in zip(runs, sizes, strict=True)]
+    if len(every) > SIZES:
+        every[SIZES - 1 :] = [f"and so on for {len(every) - SIZES + 1} more"]
+    said = "; ".join(every)
     return f"These runs have different sizes, so their figures are not those of one task: {said}."
 
 

@@ -55,7 +55,14 @@ LEAST = 12
 
 
 class Door(TyperGroup):
-    """Shows what went wrong for the user in a panel, without a traceback."""
+    """Shows what went wrong for the user in a panel, without a traceback, and help in lines as wide as the terminal."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command, whose paragraphs of help are a line each: the terminal is not as wide as the source."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None and found.help:
+            found.help = "\n\n".join(" ".join(part.split()) for part in found.help.split("\n\n"))
+        return found
 
     def invoke(self, ctx: Any) -> Any:
         """Runs a command; exit status 1 for a run that failed, a file that will not do, or a missing extra."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final
 
 from lib.analysis.difference import difference, lesson, said, unequal
+from lib.cli.comparing.documents import COMPARISONS, Memory
 from lib.cli.comparing.entries import ALL, Entry, chosen, entries_of
 from lib.cli.comparing.figures import FIGURES, best
 from lib.cli.console import say, show_table
 from lib.cli.options import Batches, Layers, Limit, MeshOption, Ranks, output
-from lib.errors.wording import counted
-from lib.puzzles.records import PUZZLES, Size
+from lib.puzzles.records import Size
 from lib.submissions.source import SourceError
 from lib.trace.trace import Trace
 
@@ -24,15 +24,11 @@ except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
     raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
-if TYPE_CHECKING:
-    from drawing.comparing.comparison import Compared
-
 __all__ = ["compare_command"]
 
 COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
 NAME: Final = 26
 """Columns of a name that do not fold."""
-MEMORY = Literal["peak", "each", "none"]
 
 
 def compare_command(
@@ -46,12 +42,12 @@ def compare_command(
             show_default=False,
         ),
     ],
-    output_: Annotated[Path | None, output("a comparison", (".svg", ".png", ".html", ".pdf"))] = None,
+    output_: Annotated[Path | None, output("a comparison", [*COMPARISONS])] = None,
     puzzle: Annotated[
         str | None, typer.Option("--puzzle", help="The puzzle, where a file has several or does not tell.")
     ] = None,
     memory: Annotated[
-        MEMORY, typer.Option(help="Whose memory is drawn: of the rank with the highest peak, of each rank, or of none.")
+        Memory, typer.Option(help="Whose memory is drawn: of the rank with the highest peak, of each rank, or of none.")
     ] = "peak",
     ranks: Ranks = None,
     layers: Layers = None,
@@ -61,9 +57,12 @@ def compare_command(
 ) -> None:
     """Put runs side by side: their figures, their timelines on one axis, and where they first differ from the first.
 
-    -o lesson.svg or .png is one picture; lesson.html a page with a table to sort, which needs no network; lesson.pdf
-    slides: each run on a page, then the figures, then where each departs from the first. A run that fails, or is not
-    solved, is shown as far as it came, and stops nothing.
+    With -o lesson.svg (or .png) it is one picture; with lesson.html a page with a table to sort, which needs no
+    network; with lesson.pdf slides: each run on a page, then the figures, then where each departs from the first.
+    A run that fails, or is not solved, is shown as far as it came, and stops nothing.
+
+    For example: `puzzles compare gpipe:all`, `puzzles compare mine.ipynb gpipe -o both.svg`, or
+    `puzzles compare submissions/ gpipe --puzzle gpipe -o class.html`.
 
     Sizes that you say apply to all of them, so that runs of different puzzles can be compared.
 
@@ -82,7 +81,7 @@ def compare_command(
     _show(entries)
     _tell(entries, " ".join(f"--{name} {value}" for name, value in size.items() if value is not None))
     if output_ is not None:
-        WRITERS[output_.suffix](entries, memory, output_)
+        COMPARISONS[output_.suffix](entries, memory, _best(entries), output_)
         say(f"Wrote {output_}")
     if any(entry.verdict is None for entry in entries):
         raise typer.Exit(1)
@@ -143,48 +142,3 @@ def _one_size(runs: Sequence[tuple[str, Trace]]) -> str:
     """Options that give all runs the smallest of their sizes, where they differ."""
     sizes = {name: {getattr(trace, name) for _, trace in runs} for name in Size._fields}
     return " ".join(f"--{name} {min(numbers)}" for name, numbers in sizes.items() if len(numbers) > 1)
-
-
-# -- files ------------------------------------------------------------------------------------------------------
-
-
-def _compared(entries: Sequence[Entry]) -> list[Compared]:
-    from drawing.comparing.comparison import Compared  # here and not above: figures need no picture
-
-    return [Compared(entry.name, entry.trace, entry.message, entry.correct) for entry in entries]
-
-
-def _picture(entries: Sequence[Entry], memory: MEMORY, path: Path) -> None:
-    from drawing.comparing.comparison import Comparison
-
-    Comparison(_compared(entries), memory=memory).picture().save(path)
-
-
-def _page(entries: Sequence[Entry], memory: MEMORY, path: Path) -> None:
-    from drawing.comparing.comparison import Comparison
-    from lib.cli.comparing.pages import comparison_page, write_page
-
-    compared = Comparison(_compared(entries), memory=memory)
-    write_page(path, comparison_page(_title(entries), entries, compared, _best(entries)))
-
-
-def _slides(entries: Sequence[Entry], memory: MEMORY, path: Path) -> None:
-    from lib.cli.comparing.slides import comparison_slides, write_slides
-
-    write_slides(comparison_slides(_title(entries), entries, _compared(entries), memory), _title(entries), path)
-
-
-WRITERS: Final[dict[str, Callable[[Sequence[Entry], MEMORY, Path], None]]] = {
-    ".svg": _picture,
-    ".png": _picture,
-    ".html": _page,
-    ".pdf": _slides,
-}
-"""What writes a comparison, by the suffix of its file."""
-
-
-def _title(entries: Sequence[Entry]) -> str:
-    """The puzzle, where all are of one."""
-    found = {entry.puzzle for entry in entries if entry.puzzle is not None}
-    what = PUZZLES[found.pop()].title if len(found) == 1 else "Schedules"
-    return f"{what}: {counted(len(entries), 'run')} compared"

@@ -126,7 +126,7 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> Chosen:
         if named:
             several = [one._replace(name=name if len(several) == 1 else f"{name}: {one.name}") for one in several]
         found += several
-    return Chosen(_told_apart(found), notes)
+    return Chosen(_told_apart(_short(found)), notes)
 
 
 def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Subject]:
@@ -178,6 +178,13 @@ def _need_schedule(puzzle: str) -> None:
             f"the answer to {puzzle} is a plain function: no rank runs it, so there is no schedule to compare. "
             f"`puzzles run {puzzle}` says whether its answers are right"
         )
+
+
+def _short(found: list[Subject]) -> list[Subject]:
+    """Where all are of one puzzle, ours need not say of which: gpipe:interleaved is interleaved."""
+    short = [one._replace(name=one.name.rpartition(":")[2]) if one.ours else one for one in found]
+    of_one = len({one.puzzle for one in found}) == 1
+    return short if of_one and len({one.name for one in short}) == len({one.name for one in found}) else found
 
 
 def _told_apart(found: list[Subject]) -> list[Subject]:

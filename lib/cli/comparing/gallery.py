@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
+from lib.cli.comparing.documents import GALLERIES
 from lib.cli.comparing.entries import ALL, Entry, chosen, entries_of
 from lib.cli.comparing.figures import FIGURES, best
-from lib.cli.comparing.groups import SORTS, Group, grouped, in_order
+from lib.cli.comparing.groups import SORTS, Gallery, grouped, in_order
 from lib.cli.console import say, show_table
 from lib.cli.options import Limit, output
 from lib.course.solutions import without_lines
 from lib.errors.wording import counted
-from lib.puzzles.records import PUZZLES
 from lib.submissions.source import SourceError
 
 try:
@@ -25,33 +25,10 @@ except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
     raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
-__all__ = ["Gallery", "gallery_command"]
+__all__ = ["gallery_command"]
 
 LISTED: Final = 20
 """Rows of the table in a terminal; the file has all."""
-
-
-class Gallery(NamedTuple):
-    """What is shown: the groups in order, and how many solutions they are. `names`: those of students, too."""
-
-    puzzle: str
-    groups: tuple[Group, ...]
-    solutions: int
-    sort: str
-    names: bool
-    pictures: bool
-    best: dict[str, float]
-
-    @property
-    def title(self) -> str:
-        """The puzzle."""
-        return f"Solutions of {PUZZLES[self.puzzle].heading}"
-
-    @property
-    def about(self) -> str:
-        """Its size, and how many there are."""
-        counts = f"{counted(self.solutions, 'solution')}, {counted(len(self.groups), 'schedule')}"
-        return f"{PUZZLES[self.puzzle].size.words()} · {counts}"
 
 
 def gallery_command(
@@ -65,9 +42,7 @@ def gallery_command(
             show_default=False,
         ),
     ] = None,
-    output_: Annotated[
-        Path | None, output("a gallery", (".html", ".svg", ".png", ".pdf"), "gallery_PUZZLE.html")
-    ] = None,
+    output_: Annotated[Path | None, output("a gallery", [*GALLERIES], "gallery_PUZZLE.html")] = None,
     sort: Annotated[str, typer.Option(metavar="|".join(SORTS), help="What to sort by, the lowest first.")] = "time",
     reverse: Annotated[bool, typer.Option("--reverse", help="The highest first.")] = False,
     most: Annotated[int | None, typer.Option(min=1, help="Show only the first so many.", show_default=False)] = None,
@@ -83,9 +58,12 @@ def gallery_command(
     Equal schedules are shown once, with how many have them. As a page (.html) it can be sorted again and filtered by
     goal, and a click makes a solution large; as slides (.pdf) each has a page. What is not correct comes last.
 
-    Students' code runs kept apart, and students are not named unless you say --names.
+    For example: `puzzles gallery gpipe`, or `puzzles gallery gpipe submissions/ --sort memory -o class.html`.
 
-    (For named schedules of pipelines, such as 1F1B, see `puzzles schedule gallery`.)
+    What students wrote runs where it can do no harm, and nobody is named unless you say --names.
+
+    It shows solutions of a puzzle. The schedules of pipelines that have a name, such as 1F1B, are in
+    `puzzles schedule gallery`.
     """
     if sort not in SORTS:
         raise typer.BadParameter(f"--sort takes one of {', '.join(SORTS)}; got {sort!r}")
@@ -97,13 +75,13 @@ def gallery_command(
         raise typer.BadParameter(str(error)) from None
     for note in others.notes:
         say(note)
-    subjects = [one._replace(name=one.name.partition(":")[2]) for one in official] + others.subjects
+    subjects = official + others.subjects
     if not subjects:
         raise typer.BadParameter(f"there is nothing to show: no solution of {puzzle} was handed in")
     entries = [_bare(entry) for entry in entries_of(subjects, limit)]
     shown = _gallery(puzzle, entries, sort, names, reverse, most, pictures)
     _say(shown, entries)
-    WRITERS[path.suffix](shown, path)
+    GALLERIES[path.suffix](shown, path)
     say(f"Wrote {path}")
 
 
@@ -137,51 +115,3 @@ def _say(shown: Gallery, entries: Sequence[Entry]) -> None:
         if count:
             reason = "still the stub" if state == "not solved" else "they failed before anything ran"
             say(f"{counted(count, 'solution')} not shown: {reason}.")
-
-
-# -- files ------------------------------------------------------------------------------------------------------
-
-
-def _picture(shown: Gallery, path: Path) -> None:
-    from drawing.comparing.overview import Tile, draw_overview  # here and not above: what is refused needs no picture
-
-    tiles: list[Tile] = []
-    for group in shown.groups:
-        first = group.first
-        assert first.trace is not None, "what is shown has a run"
-        goal = f"goal reached: {first.goals[-1]}" if first.goals else ""
-        tiles.append(Tile(group.title(shown.names), first.trace, _lines(group), group.message or goal, group.correct))
-    draw_overview(shown.title, f"{shown.about} · sorted by {SORTS[shown.sort]}", tiles).save(path)
-
-
-def _lines(group: Group) -> list[str]:
-    """The figures of a solution on two lines."""
-    if group.first.figures is None:
-        return []
-    judged = [(figure, group.first.figures[name]) for name, figure in FIGURES.items() if figure.judged]
-    said = [f"{figure.title} {figure.words(value)}" for figure, value in judged]
-    return [" · ".join(said[:2]), " · ".join(said[2:])]
-
-
-def _page(shown: Gallery, path: Path) -> None:
-    from lib.cli.comparing.pages import gallery_page, write_page
-
-    html, large = gallery_page(shown, f"{path.stem}_pictures" if shown.pictures else "")
-    write_page(path, html)
-    for name, picture in large.items():
-        picture.save(path.parent / name)
-
-
-def _slides(shown: Gallery, path: Path) -> None:
-    from lib.cli.comparing.slides import gallery_slides, write_slides
-
-    write_slides(gallery_slides(shown), shown.title, path)
-
-
-WRITERS: Final[dict[str, Callable[[Gallery, Path], None]]] = {
-    ".html": _page,
-    ".svg": _picture,
-    ".png": _picture,
-    ".pdf": _slides,
-}
-"""What writes a gallery, by the suffix of its file."""

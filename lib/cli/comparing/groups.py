@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from lib.analysis.difference import alike
 from lib.cli.comparing.entries import Entry
 from lib.cli.comparing.figures import FIGURES
 from lib.errors.wording import counted
+from lib.puzzles.records import PUZZLES
 
-__all__ = ["SORTS", "Group", "grouped", "in_order"]
+__all__ = ["SORTS", "Gallery", "Group", "grouped", "in_order"]
 
 SORTS: Final = {name: figure.title for name, figure in FIGURES.items()} | {"name": "name", "count": "how many have it"}
 """What solutions are sorted by, and what it is called: a figure, their names, or how many have them."""
@@ -88,3 +89,26 @@ def in_order(groups: Sequence[Group], sort: str, names: bool, reverse: bool = Fa
     """Groups by what they are sorted by, those that are not correct behind all others."""
     ordered = sorted(groups, key=lambda group: (group.key(sort, names), group.number), reverse=reverse)
     return sorted(ordered, key=lambda group: not group.correct)
+
+
+class Gallery(NamedTuple):
+    """What is shown: the groups in order, and how many solutions they are. `names`: those of students, too."""
+
+    puzzle: str
+    groups: tuple[Group, ...]
+    solutions: int
+    sort: str
+    names: bool
+    pictures: bool
+    best: dict[str, float]
+
+    @property
+    def title(self) -> str:
+        """The puzzle."""
+        return f"Solutions of {PUZZLES[self.puzzle].heading}"
+
+    @property
+    def about(self) -> str:
+        """Its size, and how many there are."""
+        counts = f"{counted(self.solutions, 'solution')}, {counted(len(self.groups), 'schedule')}"
+        return f"{PUZZLES[self.puzzle].size.words()} · {counts}"

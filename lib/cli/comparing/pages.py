@@ -23,8 +23,7 @@ from drawing.timeline.schedule import picture_of_trace
 from lib.analysis.difference import unequal
 from lib.cli.comparing.entries import Entry
 from lib.cli.comparing.figures import FIGURES
-from lib.cli.comparing.gallery import Gallery
-from lib.cli.comparing.groups import SORTS, Group
+from lib.cli.comparing.groups import SORTS, Gallery, Group
 from lib.course.solutions import OFFICIAL
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES, Size

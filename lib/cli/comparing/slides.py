@@ -16,8 +16,7 @@ from drawing.trade_off import draw_trade_off
 from lib.analysis.difference import unequal
 from lib.cli.comparing.entries import Entry
 from lib.cli.comparing.figures import FIGURES
-from lib.cli.comparing.gallery import Gallery
-from lib.cli.comparing.groups import SORTS
+from lib.cli.comparing.groups import SORTS, Gallery
 from lib.files import ready
 from lib.puzzles.records import Size
 
@@ -25,7 +24,7 @@ __all__ = ["comparison_slides", "gallery_slides", "write_slides"]
 
 ROWS: Final = 9
 """Runs whose figures stand on one page."""
-BARS: Final = 640
+BARS: Final = 740
 """Pixels that the bars of figures need."""
 DOTS: Final = 12
 """Solutions that have a dot, and a line beside it, on one page."""
@@ -43,9 +42,13 @@ def comparison_slides(title: str, entries: Sequence[Entry], runs: Sequence[Compa
     whole = [run for run in drawn if run.trace is not None and run.trace.error is None]
     parts = [whole[first : first + ROWS] for first in range(0, len(whole), ROWS)] if len(whole) > 1 else []
     pages += [Slide("The figures of all", [], _figures(part), BARS) for part in parts]
-    for number, words in enumerate(Comparison(drawn).differences(), 1):
-        pair = [drawn[0], drawn[number]]
-        pages.append(Slide(f"{pair[0].name} and {pair[1].name}", [words], timeline(pair, "none")))
+    both = Comparison(drawn)
+    same = [run.name for run, gap in zip(drawn[1:], both.gaps, strict=True) if gap is None]
+    for run, gap, words in zip(drawn[1:], both.gaps, both.differences(), strict=True):
+        if gap is not None:
+            pages.append(Slide(f"{drawn[0].name} and {run.name}", [words], timeline([drawn[0], run], "none")))
+    if same:
+        pages.append(Slide(f"Does the same as {drawn[0].name}, at the same times", [", ".join(same)]))
     return pages
 
 
@@ -78,11 +81,9 @@ def said_of(entry: Entry) -> list[str]:
         return entry.message.splitlines()
     if entry.figures is None:
         return []
-    judged = [
-        f"{figure.title} {figure.words(entry.figures[name])}" for name, figure in FIGURES.items() if figure.judged
-    ]
-    goals = f"reaches {entry.goals[-1]!r}" if entry.goals else ""
-    return [" · ".join(judged), *filter(None, [goals])]
+    judged = [(figure, entry.figures[name]) for name, figure in FIGURES.items() if figure.judged]
+    words = " · ".join(f"{figure.title} {figure.words(value)}" for figure, value in judged)
+    return [words, *([f"goal reached: {entry.goals[-1]}"] if entry.goals else [])]
 
 
 def _same(picture: Picture, width: float) -> Picture:

@@ -1,0 +1,111 @@
+"""The files that a comparison and a gallery are written to: one row for each format, by the suffix of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from lib.cli.comparing.entries import Entry
+from lib.cli.comparing.figures import FIGURES
+from lib.cli.comparing.groups import SORTS, Gallery, Group
+from lib.errors.wording import counted
+from lib.puzzles.records import PUZZLES
+
+if TYPE_CHECKING:
+    from drawing.comparing.comparison import Compared
+
+__all__ = ["COMPARISONS", "GALLERIES", "Memory"]
+
+# What draws is imported where something is drawn: figures alone need no picture.
+
+Memory = Literal["peak", "each", "none"]
+"""Whose memory is drawn."""
+Best = Mapping[str, float]
+
+
+def _compared(entries: Sequence[Entry]) -> list[Compared]:
+    from drawing.comparing.comparison import Compared
+
+    return [Compared(entry.name, entry.trace, entry.message, entry.correct) for entry in entries]
+
+
+def _title(entries: Sequence[Entry]) -> str:
+    """The puzzle, where all are of one."""
+    found = {entry.puzzle for entry in entries if entry.puzzle is not None}
+    what = PUZZLES[found.pop()].title if len(found) == 1 else "Schedules"
+    return f"{what}: {counted(len(entries), 'run')} compared"
+
+
+def _comparison_picture(entries: Sequence[Entry], memory: Memory, best: Best, path: Path) -> None:
+    from drawing.comparing.comparison import Comparison
+
+    title = _title(entries) if len({entry.puzzle for entry in entries}) == 1 else ""
+    Comparison(_compared(entries), memory=memory, title=title).picture().save(path)
+
+
+def _comparison_page(entries: Sequence[Entry], memory: Memory, best: Best, path: Path) -> None:
+    from drawing.comparing.comparison import Comparison
+    from lib.cli.comparing.pages import comparison_page, write_page
+
+    silent = [run._replace(said="") for run in _compared(entries)]  # the page says what went wrong
+    write_page(path, comparison_page(_title(entries), entries, Comparison(silent, memory=memory), best))
+
+
+def _comparison_slides(entries: Sequence[Entry], memory: Memory, best: Best, path: Path) -> None:
+    from lib.cli.comparing.slides import comparison_slides, write_slides
+
+    write_slides(comparison_slides(_title(entries), entries, _compared(entries), memory), _title(entries), path)
+
+
+COMPARISONS: Final[Mapping[str, Callable[[Sequence[Entry], Memory, Best, Path], None]]] = {
+    ".svg": _comparison_picture,
+    ".png": _comparison_picture,
+    ".html": _comparison_page,
+    ".pdf": _comparison_slides,
+}
+
+
+def _gallery_picture(shown: Gallery, path: Path) -> None:
+    from drawing.comparing.overview import Tile, draw_overview
+
+    tiles: list[Tile] = []
+    for group in shown.groups:
+        first = group.first
+        assert first.trace is not None, "what is shown has a run"
+        goal = f"goal reached: {first.goals[-1]}" if first.goals else ""
+        tiles.append(Tile(group.title(shown.names), first.trace, _lines(group), group.message or goal, group.correct))
+    draw_overview(shown.title, f"{shown.about} · sorted by {SORTS[shown.sort]}", tiles).save(path)
+
+
+def _lines(group: Group) -> list[str]:
+    """The figures of a solution on two lines."""
+    if group.first.figures is None:
+        return []
+    judged = [(figure, group.first.figures[name]) for name, figure in FIGURES.items() if figure.judged]
+    said = [f"{figure.title} {figure.words(value)}" for figure, value in judged]
+    half = (len(said) + 1) // 2
+    return [" · ".join(said[:half]), " · ".join(said[half:])]
+
+
+def _gallery_page(shown: Gallery, path: Path) -> None:
+    from lib.cli.comparing.pages import gallery_page, write_page
+
+    html, large = gallery_page(shown, f"{path.stem}_pictures" if shown.pictures else "")
+    write_page(path, html)
+    for name, picture in large.items():
+        picture.save(path.parent / name)
+
+
+def _gallery_slides(shown: Gallery, path: Path) -> None:
+    from lib.cli.comparing.slides import gallery_slides, write_slides
+
+    write_slides(gallery_slides(shown), shown.title, path)
+
+
+GALLERIES: Final[Mapping[str, Callable[[Gallery, Path], None]]] = {
+    ".html": _gallery_page,
+    ".svg": _gallery_picture,
+    ".png": _gallery_picture,
+    ".pdf": _gallery_slides,
+}
