@@ -27,8 +27,8 @@ MOST_CODE_TOGETHER: Final = 8 * 2**20
 """Characters of code of one student that are held at once."""
 REASONS: Final = (
     "passed over, as a later attempt counts",
-    "passed over, as another file is called after the puzzle",
-    "passed over, as its gap is as it was",
+    "passed over, as another file has the name of the puzzle",
+    "passed over, as its gap still holds the stub",
     "passed over, as a copy",
     "passed over, as another file comes first by name",
 )

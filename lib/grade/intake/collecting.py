@@ -183,7 +183,7 @@ def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
     else:
         rows += [(name, f"is {why}; hand in the notebook itself") for name, why in pile.others]
     if pile.junk:
-        notes.append(f"not looked at, as computers make it for themselves: {listed_names(pile.junk)}")
+        notes.append(f"ignored, as a computer made it for itself: {listed_names(pile.junk)}")
     if len(rows) > MOST_ROWS:
         more = f"and {len(rows) - MOST_ROWS + 1:,} more of this student's files cannot be read, for reasons as above"
         rows = [*rows[: MOST_ROWS - 1], (rows[MOST_ROWS - 1][0], more)]
@@ -224,5 +224,5 @@ def _nobodys(pile: _Pile) -> tuple[list[str], list[Refused]]:
             rows.append(Refused(name, f"is {why}, and its name does not say whose it is"))
     notes = _by_reason([*kept, *((file.name, "nobody's") for file in [*pile.progress, *pile.files])])
     if pile.junk:
-        notes.append(f"not looked at, as computers make it for themselves: {listed_names(pile.junk)}")
+        notes.append(f"ignored, as a computer made it for itself: {listed_names(pile.junk)}")
     return notes, rows

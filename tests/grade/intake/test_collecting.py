@@ -208,7 +208,7 @@ def test_blackboard_keeps_a_note_beside_each_file(tmp_path: Path) -> None:
     assert ann.student == "alee7"
     assert "-02-10" in chosen(ann, ["fsdp"]).of["fsdp"][0].name
     assert len(ann.notes) == 1
-    assert ann.notes[0].startswith("not looked at, as computers make it for themselves")
+    assert ann.notes[0].startswith("ignored, as a computer made it for itself")
 
 
 # -- which file counts ------------------------------------------------------------------------------------------
@@ -217,12 +217,12 @@ CHOICES: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
     "the one that is called after it": (
         {"05_fsdp.ipynb": notebook(FSDP), "all.ipynb": notebook(FSDP, DDP)},
         "05_fsdp.ipynb",
-        ("passed over, as another file is called after the puzzle: fsdp in hw/ann/all.ipynb",),
+        ("passed over, as another file has the name of the puzzle: fsdp in hw/ann/all.ipynb",),
     ),
     "a copy in which something is written": (
         {"05_fsdp.ipynb": notebook(stub("fsdp")), "05_fsdp-Copy1.ipynb": notebook(FSDP)},
         "05_fsdp-Copy1.ipynb",
-        ("passed over, as its gap is as it was: fsdp in hw/ann/05_fsdp.ipynb",),
+        ("passed over, as its gap still holds the stub: fsdp in hw/ann/05_fsdp.ipynb",),
     ),
     "no copy": (
         {"05_fsdp.ipynb": notebook(FSDP), "05_fsdp (1).ipynb": notebook("1", FSDP), "04_fsdp-2.py": FSDP},
