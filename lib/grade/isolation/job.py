@@ -51,7 +51,7 @@ class Walls:
     features: frozenset[str]
     folder: str
     rules: int | None = None
-    calls: list[seccomp.Rule] | None = None
+    calls: seccomp.Filter | None = None
     nobody: bool = False
     own_count: bool = False
 
@@ -97,6 +97,7 @@ def prepare(apart: set[str], without: Iterable[str]) -> Walls:
     _warm_up()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000)  # a run makes little garbage, and is short
     return Walls(frozenset(features), folder, rules, calls, nobody, "user" in apart)
 
 

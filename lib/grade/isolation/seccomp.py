@@ -12,11 +12,11 @@ import errno
 import os
 import platform
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from lib.grade.isolation.kernel import prctl
 
-__all__ = ["forbid", "prepared"]
+__all__ = ["Filter", "forbid", "prepared"]
 
 ALLOWED: Final = """
 read 0 63, write 1 64, readv 19 65, writev 20 66, pread64 17 67, pwrite64 18 68, preadv 295 69, pwritev 296 70,
@@ -72,10 +72,20 @@ NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
 NO_NEW_PRIVS, SET_SECCOMP, FILTER = 38, 22, 2
 
 Rule = tuple[int, int, int, int]
+RULE: Final = struct.Struct("=HBBI")
+VALUE: Final = 4
+"""Where in a rule its value stands."""
 _GO: Final[list[Rule]] = [(RETURN, 0, 0, ALLOW)]
 
 
-def prepared() -> list[Rule] | None:
+class Filter(NamedTuple):
+    """A filter as the kernel takes it, and where in it the number of the process has to stand that puts it on."""
+
+    rules: bytes
+    own: tuple[int, ...]
+
+
+def prepared() -> Filter | None:
     """The filter for this machine, for any process; None for a machine that we have no numbers of."""
     if platform.machine() not in MACHINES or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
@@ -91,13 +101,15 @@ def prepared() -> list[Rule] | None:
         IOCTL[column]: _where(SECOND, [(EQUAL, kind) for kind in TERMINAL]),
         SOCKETPAIR[column]: _where(SECOND, [(EQUAL, STREAM)], mask=KIND),
     }
-    return [
+    rules = [
         (LOAD, 0, 0, ARCHITECTURE),
         (EQUAL, 1, 0, architecture),
         (RETURN, 0, 0, KILL_PROCESS),
         (LOAD, 0, 0, NUMBER),
         *_tree(_ranges(actions)),
     ]
+    own = tuple(place * RULE.size + VALUE for place, rule in enumerate(rules) if rule[3] == OWN)
+    return Filter(b"".join(RULE.pack(*rule[:3], max(rule[3], 0)) for rule in rules), own)
 
 
 def _ranges(actions: dict[int, list[Rule]]) -> list[tuple[int, list[Rule]]]:
@@ -137,11 +149,11 @@ def _where(argument: int, conditions: list[tuple[int, int]], mask: int | None = 
     ]
 
 
-def forbid(rules: list[Rule]) -> None:
+def forbid(filter_: Filter) -> None:
     """Puts a filter on this process and all threads that it will have. OSError where the system has none."""
-    own = os.getpid()
-    packed = b"".join(struct.pack("=HBBI", *rule[:3], own if rule[3] == OWN else rule[3]) for rule in rules)
-    kept = ctypes.create_string_buffer(packed, len(packed))
-    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(rules), ctypes.addressof(kept)))
+    rules = ctypes.create_string_buffer(filter_.rules, len(filter_.rules))
+    for place in filter_.own:
+        struct.pack_into("=I", rules, place, os.getpid())
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(rules) // RULE.size, ctypes.addressof(rules)))
     prctl(NO_NEW_PRIVS, 1)
     prctl(SET_SECCOMP, FILTER, ctypes.c_void_p(ctypes.addressof(program)))
