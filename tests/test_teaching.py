@@ -19,6 +19,7 @@ from lib.grade.intake.collecting import collect
 from lib.grade.intake.platforms import PLATFORMS
 from lib.grade.isolation import FEATURES
 from lib.grade.results.scores import COLUMNS
+from lib.grade.similarity import similar
 from lib.notebooks.example_class import ASKED as ASKED_OF_THE_CLASS
 from lib.notebooks.example_class import STUDENTS, write_class
 from lib.notebooks.teaching import LISTEN, MARKED, page
@@ -213,3 +214,10 @@ def test_the_made_up_class_comes_out_as_is_told(tmp_path: Path) -> None:
     assert "is cut off" in kofi.why
     hugo = next(student for student in book.students if student.name.startswith("Hugo"))
     assert all(score.correct for score in hugo.scores)  # at the puzzles' own sizes
+    found = similar(book)
+    assert {tuple(name.split()[0] for name in one.students) for one in found.alike} == {
+        ("Femi", "Gita"),
+        ("Femi", "Jiro"),
+    }
+    ours = {(one.solution, name.split()[0]) for one in found.ours for name in one.students}
+    assert {("gpipe_interleaved.py", "Dmitri"), ("gpipe_interleaved.py", "Esra")} <= ours
