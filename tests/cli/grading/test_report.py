@@ -275,6 +275,14 @@ def test_the_same_bytes_every_time_and_after_a_break(tmp_path: Path) -> None:
     assert again.items() >= drawn.items()
 
 
+def test_several_processes_draw_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    book, traces = small()
+    whole = written(book, traces, tmp_path / "one")
+    monkeypatch.setattr("lib.cli.grading.report.pictures.FEW", 5)
+    write_report(book, traces, tmp_path / "two", jobs=2)
+    assert written(book, traces, tmp_path / "two") == whole
+
+
 def test_who_is_not_in_the_class_any_more_goes_and_other_files_stay(tmp_path: Path) -> None:
     book, traces = small()
     write_report(book, traces, tmp_path)
