@@ -114,7 +114,7 @@ PLATFORMS: Final = (
     ),
     _row(
         "Canvas",
-        r"(?:.*/)?(?P<student>[^/_]+)(?:_LATE)?_(?P<id>\d+)_\d+_(?P<file>.+)",
+        r"(?:.*/)?(?P<student>[^/_]+)(?:_LATE)?_(?P<id>\d{2,})_\d{2,}_(?P<file>.+)",
         "submissions/leeann_LATE_12345_6789012_05_fsdp-2.ipynb",
         "mikewesthad/canvas-unzipper, README: <lastfirst>_<user>_<submission>_<file>; LATE after the name of who was, "
         "and -1, -2 after that of a file that was handed in again",

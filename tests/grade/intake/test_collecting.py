@@ -285,7 +285,7 @@ def test_a_file_brings_the_modules_that_it_imports(tmp_path: Path) -> None:
 
 
 def test_flat_names_bring_their_modules_too(tmp_path: Path) -> None:
-    files = {"annlee_1_2_fsdp.py": "from helpers import x\n" + FSDP, "annlee_1_3_helpers.py": "x = 1"}
+    files = {"annlee_11_22_fsdp.py": "from helpers import x\n" + FSDP, "annlee_11_23_helpers.py": "x = 1"}
     (ann,) = collect([folder(tmp_path / "hw", files)]).submissions
     assert chosen(ann, ["fsdp"]).of["fsdp"][1].modules == (("helpers.py", "x = 1"),)
 

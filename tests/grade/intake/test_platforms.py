@@ -25,6 +25,7 @@ OTHERS = [
     ("hw1/05_fsdp_ann.ipynb", "ann", ("05_fsdp_ann.ipynb",)),
     ("hw1/ann_fsdp.py", "ann", ("ann_fsdp.py",)),
     ("ann/05_fsdp.ipynb", "ann", ("05_fsdp.ipynb",)),
+    ("hw/ann/attempt_1_2_x.ipynb", "ann", ("attempt_1_2_x.ipynb",)),
     ("ann.zip/05_fsdp.ipynb", "ann", ("05_fsdp.ipynb",)),
 ]
 
