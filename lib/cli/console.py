@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from lib.checker import graded
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course.hints import Hints
 from lib.course.progress import is_off, next_puzzle
@@ -129,7 +130,9 @@ def status_table(standings: Mapping[str, Standing]) -> None:
     solved = sum(record in standings and standings[record].passed for record in PUZZLES)
     say(f"{solved} of {len(PUZZLES)} solved. {what_next(standings)}")
     if is_off():
-        say("Progress is not recorded: PUZZLES_PROGRESS is off.")
+        say(
+            f"Progress is not recorded: {f'{graded.VARIABLE} is set' if graded.is_on() else 'PUZZLES_PROGRESS is off'}."
+        )
     say("puzzles --help lists the commands.")
 
 
