@@ -17,6 +17,7 @@ from lib.cli.console import console
 from lib.course.solutions import OFFICIAL, files_of, run_of_file
 from lib.course.subject import Stub, ran
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
+from lib.errors.wording import visible
 from lib.grade.isolation import AtSize, Isolation, Limits
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
@@ -94,10 +95,10 @@ class Entry:
     def message(self) -> str:
         """What went wrong, or why what it reaches does not count; "" where there is nothing to say."""
         if self.verdict is None:
-            return self.error
+            return visible(self.error)
         if not self.verdict.correct:
-            return "\n".join(("not one correct training step:", *self.verdict.faults))
-        return "" if self.verdict.passed else "\n".join(self.verdict.notes)
+            return visible("\n".join(("not one correct training step:", *self.verdict.faults)))
+        return "" if self.verdict.passed else visible("\n".join(self.verdict.notes))
 
     @property
     def goals(self) -> tuple[str, ...]:
@@ -126,7 +127,8 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> Chosen:
         if named:
             several = [one._replace(name=name if len(several) == 1 else f"{name}: {one.name}") for one in several]
         found += several
-    return Chosen(_told_apart(_short(found)), notes)
+    shown = [one._replace(name=visible(one.name, lines=False)) for one in _told_apart(_short(found))]
+    return Chosen(shown, [visible(note) for note in notes])
 
 
 def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Subject]:

@@ -52,7 +52,7 @@ class Group:
         """What went wrong, in a line: the rest of it has the lines of somebody's code."""
         words = self.first.message.splitlines()
         if self.first.verdict is not None and not self.correct:
-            words = [*self.first.verdict.faults[0].splitlines()[:1]]
+            words = words[1:]  # which fault, as the state says already that it is one
         return words[0] if words and not self.correct else ""
 
     def title(self, names: bool) -> str:
@@ -80,7 +80,7 @@ def grouped(entries: Sequence[Entry]) -> list[Group]:
     found: dict[Hashable, list[Entry]] = {}
     for entry in entries:
         if entry.trace is not None:
-            wrong = "" if entry.correct else entry.message.partition("\n")[0]
+            wrong = Group(0, (entry,)).message
             found.setdefault((alike(entry.trace), entry.state, entry.goals, wrong), []).append(entry)
     return [Group(number, tuple(same)) for number, same in enumerate(found.values(), 1)]
 

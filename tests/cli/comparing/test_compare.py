@@ -16,6 +16,7 @@ from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 
 NASTY = "<script>alert(1)</script>&\"'[red]"
+ESCAPES = "\x1b[2J\u202e"
 WRONG = "async def basic(model):\n    model.forward(0, model.get_activation([0]), model.load_weights(1)[0])\n"
 STUB = "def basic(model):\n    raise NotSolved('basic')\n"
 
@@ -165,3 +166,11 @@ def test_a_missing_package_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch
         assert result.exit_code == 1
         assert f"pip install {package}" in words(result)
         assert not (folder / name).exists()
+
+
+def test_what_a_terminal_would_obey_is_made_visible(folder: Path) -> None:
+    (folder / "wrong.py").write_text(f"def basic(model):\n    raise ValueError({ESCAPES!r})\n", "utf-8")
+    result = puzzles(f"{ESCAPES}=wrong.py", "--puzzle", "basic", "-o", "all.html")
+    for text in (result.output, (folder / "all.html").read_text("utf-8")):
+        assert "⟨U+001B⟩[2J⟨U+202E⟩" in text
+        assert not set(ESCAPES[0::4] + ESCAPES[-1]) & set(text)
