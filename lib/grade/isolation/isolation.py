@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -104,6 +105,9 @@ class Isolation:
                     return server.ask(request)
                 except OSError:
                     self._end()
+                except BaseException:  # such as Ctrl-C: what the server says next is no answer to another question
+                    self._end()
+                    raise
             return Sent("failed", f"{request.puzzle} ended the process that ran it, twice")
 
     def _started(self) -> _Server | None:
@@ -112,12 +116,13 @@ class Isolation:
         if self._server is None and not self._failed:
             try:
                 self._server = _Server(self._without)
+                weakref.finalize(self, self._server.close)
             except OSError:
                 self._failed = True
         return self._server
 
     def _end(self) -> None:
-        if self._server is not None and self._server.owner == os.getpid():
+        if self._server is not None:
             self._server.close()
         self._server = None
 
@@ -174,7 +179,9 @@ class _Server:
             raise
 
     def close(self) -> None:
-        """Ends the server. It ends all that it has started."""
+        """Ends the server, and it all that it has started; but not that of the process that this one was forked from."""
+        if self.owner != os.getpid():
+            return
         self._control.close()
         self._noise.close()
         with suppress(subprocess.TimeoutExpired):

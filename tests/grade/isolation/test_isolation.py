@@ -104,3 +104,20 @@ def test_it_is_the_same_where_the_package_lies_in_a_folder_for_temporary_files(
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", asks], env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == f"{tmp_path / 'lib' / '__init__.py'} {isolation.features}\n", done.stderr
+
+
+def test_who_is_interrupted_hears_no_answer_to_another_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Isolation() as isolation:
+        assert isolation.run(solution("basic"), "basic").outcome == "trace"
+        if isolation.features == ("a new Python for each run",):
+            pytest.skip("there is no server here")
+        with monkeypatch.context() as patch:
+            patch.setattr("lib.grade.isolation.isolation._received", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                isolation.run(solution("ddp"), "ddp")
+        sent = isolation.run(source("print('this'); model.get_activation([0])"), "basic")
+        assert (sent.outcome, sent.printed) == ("trace", "this\n")
+
+
+def interrupted(_: object) -> bytes:
+    raise KeyboardInterrupt
