@@ -1,0 +1,104 @@
+"""A class of many: every honest solution passes, no attempt at cheating does, and nothing that anybody hands in stops
+the grading of others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.grade.gradebook import STATES
+from lib.grade.isolation import Isolation, Limits
+from lib.grade.judging import judge_source
+from lib.submissions.source import Source
+from tests.grade.classes import HARD_CODED, asked, graded, hand_in, scores, solution
+from tests.grade.isolation.attempts import ENDED, FORGED, PATCHED
+from tests.support.variants import VARIANTS
+
+HALVES = 2
+"""Each test takes a part of the attempts, so that none takes long."""
+
+
+def test_every_honest_solution_passes(tmp_path: Path) -> None:
+    files: dict[str, str] = {}
+    for number, variant in enumerate(VARIANTS):
+        files[f"student {number:02d}/{variant.file}"] = variant.text()
+        files |= {f"student {number:02d}/{path}": text for path, text in variant.modules}
+    puzzles = dict.fromkeys(variant.puzzle for variant in VARIANTS)
+    book = graded(hand_in(tmp_path / "in", files), tmp_path / "out", asked(*puzzles, hidden=1, seed="spring"))
+    for number, variant in enumerate(VARIANTS):
+        score = scores(book, variant.puzzle)[f"student {number:02d}"]
+        assert score.state == "passed", f"{variant.name}: {score.message}"
+    assert not book.refused
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the server is Linux's")
+@pytest.mark.parametrize("half", range(HALVES))
+def test_no_attempt_passes(tmp_path: Path, half: int) -> None:
+    attempts = [one for one in [*PATCHED, *FORGED, *ENDED] if one.size is None][half::HALVES]
+    files = {
+        f"{number:03d}/basic.py": one.text.replace("SECRET", "''").replace("PORT", "1")
+        for number, one in enumerate(attempts)
+    }
+    files |= {f"{number:03d}/{path}": text for number, one in enumerate(attempts) for path, text in one.modules}
+    files["honest/basic.py"] = solution("basic")
+    book = graded(hand_in(tmp_path / "in", files), tmp_path / "out", asked("basic", seconds=0.6), jobs=2)
+    found = {name: score.state for name, score in scores(book, "basic").items()}
+    assert found.pop("honest") == "passed"
+    assert len(found) == len(attempts)
+    passed = [attempts[int(name)].name for name, state in found.items() if state == "passed"]
+    assert passed == []
+
+
+@pytest.fixture(scope="module")
+def isolation():
+    with Isolation() as made:
+        yield made
+
+
+LINES = st.lists(
+    st.sampled_from([*HARD_CODED.splitlines(), "", "    ", "x = (", "return", "\ufeff", "def ddp(model):"])
+)
+TEXTS = st.one_of(
+    st.text(max_size=200),
+    LINES.map("\n".join),
+    st.tuples(LINES, st.text(max_size=20)).map(
+        lambda pair: "async def ddp(model):\n    " + "\n    ".join(pair[0]) + pair[1]
+    ),
+    st.integers(1, 3000).map(lambda depth: "def ddp(model):\n    return " + "(" * depth),
+    st.integers(1, 3000).map(lambda depth: "def ddp(model):\n    return " + "-" * depth + "1"),
+)
+
+
+@settings(max_examples=40)
+@given(text=TEXTS)
+def test_nothing_that_is_handed_in_crashes_the_grader(isolation: Isolation, text: str) -> None:
+    (required,) = asked("ddp", hidden=0).required
+    score, _ = judge_source(Source.of("ddp.py", text), required, isolation, Limits(seconds=2.0))
+    assert score.state in STATES
+    assert score.state != "passed" or "allreduce" in text
+    assert score.message
+
+
+def test_odd_files_are_rows_and_stop_nothing(tmp_path: Path) -> None:
+    folder = hand_in(
+        tmp_path / "in",
+        {
+            "=cmd/ddp.py": solution("ddp"),
+            "b\u202ead/ddp.ipynb": "{",
+            "empty/ddp.py": "",
+            "list/ddp.ipynb": "[1]",
+            "deep/ddp.ipynb": "[" * 100_000,
+            "other/notes.py": "print('hello')\n",
+        },
+    )
+    (folder / "binary").mkdir()
+    (folder / "binary" / "ddp.py").write_bytes(bytes(range(256)))
+    book = graded(folder, tmp_path / "out", asked("ddp", hidden=0))
+    states = {name: score.state for name, score in scores(book, "ddp").items()}
+    assert states["=cmd"] == "passed"
+    assert sorted(states.values()) == ["absent"] * 6 + ["passed"]
+    assert {Path(one.file).parts[-2] for one in book.refused} >= {"binary", "list", "deep"}
