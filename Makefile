@@ -76,6 +76,7 @@ bench: $(STAMP)  ## measure the simulator (benchmarks/)
 	@$(BIN)/python benchmarks/drawing.py
 	@$(BIN)/python benchmarks/stepper.py
 	@$(BIN)/python benchmarks/replay.py
+	@$(BIN)/python benchmarks/grading.py
 
 # mutmut is not in EXTRAS: nobody else needs it. Each module begins anew; WORKERS is how many mutants run at a time.
 mutants: $(STAMP)  ## change lib in small ways and see whether its tests notice: half an hour (MODULES="rules values")

@@ -252,10 +252,9 @@ class _Reader:
             if puzzle is not None:
                 try:
                     _need(puzzle, need)
-                except AssignmentError as error:
-                    self.wrong(
-                        f"{key}need", f"a goal of {puzzle.id}", repr(need), str(error).partition("expected: ")[2]
-                    )
+                except AssignmentError:
+                    goals = ", ".join(f'"{goal.name}"' for goal in puzzle.goals)
+                    self.wrong(f"{key}need", f"{', '.join(NEEDS)}, {goals}", repr(need))
         if seed is not None and (not isinstance(seed, int | str) or isinstance(seed, bool)):
             self.wrong(f"{key}seed", "a whole number or a text", _shown(seed))
         if isinstance(hidden, list) and puzzle is not None and not puzzle.is_function:

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import re
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -74,7 +75,7 @@ class Traces:
             raise NoTraceFile(f"there is no schedule {digest} in {self._folder}: grade again, and it will be") from None
         except TraceError as error:
             raise TraceError(f"{path.name}: {error}") from None
-        except (OSError, EOFError, ValueError, RecursionError) as error:
+        except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
             raise TraceError(f"{path.name} is damaged: {error}") from None
 
     def keep(self, schedule: Schedule) -> None:

@@ -81,22 +81,27 @@ def grade_command(
     except FileNotFoundError:
         fail(f"there is no file {config}", status=2)
 
-    def once() -> Gradebook:
-        return _graded(submissions, out, asked, jobs, backend, scheduler)
+    def once() -> Gradebook | None:
+        try:
+            return _graded(submissions, out, asked, jobs, backend, scheduler)
+        except typer.Exit:
+            if not watch:
+                raise
+            return None  # it has said why; what is wrong may be put right, and an empty folder be filled
 
     try:
+        changes = Changes(submissions) if watch else ()  # before the first look: nothing that comes is missed
         book = once()
         if watch:
-            changes = Changes(submissions)
             say("Watching for more. Ctrl-C ends it.")
-            for _ in changes:
-                book = once()
+        for _ in changes:
+            book = once()
     except KeyboardInterrupt:
         if watch:
             raise typer.Exit(0) from None
         say("Stopped. What is finished is kept: the same command goes on from there.")
         raise typer.Exit(130) from None
-    raise typer.Exit(0 if book.passed else 1)
+    raise typer.Exit(0 if book is not None and book.passed else 1)
 
 
 def _has_extras() -> None:

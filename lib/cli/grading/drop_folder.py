@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Final
 
 __all__ = ["Changes"]
 
+TICK: Final = 1000
+"""Milliseconds after which the folder is looked at even where nobody tells, as on some file systems of a network."""
 QUIET: Final = 0.5
 """Seconds for which nothing grows any more."""
 PATIENCE: Final = 60.0
@@ -26,11 +30,13 @@ class Changes:
         self._paths = paths
         self._before = _state(paths)
         folders = {path if path.is_dir() else path.parent for path in paths}
-        self._changes = watch(*folders, raise_interrupt=True)
+        self._changes = watch(*folders, rust_timeout=TICK, yield_on_timeout=True, raise_interrupt=True)
 
     def __iter__(self) -> Iterator[None]:
         """Comes again after each change. KeyboardInterrupt at Ctrl-C."""
         for _ in self._changes:
+            if _state(self._paths) == self._before:
+                continue
             deadline = time.monotonic() + PATIENCE
             now = _state(self._paths)
             while time.monotonic() < deadline:
@@ -38,19 +44,17 @@ class Changes:
                 before, now = now, _state(self._paths)
                 if before == now:
                     break
-            if now != self._before:  # and not only a folder's own date
-                self._before = now
-                yield
+            self._before = now
+            yield
 
 
 def _state(paths: Sequence[Path]) -> dict[str, tuple[int, int]]:
     """The size and the date of every file."""
     found: dict[str, tuple[int, int]] = {}
     for path in paths:
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            try:
+        for file in path.rglob("*") if path.is_dir() else [path]:
+            with suppress(OSError):  # gone since
                 status = file.lstat()
-            except OSError:  # gone since
-                continue
-            found[str(file)] = status.st_size, status.st_mtime_ns
+                if not S_ISDIR(status.st_mode):
+                    found[str(file)] = status.st_size, status.st_mtime_ns
     return found

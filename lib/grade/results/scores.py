@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +20,8 @@ from lib.grade.gradebook import Asked, Gradebook, Score, Student
 __all__ = ["COLUMNS", "csv_of"]
 
 MARK: Final = "\ufeff"
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+FORMULA: Final = ("=", "+", "-", "@", "|", "%")
 """How a cell begins that a spreadsheet might work out."""
 Cell = str | int | float | None
 
@@ -72,7 +74,8 @@ def _row(student: Student, asked: tuple[Asked, ...]) -> Iterator[Cell]:
 
 
 def _safe(cell: Cell) -> Cell:
-    """A cell that no spreadsheet takes for a formula, with whole numbers written as such."""
+    """A cell of one line that no spreadsheet takes for a formula, with whole numbers written as such."""
     if isinstance(cell, str):
-        return f"'{cell}" if cell.startswith(FORMULA) else cell
+        text = CONTROLS.sub(" ", cell).strip()
+        return f"'{text}" if text.startswith(FORMULA) else text
     return int(cell) if isinstance(cell, float) and cell.is_integer() else cell

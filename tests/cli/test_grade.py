@@ -1,0 +1,159 @@
+"""`puzzles grade`: what it leaves, what it says, and with which status it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lib.cli.app import app
+from lib.cli.grading.drop_folder import Changes
+from lib.files import child_environment
+from lib.grade.gradebook import Gradebook
+from tests.grade.classes import HARD_CODED, STUB, alternative, hand_in, solution
+
+pytest.importorskip("jinja2")
+pytest.importorskip("joblib")
+
+
+def run(*arguments: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["grade", *map(str, arguments)])
+    return result.exit_code, " ".join(result.output.split())
+
+
+@pytest.fixture
+def passing(tmp_path: Path) -> Path:
+    return hand_in(tmp_path / "in", {"ana/ddp.py": solution("ddp"), "ben/ddp.py": solution("ddp") + "\n# mine\n"})
+
+
+def test_a_class_that_passes(passing: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    code, text = run(passing, "--out", out, "-j", "1")
+    assert code == 0, text
+    assert "2 students" in text
+    assert "What kept each run apart" in text
+    assert str(out / "index.html") in text
+    for name in ("scores.csv", "gradebook.json", "junit.xml", "index.html"):
+        assert (out / name).is_file()
+    book = Gradebook.from_json((out / "gradebook.json").read_text("utf-8"))
+    assert [one.puzzle for one in book.asked] == ["ddp"]
+    assert book.passed
+    assert "llm-training-puzzles" in book.made_by
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert run(passing, "--out", out, "-j", "1")[0] == 0
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_an_archive_and_a_folder(passing: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "more.zip", "w") as archive:
+        archive.writestr("cleo/ddp.py", HARD_CODED)
+        archive.writestr("dan/ddp.py", STUB)
+    out = tmp_path / "report"
+    code, _ = run(passing, tmp_path / "more.zip", "--out", out, "-j", "1")
+    assert code == 1
+    data = json.loads((out / "gradebook.json").read_text("utf-8"))
+    states = {student["name"]: student["scores"][0]["state"] for student in data["students"]}
+    assert states == {"ana": "passed", "ben": "passed", "cleo": "failed", "dan": "unsolved"}
+
+
+@pytest.mark.parametrize(("need", "status"), [("correct", 0), ("first", 1), ("passes", 1), ("best", 1)])
+def test_need_says_what_counts_as_passed(tmp_path: Path, need: str, status: int) -> None:
+    folder = hand_in(tmp_path / "in", {"ben/ddp.py": alternative("ddp_sharded_update")})
+    assert run(folder, "--out", tmp_path / "report", "--need", need, "-j", "1")[0] == status
+
+
+def test_hidden_sizes_are_drawn_and_a_file_says_more(passing: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    (tmp_path / "grade.toml").write_text("title = 'x'\n[puzzle.ddp]\nhidden = 3\n", "utf-8")
+    assert run(passing, "--out", out, "--config", tmp_path / "grade.toml", "--seed", "spring", "-j", "1")[0] == 0
+    asked = json.loads((out / "gradebook.json").read_text("utf-8"))["asked"][0]
+    assert len(asked["hidden"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["IN", "--need", "perfect"], "ddp has no goal 'perfect'"),
+        (["IN", "--puzzle", "dpd"], "did you mean ddp?"),
+        (["IN", "--hidden", "99"], "0 to 20 hidden sizes"),
+        (["IN", "--config", "nowhere.toml"], "there is no file nowhere.toml"),
+        (["IN", "--out", "IN/report"], "lie in each other"),
+        (["IN", "--out", "IN"], "lie in each other"),
+        (["nowhere"], "there is nothing at nowhere"),
+        (["EMPTY"], "no notebook (.ipynb) and no .py"),
+        (["NOTES"], "nobody has handed in the function of a puzzle"),
+        (["IN", "-j", "0"], "some process has to do it"),
+        (["IN", "--limit", "0"], "0.1"),
+        ([], "Missing argument"),
+    ],
+)
+def test_what_makes_no_sense_ends_with_2(passing: Path, tmp_path: Path, arguments: list[str], says: str) -> None:
+    (tmp_path / "empty").mkdir()
+    hand_in(tmp_path / "notes", {"eva/notes.py": "print('hello')\n"})
+    places = {"IN": passing, "EMPTY": tmp_path / "empty", "NOTES": tmp_path / "notes"}
+    given = [str(places.get(one, one)) if "/" not in one else str(passing / "report") for one in arguments]
+    given += ["--out", str(tmp_path / "report")] if "--out" not in given else []
+    code, text = run(*given)
+    assert code == 2, text
+    assert says in text.replace("│ ", "").replace(" │", "")
+    assert not (tmp_path / "report" / "gradebook.json").exists()
+
+
+def test_a_package_that_is_missing_is_said_first(passing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lib.cli.grading.command.find_spec", lambda name: None)
+    code, text = run(passing)
+    assert code == 1
+    assert "puzzles grade needs jinja2: pip install jinja2" in text
+
+
+def test_a_drop_folder_is_looked_at_after_each_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is only touched is none; what still grows is waited for."""
+    monkeypatch.setattr("lib.cli.grading.drop_folder.QUIET", 0.02)
+    file = tmp_path / "ddp.py"
+    file.write_text("a", "utf-8")
+
+    def events(*folders: Path, **options: object) -> Iterator[set[object]]:
+        assert (folders, options["raise_interrupt"]) == ((tmp_path,), True)
+        yield set()  # nothing has changed
+        file.write_text("ab", "utf-8")
+        yield set()
+
+    monkeypatch.setattr("watchfiles.watch", events)
+    assert [file.read_text("utf-8") for _ in Changes([tmp_path])] == ["ab"]
+
+
+PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
+from lib.cli.app import app
+app()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is sent as on Unix")
+def test_watching_grades_what_comes_and_ends_with_ctrl_c(passing: Path, tmp_path: Path) -> None:
+    pytest.importorskip("watchfiles")
+    out = tmp_path / "report"
+    program = [sys.executable, "-c", PROGRAM, "grade", str(passing), "--out", str(out), "--watch", "-j", "1"]
+    process = subprocess.Popen(
+        program, env=child_environment(PUZZLES_PROGRESS="off"), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert any("Watching for more" in line for line in iter(process.stdout.readline, ""))
+        hand_in(passing, {"cleo/ddp.py": HARD_CODED})
+        assert any("The report" in line for line in iter(process.stdout.readline, ""))
+        assert "cleo" in (out / "scores.csv").read_text("utf-8")
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.communicate()
