@@ -15,8 +15,10 @@ from lib.submissions.gap import CELL, parse
 
 __all__ = ["Broken", "Cell", "SourceError", "Statement", "broken_line", "code_cells", "statements", "tidy"]
 
-MOST_TEXT = 1_000_000
-"""Characters of code that are read: the sources of all puzzles together, with their texts, have half as many."""
+MOST_TEXT = 2_000_000
+"""Characters that are read: the sources of all puzzles together, with their texts, have a quarter of that."""
+MOST_CODE = 250_000
+"""Characters of lines that are no comments: those sources have 150,000."""
 LONGEST = 160
 """Characters of a line that a message shows."""
 RUN_PYTHON = frozenset({"capture", "debug", "mprun", "memit", "prun", "python", "python3", "time", "timeit"})
@@ -68,11 +70,13 @@ def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
     """The statements of all cells, and the cells that are no Python. SourceError for more than anybody writes."""
     found: list[Statement] = []
     broken: list[Broken] = []
-    room = MOST_TEXT
+    room, code = MOST_TEXT, MOST_CODE
     for name, text in cells:
         room -= len(text)
-        if room < 0:
-            raise SourceError(f"{_file(name)} has more than {MOST_TEXT:,} characters of code, so nobody reads it")
+        if room >= 0:
+            code -= sum(len(line) for line in text.split("\n") if not line.lstrip().startswith("#"))
+        if room < 0 or code < 0:
+            raise SourceError(f"{_file(name)} has more than {MOST_CODE:,} characters of code, so nobody reads it")
         for piece, part in _pieces(name, tidy(text)):
             if isinstance(part, SourceError):
                 broken.append(Broken(piece, len(found), part))
@@ -105,21 +109,23 @@ def _pieces(name: str, text: str) -> Iterator[tuple[str, list[ast.stmt] | Source
     lines = text.split("\n")
     for first, last in zip([0, *marks], [*marks, len(lines)], strict=True):
         part = "\n".join(lines[first:last])
-        yield part, _parsed(name, "\n" * first + part)  # so that lines keep their numbers
+        yield part, _parsed(name, part, first)
 
 
-def _parsed(name: str, text: str) -> list[ast.stmt] | SourceError:
-    """The statements of a text, or why it has none."""
+def _parsed(name: str, text: str, above: int = 0) -> list[ast.stmt] | SourceError:
+    """The statements of a text, or why it has none. `above` is how many lines stand above it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as that of an escape that is none: it is not ours to say
             try:
-                return parse(text, name).body
+                tree = parse(text, name)
             except SyntaxError:
-                return parse(_without_commands(text), name).body
+                tree = parse(_without_commands(text), name)
+            return (ast.increment_lineno(tree, above) if above else tree).body
     except SyntaxError as error:
         lines = text.split("\n")
         number = error.lineno or 0
+        error.lineno = number + above
         return broken_line(name, error, lines[number - 1] if 0 < number <= len(lines) else error.text or "")
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:  # nothing, half a character, a deep nest
         kinds: dict[type[Exception], str] = {

@@ -20,6 +20,8 @@ from lib.submissions.reading.names import COMPOUND, FUNCTIONS, Names, names_of, 
 
 __all__ = ["OURS", "SHOWS", "Needed", "Program", "import_paths"]
 
+MOST_STATEMENTS = 5_000
+"""Statements at top level: the sources of all puzzles together have 900."""
 MOST_STEPS = 200_000
 """How many names are followed, each from a place."""
 OURS = ("lib", "drawing")
@@ -67,7 +69,7 @@ class _Unit:
 
 class Program:
     """The statements at top level of a source, and who gives, takes and changes which names. SourceError for code that
-    is nested too deep."""
+    is nested too deep, or longer than anybody writes."""
 
     def __init__(self, statements: Sequence[Statement], broken: Sequence[Broken] = ()) -> None:
         self.broken = broken
@@ -87,10 +89,14 @@ class Program:
         self.receivers = _index(set[str]().union(*unit.names.calls.values()) for unit in self._units)
         self.takers = _index(unit.names.later for unit in self._units)
         self.late_touchers = _index(unit.names.touches_later for unit in self._units)
+        self.stars = [place for place, unit in enumerate(self._units) if unit.names.star]
+        """The imports that take over all names of a module."""
         self._events: dict[tuple[str, str], list[int]] = {}
 
     def _add(self, node: ast.stmt, cell: str, outer: int | None, tried: bool = False) -> None:
         place = len(self._units)
+        if place > MOST_STATEMENTS:
+            raise SourceError(f"there are more than {MOST_STATEMENTS:,} statements, so nobody reads them")
         unit = _Unit(node, cell, names_of(node), outer, tried)
         self._units.append(unit)
         for number, block in enumerate(_blocks(node)):
@@ -205,7 +211,7 @@ class Program:
         node = None if before is None else self._units[before].node
         if isinstance(node, ast.Import | ast.ImportFrom):
             return next((path for path in import_paths(node, name) if path.partition(".")[0] in OURS), None)
-        if node is None and name in RUN_BY_NAME and any(_is_ours(unit.node) for unit in self._units if unit.names.star):
+        if node is None and name in RUN_BY_NAME and any(_is_ours(self._units[star].node) for star in self.stars):
             return f"lib.{name}"
         return None
 
@@ -295,10 +301,6 @@ class Program:
 
     def size(self) -> int:
         return len(self._units)
-
-    def stars(self) -> list[int]:
-        """The imports that take over all names of a module."""
-        return [place for place, unit in enumerate(self._units) if unit.names.star]
 
     def _root(self, place: int) -> int:
         while (outer := self._units[place].outer) is not None:
@@ -391,7 +393,7 @@ class _Search:
         """Nothing gives a name before a place: an import of everything may, or a cell below that was run before."""
         later = [event for event in events if name in self._program.unit(event).names.gives]
         if self._program.before(name, self._program.size()) is None or place < self._end:
-            for star in self._program.stars():
+            for star in self._program.stars:
                 self._take(star, place, False)
         if later and place == self._end:
             self._take(later[-1], self._program.size(), must)
