@@ -22,7 +22,6 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from lib.cli.grading.report.report import write_report
-from lib.course.solutions import alternatives
 from lib.grade.assignment import Config
 from lib.grade.gradebook import STATES
 from lib.grade.grading import TRACES, grade
@@ -30,7 +29,6 @@ from lib.grade.intake.collecting import collect
 from lib.grade.results.forms import write_results
 from lib.grade.sizes.goals import own_ways
 from lib.grade.traces import Traces
-from lib.submissions.locations import reference
 
 CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
 STUDENTS = (50, 500)
@@ -83,9 +81,8 @@ def notebook(number: int) -> str:
             kind = "endless"
         cells += [answer(puzzle, kind, student, random), f'models = simulate({puzzle}, puzzle="{puzzle}")\nmodels']
     output = {"output_type": "stream", "name": "stdout", "text": ["Correct!\n"] * 40}
-    made = [
-        {"cell_type": "code", "metadata": {}, "execution_count": 1, "outputs": [output], "source": cell} for cell in cells
-    ]
+    code = {"cell_type": "code", "metadata": {}, "execution_count": 1, "outputs": [output]}
+    made = [{**code, "source": cell} for cell in cells]
     return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
 
 

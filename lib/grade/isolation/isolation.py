@@ -179,7 +179,7 @@ class _Server:
             raise
 
     def close(self) -> None:
-        """Ends the server, and it all that it has started; but not that of the process that this one was forked from."""
+        """Ends the server, and it all that it has started; but not that of the process this one was forked from."""
         if self.owner != os.getpid():
             return
         self._control.close()
