@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import secrets
 import signal
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -133,7 +134,8 @@ class _Grading:
         self._limits = Limits(seconds=assignment.seconds, memory=assignment.memory * 2**20)
         same = f"{version()} {self._limits}"
         self._prefix = sha256(same.encode()).hexdigest()[:8]
-        self._known: dict[str, Entry] = journal.known(self._prefix)
+        known = journal.known(self._prefix)
+        self._known = {key: Entry(_shared(entry.score), entry.isolation) for key, entry in known.items()}
         self._rows: list[_Row] = []
         self._refused = list(collected.refused)
         self._pending: dict[str, list[int]] = {}
@@ -150,7 +152,7 @@ class _Grading:
             for finished in several:
                 if finished.schedule is not None:  # before the line that speaks of it
                     self._traces.keep(finished.schedule)
-                entry = Entry(finished.score, finished.features)
+                entry = Entry(_shared(finished.score), finished.features)
                 self._journal.add(finished.key, entry)
                 self._known[finished.key] = entry
                 for row in self._pending.pop(finished.key, ()):
@@ -233,6 +235,16 @@ def made_by() -> str:
         return f"{name} {metadata.version(name)} ({version()})"
     except metadata.PackageNotFoundError:
         return f"{name} ({version()})"
+
+
+def _shared(score: Score) -> Score:
+    """The same score, whose texts are held once, however many students have them."""
+
+    def shared(result: Result) -> Result:
+        goals = tuple(map(sys.intern, result.goals))
+        return replace(result, size=sys.intern(result.size), goals=goals, message=sys.intern(result.message))
+
+    return replace(score, own=shared(score.own), hidden=tuple(map(shared, score.hidden)))
 
 
 def _digest(source: Source) -> str:
