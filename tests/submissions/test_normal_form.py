@@ -106,6 +106,24 @@ def test_what_makes_a_difference(name: str) -> None:
     assert form(changed(*OTHER[name])) != form(FIRST)
 
 
+LOOPS = """
+async def ddp(model):
+    for layer in range(model.LAYERS):
+        model.load_weights(layer)
+    for layer in reversed(range(model.LAYERS)):
+        model.status(layer)
+    return layer
+"""
+
+
+def test_a_loop_has_a_variable_of_its_own_whatever_the_one_before_is_called() -> None:
+    first = LOOPS.replace("for layer in range", "for n in range").replace("load_weights(layer)", "load_weights(n)")
+    assert form(first) == form(LOOPS) != ""
+    assert form(LOOPS.replace("status(layer)", "status(0)")) != form(LOOPS)
+    mixed = first.replace("status(layer)", "status(n)")  # what the first loop has left
+    assert form(mixed) != form(first)
+
+
 def test_the_order_and_the_cells_of_helpers_make_no_difference() -> None:
     tree = ast.parse(textwrap.dedent(FIRST))
     parts = [ast.unparse(node) for node in tree.body]

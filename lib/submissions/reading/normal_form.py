@@ -185,6 +185,8 @@ class _Writer:
             yield from self._comprehension(node, scopes)
         elif isinstance(node, ast.Call):
             yield from self._call(node, scopes)
+        elif isinstance(node, ast.For | ast.AsyncFor):
+            yield from self._loop(node, scopes)
         else:
             yield from self._any(node, scopes)
 
@@ -210,6 +212,20 @@ class _Writer:
                 yield from self._node(value, scopes)
             else:
                 yield self._plain(node, field, value, scopes)
+        yield ")"
+
+    def _loop(self, node: ast.For | ast.AsyncFor, scopes: tuple[Scope, ...]) -> Iterator[str]:
+        """A loop. Its variable is another one than that of the loop before, even if both have one name: who renames
+        one of them has not written another program."""
+        yield f"{type(node).__name__}("
+        yield from self._node(node.iter, scopes)
+        for name in stored([node.target])[0] & scopes[-1].keys() if scopes else ():
+            scopes[-1][name] = ""
+        yield ","
+        yield from self._node(node.target, scopes)
+        for body in (node.body, node.orelse):
+            yield ":"
+            yield from self._block(body, scopes)
         yield ")"
 
     def _plain(self, node: ast.AST, field: str, value: Any, scopes: tuple[Scope, ...]) -> str:
