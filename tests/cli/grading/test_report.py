@@ -137,6 +137,14 @@ def test_the_pages_hold_what_they_are_for(tmp_path: Path) -> None:
             assert all(address.removeprefix("../") in files for address in shown), path
 
 
+def test_every_section_is_named_once_at_the_top(tmp_path: Path) -> None:
+    book, traces = small()
+    html = written(book, traces, tmp_path)["index.html"]
+    ids = re.findall(r'<(?:section|h2)[^>]* id="(\w+)"', html)
+    (nav,) = re.findall(r'<nav aria-label="Sections">(.*?)</nav>', html, re.DOTALL)
+    assert re.findall(r'href="#(\w+)"', nav) == ids
+
+
 def test_every_state_has_a_sign_and_words(tmp_path: Path) -> None:
     book, traces = small()
     index = Page(written(book, traces, tmp_path)["index.html"])
