@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,18 +27,13 @@ from lib.course.child.running import GRACE, endless
 from lib.errors import fixes
 from lib.files import child_environment, write_whole
 
-__all__ = ["LIMIT", "answered", "answers_of", "ask", "deaf", "run_of", "vanished"]
+__all__ = ["LIMIT", "OWN", "answered", "answers_of", "ask", "deaf", "run_of", "vanished"]
 
 LIMIT = 10.0
 """Seconds that a function may run."""
-MEMORY = 4 * 2**30
-"""Bytes of memory that it may have."""
-WRITTEN = 512 * 2**20
-"""Bytes that a file which it writes may have; so what it sends back has no more."""
-SENT = 32 * 2**20
-"""Bytes that it may send back at the size of a puzzle, where a run has a budget."""
-PROCESSES = 4096
-"""Processes and threads that its user may have at once, so that one which starts others without end is stopped."""
+OWN = Limits(memory=4 * 2**30, written=512 * 2**20, sent=32 * 2**20, processes=4096, files=4096)
+"""What somebody's own function may use on their machine, at the size of a puzzle, where a run has a budget: so much
+that only what goes on without end is stopped."""
 
 
 def run_of(
@@ -57,7 +53,7 @@ def run_of(
     at_own_size = (ranks, layers, batches, mesh) == (None, None, None, None)
     request = Request(
         puzzle,
-        Limits(limit, MEMORY, WRITTEN, SENT if at_own_size else WRITTEN, PROCESSES),
+        replace(OWN, seconds=limit, sent=OWN.sent if at_own_size else OWN.written),
         str(file),
         ranks=ranks,
         layers=layers,
@@ -70,8 +66,7 @@ def run_of(
 
 def answers_of(file: Path, puzzle: str, inputs: Sequence[Given], limit: float = LIMIT) -> Sent:
     """Has the function `puzzle` of a notebook or .py answer inputs. Nothing is raised for anything that it does."""
-    limits = Limits(limit, MEMORY, WRITTEN, SENT, PROCESSES)
-    request = Request(puzzle, limits, str(file), inputs=[encode(given) for given in inputs])
+    request = Request(puzzle, replace(OWN, seconds=limit), str(file), inputs=[encode(given) for given in inputs])
     return answered(ask(request), request)
 
 

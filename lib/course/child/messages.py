@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -37,7 +37,8 @@ class Limits:
     """What a process may use.
 
     `seconds` that the function may run, by the clock on the wall; `memory`, bytes that it may have; `written`, bytes of
-    a file that it writes; `sent`, bytes that it may send back; `processes`, processes and threads at once.
+    a file that it writes; `sent`, bytes that it may send back; `processes`, processes and threads of its user at once;
+    `files`, files that are open at once.
     """
 
     seconds: float = 10.0
@@ -45,6 +46,16 @@ class Limits:
     written: int = 16 * 2**20
     sent: int = 16 * 2**20
     processes: int = 64
+    files: int = 256
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Limits:
+        """Those of a process of ours."""
+        return cls(**json.loads(content))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +87,7 @@ class Request:
     def to_bytes(self) -> bytes:
         """As JSON."""
         data = {one.name: getattr(self, one.name) for one in fields(self)}
-        data["limits"] = {one.name: getattr(self.limits, one.name) for one in fields(Limits)}
+        data["limits"] = asdict(self.limits)
         return json.dumps(data, separators=(",", ":")).encode()
 
 

@@ -122,6 +122,7 @@ def limit(limits: Limits) -> None:
         "RLIMIT_AS": limits.memory,
         "RLIMIT_FSIZE": limits.written,
         "RLIMIT_NPROC": limits.processes,
+        "RLIMIT_NOFILE": limits.files,
         "RLIMIT_CORE": 0,
     }
     for name, value in most.items():

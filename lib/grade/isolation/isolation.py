@@ -194,10 +194,8 @@ class _Server:
         self._noise.truncate(0)
         ours, theirs = socket.socketpair()
         with ours:
-            limits = request.limits
             with theirs:
-                message = f"{limits.seconds} {limits.memory} {limits.written} {limits.processes}".encode()
-                socket.send_fds(self._control, [message], [theirs.fileno(), self._noise.fileno()])
+                socket.send_fds(self._control, [request.limits.to_bytes()], [theirs.fileno(), self._noise.fileno()])
             content, status, late = self._exchange(ours, request)
         if content is None:
             return _too_much(request)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import shutil
 import socket
 import tempfile
@@ -14,7 +13,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Final, NoReturn
 
-from lib.course.child.asking import PROCESSES
+from lib.course.child.asking import OWN
 from lib.course.child.messages import Limits, Sent, request_from, written
 from lib.course.child.running import answer, limit
 from lib.grade.isolation import landlock, namespaces, seccomp
@@ -39,8 +38,6 @@ NEEDED: Final = (
 """What a run may need. Nobody imports it again."""
 ROOM: Final = 32 * 2**20
 """Bytes that all files of a run may have together, where it has a file system of its own."""
-FILES: Final = 256
-"""Files that may be open at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +136,7 @@ def run(sock: int, noise: int, limits: Limits, walls: Walls) -> NoReturn:
         os.close(walls.rules)
     drop_capabilities()
     # Processes are counted for each user, and so those of others too, unless it has a namespace.
-    limit(limits if walls.own_count else replace(limits, processes=PROCESSES))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
+    limit(limits if walls.own_count else replace(limits, processes=OWN.processes))
     if walls.calls is not None:
         seccomp.forbid(walls.calls)
     with socket.socket(fileno=sock) as link:

@@ -11,7 +11,9 @@ __all__ = [
     "call",
     "drop_capabilities",
     "mount_tmpfs",
+    "no_new_privileges",
     "prctl",
+    "private_mounts",
     "read_only",
     "unmount",
     "unshare",
@@ -23,6 +25,7 @@ BIND: Final = 0x1000 | 0x4000
 NOSUID_NODEV: Final = 0x2 | 0x4
 DETACH: Final = 2
 MOUNT_SETATTR: Final = 442
+NO_NEW_PRIVS: Final = 38
 AT_FDCWD: Final = -100
 AT_RECURSIVE: Final = 0x8000
 CAPABILITIES: Final = 0x20080522
@@ -51,6 +54,11 @@ def prctl(option: int, *arguments: Any) -> int:
     """What a process says of itself. Arguments that are left out are 0, as many options ask."""
     full = [*map(_argument, arguments), *[ctypes.c_ulong(0)] * (4 - len(arguments))]
     return _done(_libc.prctl(ctypes.c_int(option), *full))
+
+
+def no_new_privileges() -> None:
+    """Nothing that this process starts may do more than it may: the kernel asks for it before it takes a filter."""
+    prctl(NO_NEW_PRIVS, 1)
 
 
 def unshare(flags: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from lib.grade.isolation.kernel import call, prctl
+from lib.grade.isolation.kernel import call, no_new_privileges
 
 __all__ = ["restrict", "rules"]
 
@@ -23,7 +23,6 @@ RIGHTS: Final = (13, 13, 14, 15, 15, 16)
 NETWORK: Final = (4, 0b11)
 SCOPED: Final = (6, 0b11)
 """Versions from which it can forbid to bind and to connect; and sockets without a file, and signals, of others."""
-NO_NEW_PRIVS: Final = 38
 
 
 def rules(readable: Iterable[str], writable: Iterable[str]) -> int:
@@ -55,5 +54,5 @@ def _allow(made: int, path: str, rights: int) -> None:
 
 def restrict(made: int) -> None:
     """Puts the rules on this process, and on all threads that it will have."""
-    prctl(NO_NEW_PRIVS, 1)
+    no_new_privileges()
     call(RESTRICT, made, 0)

@@ -14,7 +14,7 @@ import platform
 import struct
 from typing import Final, NamedTuple
 
-from lib.grade.isolation.kernel import prctl
+from lib.grade.isolation.kernel import no_new_privileges, prctl
 
 __all__ = ["Filter", "forbid", "prepared"]
 
@@ -69,7 +69,7 @@ LOAD, AND, JUMP, EQUAL, MORE, SET, RETURN = 0x20, 0x54, 0x05, 0x15, 0x35, 0x45, 
 ALLOW, ERROR, KILL_PROCESS = 0x7FFF0000, 0x50000, 0x80000000
 NUMBER, ARCHITECTURE, FIRST, SECOND = 0, 4, 16, 24
 """Where they stand in what a filter is given: of an argument the lower half, on machines that have it first."""
-NO_NEW_PRIVS, SET_SECCOMP, FILTER = 38, 22, 2
+SET_SECCOMP, FILTER = 22, 2
 
 Rule = tuple[int, int, int, int]
 RULE: Final = struct.Struct("=HBBI")
@@ -155,5 +155,5 @@ def forbid(filter_: Filter) -> None:
     for place in filter_.own:
         struct.pack_into("=I", rules, place, os.getpid())
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(rules) // RULE.size, ctypes.addressof(rules)))
-    prctl(NO_NEW_PRIVS, 1)
+    no_new_privileges()
     prctl(SET_SECCOMP, FILTER, ctypes.c_void_p(ctypes.addressof(program)))

@@ -15,19 +15,18 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from lib.course.child.messages import Limits
 from lib.course.child.running import DEAF, DEAF_SIGNAL, LATE
 from lib.grade.isolation import namespaces
+from lib.grade.isolation.isolation import FEATURES
 from lib.grade.isolation.job import Walls, prepare, run
 from lib.grade.isolation.kernel import prctl
 
 __all__ = ["main"]
 
 DEATH_SIGNAL, DUMPABLE, SUBREAPER = 1, 4, 36
-ORDERS: Final = ("server", "processes", "network", "files", "landlock", "seccomp")
-"""What keeps a run apart, in the order in which it is told."""
 SHORT = 0.1
 """Seconds for Python to write down where it is."""
 
@@ -49,7 +48,7 @@ def main(number: int, asker: int, without: frozenset[str]) -> None:
     prctl(DEATH_SIGNAL if "processes" in apart else SUBREAPER, signal.SIGKILL if "processes" in apart else 1)
     walls = prepare(apart, without)
     prctl(DUMPABLE, 0)
-    control.send(",".join(one for one in ORDERS if one in walls.features).encode())
+    control.send(",".join(one for one in FEATURES if one in walls.features).encode())
     _Server(control, watch, walls).serve()
 
 
@@ -112,9 +111,7 @@ class _Server:
         try:
             self._control.close()
             os.close(self._watch)
-            seconds, memory, written, processes = message.split()
-            limits = Limits(float(seconds), int(memory), int(written), processes=int(processes))
-            run(fds[0], fds[1], limits, self._walls)
+            run(fds[0], fds[1], Limits.from_bytes(message), self._walls)
         finally:
             os._exit(70)
 
