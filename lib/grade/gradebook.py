@@ -12,7 +12,8 @@ __all__ = ["STATES", "Asked", "Gradebook", "Refused", "Result", "Score", "Studen
 FORMAT: Final = "llm-training-puzzles gradebook"
 VERSION: Final = 1
 STATES: Final = ("passed", "missed", "unsolved", "failed", "absent")
-"""All that is needed; correct, and not all that is needed; still the stub; anything else; not handed in."""
+"""From good to bad: all that is needed; correct, and not all that is needed; still the stub; anything else; not handed
+in."""
 
 
 @dataclass(frozen=True, slots=True)

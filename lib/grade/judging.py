@@ -20,7 +20,7 @@ from lib.checker.verdict import FunctionVerdict
 from lib.course.child import Sent
 from lib.errors.wording import counted, message_of
 from lib.grade.assignment import INPUTS, Required
-from lib.grade.gradebook import Result, Score
+from lib.grade.gradebook import STATES, Result, Score
 from lib.grade.isolation.asked import AtSize
 from lib.grade.isolation.isolation import Isolation, Limits
 from lib.grade.sizes.goals import reference_run
@@ -41,8 +41,6 @@ LONGER: Final = 20
 KNOWN: Final = 2048
 PACKED: Final = 2**18
 """Verdicts and schedules that a process keeps in mind, and the most bytes of one of those."""
-ORDER: Final = ("passed", "missed", "unsolved", "failed")
-"""States from good to bad."""
 ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 """Where something is in memory: another place each time."""
 
@@ -108,7 +106,7 @@ def _hints(source: Source, record: Puzzle) -> int | None:
 def _with(score: Score, own: Result, hidden: Sequence[Result]) -> Score:
     """A score with its results: hidden sizes make it no better."""
     states = [own.state, *(result.state for result in hidden)]
-    state = own.state if own.state == "unsolved" else max(states, key=ORDER.index)
+    state = own.state if own.state == "unsolved" else max(states, key=STATES.index)
     return replace(score, own=own, hidden=tuple(hidden), state=state)
 
 

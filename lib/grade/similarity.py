@@ -22,17 +22,14 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 from math import log2
-from pathlib import Path
 from typing import Final, NamedTuple
 
+from lib.course.solutions import files_of, run_of_file
 from lib.errors.wording import counted
 from lib.grade.gradebook import Gradebook, Score
 from lib.grade.traces import schedule_of
 from lib.puzzles.records import PUZZLES
-from lib.simulator.simulator import simulate
-from lib.submissions.load import load_function, source_in
-from lib.submissions.locations import home, reference
-from lib.trace.trace import Trace
+from lib.submissions.load import source_in
 
 __all__ = ["INNOCENT", "Alike", "Ours", "Shared", "Similarity", "Solutions", "similar", "solutions_of"]
 
@@ -107,20 +104,11 @@ def solutions_of(puzzle: str) -> Solutions:
     """Our solutions of a puzzle: the reference and the alternatives."""
     schedules: set[str] = set()
     sources: dict[str, str] = {}
-    for path in _files(puzzle):
-        source = source_in(path)
-        if puzzle not in source.puzzles():
-            continue
-        sources.setdefault(source.normalised(puzzle), path.name)
+    for path in files_of(puzzle).values():
+        sources.setdefault(source_in(path).normalised(puzzle), path.name)
         if not PUZZLES[puzzle].is_function:
-            models = simulate(load_function(path, puzzle), puzzle=puzzle)
-            schedules.add(schedule_of(Trace.of(models)).digest)
+            schedules.add(schedule_of(run_of_file(path, puzzle)).digest)
     return Solutions(frozenset(schedules), sources)
-
-
-def _files(puzzle: str) -> list[Path]:
-    others = sorted((home() / "solutions" / "alternatives").glob(f"{puzzle}_*.py"))
-    return [reference(puzzle), *others]
 
 
 def similar(book: Gradebook, solutions: Callable[[str], Solutions] = solutions_of) -> Similarity:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 __all__ = [
     "COMPOUND",
+    "COMPREHENSIONS",
     "FUNCTIONS",
     "Function",
     "Names",

@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Any, cast
 
 from lib.submissions.reading.cells import Cell, SourceError, Statement, statements
-from lib.submissions.reading.names import FUNCTIONS, Function, arguments, names_of, root, stored
+from lib.submissions.reading.names import COMPREHENSIONS, FUNCTIONS, Function, arguments, names_of, root, stored
 from lib.submissions.reading.needed import OURS, SHOWS, Needed, Program, import_paths
 
 __all__ = ["normal_form"]
@@ -24,7 +24,6 @@ __all__ = ["normal_form"]
 MOST_MODULES = 5
 """How many modules, each imported by the one before, are looked into."""
 SKIPPED = frozenset({"annotation", "ctx", "kind", "returns", "type_comment", "type_ignores", "type_params"})
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 Scope = dict[str, str]
 
 
