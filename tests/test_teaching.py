@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 from lib import PUZZLES
 from lib.cli.app import app
-from lib.grade.assignment import Config, read_config
+from lib.grade.assignment import KEYS, Config, read_config
 from lib.grade.grading import grade
 from lib.grade.intake.collecting import collect
 from lib.grade.intake.platforms import PLATFORMS
@@ -180,6 +181,7 @@ def test_every_feature_of_isolation_is_told() -> None:
 
 def test_the_example_of_an_assignment_is_one(tmp_path: Path) -> None:
     (example,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert set(tomllib.loads(example)) == set(KEYS)
     (tmp_path / "grade.toml").write_text(example, "utf-8")
     assignment = read_config(tmp_path / "grade.toml").assignment()
     assert [required.record.id for required in assignment.required] == ["ddp", "fsdp", "gpipe"]

@@ -27,16 +27,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from lib.cluster.costs import costs_from
+from lib.course.child.messages import Limits
 from lib.errors.wording import counted
 from lib.grade.isolation.asked import AtSize
 from lib.grade.sizes.draws import MOST, draw_sizes
 from lib.grade.sizes.goals import Unfit, figures_at, record_at
 from lib.puzzles.records import PUZZLES, Puzzle, Task, mesh_from_table
 
-__all__ = ["INPUTS", "NEEDS", "Assignment", "AssignmentError", "Config", "Required", "read_config"]
+__all__ = ["INPUTS", "KEYS", "NEEDS", "Assignment", "AssignmentError", "Config", "Required", "read_config"]
 
 NEEDS: Final = ("first", "best", "correct")
 """What may be needed besides a goal's name: a puzzle's first goal, its last one, or none."""
@@ -44,11 +45,24 @@ INPUTS: Final = 200
 """Random inputs in a hidden set of a plain function, at most."""
 DRAWN: Final = 2
 """Hidden sizes where only a seed is said."""
-SECONDS: Final = 10.0
-MEMORY: Final = 1024
+LIMITS: Final = Limits(seconds=10.0, memory=1024 * 2**20)
+"""Of one run, where nothing is said."""
 LARGEST: Final = 100_000
 """Ranks times layers times batches of a size: our own solutions run there before anybody else's."""
-KEYS: Final = ("title", "puzzles", "need", "hidden", "seed", "seconds", "memory", "puzzle")
+
+
+class _Bounds(NamedTuple):
+    """What a limit may be in a file, and how many of the unit of `Limits` one of it is. A least one that is a float:
+    any number will do."""
+
+    least: float
+    most: int
+    unit: int = 1
+
+
+OF_A_RUN: Final = {"seconds": _Bounds(0.1, 3600), "memory": _Bounds(64, 2**20, 2**20)}
+"""The fields of `Limits` that a file may set."""
+KEYS: Final = ("title", "puzzles", "need", "hidden", "seed", *OF_A_RUN, "puzzle")
 OF_A_PUZZLE: Final = ("need", "hidden", "seed")
 OF_A_SIZE: Final = ("ranks", "layers", "batches", "mesh", "costs")
 
@@ -85,8 +99,7 @@ class Assignment:
 
     required: tuple[Required, ...]
     title: str = ""
-    seconds: float = SECONDS
-    memory: int = MEMORY
+    limits: Limits = LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +118,7 @@ class Config:
     title: str = ""
     puzzles: tuple[str, ...] | None = None
     every: PartOfConfig = PartOfConfig()
-    seconds: float = SECONDS
-    memory: int = MEMORY
+    limits: Limits = LIMITS
     parts: Mapping[str, PartOfConfig] = field(default_factory=dict[str, PartOfConfig])
 
     def with_options(
@@ -130,7 +142,7 @@ class Config:
             puzzles=chosen or self.puzzles,
             every=_over(given, self.every),
             parts={puzzle: _over(given, part) for puzzle, part in self.parts.items()},
-            seconds=self.seconds if seconds is None else seconds,
+            limits=self.limits if seconds is None else replace(self.limits, seconds=seconds),
         )
 
     def assignment(self, worked_on: Iterable[str] = ()) -> Assignment:
@@ -144,7 +156,7 @@ class Config:
             if puzzle in names:
                 part = _over(self.parts.get(puzzle, PartOfConfig()), self.every)
                 required.append(_required(record, part))
-        return Assignment(tuple(required), self.title, self.seconds, self.memory)
+        return Assignment(tuple(required), self.title, self.limits)
 
 
 def _over(first: PartOfConfig, second: PartOfConfig) -> PartOfConfig:
@@ -234,6 +246,15 @@ class _Reader:
             self.wrong(key, f"a whole number from {least} to {most:,}", _shown(value))
         return value
 
+    def limit(self, value: object, key: str) -> float | int:
+        """A limit of a run, in the unit of `Limits`."""
+        least, most, unit = OF_A_RUN[key]
+        if isinstance(least, int):
+            return self.whole(value, key, least, most) * unit
+        if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+            self.wrong(key, f"a number from {least:g} to {most:,}", _shown(value))
+        return float(value) * unit
+
     def text(self, value: object, key: str) -> str:
         if not isinstance(value, str):
             self.wrong(key, 'a text, such as "best"', _shown(value))
@@ -307,14 +328,12 @@ def read_config(path: str | Path) -> Config:
         raise AssignmentError(f"{path.name} is not TOML: {error}\n  fix:      see https://toml.io") from None
     reader = _Reader(path, text)
     table = reader.table(data, "", KEYS)
-    puzzles, seconds = table.get("puzzles"), table.get("seconds", SECONDS)
+    puzzles = table.get("puzzles")
     if puzzles is not None:
         if not isinstance(puzzles, list) or not puzzles:
             reader.wrong("puzzles", 'a list of puzzles, such as ["ddp", "fsdp"]', _shown(cast("object", puzzles)))
         names = cast("list[Any]", puzzles)
         puzzles = tuple(reader.puzzle(name, f"puzzles[{number}]") for number, name in enumerate(names))
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0.1 <= seconds <= 3600:
-        reader.wrong("seconds", "a number from 0.1 to 3,600", _shown(seconds))
     parts: dict[str, PartOfConfig] = {}
     of_puzzles = table.get("puzzle", {})
     for name, part in reader.table(of_puzzles, "puzzle", of_puzzles).items():
@@ -324,8 +343,7 @@ def read_config(path: str | Path) -> Config:
         title=reader.text(table.get("title", ""), "title"),
         puzzles=puzzles,
         every=reader.part(table, "", None),
-        seconds=float(seconds),
-        memory=reader.whole(table.get("memory", MEMORY), "memory", 64, 2**20),
+        limits=replace(LIMITS, **{name: reader.limit(table[name], name) for name in OF_A_RUN if name in table}),
         parts=parts,
     )
 

@@ -131,7 +131,7 @@ class _Grading:
         self._collected, self._assignment = collected, assignment
         self._journal, self._traces = journal, traces
         self._done = done
-        self._limits = Limits(seconds=assignment.seconds, memory=assignment.memory * 2**20)
+        self._limits = assignment.limits
         same = f"{version()} {self._limits}"
         self._prefix = sha256(same.encode()).hexdigest()[:8]
         known = journal.known(self._prefix)

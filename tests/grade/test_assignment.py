@@ -50,7 +50,7 @@ def test_a_file_says_all_that_there_is_to_say(tmp_path: Path) -> None:
         """,
     )
     ddp, fsdp, function = found.required
-    assert (found.title, found.seconds, found.memory) == ("Exercise 3", 5.0, 512)
+    assert (found.title, found.limits.seconds, found.limits.memory) == ("Exercise 3", 5.0, 512 * 2**20)
     assert (ddp.need, fsdp.need, function.need) == ("as good as our reference", "keeps only shards", None)
     assert [record.size for record in ddp.hidden] == [size[:3] for size in draw_sizes("ddp", 3, "autumn")]
     assert fsdp.sizes == ("2 ranks, 3 layers, 6 batches", "8 ranks, 2 layers, 8 batches; mesh of data 8")
@@ -64,7 +64,7 @@ def test_options_go_before_a_file(tmp_path: Path) -> None:
     )
     assert [one.need for one in found.assignment().required] == ["passes", "passes"]
     assert [len(one.hidden) for one in found.assignment().required] == [1, 1]
-    assert found.assignment().seconds == 3.0
+    assert found.assignment().limits.seconds == 3.0
 
 
 def test_if_nothing_is_said_the_records_say_it() -> None:

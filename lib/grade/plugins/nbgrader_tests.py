@@ -22,7 +22,7 @@ from lib.errors.exceptions import CheckError
 from lib.errors.wording import visible
 from lib.grade.assignment import Config
 from lib.grade.gradebook import Result, Score
-from lib.grade.isolation.isolation import Isolation, Limits
+from lib.grade.isolation.isolation import Isolation
 from lib.grade.judging import judge_source
 from lib.submissions.source import Source
 
@@ -65,8 +65,7 @@ def _score(cells: tuple[str, ...], puzzle: str, need: str, hidden: int | None, s
     config = Config().with_options(puzzles=[puzzle], need=need, hidden=hidden, seed=seed)
     (required,) = config.assignment().required
     source = Source(tuple((f"code cell {number}", text) for number, text in enumerate(cells, 1)), name="notebook.ipynb")
-    limits = Limits(seconds=config.seconds, memory=config.memory * 2**20)
-    return judge_source(source, required, _isolation(), limits).score
+    return judge_source(source, required, _isolation(), config.limits).score
 
 
 @cache

@@ -106,13 +106,12 @@ class Grading:
 
     def judged(self, source: Source, required: Required) -> Score:
         """What came of a puzzle."""
-        from lib.grade.isolation.isolation import Isolation, Limits
+        from lib.grade.isolation.isolation import Isolation
         from lib.grade.judging import judge_source
 
         if self._isolation is None:
             self._isolation = Isolation()
-        limits = Limits(seconds=self.config.seconds, memory=self.config.memory * 2**20)
-        return judge_source(source, required, self._isolation, limits).score
+        return judge_source(source, required, self._isolation, self.config.limits).score
 
     def source(self, path: Path, puzzle: str) -> Source:
         """The code of a file with the modules beside it that it imports. What answers a puzzle is no module: a function
