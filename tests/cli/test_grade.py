@@ -108,7 +108,7 @@ def test_what_makes_no_sense_ends_with_2(passing: Path, tmp_path: Path, argument
 
 
 def test_a_package_that_is_missing_is_said_first(passing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.cli.grading.command.find_spec", lambda name: None)
+    monkeypatch.setattr("lib.cli.workers.find_spec", lambda name: None)
     code, text = run(passing)
     assert code == 1
     assert "puzzles grade needs jinja2: pip install jinja2" in text

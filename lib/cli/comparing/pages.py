@@ -6,14 +6,12 @@ script, known by its hash, and load nothing from anywhere.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from drawing.canvas.palette import GOLD, GOOD, PAGE
+from drawing.canvas.frame import asset
+from drawing.canvas.palette import GOLD, GOOD
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import Scene, Text
 from drawing.canvas.sheet import sheet
@@ -24,6 +22,7 @@ from lib.analysis.difference import unequal
 from lib.cli.comparing.entries import Entry
 from lib.cli.comparing.figures import FIGURES
 from lib.cli.comparing.groups import SORTS, Gallery, Group
+from lib.cli.templates import colours, policy, rendered
 from lib.course.solutions import OFFICIAL
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES, Size
@@ -45,7 +44,7 @@ def comparison_page(title: str, entries: Sequence[Entry], compared: Comparison, 
         for entry, picture in zip(entries, pictures, strict=True)
     ]
     warning = unequal(compared.drawn)
-    return rendered(
+    return _page(
         "comparison.html",
         title=title,
         warning=warning,
@@ -91,7 +90,7 @@ def gallery_page(shown: Gallery, folder: str) -> tuple[str, dict[str, Picture]]:
         )
     goals = [goal.name for goal in PUZZLES[shown.puzzle].goals]
     what: dict[str, Any] = {"title": shown.title, "about": shown.about, "sort": shown.sort, "sorts": SORTS}
-    return rendered(
+    return _page(
         "gallery.html", "'self' file:", **what, tiles=tiles, goals=goals, night=night, night_style=style
     ), large
 
@@ -117,42 +116,14 @@ def figure_cells(entry: Entry, best: Mapping[str, float]) -> list[dict[str, Any]
     ]
 
 
-def rendered(template: str, images: str = "'none'", **what: Any) -> str:
-    """A template of this room with the style and the script that all share. `images` is from where it may load any.
-
-    ModuleNotFoundError without jinja2.
-    """
-    try:
-        from jinja2 import DictLoader, Environment  # here and not above: only a page needs it
-    except ImportError:
-        raise ModuleNotFoundError("a page needs jinja2, which fills it in: pip install jinja2") from None
-    templates = {name: _asset(name) for name in ("frame.html", template)}
-    environment = Environment(loader=DictLoader(templates), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    script = "\n" + _asset("page.js")
-    digest = b64encode(sha256(script.encode()).digest()).decode()
-    parts = {
-        "style": _colours() + _asset("page.css"),
-        "script": script,
-        "hash": digest,
-        "figures": FIGURES,
-        "images": images,
-    }
-    return environment.get_template(template).render(**parts, **what) + "\n"
+def _page(template: str, images: str = "'none'", **what: Any) -> str:
+    """A template of this room with the style and the script that all share. `images` is from where it may load any."""
+    script = "\n" + asset(__package__, "page.js")
+    style = colours({"good": GOOD, "gold": GOLD}) + asset(__package__, "page.css")
+    shared = {"policy": policy(script, images), "style": style, "script": script, "figures": FIGURES}
+    return rendered(__package__, template, **shared, **what)
 
 
 def write_page(path: Path, html: str) -> None:
     """Writes a page, whole or not at all."""
     write_whole(ready(path), html)
-
-
-def _asset(name: str) -> str:
-    return files("lib.cli.comparing").joinpath(name).read_text("utf-8")
-
-
-def _colours() -> str:
-    """The colours of a page by day and by night, by the names that its style uses. They follow the system, or what is
-    chosen on the page."""
-    every = {**PAGE, "good": GOOD, "gold": GOLD}
-    day = "".join(f"--{name}:{colour};" for name, colour in every.items())
-    both = "".join(f"--{name}:light-dark({colour},{colour.night});" for name, colour in every.items())
-    return f":root{{color-scheme:light dark;{day}}}\n@supports(color:light-dark(red,red)){{:root{{{both}}}}}\n"

@@ -6,14 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
 
 from lib.cli.console import console, fail, say, show_table
 from lib.cli.grading.drop_folder import Changes
 from lib.cli.grading.report.report import write_report
-from lib.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
+from lib.cli.workers import BACKEND, SCHEDULER, cluster, need_extras, some_jobs
 from lib.errors.wording import counted, visible
 from lib.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.grade.gradebook import STATES, Gradebook
@@ -70,7 +69,7 @@ def grade_command(
     it goes on where it was. Exit status: 0 where everybody passed everything, 1 where somebody did not, and 2 for a
     command that makes no sense.
     """
-    _has_extras()
+    need_extras("puzzles grade", "jinja2", "joblib")
     _apart(submissions, out)
     try:
         asked = Config() if config is None else read_config(config)
@@ -102,13 +101,6 @@ def grade_command(
         say("Stopped. What is finished is kept: the same command goes on from there.")
         raise typer.Exit(130) from None
     raise typer.Exit(0 if book is not None and book.passed else 1)
-
-
-def _has_extras() -> None:
-    """ModuleNotFoundError before a long grading, not after it."""
-    for package in ("jinja2", "joblib"):
-        if find_spec(package) is None:
-            raise ModuleNotFoundError(f"puzzles grade needs {package}: pip install {package}")
 
 
 def _apart(submissions: list[Path], out: Path) -> None:

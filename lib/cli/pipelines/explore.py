@@ -6,13 +6,12 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 from lib.cli.console import console, say, show_table
-from lib.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
+from lib.cli.workers import BACKEND, SCHEDULER, cluster, need_extras, some_jobs
 from lib.errors.wording import exact
 from lib.files import ready, write_whole
 from lib.schedules.explore import Explored, Grid, Point, called, explore, front, run_of, settings
@@ -67,13 +66,6 @@ def _limits(text: str) -> list[float | None]:
     ]
 
 
-def _has_extras() -> None:
-    """ModuleNotFoundError before a long sweep, not after it."""
-    for package in ("jinja2", "nbformat"):
-        if find_spec(package) is None:
-            raise ModuleNotFoundError(f"puzzles explore needs {package}: pip install {package}")
-
-
 def _option(help_: str) -> Any:
     return typer.Option(help=help_)
 
@@ -102,7 +94,7 @@ def explore_command(
     In the folder are then points.jsonl (what is known; stopped and started again, it goes on), points.csv, and for each
     world of costs a picture of the front, with index.html and a notebook in which each of its points is drawn.
     """
-    _has_extras()
+    need_extras("puzzles explore", "jinja2", "nbformat")
     passes = _numbers(costs, "costs")
     if len(passes) != 3:
         raise typer.BadParameter(f"--costs takes three numbers, such as 1,1.2,0.8; got {costs}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any, cast
 
+from lib.cli.templates import rendered
 from lib.schedules.explore import Point, called, cell
 
 __all__ = ["notebook_of_fronts", "page_of_fronts"]
@@ -19,10 +19,6 @@ def page_of_fronts(fronts: Fronts, pictures: Mapping[str, str], timelines: Mappi
 
     `pictures` are the files of the fronts by their world, `timelines` those of the points by their settings' keys.
     """
-    from jinja2 import Environment  # here and not above: only a page needs it
-
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    template = environment.from_string(files("lib.cli.pipelines").joinpath("front_page.html").read_text("utf-8"))
     worlds = [
         {
             "words": words,
@@ -34,7 +30,7 @@ def page_of_fronts(fronts: Fronts, pictures: Mapping[str, str], timelines: Mappi
         }
         for words, best in fronts.items()
     ]
-    return template.render(worlds=worlds, everything=everything)
+    return rendered(__package__, "front_page.html", worlds=worlds, everything=everything)
 
 
 def notebook_of_fronts(fronts: Fronts) -> str:

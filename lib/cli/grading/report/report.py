@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from lib.cli.grading.report.names import file_names, is_ours
-from lib.cli.grading.report.pages import markup, render
+from lib.cli.grading.report.pages import render
 from lib.cli.grading.report.pictures import Order, Pictures, Traces, draw_all
 from lib.cli.grading.report.puzzles import ClassPuzzle, puzzles_of
 from lib.cli.grading.report.students import beside, feedback_parts, feedback_text, own, parts, scores_of
 from lib.cli.grading.report.wording import State, goals_reached, state_of
+from lib.cli.templates import markup
 from lib.errors.wording import counted, visible
 from lib.files import ready, write_whole
 from lib.grade.gradebook import Gradebook, Score, Student

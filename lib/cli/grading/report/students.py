@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lib.cli.grading.report.pages import markup
 from lib.cli.grading.report.pictures import Drawn, Order, Pictures
 from lib.cli.grading.report.puzzles import ClassPuzzle
 from lib.cli.grading.report.wording import State, message_there, remarks, state_of, without_sizes
+from lib.cli.templates import markup
 from lib.errors.wording import amount, exact
 from lib.grade.gradebook import Asked, Result, Score, Student
 
