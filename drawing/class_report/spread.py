@@ -76,6 +76,12 @@ def draw_spread(
         labels.write(scene, name, x, y, INK, bold=True, apart=size + 5)
     for goal in goals:
         labels.write(scene, goal.name, frame.x(goal.time), frame.y(goal.memory), SOFT)
+    _below(scene, frame, handed)
+    return Picture(scene, "\n".join(_words(title, handed, goals, rings)))
+
+
+def _below(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
+    """What the colours mean, and who is beyond the edge."""
     x = LEFT
     for colour, words in ((GOOD, "passes"), (OVER, "correct, and not all that is needed")):
         scene.add(Rect(x, frame.bottom + 41, 10, 10, colour, radius=5))
@@ -86,7 +92,6 @@ def draw_spread(
         most = max(one.time for one in handed), max(one.memory for one in handed)
         words = f"{counted(far, 'student')} beyond the edge: up to time {exact(most[0])}, memory {amount(most[1])}"
         scene.add(Text(RIGHT, frame.bottom + 46, words, SMALL, SOFT, "end"))
-    return Picture(scene, "\n".join(_words(title, handed, goals, rings)))
 
 
 def _rings(reference: tuple[float, float] | None, best: tuple[float, float] | None) -> dict[str, tuple[float, float]]:

@@ -36,7 +36,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = ready(path)
-        self._file: IO[bytes] = open(self._path, "a+b")  # noqa: SIM115
+        self._file: IO[bytes] = open(self._path, "a+b")  # noqa: SIM115  # `close` closes it
         try:
             _lock(self._file)
             self._end_the_line()

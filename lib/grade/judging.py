@@ -12,12 +12,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from lib.checker.checker import check
 from lib.checker.table import Answer, Given, Judge, first_failure
 from lib.checker.verdict import FunctionVerdict
 from lib.course.child import Sent
+from lib.course.child.messages import MORE
 from lib.errors.wording import counted, message_of
 from lib.grade.assignment import INPUTS, Required
 from lib.grade.gradebook import STATES, Result, Score
@@ -121,10 +122,20 @@ class _Asked(NamedTuple):
     name: str = ""
     size: AtSize | None = None
 
-    def result(self, state: str, text: str, goals: tuple[str, ...] = (), *figures: float) -> Result:
+    def result(self, state: str, text: str) -> Result:
         """A result in words: at a size of which the student may not know, it is said first."""
         text = text if self.size is None else f"At {self.words}: {text}"
-        return Result(self.words, state, goals, *figures, message=_text(text))  # pyright: ignore[reportArgumentType]
+        return Result(self.words, state, message=_text(text))
+
+
+T = TypeVar("T")
+
+
+def _keep(known: OrderedDict[Any, T], key: Any, value: T) -> None:
+    """Keeps something in mind, and forgets what was kept first where that is too much."""
+    known[key] = value
+    if len(known) > KNOWN:
+        known.popitem(last=False)
 
 
 class _Verdicts:
@@ -140,9 +151,7 @@ class _Verdicts:
         if found is None:
             found, is_clear = _contained(lambda: _checked(trace, asked), asked)
             if schedule and is_clear:
-                self._known[key] = found
-                if len(self._known) > KNOWN:
-                    self._known.popitem(last=False)
+                _keep(self._known, key, found)
         return found
 
 
@@ -157,9 +166,7 @@ class _Schedules:
         if found is None:
             found = schedule_of(trace)
             if name and len(found.packed) <= PACKED:
-                self._known[name] = found
-                if len(self._known) > KNOWN:
-                    self._known.popitem(last=False)
+                _keep(self._known, name, found)
         return found
 
 
@@ -261,11 +268,11 @@ def _checked(trace: Trace, asked: _Asked) -> tuple[Result, bool]:
         return asked.result("failed", verdict.text()), False
     goals = tuple(goal.name for goal in verdict.goals if goal.reached)
     state = "passed" if asked.need is None or asked.need in goals else "missed"
-    figures = (verdict.time, verdict.memory, verdict.sent, verdict.rank)
-    return asked.result(state, verdict.text(), goals, *figures), not verdict.notes
+    figures = {"time": verdict.time, "memory": verdict.memory, "sent": verdict.sent, "rank": verdict.rank}
+    return replace(asked.result(state, verdict.text()), goals=goals, **figures), not verdict.notes
 
 
 def _text(text: str) -> str:
     """A message as it is kept: the same each time, and not too long."""
     text = ADDRESS.sub("0x...", text)
-    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "\n(and more)"
+    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + MORE

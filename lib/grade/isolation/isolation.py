@@ -157,7 +157,7 @@ class _Server:
         self.owner = os.getpid()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # What a child says that Python itself has to say: it has no name, and begins anew for each child.
-        self._noise = open(os.memfd_create("noise"), "r+b")  # noqa: SIM115
+        self._noise = open(os.memfd_create("noise"), "r+b")  # noqa: SIM115  # `close` closes it
         known = {name: os.environ[name] for name in KEPT if name in os.environ}
         with theirs:
             self._process = subprocess.Popen(
