@@ -118,8 +118,9 @@ def _kept(cells: tuple[Cell, ...], needed: Needed, program: Program) -> tuple[Ce
         first = min([one.node.lineno, *(mark.lineno for mark in getattr(one.node, "decorator_list", ()))])
         lines.setdefault(one.cell, set()).update(range(first, (one.node.end_lineno or first) + 1))
     found: list[Cell] = []
+    broken = {one.cell for one in program.broken}
     for name, text in cells:
-        if any(one.text in tidy(text) for one in program.broken):
+        if name in broken:
             found.append((name, text))
         elif name in lines:
             every = enumerate(tidy(text).split("\n"), 1)

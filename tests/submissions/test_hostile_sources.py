@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lib.submissions.source import Source, SourceError
 from tests.support.variants import VARIANTS, Variant
 
+MANY = ", ".join(f"x{n}" for n in range(20))
 HOSTILE = {
     "brackets": "x = " + "(" * 100_000,
     "signs": "x = " + "-" * 100_000 + "1",
@@ -32,6 +33,21 @@ HOSTILE = {
     "many commands": "%x\n" * 50_000 + "x = = 1",
     "many cells": "# %%\nx = = 1\n" * 5_000,
     "many helpers": "".join(f"def f{i}(): f{i + 1}()\n" for i in range(4_000)) + "async def ddp(m): f0()",
+    "a question": "x = = 1\n" + " " * 500_000 + "#?",
+    "a question in dashes": "x = = 1\n" + "-" * 200_000 + "'?",
+    "chains that change names": "\n".join(f"x{n} = []" for n in range(900))
+    + "\ndef f0(): "
+    + " = ".join(f"x{n}.a" for n in range(900))
+    + " = 0\n"
+    + "".join(f"def f{n + 1}(): f{n}\n" for n in range(3_900))
+    + "async def ddp(m): f3900()",
+    "chains that are given names": f"{MANY} = [[]] * 20\ndef f0(): pass\n"
+    + "".join(f"def f{n + 1}(): f{n}\n" for n in range(1_200))
+    + f"f1200({MANY})\n" * 2_500
+    + f"async def ddp(m): return {MANY}",
+    "functions in one of many names": f"async def ddp(m):\n    {', '.join(f'a{n}' for n in range(15_000))} = m\n    ["
+    + "lambda: 0," * 10_000
+    + "]",
     "too long": "x = 1\n" * 1_000_000,
     "only an end": "\\",
     "an endless text": "x = '''",
@@ -43,12 +59,42 @@ def read(source: Source) -> None:
     assert set(source.puzzles()) <= {"ddp"}
     source.untouched("ddp")
     assert len(source.normalised("ddp")) in (0, 16)
+    assert source.only("ddp").name == source.name
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_nobody_writes(name: str) -> None:
     read(Source((("x.ipynb, code cell 1", HOSTILE[name]),)))
     read(Source.of("x.py", HOSTILE[name]))
+
+
+MANY_CELLS = [*((f"cell {n}", "x = = 1" if n % 2 else "#") for n in range(4_000)), ("last", "async def ddp(m): m()")]
+EACH_OTHER = [
+    (f"{one}.py", f"from {other} import f\nasync def ddp(m): return f(m)\ndef f(m): return [{'f(m), ' * 30}]\n")
+    for one, other in (("first", "second"), ("second", "first"))
+]
+ONE_BY_ONE = [
+    (
+        f"m{n}.py",
+        f"from m{n + 1} import {MANY}\n"
+        + "".join(f"def y{name}(): return {MANY}\n{name} = y{name}\n" for name in MANY.split(", ")),
+    )
+    for n in range(20)
+]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Source(tuple(MANY_CELLS), name="many.ipynb"),
+        Source((("x", "#"),) * 100_000),
+        Source((("x.py", "from first import ddp"),), tuple(EACH_OTHER)),
+        Source((("x.py", f"from m0 import {MANY}\nasync def ddp(m): return {MANY}"),), tuple(ONE_BY_ONE)),
+    ],
+    ids=["cells", "empty cells", "modules that import each other", "modules one by one"],
+)
+def test_many_cells_and_modules(source: Source) -> None:
+    read(source)
 
 
 @pytest.mark.parametrize(

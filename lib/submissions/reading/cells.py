@@ -19,13 +19,15 @@ MOST_TEXT = 2_000_000
 """Characters that are read: the sources of all puzzles together, with their texts, have a quarter of that."""
 MOST_CODE = 250_000
 """Characters of lines that are no comments: those sources have 150,000."""
+MOST_CELLS = 5_000
+"""Cells: each is parsed by itself, also one in which nothing stands."""
 LONGEST = 160
 """Characters of a line that a message shows."""
 RUN_PYTHON = frozenset({"capture", "debug", "mprun", "memit", "prun", "python", "python3", "time", "timeit"})
 """The cell magics (`%%time`) below which Python stands."""
 COMMAND = re.compile(r"(\s*)(?:%time\b\s*(?P<timed>[^-\s].*)|[%!?].*)")
 FROM_COMMAND = re.compile(r"(\s*[^\s#'\"=!%][^#'\"=!]*=)\s*(?:!|%[a-zA-Z]).*")
-QUESTION = re.compile(r"(\s*)[^#'\"]*\?{1,2}\s*")
+QUESTION = re.compile(r"(\s*)(?:[^\s#'\"][^#'\"]*)?\?{1,2}\s*")
 QUOTED = re.compile(r"'''|\"\"\"|'|\"")
 SCRIPTED = "run_cell_magic"
 """What nbconvert makes of a cell that begins with a magic."""
@@ -48,11 +50,12 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A cell that is no Python. `before` is how many statements come before it."""
+    """A cell that is no Python, or a part of `cell`. `before` is how many statements come before it."""
 
     text: str
     before: int
     error: SourceError
+    cell: str
 
 
 def code_cells(name: str, text: str) -> list[str]:
@@ -71,7 +74,9 @@ def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
     found: list[Statement] = []
     broken: list[Broken] = []
     room, code = MOST_TEXT, MOST_CODE
-    for name, text in cells:
+    for number, (name, text) in enumerate(cells):
+        if number == MOST_CELLS:
+            raise SourceError(f"{_file(name)}: there are more than {MOST_CELLS:,} cells, so nobody reads them")
         room -= len(text)
         if room >= 0:
             code -= sum(len(line) for line in text.split("\n") if not line.lstrip().startswith("#"))
@@ -79,7 +84,7 @@ def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
             raise SourceError(f"{_file(name)} has more than {MOST_CODE:,} characters of code, so nobody reads it")
         for piece, part in _pieces(name, tidy(text)):
             if isinstance(part, SourceError):
-                broken.append(Broken(piece, len(found), part))
+                broken.append(Broken(piece, len(found), part, name))
             else:
                 found += [Statement(node, name) for one in part for node in _unscripted(one)]
     return found, broken

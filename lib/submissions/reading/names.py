@@ -227,7 +227,8 @@ class _Reader:
         own, others = stored(body)
         own |= {one.arg for one in arguments(node)} | _type_parameters(node)
         hidden = _declared_global(body)  # these are of no function, even where one around has such a name
-        self._all(body, (*(scope - hidden for scope in scopes), frozenset(own - others)), True)
+        around = tuple(scope - hidden for scope in scopes) if hidden else scopes
+        self._all(body, (*around, frozenset(own - others)), True)
 
     def _class(self, node: ast.ClassDef, scopes: Scopes, later: bool) -> None:
         self._all(_around(node), scopes, later)

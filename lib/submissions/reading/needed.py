@@ -24,6 +24,8 @@ MOST_STATEMENTS = 5_000
 """Statements at top level: the sources of all puzzles together have 900."""
 MOST_STEPS = 200_000
 """How many names are followed, each from a place."""
+MOST_LOOKS = 1_000_000
+"""How often it is looked who calls or changes what: those sources need some hundreds."""
 OURS = ("lib", "drawing")
 GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})
 """What of ours gives a function when it is called."""
@@ -73,6 +75,7 @@ class Program:
 
     def __init__(self, statements: Sequence[Statement], broken: Sequence[Broken] = ()) -> None:
         self.broken = broken
+        self._looks = 0
         self._units: list[_Unit] = []
         self._starts: list[int] = []
         try:
@@ -191,6 +194,7 @@ class Program:
         todo = [name]
         while todo and len(seen) < MOST_STEPS:
             one = todo.pop()
+            self._look()
             if one in seen:
                 continue
             seen.add(one)
@@ -249,6 +253,7 @@ class Program:
         found: set[str] = set()
         todo = list(self.late_touchers.get(name, []))
         while todo:
+            self._look()
             for one in self._units[todo.pop()].names.gives - found:
                 found.add(one)
                 todo += self.takers.get(one, [])
@@ -258,6 +263,7 @@ class Program:
         """Whether a statement is there to change what a name stands for. One that runs the function is not."""
         unit = self._units[place]
         node, names = unit.node, unit.names
+        self._look(1 + len(names.calls))
         if target in names.now or any(self.is_run(one, place) for one in names.calls):
             return False
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
@@ -277,6 +283,12 @@ class Program:
         return (
             name in names.calls.get(callee, ()) and not self._is_import(name, place) and self._may_change(callee, place)
         )
+
+    def _look(self, count: int = 1) -> None:
+        """Counts a look. What somebody wrote to be read for ever is not read to its end."""
+        self._looks += count
+        if self._looks > MOST_LOOKS:
+            raise SourceError("who calls and changes what in it is more than anybody can follow")
 
     def _may_change(self, callee: str, place: int) -> bool:
         """Whether a function may change what it is given: one of the source's own, or of some modules."""

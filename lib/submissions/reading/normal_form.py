@@ -23,25 +23,68 @@ __all__ = ["normal_form"]
 
 MOST_MODULES = 5
 """How many modules, each imported by the one before, are looked into."""
+MOST_READ = 1_000_000
+"""Characters of modules that are read for all that is imported together: a module counts each time."""
 SKIPPED = frozenset({"annotation", "ctx", "kind", "returns", "type_comment", "type_ignores", "type_params"})
 Scope = dict[str, str]
 
 
-def normal_form(program: Program, name: str, modules: Sequence[Cell] = (), depth: int = 0) -> str:
+def normal_form(program: Program, name: str, modules: Sequence[Cell] = ()) -> str:
     """The digest of the normal form of a function; "" where there is none. SourceError for code nested too deep."""
+    return _normal_form(program, name, _Modules(modules), 0)
+
+
+def _normal_form(program: Program, name: str, modules: _Modules, depth: int) -> str:
     for needed in program.needed(name):
         try:
             text = _Writer(needed, modules, depth).text()
         except (RecursionError, MemoryError):
             raise SourceError("this code is nested too deep to be read") from None
-        return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+        return _digest(text)
     return ""
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+class _Modules:
+    """The modules that were handed in with a source. Each is parsed once, and each name of it looked for once."""
+
+    def __init__(self, modules: Sequence[Cell]) -> None:
+        self._modules = modules
+        self._programs: dict[str, Program] = {}
+        self._found: dict[tuple[str, str, int], str] = {}
+        self._left = MOST_READ
+
+    def digest_of(self, path: str, depth: int) -> str | None:
+        """What stands for a path with dots that is imported; None where it is of no module that was handed in."""
+        parts = path.split(".")
+        given = ((module, text) for module, text in self._modules if PurePath(module).stem in parts)
+        module, text = next(given, (None, ""))
+        if module is None or depth >= MOST_MODULES:
+            return None
+        key = module, parts[-1], depth
+        if key not in self._found:
+            self._found[key] = self._read(module, text, parts[-1], depth) or _digest(text)
+        return self._found[key]
+
+    def _read(self, module: str, text: str, name: str, depth: int) -> str:
+        self._left -= len(text)
+        if self._left < 0:
+            return ""
+        try:
+            if module not in self._programs:
+                self._programs[module] = Program(*statements([(module, text)]))
+            return _normal_form(self._programs[module], name, self, depth + 1)
+        except SourceError:
+            return ""
 
 
 class _Writer:
     """Writes statements as text, each when something that it gives is first used."""
 
-    def __init__(self, needed: Needed, modules: Sequence[Cell], depth: int) -> None:
+    def __init__(self, needed: Needed, modules: _Modules, depth: int) -> None:
         self._name = needed.name
         self._modules = modules
         self._depth = depth
@@ -109,17 +152,7 @@ class _Writer:
 
     def _foreign(self, path: str) -> str:
         """What stands for something that is imported: of a module that was handed in, what it does."""
-        parts = path.split(".")
-        for module, text in self._modules:
-            if PurePath(module).stem in parts and self._depth < MOST_MODULES:
-                try:
-                    found = normal_form(
-                        Program(*statements([(module, text)])), parts[-1], self._modules, self._depth + 1
-                    )
-                except SourceError:
-                    found = ""
-                return found or hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
-        return path
+        return self._modules.digest_of(path, self._depth) or path
 
     def _resolved(self, name: str, scopes: tuple[Scope, ...]) -> str:
         for scope in reversed(scopes):

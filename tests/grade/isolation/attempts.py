@@ -334,6 +334,30 @@ OUTSIDE = [
     ),
     Attempt("what others have", "tried(lambda: open(SECRET).read())", needs=("landlock",)),
     Attempt("a folder of others", "tried(lambda: os.listdir(os.path.dirname(SECRET)))", needs=("landlock",)),
+    Attempt("the rights of a file of others", "tried(lambda: os.chmod(SECRET, 0o600) is None)", needs=("seccomp",)),
+    Attempt("to empty a file of others", "tried(lambda: os.truncate(SECRET, 0) is None)", needs=("seccomp",)),
+    Attempt(
+        "to empty a file that it reads",
+        "open('own', 'w').write('x'); tried(lambda: os.open('own', os.O_RDONLY | os.O_TRUNC))",
+        needs=("seccomp",),
+    ),
+    Attempt(
+        "the rights of Python", "tried(lambda: os.fchmod(os.open(os.__file__, 0), 0o644) is None)", needs=("seccomp",)
+    ),
+    Attempt("the date of a file of others", "tried(lambda: os.utime(SECRET, (1, 1)) is None)", needs=("seccomp",)),
+    Attempt(
+        "a signal for others by a socket",
+        "import fcntl, socket; pair = socket.socketpair(); tried(lambda: fcntl.fcntl(pair[0], fcntl.F_SETOWN, os.getppid()) == 0)",
+        needs=("seccomp",),
+    ),
+    Attempt(
+        "a lock for others",
+        "import fcntl; tried(lambda: fcntl.flock(os.open(os.__file__, 0), 2) is None)",
+        needs=("seccomp",),
+    ),
+    Attempt(
+        "the processors of others", "tried(lambda: os.sched_setaffinity(os.getppid(), {0}) is None)", needs=("seccomp",)
+    ),
     Attempt("a link to it", "os.symlink(SECRET, 'link'); tried(lambda: open('link').read())", needs=("landlock",)),
     Attempt(
         "the solution",
