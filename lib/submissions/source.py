@@ -103,9 +103,10 @@ class Source:
             every, broken = statements(kept)
             again = Program(every, broken)
             second = next(again.needed(puzzle), None)
-        except SourceError:
+            same = second is not None and _same(first, second)
+        except (ValueError, RecursionError, MemoryError):  # a number of more digits than Python writes, a deep nest
             return self
-        if second is None or not _same(first, second):
+        if not same:
             return self
         alone = not broken and len(every) == len(first.statements)
         return replace(self, cells=kept, needs=(first.names, first.missing) if alone else None)
