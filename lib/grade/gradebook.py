@@ -125,7 +125,7 @@ class Gradebook:
     """A class: what was asked, the students by name, and what could not be graded.
 
     `isolation` says what kept the code that ran apart from everything else, and `made_by` which version of this package
-    wrote it; the report shows both.
+    wrote it; the report shows both, and `title`, what the exercise is called.
     """
 
     asked: tuple[Asked, ...]
@@ -133,11 +133,16 @@ class Gradebook:
     refused: tuple[Refused, ...] = ()
     isolation: tuple[str, ...] = ()
     made_by: str = ""
+    title: str = ""
 
     @property
     def passed(self) -> bool:
         """Whether every student passed every puzzle, and nothing was refused."""
         return not self.refused and all(student.passed == len(self.asked) for student in self.students)
+
+    def refused_of(self, student: Student) -> tuple[Refused, ...]:
+        """What a student handed in that cannot be graded."""
+        return tuple(one for one in self.refused if one.student and one.student == student.name)
 
     def of(self, puzzle: str) -> dict[str, Score]:
         """The scores of one puzzle by student, without those who did not hand it in."""
@@ -161,6 +166,7 @@ class Gradebook:
                 tuple(Refused(**one) for one in data["refused"]),
                 tuple(data.get("isolation", ())),
                 data.get("made_by", ""),
+                data.get("title", ""),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"this is no {FORMAT}, version {VERSION}: {error}") from None

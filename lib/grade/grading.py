@@ -225,7 +225,8 @@ class _Grading:
                 scores.append(replace(score, file=file, hints=max(opened, default=None)))
             students.append(Student(row.submission.student, tuple(scores), row.notes))
         refused = sorted(set(self._refused), key=lambda one: (one.file, one.why, one.student))
-        return Gradebook(tuple(asked), tuple(students), tuple(refused), tuple(features or ()), made_by())
+        title = self._assignment.title
+        return Gradebook(tuple(asked), tuple(students), tuple(refused), tuple(features or ()), made_by(), title)
 
 
 def made_by() -> str:

@@ -265,7 +265,7 @@ def _checked(trace: Trace, asked: _Asked) -> tuple[Result, bool]:
     """What `check` says of a Trace, and whether it says so without a word on the source."""
     verdict = check(trace, asked.record)
     if not verdict.correct:
-        return asked.result("failed", verdict.text()), False
+        return asked.result("failed", replace(verdict, goals=()).text()), False  # no goal can be near yet
     goals = tuple(goal.name for goal in verdict.goals if goal.reached)
     state = "passed" if asked.need is None or asked.need in goals else "missed"
     figures = {"time": verdict.time, "memory": verdict.memory, "sent": verdict.sent, "rank": verdict.rank}

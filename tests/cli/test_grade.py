@@ -89,6 +89,9 @@ def test_hidden_sizes_are_drawn_and_a_file_says_more(passing: Path, tmp_path: Pa
         (["IN", "--out", "IN"], "lie in each other"),
         (["nowhere"], "there is nothing at nowhere"),
         (["EMPTY"], "no notebook (.ipynb) and no .py"),
+        (["PAPERS"], "there is papers/1.pdf, and 1 file more that cannot be graded"),
+        (["http:x"], "there is nothing at http:x"),
+        (["IN", "--out", "TAKEN"], "is a file: --out names the folder"),
         (["NOTES"], "nobody has handed in the function of a puzzle"),
         (["IN", "-j", "0"], "some process has to do it"),
         (["IN", "--limit", "0"], "0.1"),
@@ -98,13 +101,22 @@ def test_hidden_sizes_are_drawn_and_a_file_says_more(passing: Path, tmp_path: Pa
 def test_what_makes_no_sense_ends_with_2(passing: Path, tmp_path: Path, arguments: list[str], says: str) -> None:
     (tmp_path / "empty").mkdir()
     hand_in(tmp_path / "notes", {"eva/notes.py": "print('hello')\n"})
-    places = {"IN": passing, "EMPTY": tmp_path / "empty", "NOTES": tmp_path / "notes"}
+    hand_in(tmp_path / "papers", {"1.pdf": "%PDF", "2.pdf": "%PDF"})
+    (tmp_path / "taken").write_text("mine", "utf-8")
+    names = ("empty", "notes", "papers", "taken")
+    places = {"IN": passing, **{name.upper(): tmp_path / name for name in names}}
     given = [str(places.get(one, one)) if "/" not in one else str(passing / "report") for one in arguments]
     given += ["--out", str(tmp_path / "report")] if "--out" not in given else []
     code, text = run(*given)
     assert code == 2, text
     assert says in text.replace("│ ", "").replace(" │", "")
     assert not (tmp_path / "report" / "gradebook.json").exists()
+
+
+def test_an_address_is_no_folder() -> None:
+    code, text = run("https://example.org/class.zip")
+    assert code == 2
+    assert "is an address: download it" in text
 
 
 def test_a_package_that_is_missing_is_said_first(passing: Path, monkeypatch: pytest.MonkeyPatch) -> None:

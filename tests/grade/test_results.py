@@ -41,7 +41,16 @@ def test_a_row_for_each_student() -> None:
     assert (row["passed"], row["of"], row["ddp"], row["ddp goal"]) == ("1", "1", "passed", "passes")
     assert (row["ddp hidden passed"], row["ddp hidden of"], row["ddp time"]) == ("0", "1", "5.6")
     assert (row["ddp memory"], row["ddp hints"]) == ("1572864", "2")
-    assert len(row) == 3 + len(COLUMNS) + 1
+    assert len(row) == 3 + len(COLUMNS) + 2
+    assert row["feedback"].startswith("ana-")
+
+
+def test_what_could_not_be_graded_is_in_the_row_of_its_student() -> None:
+    unread = replace(book("Ana"), refused=(Refused("a/x.ipynb", "is cut off", "Ana"), Refused("b.ipynb", "is empty")))
+    (row,) = rows(csv_of(unread))
+    assert row["notes"].startswith("could not be graded: a/x.ipynb: is cut off")
+    assert "b.ipynb" not in row["notes"]
+    assert Gradebook.from_json(replace(unread, title="Exercise 3").to_json()).title == "Exercise 3"
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "\tx", "\r=1", "=cmd|' /C calc'!A0"])

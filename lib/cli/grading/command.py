@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -106,7 +107,11 @@ def grade_command(
 def _apart(submissions: list[Path], out: Path) -> None:
     """The report does not lie among the submissions, nor they in it."""
     where = out.resolve()
+    if out.exists() and not out.is_dir():
+        fail(f"{out} is a file: --out names the folder for the report", status=2)
     for path in submissions:
+        if re.match(r"\w+:/", str(path)) and not path.exists():
+            fail(f"{path} is an address: download it, and name the file", status=2)
         if not path.exists():
             fail(f"there is nothing at {path}: name a folder, an archive, a notebook or a .py", status=2)
         given = path.resolve()
@@ -119,7 +124,11 @@ def _graded(
 ) -> Gradebook:
     collected = collect(submissions)
     if not collected.submissions:
-        fail(f"there is no notebook (.ipynb) and no .py in {', '.join(map(str, submissions))}", status=2)
+        found = collected.refused
+        else_there = f"; there is {found[0].file}" if found else ""
+        more = f", and {counted(len(found) - 1, 'file')} more that cannot be graded" if len(found) > 1 else ""
+        where = ", ".join(map(str, submissions))
+        fail(f"there is no notebook (.ipynb) and no .py in {where}{else_there}{more}", status=2)
     assignment = _assignment(asked, collected)
     processes = -1 if backend is not None else jobs or _cores()
     with cluster(backend, scheduler), _progress("Grading") as done:
@@ -159,7 +168,10 @@ def _show(book: Gradebook, out: Path, index: Path) -> None:
     """The class in a table, what is refused, and where the rest is."""
     counts = [Column(state, justify="right") for state in STATES]
     table = Table(
-        "puzzle", *counts, Column("hidden sizes", justify="right"), title=f"{counted(len(book.students), 'student')}"
+        "puzzle",
+        *counts,
+        Column("hidden sizes", justify="right"),
+        title=visible(f"{book.title and book.title + ': '}{counted(len(book.students), 'student')}"),
     )
     for position, asked in enumerate(book.asked):
         states = Counter(student.scores[position].state for student in book.students)

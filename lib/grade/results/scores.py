@@ -1,8 +1,9 @@
 """scores.csv: a row for each student, for a spreadsheet.
 
-The first columns are of the student, the next ones of each puzzle in turn, called after it (`fsdp`, `fsdp goal`, ...),
-and the last one has the notes; COLUMNS says what they hold. A cell of a puzzle that says nothing is empty. The file is
-UTF-8 with a byte order mark, without which Excel takes names for another encoding. What begins like a formula has an
+The first columns are of the student, the next ones of each puzzle in turn, called after it (`fsdp`, `fsdp goal`, ...;
+COLUMNS says what they hold), and the last two have the name of the student's file in feedback/, and notes: on files
+that could not be graded, and on what was passed over. A cell of a puzzle that says nothing is empty. The file is UTF-8
+with a byte order mark, without which Excel takes names for another encoding. What begins like a formula has an
 apostrophe before it, so that no spreadsheet runs what a student is called.
 """
 
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lib.grade.gradebook import Asked, Gradebook, Score, Student
+from lib.grade.results.names import file_names
 
 __all__ = ["COLUMNS", "csv_of"]
 
@@ -57,20 +59,22 @@ def csv_of(book: Gradebook) -> str:
     text.write(MARK)
     writer = csv.writer(text, lineterminator="\n")
     columns = [f"{one.puzzle} {column.name}".strip() for one in book.asked for column in COLUMNS]
-    writer.writerow(["student", "passed", "of", *columns, "notes"])
-    for student in book.students:
-        writer.writerow([_safe(cell) for cell in _row(student, book.asked)])
+    writer.writerow(["student", "passed", "of", *columns, "feedback", "notes"])
+    for student, file in zip(book.students, file_names([student.name for student in book.students]), strict=True):
+        writer.writerow([_safe(cell) for cell in _row(book, student, file)])
     return text.getvalue()
 
 
-def _row(student: Student, asked: tuple[Asked, ...]) -> Iterator[Cell]:
+def _row(book: Gradebook, student: Student, file: str) -> Iterator[Cell]:
     yield student.name
     yield student.passed
-    yield len(asked)
-    for score, one in zip(student.scores, asked, strict=True):
+    yield len(book.asked)
+    for score, one in zip(student.scores, book.asked, strict=True):
         for column in COLUMNS:
             yield None if score.state == "absent" and column.name else column.of(score, one)
-    yield "; ".join(student.notes)
+    yield f"{file}.html"
+    refused = (f"could not be graded: {one.file}: {one.why}" for one in book.refused_of(student))
+    yield "; ".join((*refused, *student.notes))
 
 
 def _safe(cell: Cell) -> Cell:

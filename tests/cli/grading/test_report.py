@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from lib.cli.grading.report import write_report
 from lib.grade.gradebook import Gradebook, Refused, Result, Score, Student
+from tests.support import classes
 from tests.support.classes import InMemory, class_of
 
 PUZZLES = ("grad_accum", "ddp", "process_map")
@@ -261,6 +262,36 @@ def test_hidden_sizes_are_told_only_where_the_teacher_wants_it(tmp_path: Path) -
         assert "977 ranks" in told[ending]
     index = (tmp_path / "quiet" / "index.html").read_text("utf-8")
     assert "not at all sizes" in index
+
+
+def test_who_handed_in_a_damaged_file_is_told(tmp_path: Path) -> None:
+    score = Score("ddp", "absent", Result("", "absent"))
+    students = Student("Ana", (score,)), Student("", (score,))
+    refused = Refused("class/Ana_1/03_ddp.ipynb", "is cut off", "Ana"), Refused("photo.heic", "is no notebook")
+    files = written(Gradebook((classes.asked("ddp"),), students, refused, title="Week <2>"), InMemory({}), tmp_path)
+    sent = {path: text for path, text in files.items() if path.startswith("feedback/")}
+    ana = {Path(path).suffix: text for path, text in sent.items() if "/ana-" in path}
+    assert len(ana) == 2
+    for text in ana.values():
+        assert "Could not be graded: 03_ddp.ipynb: is cut off" in text
+        assert "Ana_1" not in text
+    for path, text in sent.items():
+        assert "heic" not in text
+        assert ("cut off" in text) == ("/ana-" in path)
+    assert "Week &lt;2&gt;" in files["index.html"]
+    assert "Week &lt;2&gt;" in ana[".html"]
+
+
+def test_what_is_the_same_at_two_hidden_sizes_is_said_once(tmp_path: Path) -> None:
+    book, traces = small()
+    student = next(one for one in book.students if any(score.state == "passed" for score in one.scores))
+    at = tuple(f"{ranks} ranks, 5 layers, 3 batches" for ranks in (977, 983))
+    wrong = tuple(Result(size, "failed", message=f"At {size}: rank 1: no\n  where:    a.ipynb, line 9") for size in at)
+    scores = tuple(replace(score, hidden=wrong) if score.state == "passed" else score for score in student.scores)
+    written(replace(book, students=(replace(student, scores=scores),)), traces, tmp_path)
+    text = next((tmp_path / "feedback").glob("*.txt")).read_text("utf-8")
+    assert "At 2 other sizes, which are not told:" in text
+    assert "At another size" not in text
 
 
 def test_the_same_bytes_every_time_and_after_a_break(tmp_path: Path) -> None:

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lib.cli.grading.report.names import file_names, is_ours
 from lib.cli.grading.report.pages import render
 from lib.cli.grading.report.pictures import Order, Pictures, Traces, draw_all
 from lib.cli.grading.report.puzzles import ClassPuzzle, puzzles_of
-from lib.cli.grading.report.students import beside, feedback_parts, feedback_text, own, parts, scores_of
+from lib.cli.grading.report.students import beside, feedback_parts, feedback_text, own, parts, scores_of, unread_files
 from lib.cli.grading.report.wording import State, goals_reached, state_of
 from lib.cli.templates import markup
 from lib.errors.wording import counted, visible
 from lib.files import ready, write_whole
-from lib.grade.gradebook import Gradebook, Score, Student
+from lib.grade.gradebook import Gradebook, Refused, Score, Student
 from lib.grade.mistakes import mistakes
+from lib.grade.results.names import file_names, is_ours
 from lib.grade.similarity import INNOCENT, similar
 
 __all__ = ["Traces", "write_report"]
@@ -54,6 +54,7 @@ class Line:
     short: str
     passed: int
     notes: tuple[str, ...]
+    unread: tuple[Refused, ...]
     cells: tuple[Cell, ...]
 
 
@@ -86,7 +87,7 @@ def write_report(
     # The page of the class leads to the others: it comes last.
     for row, student in enumerate(book.students):
         _write_student(out, lines, row, student, puzzles, pictures)
-        _write_feedback(out, lines[row], student, puzzles, pictures, tell_sizes)
+        _write_feedback(out, lines[row], student, puzzles, pictures, tell_sizes, book.title)
         tell(len(orders) + row + 1)
     _remove_others(out, lines, pictures, orders)
     index = out / "index.html"
@@ -103,6 +104,7 @@ def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[Line]:
             _short(student.name) or "(no name)",
             student.passed,
             student.notes,
+            book.refused_of(student),
             tuple(_cell(puzzle, score) for puzzle, score in scores_of(student, puzzles)),
         )
         for file, student in zip(files, book.students, strict=True)
@@ -146,11 +148,19 @@ def _write_student(
 
 
 def _write_feedback(
-    out: Path, line: Line, student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures, tell_sizes: bool
+    out: Path,
+    line: Line,
+    student: Student,
+    puzzles: Sequence[ClassPuzzle],
+    pictures: Pictures,
+    tell_sizes: bool,
+    title: str,
 ) -> None:
-    found = list(feedback_parts(student, puzzles, pictures, tell_sizes))
-    write_whole(ready(out / "feedback" / f"{line.file}.html"), render("feedback.html", student=line, parts=found))
-    text = "\n".join(visible(one) for one in feedback_text(student, found))
+    unread = unread_files(line.unread)
+    found = list(feedback_parts(student, puzzles, pictures, tell_sizes, unread))
+    page = render("feedback.html", student=line, parts=found, unread=unread, title=title)
+    write_whole(ready(out / "feedback" / f"{line.file}.html"), page)
+    text = "\n".join(visible(one) for one in feedback_text(student, found, unread))
     write_whole(out / "feedback" / f"{line.file}.txt", f"{text}\n")
 
 
@@ -225,6 +235,7 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line
     ]
     return render(
         "index.html",
+        title=book.title,
         students=lines,
         puzzles=shown,
         refused=book.refused,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +12,12 @@ from lib.cli.grading.report.puzzles import ClassPuzzle
 from lib.cli.grading.report.wording import State, message_there, remarks, state_of, without_sizes
 from lib.cli.templates import markup
 from lib.errors.wording import amount, exact
-from lib.grade.gradebook import Asked, Result, Score, Student
+from lib.grade.gradebook import Asked, Refused, Result, Score, Student
 
-__all__ = ["Elsewhere", "Part", "Row", "beside", "feedback_parts", "feedback_text", "own", "parts"]
+__all__ = ["Elsewhere", "Part", "Row", "beside", "feedback_parts", "feedback_text", "own", "parts", "unread_files"]
 
 ABSENT = "nothing was handed in"
+UNREADABLE = "nothing was handed in that can be graded"
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,10 @@ def parts(student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures) 
 
 
 def feedback_parts(
-    student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures, tell_sizes: bool
+    student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures, tell_sizes: bool, unread: Sequence[str] = ()
 ) -> Iterator[Part]:
-    """The puzzles in what a student may have."""
+    """The puzzles in what a student may have. `unread` says what of it cannot be graded."""
+    absent = UNREADABLE if unread else ABSENT
     for puzzle, score in scores_of(student, puzzles):
         order = own(score)
         yield Part(
@@ -111,16 +114,22 @@ def feedback_parts(
             state_of(score),
             _size(puzzle, score),
             _rows(puzzle, score, "yours", others=False),
-            ABSENT if score.state == "absent" else _message(score),
+            absent if score.state == "absent" else _message(score),
             elsewhere=tuple(_elsewhere(score, tell_sizes)),
             drawn="" if order is None else markup(pictures.svg(order)),
         )
 
 
-def feedback_text(student: Student, found: Sequence[Part]) -> Iterator[str]:
+def unread_files(refused: Sequence[Refused]) -> list[str]:
+    """What a student is told of files that cannot be graded: their names, without the folders of who teaches."""
+    return [f"{one.file.rpartition('/')[2]}: {one.why}" for one in refused]
+
+
+def feedback_text(student: Student, found: Sequence[Part], unread: Sequence[str] = ()) -> Iterator[str]:
     """The same in plain text, for the comment box of a learning platform."""
     passed = sum(part.state.name == "passed" for part in found)
     yield f"{student.name}: {passed} of {len(found)} puzzles passed."
+    yield from (f"Could not be graded: {text}" for text in unread)
     for part in found:
         yield ""
         yield f"{part.asked.number}. {part.asked.title}: {part.state.words}"
@@ -174,12 +183,11 @@ def _elsewhere(score: Score, tell_sizes: bool) -> Iterator[Elsewhere]:
     """What came of the other sizes. Which they are is said only where the teacher wants it."""
     if not score.hidden or not score.correct:
         return
-    yield Elsewhere(f"At other sizes: right at {score.hidden_passed} of {len(score.hidden)}.")
-    for result in score.hidden:
-        if result.state == "passed":
-            continue
-        message = message_there(result)
-        if tell_sizes:
-            yield Elsewhere(f"At {result.size}:", message)
-        else:
-            yield Elsewhere("At another size, which is not told:", without_sizes(message))
+    yield Elsewhere(f"At other sizes: passed at {score.hidden_passed} of {len(score.hidden)}.")
+    wrong = [result for result in score.hidden if result.state != "passed"]
+    if tell_sizes:
+        yield from (Elsewhere(f"At {result.size}:", message_there(result)) for result in wrong)
+        return
+    for message, times in Counter(without_sizes(message_there(result)) for result in wrong).items():
+        where = "another size, which is" if times == 1 else f"{times} other sizes, which are"
+        yield Elsewhere(f"At {where} not told:", message)

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.cli.grading.report.names import file_names, is_ours
+from lib.grade.results.names import file_names, is_ours
 
 names = st.lists(st.text(st.characters(codec=None), max_size=80), max_size=12)
 
@@ -30,6 +30,7 @@ def test_a_name_follows_from_the_student_alone(students: list[str], data: st.Dat
 def test_what_they_look_like() -> None:
     assert re.fullmatch("anna-schmidt-[0-9a-f]{8}", file_names(["Anna Schmidt"])[0])
     assert re.fullmatch("jose-nguyen-[0-9a-f]{8}", file_names(["José Nguyễn"])[0])
+    assert re.fullmatch("jurgen-mussig-[0-9a-f]{8}", file_names(["Jürgen Müßig"])[0])
     for odd in ("", "../..", "CON", "李明", "a" * 300, "nul.txt", "\ud800", "\u202e", ".hidden", "-rf"):
         (name,) = file_names([odd])
         assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}-[0-9a-f]{8}", name), odd

@@ -41,5 +41,5 @@ def is_ours(stem: str) -> bool:
 
 def _plain(name: str) -> str:
     """What is left of a name in a-z and 0-9."""
-    letters = unicodedata.normalize("NFKD", name[: 10 * LONGEST]).encode("ascii", "ignore").decode().lower()
+    letters = unicodedata.normalize("NFKD", name[: 10 * LONGEST].casefold()).encode("ascii", "ignore").decode()
     return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST].strip("-") or "student"
