@@ -97,7 +97,12 @@ def _execute(code: CodeType, namespace: dict[str, Any]) -> None:
 
 
 def importable(modules: Sequence[Cell], file: str) -> None:
-    """Lets what came with a file be imported from now on, unless Python or an installed package has the name."""
+    """Lets what came with a file be imported from now on, unless Python or an installed package has the name. What was
+    imported of an earlier file is forgotten."""
+    for found in [one for one in sys.meta_path if isinstance(one, _HandedIn)]:
+        sys.meta_path.remove(found)
+        for name in [name for name, module in sys.modules.items() if getattr(module, "__loader__", None) is found]:
+            del sys.modules[name]
     if modules:
         folder = PurePath(file).parent
         sys.meta_path.append(_HandedIn(dict(modules), [folder, *folder.parents]))

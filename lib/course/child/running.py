@@ -68,10 +68,11 @@ def main(folder: str) -> NoReturn:
     request = request_from(Path(folder, "request.json").read_bytes())
     limit(request.limits)
     answer(request, lambda content: write_whole(result, content.decode()))
+    os._exit(0)  # nobody waits for threads that the function has started, nor for what it wanted done at the end
 
 
-def answer(request: Request, send: Callable[[bytes], object], *, told: bool = False) -> NoReturn:
-    """Runs a student's function, sends what came of it, and ends this process.
+def answer(request: Request, send: Callable[[bytes], object], *, told: bool = False) -> None:
+    """Runs a student's function, and sends what came of it. This process ends where that takes too long.
 
     It sees to it itself that it ends in time, with a thread, unless it is `told`: then who watches it sends LATE, and
     to one that does not hear it DEAF_SIGNAL, before it is ended.
@@ -98,7 +99,6 @@ def answer(request: Request, send: Callable[[bytes], object], *, told: bool = Fa
         sent = _run(request)
     in_time()
     send(written(sent, printed.all()))
-    os._exit(0)  # nobody waits for threads that the function has started, nor for what it wanted done at the end
 
 
 def endless(request: Request, place: Place | str | None) -> Sent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lib.cluster.costs import Costs
 from lib.cluster.mesh import Mesh
@@ -11,7 +11,10 @@ from lib.puzzles.records import PUZZLES, Puzzle, Size
 from lib.trace.trace import Trace
 from lib.values.layers import LINEAR
 
-__all__ = ["AtSize", "asked_for", "size_of"]
+__all__ = ["QUESTIONS", "AtSize", "asked_for", "size_of"]
+
+QUESTIONS: Final = 16
+"""Requests that one child answers at most; together they have so many times the processor time of one."""
 
 
 class AtSize(NamedTuple):

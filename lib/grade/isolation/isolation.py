@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final
 
@@ -21,7 +21,7 @@ from lib.course.child.asking import answered, ask, deaf, vanished
 from lib.course.child.messages import Limits, Request, Sent, read
 from lib.course.child.ours import schedules_below
 from lib.files import ROOT
-from lib.grade.isolation.asked import AtSize, asked_for
+from lib.grade.isolation.asked import QUESTIONS, AtSize, asked_for
 from lib.submissions.function_check import sources_below
 from lib.submissions.source import Source
 
@@ -41,6 +41,8 @@ START = 60.0
 """Seconds for the server to start."""
 ANSWER = 10.0
 """Seconds for the server to end what a child has left, and to say so."""
+LINES: Final = 2
+"""Lines of an answer."""
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "SYSTEMROOT", "TZ")
 """Variables of the environment that a run may know. Others may hold what is nobody's business."""
 
@@ -158,6 +160,7 @@ class _Server:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # What a child says that Python itself has to say: it has no name, and begins anew for each child.
         self._noise = open(os.memfd_create("noise"), "r+b")  # noqa: SIM115  # `close` closes it
+        self._child: _Child | None = None
         known = {name: os.environ[name] for name in KEPT if name in os.environ}
         with theirs:
             self._process = subprocess.Popen(
@@ -182,6 +185,8 @@ class _Server:
         """Ends the server, and it all that it has started; but not that of the process this one was forked from."""
         if self.owner != os.getpid():
             return
+        if self._child is not None:
+            self._child.link.close()
         self._control.close()
         self._noise.close()
         with suppress(subprocess.TimeoutExpired):
@@ -190,25 +195,54 @@ class _Server:
         self._process.wait()
 
     def ask(self, request: Request) -> Sent:
-        """Has a child answer a request."""
-        self._noise.truncate(0)
-        ours, theirs = socket.socketpair()
-        with ours:
-            with theirs:
-                socket.send_fds(self._control, [request.limits.to_bytes()], [theirs.fileno(), self._noise.fileno()])
-            content, status, late = self._exchange(ours, request)
+        """Has a child answer a request: the one that has answered the last, if it was asked of the same function."""
+        child = self._child
+        if child is None or not child.may_answer(request, self._control):
+            self._leave()
+            child = self._child = self._enter(request)
+        content, status, late = self._exchange(child, request)
         if content is None:
             return _too_much(request)
         sent = read(content, request)
         if late and (sent is None or sent.outcome in ("trace", "answers")):
             return deaf(request, self._noise)
-        return sent or vanished(request, status, self._noise)
+        if sent is None and status is None:
+            status = self._leave()
+        elif sent is not None and sent.outcome not in ("trace", "answers"):
+            self._leave()
+        return sent or vanished(request, status or 0, self._noise)
 
-    def _exchange(self, job: socket.socket, request: Request) -> tuple[bytes | None, int, bool]:
-        """Sends the request, and takes what comes: None for more than may be sent. And the exit status, and whether it
-        had to be told that it is late."""
-        job.setblocking(False)
-        left, parts, size, late, most = memoryview(request.to_bytes()), list[bytes](), 0, False, request.limits.sent
+    def _enter(self, request: Request) -> _Child:
+        """Has a child begin."""
+        self._noise.truncate(0)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [request.limits.to_bytes()], [theirs.fileno(), self._noise.fileno()])
+        ours.setblocking(False)
+        return _Child(ours, request)
+
+    def _leave(self) -> int:
+        """Ends the child that has answered last, if it is still there. Its exit status, or 0."""
+        if self._child is None:
+            return 0
+        self._child.link.close()
+        self._child = None
+        self._control.send(b"stop")
+        return int(self._heard(ANSWER))
+
+    def _exchange(self, child: _Child, request: Request) -> tuple[bytes | None, int | None, bool]:
+        """Sends the request, and takes what comes: None for more than may be sent. And the exit status, None for a
+        child that is still there, and whether it had to be told that it is late."""
+        job = child.link
+        left, parts, size, late, most = (
+            memoryview(request.to_bytes() + b"\n"),
+            list[bytes](),
+            0,
+            False,
+            request.limits.sent,
+        )
+        lines = 0
+        child.asked += 1
         deadline = time.monotonic() + request.limits.seconds
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
@@ -223,7 +257,10 @@ class _Server:
             for number, events in ready:
                 if number == self._control.fileno():
                     status = int(self._heard(ANSWER))
-                    return _rest(job, parts, most - size), status, late
+                    content = _rest(job, parts, most - size)
+                    job.close()
+                    self._child = None
+                    return (content if content is None else _whole(content)), status, late
                 if events & select.POLLOUT and left:
                     left = _sent_on(job, left)
                     if not left:
@@ -232,9 +269,12 @@ class _Server:
                     part = _received(job)
                     parts.append(part)
                     size += len(part)
-                    if not part or size > most:
+                    lines += part.count(b"\n")
+                    if lines == LINES and part.endswith(b"\n") and not late:
+                        return _whole(b"".join(parts)), None, False
+                    if not part or size > most or lines > LINES:
                         poll.unregister(job)  # who has closed it sends no more; the server says the rest
-                    if size > most:
+                    if size > most or lines > LINES:
                         self._control.send(b"stop")
 
     def _heard(self, seconds: float) -> str:
@@ -246,18 +286,42 @@ class _Server:
         return message.decode()
 
 
+@dataclass(slots=True)
+class _Child:
+    """A child that is there: the socket on which it is asked, what it was asked first, and how often."""
+
+    link: socket.socket
+    first: Request
+    asked: int = 0
+
+    def may_answer(self, request: Request, control: socket.socket) -> bool:
+        """Whether it can be asked this, too: about the same function, and nothing has come of it since it answered."""
+        mine = (request.puzzle, request.limits, request.source) == (
+            self.first.puzzle,
+            self.first.limits,
+            self.first.source,
+        )
+        if not mine or self.asked == QUESTIONS:
+            return False
+        poll = select.poll()
+        poll.register(control, select.POLLIN)
+        poll.register(self.link, select.POLLIN)
+        return not poll.poll(0)
+
+
+def _whole(content: bytes) -> bytes:
+    """An answer without the end of its last line; nothing, where it does not end."""
+    return content[:-1] if content.count(b"\n") == LINES and content.endswith(b"\n") else b""
+
+
 def _sent_on(job: socket.socket, left: memoryview) -> memoryview:
     """Sends what the other side takes now, and says what is left; nobody may be there to take it."""
     try:
-        left = left[job.send(left) :]
+        return left[job.send(left) :]
     except BlockingIOError:
         return left
     except OSError:
         return left[:0]
-    if not left:
-        with suppress(OSError):
-            job.shutdown(socket.SHUT_WR)
-    return left
 
 
 def _received(job: socket.socket) -> bytes:

@@ -1,4 +1,8 @@
-"""What a child of the server does: it puts up the walls around itself, reads the request, and runs what it asks."""
+"""What a child of the server does: it puts up the walls around itself, reads requests, and runs what they ask.
+
+One child answers what is asked of one function, one size after the other: each is loaded anew, and asked when the last
+has been answered. To fork costs as much as two such runs, most of it for memory that a process touches first.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from lib.course.child.asking import OWN
 from lib.course.child.messages import Limits, Sent, request_from, written
 from lib.course.child.running import answer, limit
 from lib.grade.isolation import landlock, namespaces, seccomp
+from lib.grade.isolation.asked import QUESTIONS
 from lib.grade.isolation.kernel import drop_capabilities
 from lib.trace.trace import Trace
 
@@ -122,7 +127,8 @@ def _warm_up() -> None:
 
 
 def run(sock: int, noise: int, limits: Limits, walls: Walls) -> NoReturn:
-    """Answers the request that comes on a socket, and ends."""
+    """Answers the requests that come on a socket, each a line; so is each half of an answer. Ends when there are no
+    more."""
     os.setsid()
     os.dup2(noise, 2)
     os.close(noise)
@@ -135,10 +141,12 @@ def run(sock: int, noise: int, limits: Limits, walls: Walls) -> NoReturn:
         landlock.restrict(walls.rules)
         os.close(walls.rules)
     drop_capabilities()
+    limits = replace(limits, seconds=limits.seconds * QUESTIONS)
     # Processes are counted for each user, and so those of others too, unless it has a namespace.
     limit(limits if walls.own_count else replace(limits, processes=OWN.processes))
     if walls.calls is not None:
         seccomp.forbid(walls.calls)
     with socket.socket(fileno=sock) as link:
-        content = b"".join(iter(lambda: link.recv(2**20), b""))
-        answer(request_from(content), link.sendall, told=True)
+        for line in link.makefile("rb"):
+            answer(request_from(line), lambda content: link.sendall(content + b"\n"), told=True)
+    os._exit(0)
