@@ -60,7 +60,13 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
     score = Score(record.id, "unsolved", stub, source=source.normalised(record.id), hints=_hints(source, record))
     if source.untouched(record.id):
         return Judged(score)
-    trial = _Trial(source.only(record.id), isolation, limits)
+    with isolation.one_after_another():
+        return _judged(score, required, _Trial(source.only(record.id), isolation, limits))
+
+
+def _judged(score: Score, required: Required, trial: _Trial) -> Judged:
+    """What came of a function that somebody has worked on."""
+    record = required.record
     if record.is_function:
         own = trial.answers(record, _own_words(record))
         sets = zip(required.seeds, required.sizes, strict=True) if trial.answered else ()

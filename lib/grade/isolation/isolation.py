@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final
@@ -59,6 +59,7 @@ class Isolation:
         self._server: _Server | None = None
         self._failed = "server" in self._without or sys.platform != "linux"
         self._lock = threading.Lock()
+        self._keeps = False
 
     def __enter__(self) -> Isolation:
         return self
@@ -72,6 +73,26 @@ class Isolation:
         """Ends the server, and all that runs there. The next run starts another one."""
         with self._lock:
             self._end()
+
+    @contextmanager
+    def one_after_another(self) -> Generator[None]:
+        """While several things are asked of one function, one child answers them, and is there until the end of this.
+        The function is loaded anew for each. Otherwise nothing is left of a run."""
+        self._keeps = True
+        try:
+            yield
+        finally:
+            self._keeps = False
+            with self._lock:
+                self._leave()
+
+    def _leave(self) -> None:
+        """Ends the child that has answered last."""
+        if self._server is not None and self._server.owner == os.getpid():
+            try:
+                self._server.leave()
+            except OSError:
+                self._end()
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -104,7 +125,10 @@ class Isolation:
                 if server is None:
                     return ask(request, PYTHONHASHSEED="0")
                 try:
-                    return server.ask(request)
+                    sent = server.ask(request)
+                    if not self._keeps:
+                        server.leave()
+                    return sent
                 except OSError:
                     self._end()
                 except BaseException:  # such as Ctrl-C: what the server says next is no answer to another question
@@ -198,7 +222,7 @@ class _Server:
         """Has a child answer a request: the one that has answered the last, if it was asked of the same function."""
         child = self._child
         if child is None or not child.may_answer(request, self._control):
-            self._leave()
+            self.leave()
             child = self._child = self._enter(request)
         content, status, late = self._exchange(child, request)
         if content is None:
@@ -207,9 +231,9 @@ class _Server:
         if late and (sent is None or sent.outcome in ("trace", "answers")):
             return deaf(request, self._noise)
         if sent is None and status is None:
-            status = self._leave()
+            status = self.leave()
         elif sent is not None and sent.outcome not in ("trace", "answers"):
-            self._leave()
+            self.leave()
         return sent or vanished(request, status or 0, self._noise)
 
     def _enter(self, request: Request) -> _Child:
@@ -221,7 +245,7 @@ class _Server:
         ours.setblocking(False)
         return _Child(ours, request)
 
-    def _leave(self) -> int:
+    def leave(self) -> int:
         """Ends the child that has answered last, if it is still there. Its exit status, or 0."""
         if self._child is None:
             return 0

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,3 +122,40 @@ def test_who_is_interrupted_hears_no_answer_to_another_question(monkeypatch: pyt
 
 def interrupted(_: object) -> bytes:
     raise KeyboardInterrupt
+
+
+def test_sizes_that_are_asked_together_do_not_know_of_each_other(isolation: Isolation) -> None:
+    text = reference("basic").read_text("utf-8")
+    counting = text.replace("def basic(model", "SEEN = []\n\n\ndef basic(model").replace(
+        "model.storage()", "model.storage()\n    SEEN.append(1)\n    assert len(SEEN) == 1, 'asked before'"
+    )
+    assert counting.count("asked before") == 1
+    mine = Source.of("mine.py", counting)
+    with isolation.one_after_another():
+        for size in [None, AtSize(1, 3, 2), AtSize(1, 1, 1)]:
+            sent = isolation.run(mine, "basic", size)
+            assert sent.outcome == "trace", sent.text
+            assert sent.trace is not None
+            assert asked_for(sent.trace, "basic", size) is None
+
+
+def test_a_child_that_ends_or_says_more_than_it_was_asked_answers_nothing_else(isolation: Isolation) -> None:
+    text = reference("basic").read_text("utf-8")
+    ended = text.replace("model.storage()", "model.storage()\n    if model.LAYERS == 3: __import__('os')._exit(0)")
+    forged = text.replace(
+        "model.storage()",
+        "model.storage()\n    import threading, time, os, socket\n"
+        "    def forge():\n        time.sleep(0.2)\n"
+        "        for fd in range(3, 30):\n"
+        "            try: os.write(fd, b'null\\n{}\\n')\n"
+        "            except OSError: pass\n"
+        "    threading.Thread(target=forge).start()",
+    )
+    for changed, outcomes in ((ended, ["trace", "failed", "trace"]), (forged, ["trace", "trace", "trace"])):
+        mine = Source.of("mine.py", changed)
+        with isolation.one_after_another():
+            found = list[str]()
+            for size in [None, AtSize(1, 3, 2), AtSize(1, 1, 1)]:
+                found.append(isolation.run(mine, "basic", size).outcome)
+                time.sleep(0.4 if changed is forged else 0)
+        assert found == outcomes
