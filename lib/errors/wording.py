@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, cast
-from unicodedata import category
 
 __all__ = [
     "amount",
@@ -80,6 +79,8 @@ def _seen_on_a_line(letter: str) -> str:
 
 
 def _seen(letter: str) -> str:
+    from unicodedata import category  # here and not above: few texts are odd, and `import lib` should be quick
+
     if letter.isprintable() or letter in KEPT or category(letter) in ("Zs", "Cn"):
         return letter
     return f"⟨U+{ord(letter):04X}⟩"
