@@ -1,5 +1,6 @@
-"""What a class is asked: which puzzles, what counts as passed, at which sizes besides the puzzle's own, within which
-limits. From a TOML file, from options, or from both.
+"""What a class is asked, from a TOML file, from options, or from both.
+
+That is: which puzzles, what counts as passed, at which sizes besides the puzzle's own, within which limits.
 
     title = "Exercise 3"
     puzzles = ["ddp", "fsdp"]       # else: those that somebody has worked on

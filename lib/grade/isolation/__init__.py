@@ -1,5 +1,7 @@
-"""Students' functions in limited processes: each run in a child of its own, which is forked from a server that has
-imported everything and knows nothing. What this system cannot limit, `Isolation.features` does not say.
+"""Students' functions in limited processes.
+
+Each run is in a child of its own, which is forked from a server that has imported everything and knows nothing. What
+this system cannot limit, `Isolation.features` does not say.
 
     with Isolation() as isolation:
         sent = isolation.run(source, "fsdp", AtSize(2, 3, 6))
