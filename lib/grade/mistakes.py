@@ -15,6 +15,7 @@ from typing import Final
 
 from lib.grade.gradebook import Gradebook, Result, Score
 from lib.puzzles.records import PUZZLES
+from lib.schedules.pipelines.action import PASSES, WEIGHTS
 
 __all__ = ["Case", "Mistake", "kind_of", "mistakes"]
 
@@ -43,8 +44,8 @@ ABSTRACT: Final = tuple(
         (r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?:-\d+)?", "#"),
         (r"\d+", "#"),
         (r"#(?:(?:, and |, | and | -> )#)+", "#"),
-        (r"#?([FBIW])#", r"\1#"),
-        (r"#(UNSHARD|RESHARD|REDUCE_GRAD)", r"\1"),
+        (rf"#?({'|'.join(sorted(PASSES))})#", r"\1#"),
+        (rf"#({'|'.join(sorted(WEIGHTS))})", r"\1"),
         (r"\b(batch|microbatch)es\b", r"\1"),
         (r"\b(action|activation|event|gradient|index|item|key|layer|member|rank|shard|stage|time|value)s\b", r"\1"),
         (r"\b(?:was|were)\b", "was"),
