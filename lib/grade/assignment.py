@@ -9,6 +9,7 @@ That is: which puzzles, what counts as passed, at which sizes besides the puzzle
     seed = 7                        # from this seed: whoever does not know it does not know them
     seconds = 10                    # of processor time for one run
     memory = 1024                   # MiB for one run
+    tell_sizes = false              # true: students read in their feedback at which hidden sizes they failed
 
     [puzzle.fsdp]                   # the same for one puzzle, or sizes that are said
     need = "keeps only shards"
@@ -63,7 +64,7 @@ class _Bounds(NamedTuple):
 
 OF_A_RUN: Final = {"seconds": _Bounds(0.1, 3600), "memory": _Bounds(64, 2**20, 2**20)}
 """The fields of `Limits` that a file may set."""
-KEYS: Final = ("title", "puzzles", "need", "hidden", "seed", *OF_A_RUN, "puzzle")
+KEYS: Final = ("title", "puzzles", "need", "hidden", "seed", *OF_A_RUN, "tell_sizes", "puzzle")
 OF_A_PUZZLE: Final = ("need", "hidden", "seed")
 OF_A_SIZE: Final = ("ranks", "layers", "batches", "mesh", "costs")
 
@@ -96,11 +97,13 @@ class Required:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What is asked of a class, in the order of the puzzles; and the limits of each run."""
+    """What is asked of a class, in the order of the puzzles; the limits of each run, and whether students are told at
+    which hidden sizes they failed."""
 
     required: tuple[Required, ...]
     title: str = ""
     limits: Limits = LIMITS
+    tell_sizes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,7 @@ class Config:
     every: PartOfConfig = PartOfConfig()
     limits: Limits = LIMITS
     parts: Mapping[str, PartOfConfig] = field(default_factory=dict[str, PartOfConfig])
+    tell_sizes: bool = False
 
     def with_options(
         self,
@@ -157,7 +161,7 @@ class Config:
             if puzzle in names:
                 part = _over(self.parts.get(puzzle, PartOfConfig()), self.every)
                 required.append(_required(record, part))
-        return Assignment(tuple(required), self.title, self.limits)
+        return Assignment(tuple(required), self.title, self.limits, self.tell_sizes)
 
 
 def _over(first: PartOfConfig, second: PartOfConfig) -> PartOfConfig:
@@ -261,6 +265,11 @@ class _Reader:
             self.wrong(key, 'a text, such as "best"', _shown(value))
         return value
 
+    def truth(self, value: object, key: str) -> bool:
+        if not isinstance(value, bool):
+            self.wrong(key, "true or false", _shown(value))
+        return value
+
     def puzzle(self, name: object, key: str) -> str:
         if not isinstance(name, str) or name not in PUZZLES:
             self.wrong(key, "the id of a puzzle", _shown(name), _did_you_mean(str(name), PUZZLES))
@@ -346,6 +355,7 @@ def read_config(path: str | Path) -> Config:
         every=reader.part(table, "", None),
         limits=replace(LIMITS, **{name: reader.limit(table[name], name) for name in OF_A_RUN if name in table}),
         parts=parts,
+        tell_sizes=reader.truth(table.get("tell_sizes", False), "tell_sizes"),
     )
 
 

@@ -113,6 +113,17 @@ def test_what_makes_no_sense_ends_with_2(passing: Path, tmp_path: Path, argument
     assert not (tmp_path / "report" / "gradebook.json").exists()
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_students_are_told_at_which_sizes_they_failed_where_the_file_says_so(tmp_path: Path, told: bool) -> None:
+    place = hand_in(tmp_path / "in", {"cleo/ddp.py": HARD_CODED})
+    config = tmp_path / "grade.toml"
+    sizes = "[puzzle.ddp]\nhidden = [{ ranks = 5, layers = 3, batches = 5 }]\n"
+    config.write_text(f"tell_sizes = {str(told).lower()}\n{sizes}", "utf-8")
+    assert run(place, "--out", tmp_path / "report", "--config", config, "-j", "1")[0] == 1
+    (page,) = (tmp_path / "report" / "feedback").glob("*.txt")
+    assert ("5 ranks, 3 layers, 5 batches" in page.read_text("utf-8")) == told
+
+
 def test_an_address_is_no_folder() -> None:
     code, text = run("https://example.org/class.zip")
     assert code == 2

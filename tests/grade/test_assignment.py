@@ -117,6 +117,7 @@ def test_if_nothing_is_said_the_records_say_it() -> None:
         ("[puzzle.ddp]\nseed = []", "a whole number or a text"),
         ("[puzzle.process_map]\nhidden = [{ ranks = 2 }]", "how many to draw"),
         ("title = ", "grade.toml is not TOML"),
+        ("tell_sizes = 1", "true or false"),
         ("a = " + "[" * 5000, "grade.toml is not TOML"),
     ],
 )

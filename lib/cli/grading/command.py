@@ -135,7 +135,9 @@ def _graded(
         book = grade(collected, assignment, out, jobs=processes, done=done)
     write_results(book, out)
     with _progress("Drawing") as done:
-        index = write_report(book, Traces(out / TRACES), out, jobs=jobs or _cores(), done=done)
+        index = write_report(
+            book, Traces(out / TRACES), out, jobs=jobs or _cores(), tell_sizes=assignment.tell_sizes, done=done
+        )
     _show(book, out, index)
     return book
 
