@@ -5,7 +5,6 @@ IPython is not imported, only asked for where it is there already: `import drawi
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,7 +18,7 @@ from drawing.canvas.picture import bundle
 from drawing.registry import PICTURES, Shown, picture_of
 from drawing.timeline.schedule import picture_of_trace
 from lib.errors.exceptions import PuzzleError
-from lib.errors.source_lines import OURS, is_students
+from lib.errors.source_lines import OURS, is_students, notebook
 from lib.trace.trace import Trace
 from lib.values.operations import TIMED
 
@@ -32,7 +31,7 @@ FRAMES: Final = 8
 
 def register() -> None:
     """Tells a running IPython how to show what is ours. Doing it twice changes nothing."""
-    shell = _shell()
+    shell = notebook()
     if shell is None:
         return
     formatter = shell.display_formatter.mimebundle_formatter
@@ -42,13 +41,6 @@ def register() -> None:
     for kind in ("text/html", "image/svg+xml"):
         shell.display_formatter.formatters[kind].for_type(BaseDiagram, _nothing)
     shell.set_custom_exc((Exception, KeyboardInterrupt), _on_error)
-
-
-def _shell() -> Any:
-    """The shell that this code runs in, if it runs in one."""
-    ipython = sys.modules.get("IPython")
-    ask: Callable[[], Any] | None = getattr(ipython, "get_ipython", None)
-    return None if ask is None else ask()
 
 
 def _nothing(diagram: BaseDiagram) -> None:

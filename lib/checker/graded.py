@@ -15,7 +15,6 @@ that somebody caught is none.
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -83,8 +82,9 @@ _failed = _Failed()
 
 def watch() -> None:
     """Has IPython, where it runs what is graded, tell of each cell whether it failed."""
-    ask = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    shell: Any = None if ask is None or not is_on() else ask()
+    from lib.errors.source_lines import notebook  # here and not above: `import lib` should be quick
+
+    shell = notebook() if is_on() else None
     if shell is None:
         return
 

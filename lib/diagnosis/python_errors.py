@@ -13,7 +13,7 @@ from typing import Any
 
 from lib.errors.exceptions import BudgetError, ForgottenAwait, PuzzleError, RankFailed
 from lib.errors.forgotten_await import put_await
-from lib.errors.source_lines import Place, innermost, is_students, place, resolve, student_place
+from lib.errors.source_lines import Place, innermost, is_students, notebook, place, resolve, student_place
 from lib.errors.wording import message_of, with_article
 from lib.values.operations import OPERATIONS, calls, signatures
 from lib.values.values import KINDS, describe
@@ -268,7 +268,7 @@ def waiting_at(coroutine: Any) -> Place | None:
 
 def not_the_latest(function: Any) -> PuzzleError | None:
     """A function of a notebook whose latest cell has an error of syntax: what is there under its name is older."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell = notebook()
     name = getattr(function, "__name__", "")
     if shell is None or getattr(function, "__module__", "") != "__main__":
         return None

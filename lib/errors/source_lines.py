@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import ast
@@ -23,6 +23,7 @@ __all__ = [
     "is_students",
     "line_calling",
     "neighbours",
+    "notebook",
     "place",
     "raised_at",
     "resolve",
@@ -201,3 +202,9 @@ def raised_at(error: BaseException) -> Place | None:
     """The line of `innermost`."""
     found = innermost(error)
     return None if found is None else resolve(found[0].f_code, found[1])
+
+
+def notebook() -> Any:
+    """The IPython shell that runs this code; None where none does. Nothing is imported for it."""
+    ask = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return None if ask is None else ask()

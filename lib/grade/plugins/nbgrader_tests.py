@@ -14,11 +14,10 @@ container, and compare with `puzzles grade`, which runs nothing of a student's o
 
 from __future__ import annotations
 
-import sys
 from functools import cache, lru_cache
-from typing import Any
 
 from lib.errors.exceptions import CheckError
+from lib.errors.source_lines import notebook
 from lib.errors.wording import visible
 from lib.grade.assignment import Config
 from lib.grade.gradebook import Result, Score
@@ -52,8 +51,7 @@ def _passes(results: list[Result] | tuple[Result, ...]) -> None:
 
 def _cells() -> tuple[str, ...]:
     """The cells that this notebook has run. ValueError where this is none."""
-    ask = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    shell: Any = None if ask is None else ask()
+    shell = notebook()
     if shell is None:
         raise ValueError("this is for a cell of a notebook: only there the cells that have run are known")
     return tuple(map(str, shell.history_manager.input_hist_raw[1:]))
