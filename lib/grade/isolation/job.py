@@ -70,6 +70,11 @@ class Walls:
         with suppress(FileExistsError):
             os.mkdir(self.folder, 0o700)
 
+    def remove(self) -> None:
+        """Takes the folder away, where it lies in the file system of others."""
+        if "files" not in self.features:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
 
 def prepare(apart: set[str], without: Iterable[str]) -> Walls:
     """Imports what runs need, and makes what walls need: in the server, once."""

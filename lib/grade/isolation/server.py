@@ -49,7 +49,10 @@ def main(number: int, asker: int, without: frozenset[str]) -> None:
     walls = prepare(apart, without)
     prctl(DUMPABLE, 0)
     control.send(",".join(one for one in FEATURES if one in walls.features).encode())
-    _Server(control, watch, walls).serve()
+    try:
+        _Server(control, watch, walls).serve()
+    finally:
+        walls.remove()
 
 
 class _Server:
