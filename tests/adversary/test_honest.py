@@ -21,7 +21,7 @@ from tests.support.puzzles import SCHEDULES
 from tests.support.schedules import EVERYTHING, Case
 
 
-@pytest.mark.parametrize(("ranks", "count"), [(1, 250), (2, 500), (3, 500), (4, 500), (6, 250)])
+@pytest.mark.parametrize(("ranks", "count"), [(1, 125), (2, 250), (3, 250), (4, 250), (6, 125)])
 def test_a_correct_step_is_accepted(ranks: int, count: int) -> None:
     @examples(count)
     @given(runs(ranks))

@@ -241,7 +241,11 @@ class _Server:
         self._noise.truncate(0)
         ours, theirs = socket.socketpair()
         with theirs:
-            socket.send_fds(self._control, [request.limits.to_bytes()], [theirs.fileno(), self._noise.fileno()])
+            try:
+                socket.send_fds(self._control, [request.limits.to_bytes()], [theirs.fileno(), self._noise.fileno()])
+            except OSError:
+                ours.close()
+                raise
         ours.setblocking(False)
         return _Child(ours, request)
 
