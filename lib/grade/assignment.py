@@ -7,7 +7,7 @@ That is: which puzzles, what counts as passed, at which sizes besides the puzzle
     need = "best"                   # "first" (if nothing is said), "best", "correct", or the name of a goal
     hidden = 2                      # so many hidden sizes are drawn for each puzzle; 0: none
     seed = 7                        # from this seed: whoever does not know it does not know them
-    seconds = 10                    # of processor time for one run
+    seconds = 10                    # by the clock on the wall, for one run
     memory = 1024                   # MiB for one run
     tell_sizes = false              # true: students read in their feedback at which hidden sizes they failed
 

@@ -19,10 +19,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from lib.grade.assignment import Assignment, Required
 from lib.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student
@@ -32,6 +33,7 @@ from lib.grade.isolation.isolation import Isolation, Limits
 from lib.grade.journal import Entry, Journal, version
 from lib.grade.judging import judge_source, reference_result
 from lib.grade.traces import Schedule, Traces
+from lib.processes import shared_out
 from lib.puzzles.records import PUZZLES
 from lib.submissions.source import Source
 
@@ -258,27 +260,11 @@ def _digest(source: Source) -> str:
 
 def _judged(batches: Iterable[list[_Job]], limits: Limits, jobs: int | None) -> Iterator[list[_Finished]]:
     """What came of each batch, in the order in which they are finished."""
-    run = secrets.token_hex(8)
-    if jobs in (None, 1):
-        try:
-            for batch in batches:
-                yield _judge(batch, limits, run)
-        finally:
-            _close()
-        return
+    judge = partial(_judge, limits=limits, run=secrets.token_hex(8))
     try:
-        import joblib  # pyright: ignore[reportMissingTypeStubs]  # here: it is an extra, and one process needs none
-    except ImportError:
-        raise ModuleNotFoundError("grading in several processes needs joblib: pip install joblib") from None
-    loose = cast("Any", joblib)
-    parallel = loose.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
-    try:
-        yield from parallel(loose.delayed(_judge)(batch, limits, run) for batch in batches)
+        yield from shared_out(judge, batches, jobs, "grading", ends=True, batch_size=1, pre_dispatch="2*n_jobs")
     finally:
         _close()
-        if "Loky" in type(getattr(parallel, "_backend", None)).__name__:
-            executor = cast("Any", import_module("joblib.externals.loky")).get_reusable_executor()
-            executor.shutdown(wait=True, kill_workers=True)
 
 
 _mine = threading.local()

@@ -15,11 +15,12 @@ from fractions import Fraction
 from itertools import product
 from math import inf
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 from lib.cluster.clock import as_written
 from lib.errors.exceptions import PuzzleError
 from lib.files import ready, write_whole
+from lib.processes import shared_out
 from lib.schedules.pipelines.action import SENDS, Messages, Order
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.lowering import with_messages
@@ -302,18 +303,7 @@ def _several(batch: Sequence[Setting]) -> list[Point]:
 
 def _measured(missing: Sequence[Setting], jobs: int | None) -> Iterator[list[Point]]:
     batches = [missing[start : start + AT_ONCE] for start in range(0, len(missing), AT_ONCE)]
-    if jobs in (None, 1):
-        for batch in batches:
-            yield _several(batch)
-        return
-    try:
-        import joblib  # pyright: ignore[reportMissingTypeStubs]  # here: it is an extra, and one process needs none
-    except ImportError:
-        raise ModuleNotFoundError("exploring in several processes needs joblib: pip install joblib") from None
-    loose = cast("Any", joblib)
-    yield from loose.Parallel(n_jobs=jobs, return_as="generator_unordered")(
-        loose.delayed(_several)(batch) for batch in batches
-    )
+    yield from shared_out(_several, batches, jobs, "exploring")
 
 
 def _line(point: Point) -> str:

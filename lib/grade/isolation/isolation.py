@@ -93,6 +93,9 @@ class Isolation:
                 self._server.leave()
             except OSError:
                 self._end()
+            except BaseException:  # such as Ctrl-C: what the server says next is no answer to another question
+                self._end()
+                raise
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -126,14 +129,15 @@ class Isolation:
                     return ask(request, PYTHONHASHSEED="0")
                 try:
                     sent = server.ask(request)
-                    if not self._keeps:
-                        server.leave()
-                    return sent
                 except OSError:
                     self._end()
-                except BaseException:  # such as Ctrl-C: what the server says next is no answer to another question
+                    continue
+                except BaseException:  # as in `_leave`
                     self._end()
                     raise
+                if not self._keeps:
+                    self._leave()
+                return sent
             return Sent("failed", f"{request.puzzle} ended the process that ran it, twice")
 
     def _started(self) -> _Server | None:
@@ -262,14 +266,8 @@ class _Server:
         """Sends the request, and takes what comes: None for more than may be sent. And the exit status, None for a
         child that is still there, and whether it had to be told that it is late."""
         job = child.link
-        left, parts, size, late, most = (
-            memoryview(request.to_bytes() + b"\n"),
-            list[bytes](),
-            0,
-            False,
-            request.limits.sent,
-        )
-        lines = 0
+        left, most = memoryview(request.to_bytes() + b"\n"), request.limits.sent
+        parts, size, lines, late = list[bytes](), 0, 0, False
         child.asked += 1
         deadline = time.monotonic() + request.limits.seconds
         poll = select.poll()
@@ -324,12 +322,10 @@ class _Child:
 
     def may_answer(self, request: Request, control: socket.socket) -> bool:
         """Whether it can be asked this, too: about the same function, and nothing has come of it since it answered."""
-        mine = (request.puzzle, request.limits, request.source) == (
-            self.first.puzzle,
-            self.first.limits,
-            self.first.source,
-        )
-        if not mine or self.asked == QUESTIONS:
+        first = self.first
+        if (request.puzzle, request.limits, request.source) != (first.puzzle, first.limits, first.source):
+            return False
+        if self.asked == QUESTIONS:
             return False
         poll = select.poll()
         poll.register(control, select.POLLIN)

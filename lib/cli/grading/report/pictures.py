@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.files import ready, write_whole
+from lib.processes import shared_out
 from lib.trace.trace import Trace
 
 __all__ = ["Drawn", "Order", "Pictures", "Traces", "draw_all"]
@@ -119,21 +121,11 @@ def draw_all(pictures: Pictures, orders: Iterable[Order], jobs: int, done: Calla
     """Draws what is missing, in so many processes of this machine. `done` is told how many there are to come."""
     missing = pictures.missing(orders)
     done(len(missing))
-    if jobs == 1 or len(missing) < FEW:
-        for left in range(len(missing), 0, -1):
-            pictures.draw(missing[-left])
-            done(left - 1)
-        return
-    try:
-        import joblib  # pyright: ignore[reportMissingTypeStubs]  # here: it is an extra, and one process needs none
-    except ImportError:
-        raise ModuleNotFoundError("drawing in several processes needs joblib: pip install joblib") from None
-    loose = cast("Any", joblib)
+    alone = jobs == 1 or len(missing) < FEW
+    at_once, left = 1 if alone else FEW, len(missing)
+    parts = [missing[start : start + at_once] for start in range(0, left, at_once)]
     # Whatever cluster grades: the files are to be here, and each of them takes milliseconds.
-    parallel = loose.Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered")
-    parts = [missing[start : start + FEW] for start in range(0, len(missing), FEW)]
-    left = len(missing)
-    for count in parallel(loose.delayed(_several)(pictures, part) for part in parts):
+    for count in shared_out(partial(_several, pictures), parts, 1 if alone else jobs, "drawing", backend="loky"):
         left -= count
         done(left)
 
