@@ -3,7 +3,8 @@
 VENV        := .venv
 BIN         := $(VENV)/bin
 EXTRAS      ?= dev,notebook,cli,png,explore,grade,replay,optimum
-WORKERS     ?= auto
+# One more than there are cores: many tests wait for a clock or another process.
+WORKERS     ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)))
 NBVAL_FLAGS := --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
 LAB_FLAGS   ?=
 STAMP       := $(VENV)/.ready-$(EXTRAS)
