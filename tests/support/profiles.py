@@ -1,0 +1,41 @@
+"""How much is tried: a little at every commit, much more under `make test-all`, which sets TESTS=thorough."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+
+__all__ = ["THOROUGH", "examples", "sample"]
+
+THOROUGH = os.environ.get("TESTS") == "thorough"
+FEWER = 5
+"""What is tried in full by `make test-all`, every commit tries one in so many of."""
+
+T = TypeVar("T")
+
+settings.register_profile(
+    "same every time",
+    max_examples=300 if THOROUGH else 25,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("same every time")
+
+
+def examples(count: int, **others: Any) -> Any:
+    """Settings for a property whose examples cost much: `count` of them in `make test-all`, a fifth at a commit.
+
+    A property without settings has as many as the profile says. `others` are passed on to hypothesis.settings.
+    """
+    return settings(max_examples=count if THOROUGH else max(2, count // FEWER), **others)
+
+
+def sample(cases: Iterable[T]) -> list[T]:
+    """Every fifth of some cases, beginning with the first; all of them in `make test-all`."""
+    return list(cases)[:: 1 if THOROUGH else FEWER]
