@@ -9,7 +9,7 @@ made up or loaded twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.errors.wording import counted
 from lib.puzzles.records import Goal, Puzzle, Size, schedule_record
+from lib.trace.event import Program
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of
@@ -51,6 +52,8 @@ def check(
     _need_numbers(time, memory)
     record = puzzle if puzzle is None or isinstance(puzzle, Puzzle) else schedule_record(puzzle)
     sandbox = record is None and not isinstance(models, Trace) and _is_sandbox(models)
+    if record is not None:
+        trace = _plain(trace)
     judged = _judge(trace, record, sandbox)
     timed, faults = judged.timed, judged.faults
     top = figures.peak(timed)
@@ -72,9 +75,11 @@ def check(
     if over < len(goals):
         within = not faults and all(goal.allows(end, used) for goal in goals[:over])
         remarks.extend([notes.over_sent(timed, sent, goals[over], alone=over > 0)] if within else [])
-    if record is not None and not faults and (left := notes.left_out(timed)) is not None:
-        counted = 0
-        remarks.append(left)
+    if record is not None and not faults:
+        reasons = [notes.left_out(timed, judged.flawed), notes.posted(timed, record.messages)]
+        if missed := [reason for reason in reasons if reason is not None]:
+            counted = 0
+            remarks.extend(missed)
     return Verdict(
         correct=not faults,
         time=end,
@@ -101,12 +106,14 @@ def _need_numbers(time: object, memory: object) -> None:
 
 class _Judged(NamedTuple):
     """What is wrong with a run (nothing: it is one correct training step), what else is to be said of it, which ranks
-    are not ready for the next step, and the run with the values and times that it is judged by."""
+    are not ready for the next step, the run with the values and times that it is judged by, and which of its values, by
+    rank and id, have something dishonest in their history."""
 
     faults: list[str]
     notes: list[str]
     stale: list[str]
     timed: Trace
+    flawed: Set[tuple[int, int]]
 
 
 def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
@@ -128,7 +135,20 @@ def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
     stale = unready(rebuilt, sandbox) if rebuilt is not None and not faults else []
     if record is not None:
         faults.extend(stale)
-    return _Judged(faults, list(_pretended(rebuilt, sandbox)), stale, timed)
+    flawed = set[tuple[int, int]]() if rebuilt is None else rebuilt.flaws.keys()
+    return _Judged(faults, list(_pretended(rebuilt, sandbox)), stale, timed, flawed)
+
+
+def _plain(trace: Trace) -> Trace:
+    """The run as data: a verdict on a puzzle asks nothing of an object that student code has had in its hands."""
+    from lib.trace.json_format import plain  # here and not above: only a puzzle needs it
+
+    try:
+        return plain(trace)
+    except (TraceError, ValueError) as error:
+        programs = [Program(rank) for rank in range(len(trace.programs))]
+        text = f"its record is no run: {error}"
+        return replace(trace, programs=programs, mesh=None, error=text)
 
 
 def _own(time: float | None, memory: float | None) -> tuple[Goal, ...]:

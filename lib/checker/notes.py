@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from lib.analysis import figures
@@ -179,12 +179,18 @@ class _Unused(NamedTuple):
     last: Event | None
 
 
-def left_out(trace: Trace) -> str | None:
+def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     """Why no goal counts: weight halves of backward were done whose input halves never were. Nobody needs the gradient
-    of the data, but `backward` works it out too, and goals and lower bounds are for that."""
+    of the data, but `backward` works it out too, and goals and lower bounds are for that.
+
+    A half counts that works on values of this step. `flawed` are the values, by rank and id, that were made by hand or
+    come from some that were: half a backward of those is computed before the step has come that far.
+    """
     done: dict[bool, dict[tuple[int, int], Elements]] = {True: defaultdict(int), False: defaultdict(int)}
     calls: dict[tuple[int, int], tuple[int, Event]] = {}
     for rank, event in trace.events():
+        if any((rank, number) in flawed for number in event.inputs):
+            continue
         for by_input, ops in ((True, BY_INPUT), (False, BY_WEIGHT)):
             if event.op in ops and event.layer is not None:
                 share = OPERATIONS[event.op].work(1, trace.programs[rank].values_of(event.inputs))
@@ -200,6 +206,21 @@ def left_out(trace: Trace) -> str | None:
         got=f"weight halves without their input halves: {these('layer', layers)}, {these('batch', batches)}",
         where=_places([calls[left[0]]]),
         fix="call backward_input for the first layer, too: with an embedding below it that gradient would be needed",
+    )
+
+
+def posted(trace: Trace, messages: str | None) -> str | None:
+    """Why no goal counts: the puzzle says that `messages` are "awaited", and here some travel while ranks compute."""
+    if messages != "awaited":
+        return None
+    loose = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and not event.blocking]
+    if not loose:
+        return None
+    return _remark(
+        "correct, but in this puzzle messages are awaited, and its goals are for that",
+        got=f"{operation(loose[0][1])} that is not awaited where it is called" + _more(loose, "call"),
+        where=_places(loose),
+        fix="write await in front of each pass_to and receive; what may travel meanwhile is for other puzzles",
     )
 
 

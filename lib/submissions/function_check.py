@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,9 @@ PATIENCE = 10.0
 """Seconds that a function may take for all that it is asked at once."""
 AGAIN = 1.0
 """Seconds until a function is stopped again that would not be stopped."""
-_asked: ContextVar[str] = ContextVar("asked", default="")
-"""The puzzle to which a student's function is answering."""
+_asked: list[str] = []
+"""The puzzles to which a student's functions are answering at this moment. No context variable: it holds in the threads
+and contexts that such a function starts, too."""
 _ours: ContextVar[Mapping[str, str] | None] = ContextVar("ours", default=None)
 """The sources of ours that are to be had; None: all that lie in solutions/."""
 
@@ -57,8 +58,7 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
     if (error := diagnosis.not_the_latest(function)) is not None:
         raise error
     try:
-        with answering(puzzle):
-            verdict = judge_answers(puzzle, _in_time(puzzle, ask_here(function, where)))
+        verdict = judge_answers(puzzle, _in_time(puzzle, ask_here(function, where)))
     except NotSolved as error:
         graded.say_unsolved(error)
         return None
@@ -74,11 +74,11 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
 @contextmanager
 def answering(puzzle: str) -> Generator[None]:
     """While a student's function answers to a puzzle: our own solution of it is not to be had."""
-    before = _asked.set(puzzle)
+    _asked.append(puzzle)
     try:
         yield
     finally:
-        _asked.reset(before)
+        _asked.remove(puzzle)
 
 
 @contextmanager
@@ -110,24 +110,30 @@ def _asked_for(puzzle: str, source: str) -> list[str]:
     return [name for name in re.findall(r'\bsolution_of\("(\w+)"\)', source) if name in PUZZLES and name != puzzle]
 
 
-@cache
 def solution_of(puzzle: str) -> Callable[..., Any]:
     """Our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not, and
     PuzzleError when it is to answer to the puzzle itself, or is none that is built on."""
-    ours = _solution(puzzle)
+    _solution(puzzle)
+    return _guarded(puzzle, lambda: _solution(puzzle))
+
+
+def _guarded(puzzle: str, ours: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    """Wraps a function of ours, which `ours` gives at each call, so that it does not answer to somebody who is to find
+    the answer to the puzzle."""
 
     def solution(*given: Any) -> Any:
-        if _asked.get() == puzzle:
+        if puzzle in _asked:
             raise PuzzleError(
                 f'solution_of("{puzzle}") is our own answer, and does not count as yours',
                 expected="a function that finds the answer itself",
                 fix="write it yourself; the hints go as far as nearly the code, and once it passes you can reveal ours",
             )
-        return ours(*given)
+        return ours()(*given)
 
     return solution
 
 
+@cache
 def _solution(puzzle: str) -> Callable[..., Any]:
     if (ours := _ours.get()) is None:
         return load_function(reference(puzzle), puzzle)
@@ -155,8 +161,10 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
 def judge_of(puzzle: str, source: Path) -> Judge:
     """Who knows what is right: the answer in a source, and `<puzzle>_inputs`, `_accepts` and `_picture` if it has
     them."""
+    load = cache(partial(load_function, source, puzzle))
+    load()
     return Judge(
-        load_function(source, puzzle),
+        _guarded(puzzle, load),
         *(_optional(source, f"{puzzle}_{name}") for name in ("inputs", "accepts", "picture")),
     )
 
@@ -170,7 +178,7 @@ def _in_time(puzzle: str, ask: Ask) -> Ask:
 
     def asked(inputs: Sequence[Given]) -> Sequence[Answer]:
         try:
-            with _alarm():
+            with answering(puzzle), _alarm():
                 return ask(inputs)
         except _Late as late:
             place = where(late)

@@ -40,7 +40,7 @@ from lib.values.layers import LINEAR
 from lib.values.placement import Rest
 from lib.values.values import Value, fields_of
 
-__all__ = ["PLACE", "encode", "once", "parse", "read", "set_text", "with_places", "write"]
+__all__ = ["PLACE", "encode", "once", "parse", "plain", "read", "set_text", "with_places", "write"]
 
 MAX_BYTES = 512 * 2**20
 PLACE: Final = 8
@@ -132,6 +132,15 @@ def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
             event.source = place
         programs.append(copy)
     return replace(run, programs=programs)
+
+
+def plain(run: Trace) -> Trace:
+    """The same run made anew of plain numbers and text, as if it came from a file. TraceError where it is no run.
+
+    A run of this process is made of objects that student code can reach: an event whose layer is equal to every number,
+    a list that is another one when it is read again, a Mesh with a `host` of its own. None of them comes through.
+    """
+    return decode(encode(run), whole=False)
 
 
 def write(run: Trace, path: str | Path) -> None:

@@ -185,8 +185,8 @@ def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int,
         until = index
         if event.op == "pass_to":
             until = gone.get(index, FOREVER)
-        elif event.op in COMMUNICATION and not event.blocking:
-            until = waited.get(index, FOREVER)
+        if event.op in COMMUNICATION and not event.blocking:
+            until = max(until, waited.get(index, FOREVER))  # a send that is awaited later still reads what it sends
         elif event.op in HANDS_IN:
             until = FOREVER
         for value in event.inputs:

@@ -122,7 +122,8 @@ class _Reader:
     # -- small pieces -------------------------------------------------------------------------------------------
 
     def list(self, where: str, item: Any, length: int | None = None) -> list[Any]:
-        if not isinstance(item, list) or (length is not None and len(cast("list[Any]", item)) != length):
+        # The very type, and no class made from it: data of this process may come from student code (json_format.plain).
+        if type(item) is not list or (length is not None and len(cast("list[Any]", item)) != length):
             raise TraceError(f"{where}: expected a list{'' if length is None else f' of {length}'}")
         return cast("list[Any]", item)
 
@@ -135,7 +136,7 @@ class _Reader:
         return tuple([self.number(where, one, low, high) for one in self.list(where, item)])
 
     def text(self, where: str, item: Any) -> str:
-        if not isinstance(item, str):
+        if type(item) is not str:
             raise TraceError(f"{where}: expected text; got {str(item)[:40]}")
         return item
 
@@ -300,7 +301,7 @@ class _Reader:
         op, layer, batches, inputs, outputs, issued, start, length, place, arg, group, peer, blocking = self.list(
             where, item, 13
         )
-        if not isinstance(op, str) or (op not in OPERATIONS and op not in COLLECTIVES):
+        if type(op) is not str or (op not in OPERATIONS and op not in COLLECTIVES):
             raise TraceError(f"{where}: there is no operation {str(op)[:40]!r}")
         last = len(program.values) - 1
         event = Event(
