@@ -189,12 +189,13 @@ def night(colour: str) -> str:
     return colour.night if isinstance(colour, Colour) else colour
 
 
-@cache
+# What is kept is kept by day and night: two colours that are one by day are equal, and may be two by night.
 def mix(first: str, second: str, share: float) -> Colour:
     """The colour that has `share` of `second` in it. Mixed with PAPER a colour gets paler, with INK stronger."""
     return Colour(_mixed(first, second, share), _mixed(night(first), night(second), share))
 
 
+@cache
 def _mixed(first: str, second: str, share: float) -> str:
     return _hex(*(a + (b - a) * share for a, b in zip(_rgb(first), _rgb(second), strict=True)))
 
@@ -231,12 +232,16 @@ def passes(found: Collection[str]) -> list[str]:
     return ["forward", *(["backward"] if "backward" in found or not halves else []), *halves]
 
 
-@cache
 def ink_on(fill: str) -> Colour:
     """What is easy to read on a colour, by day and by night."""
+    return _ink(str(fill), night(fill))
+
+
+@cache
+def _ink(fill: str, dark_fill: str) -> Colour:
     day, dark = (
         next((place for place, ink in enumerate(inks) if contrast(ink, on) >= READABLE), 2)
-        for inks, on in zip(_INKS, (fill, night(fill)), strict=True)
+        for inks, on in zip(_INKS, (fill, dark_fill), strict=True)
     )
     red, green, blue = _rgb(_INKS[0][day])  # one step of blue for each, so that none is another one by night
     return Colour(_hex(red, green, blue - 1 - dark if day == 0 else blue + 1 + dark), _INKS[1][dark])

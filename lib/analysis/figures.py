@@ -178,27 +178,20 @@ def _peak(trace: Trace) -> Peak:
 
 def printed_peak(trace: Trace) -> tuple[Elements, int, int]:
     """The memory that the original prints, with its rank and its time in ticks: the most that the stores of a rank hold
-    when a timed operation starts, and what that operation works on besides. The original knows nothing else: nothing
-    at rest, in flight, or in a variable."""
+    when a timed operation starts. The original knows nothing else: nothing at rest, in flight, or in a variable."""
     best: tuple[Elements, int, int] | None = None
     for program in trace.programs:
         values, moves = program.values, program.moves
-        held: dict[int, int] = {}
         stored: Elements = 0
         at = 0
         for index, event in enumerate(program.events):
             while at < len(moves) and moves[at][0] <= index:
                 _, _, number, change = moves[at]
-                before, now = held.get(number, 0), held.get(number, 0) + change
-                held[number] = now
-                if (before > 0) != (now > 0) and (value := values[number]) is not None:
-                    stored += change * value.elements()
+                if (value := values[number]) is not None:
+                    stored += change * value.elements()  # also where another store has it: it counts twice there
                 at += 1
-            if event.op in TIMED and event.start is not None:
-                loose = [number for number in dict.fromkeys(event.inputs) if held.get(number, 0) <= 0]
-                total = stored + total_elements(program.values_of(loose))
-                if best is None or total > best[0]:
-                    best = (total, program.rank, event.start)
+            if event.op in TIMED and event.start is not None and (best is None or stored > best[0]):
+                best = (stored, program.rank, event.start)
     return best or (0, 0, 0)
 
 

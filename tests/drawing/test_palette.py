@@ -20,6 +20,7 @@ from drawing.canvas.palette import (
     contrast,
     ink_on,
     layer_colour,
+    mix,
     origin_colour,
 )
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
@@ -118,3 +119,11 @@ def covers(mark: Mark, x: float, y: float) -> bool:
             if (ay > y) != (by > y) and x < ax + (y - ay) / (by - ay) * (bx - ax):
                 inside = not inside
     return inside
+
+
+def test_a_colour_by_night_does_not_depend_on_what_was_mixed_before() -> None:
+    for one, other in ((Colour("#336699", "#112233"), Colour("#336699", "#ddeeff")),):
+        assert mix(one, "#ffffff", 0.5) == mix(other, "#ffffff", 0.5)
+        assert mix(one, "#ffffff", 0.5).night == "#889099"
+        assert mix(other, "#ffffff", 0.5).night == "#eef6ff"
+        assert ink_on(one).night != ink_on(other).night
