@@ -48,11 +48,11 @@ ROOM: Final = 32 * 2**20
 @dataclass(frozen=True, slots=True)
 class Walls:
     """What is around each child: the features that this system has, as keys of `isolation.FEATURES`, and what they
-    need. `folder` is where it may write."""
+    need. `folder` is where it may write, `readable` what Landlock lets it read (None: there is no Landlock)."""
 
     features: frozenset[str]
     folder: str
-    rules: int | None = None
+    readable: tuple[str, ...] | None = None
     calls: seccomp.Filter | None = None
     nobody: bool = False
     own_count: bool = False
@@ -91,11 +91,12 @@ def prepare(apart: set[str], without: Iterable[str]) -> Walls:
             features.add("files")
     if "files" not in features:
         folder = tempfile.mkdtemp(prefix="puzzles")
-    rules = calls = None
+    visible = calls = None
     if "landlock" not in without:
         with suppress(OSError):
             # In a file system of its own there is nothing else.
-            rules = landlock.rules(["/"] if "files" in features else [*paths, *namespaces.DEVICES], [folder])
+            visible = ("/",) if "files" in features else (*paths, *namespaces.DEVICES)
+            os.close(landlock.rules(visible, [folder]))  # is there Landlock?
             features.add("landlock")
     if "seccomp" not in without and (calls := seccomp.prepared()) is not None:
         features.add("seccomp")
@@ -105,7 +106,9 @@ def prepare(apart: set[str], without: Iterable[str]) -> Walls:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000)  # a run makes little garbage, and is short
-    return Walls(frozenset(features), folder, rules, calls, nobody, "user" in apart)
+    return Walls(
+        frozenset(features), folder, visible if "landlock" in features else None, calls, nobody, "user" in apart
+    )
 
 
 WARM = """
@@ -138,13 +141,16 @@ def run(sock: int, noise: int, limits: Limits, walls: Walls) -> NoReturn:
     os.dup2(noise, 2)
     os.close(noise)
     os.chdir(walls.folder)
+    tempfile.tempdir = walls.folder  # the server has asked, and found a folder that is not to be written here
+    # Made anew for each child: a rule is for the very folder that was there, and `clean` puts another in its place.
+    rules = None if walls.readable is None else landlock.rules(walls.readable, [walls.folder], namespaces.LISTED)
     if walls.nobody:
         os.setgroups([])
         os.setresgid(namespaces.NOBODY, namespaces.NOBODY, namespaces.NOBODY)
         os.setresuid(namespaces.NOBODY, namespaces.NOBODY, namespaces.NOBODY)
-    if walls.rules is not None:
-        landlock.restrict(walls.rules)
-        os.close(walls.rules)
+    if rules is not None:
+        landlock.restrict(rules)
+        os.close(rules)
     drop_capabilities()
     limits = replace(limits, seconds=limits.seconds * QUESTIONS)
     # Processes are counted for each user, and so those of others too, unless it has a namespace.

@@ -25,8 +25,9 @@ SCOPED: Final = (6, 0b11)
 """Versions from which it can forbid to bind and to connect; and sockets without a file, and signals, of others."""
 
 
-def rules(readable: Iterable[str], writable: Iterable[str]) -> int:
-    """A set of rules as a file descriptor. OSError where this system has no Landlock."""
+def rules(readable: Iterable[str], writable: Iterable[str], listed: Iterable[str] = ()) -> int:
+    """A set of rules as a file descriptor. OSError where this system has no Landlock. Of folders that are `listed` the
+    names below them may be read: Python imports nothing from a folder that it cannot list."""
     version = call(CREATE, None, 0, VERSION)
     handled = (1 << RIGHTS[min(version, len(RIGHTS)) - 1]) - 1
     network, scoped = (bits if version >= since else 0 for since, bits in (NETWORK, SCOPED))
@@ -35,6 +36,8 @@ def rules(readable: Iterable[str], writable: Iterable[str]) -> int:
     made = call(CREATE, ctypes.c_char_p(attributes), size, 0)
     for path in readable:
         _allow(made, path, handled & (READ_FILE | READ_DIR))
+    for path in listed:
+        _allow(made, path, handled & READ_DIR)
     change = WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | TRUNCATE
     for path in writable:
         _allow(made, path, handled & (READ_FILE | READ_DIR | change))

@@ -17,7 +17,7 @@ from typing import Final
 from lib.files import ROOT
 from lib.grade.isolation import kernel
 
-__all__ = ["DEVICES", "FOLDER", "NOBODY", "clean", "own_files", "readable", "separate"]
+__all__ = ["DEVICES", "FOLDER", "LISTED", "NOBODY", "clean", "own_files", "readable", "separate"]
 
 FLAGS: Final = {"files": 0x20000, "network": 0x40000000, "processes": 0x20000000}
 BESIDES: Final = 0x08000000 | 0x04000000
@@ -27,9 +27,11 @@ NOBODY: Final = 65534
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 SYSTEM: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share/zoneinfo", "/etc/localtime")
 SYSTEM_FILES: Final = ("/etc/ld.so.cache",)
-WITHHELD: Final = (ROOT / "lib" / "_notebooks", ROOT / "lib" / "schedules")
-"""The solutions, where a wheel brings them; and schedules of ours, which are nobody's answer. What a written schedule
-needs is loaded before."""
+WITHHELD: Final = (ROOT / "lib" / "_notebooks", ROOT / "lib" / "schedules", ROOT / "lib" / "analysis" / "bounds")
+"""All that answers a puzzle: the solutions, where a wheel brings them; schedules of ours; orders that were proved to be
+the best. What a written schedule needs is loaded before."""
+LISTED: Final = (str(ROOT / "lib" / "analysis"),)
+"""The folders from which modules are imported in a run, and in which something is withheld."""
 FOLDERS: Final = ("/tmp", "/var/tmp", "/mnt")
 PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}
 
