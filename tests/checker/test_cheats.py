@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import (
@@ -823,7 +823,6 @@ def test_a_lie_changes_no_figure(name: str, lie: str, tmp_path: Path) -> None:
         assert lie in ("no batches anywhere", "one batch everywhere"), verdict.faults
 
 
-@settings(max_examples=100)
 @given(st.sampled_from(sorted(DATA)), st.data())
 def test_random_lies_change_no_figure(name: str, data: st.DataObject) -> None:
     """In what follows from the operations: times, batches of results, values."""

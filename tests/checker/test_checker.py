@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import (
@@ -246,7 +246,6 @@ def test_locals_are_as_correct_as_stores_but_counted_and_noted() -> None:
     assert len(verdict.notes) == 1
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_the_order_of_sums_does_not_matter(data: st.DataObject) -> None:
     batches = data.draw(st.integers(1, 5))
@@ -267,7 +266,6 @@ def test_the_order_of_sums_does_not_matter(data: st.DataObject) -> None:
     assert judge(tree, layers=1, batches=batches).correct
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 8), st.integers(1, 3), st.sampled_from([ddp, ddp_lean, fsdp]))
 def test_data_parallel_is_correct_at_every_size(ranks: int, layers: int, function: Any) -> None:
     assert judge(function, ranks=ranks, layers=layers, batches=ranks + 1).correct

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import PUZZLES, Activation, Costs, Mesh, Model, Trace, check, simulate
@@ -153,7 +153,6 @@ def in_flight(model: Model) -> int:
     return most
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 6), st.integers(1, 8), st.sampled_from(sorted(ORDERS)))
 def test_the_bubble_of_a_pipeline_with_free_communication(ranks: int, batches: int, name: str) -> None:
     costs = Costs(update=0, collective=0, p2p=0)
@@ -164,7 +163,6 @@ def test_the_bubble_of_a_pipeline_with_free_communication(ranks: int, batches: i
     assert figures.end(trace) == 2 * (batches + ranks - 1)
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 6), st.integers(1, 8))
 def test_1f1b_holds_as_many_microbatches_as_stages_are_left(ranks: int, batches: int) -> None:
     models = simulate(program_of(one_f_one_b(ranks, batches)), layers=ranks, batches=batches, ranks=ranks)

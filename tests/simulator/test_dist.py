@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import (
@@ -72,7 +72,6 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=30)
 @given(plain)
 def test_any_object_arrives_as_it_was(thing: Any) -> None:
     got: list[Any] = []
@@ -148,7 +147,6 @@ def test_each_side_pays_and_the_receiver_waits_for_the_sender(run: Run) -> None:
     assert [(starts(model), model.time) for model in models] == [([3.0], 3.2), ([3.2], 3.4)]
 
 
-@settings(max_examples=40)
 @given(st.integers(2, 4), st.data())
 def test_messages_are_ordered_for_each_source_and_target(ranks: int, data: st.DataObject) -> None:
     """Whatever else is on its way."""
@@ -246,7 +244,6 @@ def test_a_chain_of_bare_receives(run: Run) -> None:
     assert models[-1].time == 2.0
 
 
-@settings(max_examples=40)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_bare_receives_do_not_depend_on_the_order_of_steps(delays: list[int], random: Any) -> None:
     got: list[list[int]] = []

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import (
@@ -62,19 +62,16 @@ def test_both_drivers_give_the_same_trace(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
-@settings(max_examples=5)
 @given(randoms)
 def test_the_order_of_ranks_changes_nothing(case: Case, random: Random) -> None:
     assert encoded(case.run(simulate, order=shuffled(random))) == encoded(case.run(simulate))
 
 
-@settings(max_examples=80)
 @given(schedules(), randoms)
 def test_the_order_of_ranks_changes_nothing_in_random_schedules(schedule: Schedule, random: Random) -> None:
     assert encoded(run(schedule, order=shuffled(random))) == encoded(run(schedule))
 
 
-@settings(max_examples=50)
 @given(schedules())
 def test_asyncio_changes_nothing_in_random_schedules(schedule: Schedule) -> None:
     assert encoded(run(schedule, in_asyncio)) == encoded(run(schedule))
@@ -132,13 +129,11 @@ def test_clocks_never_run_back(case: Case) -> None:
     check_times(Trace.of(case.run(simulate)))
 
 
-@settings(max_examples=80)
 @given(schedules())
 def test_clocks_never_run_back_in_random_schedules(schedule: Schedule) -> None:
     check_times(Trace.of(run(schedule)))
 
 
-@settings(max_examples=50)
 @given(schedules())
 def test_members_of_a_collective_start_and_end_together(schedule: Schedule) -> None:
     trace = Trace.of(run(schedule))
@@ -155,7 +150,6 @@ def test_members_of_a_collective_start_and_end_together(schedule: Schedule) -> N
         assert events[0].start >= max(event.issued for event in events)
 
 
-@settings(max_examples=50)
 @given(schedules())
 def test_a_message_arrives_after_it_was_sent(schedule: Schedule) -> None:
     """And messages between two ranks arrive in the order in which they were sent."""
@@ -189,20 +183,17 @@ def test_values_and_times_follow_from_the_operations(case: Case) -> None:
     assert serial.encode(retime(trace, trace.costs)) == serial.encode(trace)
 
 
-@settings(max_examples=80)
 @given(schedules())
 def test_values_follow_from_the_operations_of_random_schedules(schedule: Schedule) -> None:
     check_rebuilt(Trace.of(run(schedule)))
 
 
-@settings(max_examples=80)
 @given(schedules())
 def test_times_follow_from_the_costs_of_random_schedules(schedule: Schedule) -> None:
     trace = Trace.of(run(schedule))
     assert serial.encode(retime(trace, trace.costs)) == serial.encode(trace)
 
 
-@settings(max_examples=50)
 @given(schedules(messages=False), st.sampled_from([UNIT, Links(host_size=2, latency=0.3)]))
 def test_other_costs_give_what_a_run_under_them_would(schedule: Schedule, costs: Any) -> None:
     there = Trace.of(run(schedule, costs=costs))
@@ -322,7 +313,6 @@ def test_gc_is_as_it_was() -> None:
 # -- runs that do not end -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
 @given(schedules(), st.data())
 def test_a_rank_that_leaves_something_out_gets_a_trace_that_can_be_read(
     schedule: Schedule, data: st.DataObject

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import UNIT, DeadlockError, Links, Mesh, Model, Trace, TraceError, check, retime, simulate
@@ -53,7 +53,6 @@ def test_what_is_saved_comes_back(case: Case, tmp_path: Path) -> None:
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "trace.json").read_bytes()
 
 
-@settings(max_examples=50)
 @given(schedules())
 def test_random_schedules_come_back(folder: Path, schedule: Schedule) -> None:
     trace = Trace.of(run(schedule))
@@ -217,7 +216,6 @@ def use(trace: Trace) -> None:
     assert serial.encode(serial.decode(serial.encode(trace))) == serial.encode(trace)
 
 
-@settings(max_examples=300)
 @given(damaged())
 def test_a_damaged_file_is_a_trace_or_a_trace_error(folder: Path, data: Any) -> None:
     try:
@@ -232,7 +230,6 @@ def test_an_undamaged_one_is_fit_for_use(name: str, folder: Path) -> None:
     use(load(DATA[name], folder))
 
 
-@settings(max_examples=40)
 @given(st.sampled_from(sorted(DATA)), st.data())
 def test_a_truncated_file_is_a_trace_error(folder: Path, name: str, data: st.DataObject) -> None:
     whole = json.dumps(DATA[name]).encode()
@@ -241,7 +238,6 @@ def test_a_truncated_file_is_a_trace_error(folder: Path, name: str, data: st.Dat
         load(whole[:cut], folder)
 
 
-@settings(max_examples=40)
 @given(st.sampled_from(sorted(DATA)), st.data())
 def test_damaged_bytes_are_a_trace_or_a_trace_error(folder: Path, name: str, data: st.DataObject) -> None:
     whole = bytearray(json.dumps(DATA[name]).encode())
@@ -253,7 +249,6 @@ def test_damaged_bytes_are_a_trace_or_a_trace_error(folder: Path, name: str, dat
         return
 
 
-@settings(max_examples=40)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=3),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import UNIT, Costs, Links, Mesh, Model, Trace, TraceError, retime, simulate
@@ -28,7 +28,6 @@ def test_other_costs_give_what_a_run_under_them_gives(case: Case, costs: Costs) 
     assert serial.encode(retime(Trace.of(case.run(simulate)), costs)) == serial.encode(there)
 
 
-@settings(max_examples=25)
 @given(st.sampled_from(NAMED[:6]), st.lists(st.integers(0, 40), min_size=6, max_size=6))
 def test_whatever_the_costs_are(case: Case, tenths: list[int]) -> None:
     costs = Costs(*[number / 10 for number in tenths])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import HIDDEN, Model, Trace, TraceError, Weight, check, simulate
@@ -34,7 +34,6 @@ def test_a_text_says_all_but_the_source_lines(case: Case) -> None:
     assert check(again) == check(trace)
 
 
-@settings(max_examples=60)
 @given(schedules())
 def test_random_schedules_come_back(schedule: Schedule) -> None:
     trace = Trace.of(run(schedule))
@@ -179,7 +178,6 @@ def test_a_mistake_is_named(mistake: str) -> None:
     assert str(raised.value) == message
 
 
-@settings(max_examples=60)
 @given(st.sampled_from(sorted(TEXTS)), st.data())
 def test_garbage_is_pointed_at(name: str, data: st.DataObject) -> None:
     """Right where it stands."""
@@ -211,7 +209,6 @@ def attempt(text: str) -> None:
     assert Trace.parse(trace.text()).text() == trace.text()
 
 
-@settings(max_examples=300)
 @given(st.sampled_from(sorted(TEXTS)), st.data())
 def test_a_damaged_text_is_a_trace_or_a_trace_error(name: str, data: st.DataObject) -> None:
     text = TEXTS[name]
@@ -237,7 +234,6 @@ def test_a_damaged_text_is_a_trace_or_a_trace_error(name: str, data: st.DataObje
     attempt(text)
 
 
-@settings(max_examples=60)
 @given(st.text(max_size=60))
 def test_any_text_is_a_trace_or_a_trace_error(text: str) -> None:
     attempt(text)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Mesh, Model, Trace, WeightGrad, check, simulate
@@ -38,7 +38,6 @@ def _holds(trace: Trace, family: Family) -> None:
 # -- pipelines ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.integers(2, 4), st.integers(1, 2), st.integers(1, 4), st.booleans(), SEEDS)
 def test_a_random_pipeline(stages: int, each: int, batches: int, overlap: bool, seed: int) -> None:
     size = Size(stages, stages * each, batches, overlap)
@@ -53,7 +52,6 @@ def test_a_random_pipeline(stages: int, each: int, batches: int, overlap: bool, 
     assert top > lean.peak or last >= lean.end
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(2, 3), st.integers(1, 3), st.integers(1, 3))
 def test_a_pipeline_of_all_batches_together(stages: int, each: int, batches: int) -> None:
     async def together(model: Model) -> None:
@@ -127,7 +125,6 @@ def _steps(layers: int, group: int) -> list[tuple[str, int, int]]:
     return [("F", layer, group) for layer in range(layers)] + [("B", layer, group) for layer in reversed(range(layers))]
 
 
-@settings(max_examples=120, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 5), st.booleans(), SEEDS)
 def test_one_device_in_any_groups_and_order(layers: int, batches: int, early: bool, seed: int) -> None:
     dice = random.Random(seed)
@@ -245,7 +242,6 @@ def _data_parallel(seed: int, *, sharded: bool, mine: int) -> Any:
     return function
 
 
-@settings(max_examples=120, deadline=None)
 @given(st.integers(2, 4), st.integers(1, 4), st.integers(1, 2), st.booleans(), SEEDS)
 def test_random_data_parallel(ranks: int, layers: int, mine: int, sharded: bool, seed: int) -> None:
     function = _data_parallel(seed, sharded=sharded, mine=mine)
@@ -253,7 +249,6 @@ def test_random_data_parallel(ranks: int, layers: int, mine: int, sharded: bool,
     _holds(trace, Family(ranks, layers, ranks * mine, sharded=sharded))
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 3), st.integers(2, 3), st.integers(1, 2))
 def test_pipelines_of_shards(stages: int, data: int, each: int) -> None:
     function = load_function(reference("pipeline_fsdp"), "pipeline_fsdp")

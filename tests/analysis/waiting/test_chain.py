@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import LINKS, Links, Trace, retime, simulate
@@ -70,7 +70,6 @@ def test_so_do_all_references(puzzle: str) -> None:
 
 
 @given(schedules())
-@settings(max_examples=100)
 def test_so_does_any_schedule(schedule: Schedule) -> None:
     check_chains(Trace.of(run(schedule)))
 
@@ -94,7 +93,6 @@ PLAIN = [case for case in EVERYTHING if not case.costs.shared and not case.costs
 
 
 @given(st.sampled_from(PLAIN), st.integers(0, 10**6))
-@settings(max_examples=40)
 def test_what_is_on_it_holds_the_gap_up(case: Case, number: int) -> None:
     trace = Trace.of(case.run(simulate))
     found = gaps(trace)
@@ -104,7 +102,6 @@ def test_what_is_on_it_holds_the_gap_up(case: Case, number: int) -> None:
 
 
 @given(schedules())
-@settings(max_examples=40)
 def test_so_it_does_in_any_schedule(schedule: Schedule) -> None:
     trace = Trace.of(run(schedule))
     if not schedule.costs.shared and not any(event.op == "read" for _, event in trace.events()):

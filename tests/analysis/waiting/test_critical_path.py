@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Costs, Model, Trace, retime, simulate
@@ -40,13 +40,11 @@ def test_lengths_along_it_sum_to_the_end(case: Case) -> None:
 
 
 @given(schedules())
-@settings(max_examples=200)
 def test_they_do_for_any_schedule(schedule: Schedule) -> None:
     check_path(Trace.of(run(schedule)))
 
 
 @given(st.sampled_from(EVERYTHING), st.sampled_from(["forward", "backward", "update", "collective", "p2p"]))
-@settings(max_examples=60)
 def test_whatever_makes_an_operation_on_it_slower_makes_the_run_longer(case: Case, field: str) -> None:
     """The path stays a chain of what depends on what, so the run is at least as long as it is under other costs."""
     costs = Costs()

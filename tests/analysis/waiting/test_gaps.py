@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from lib import LINKS, Costs, Mesh, Model, Trace, simulate
 from lib.analysis.dependencies import At, slowed
@@ -90,7 +90,6 @@ def test_compute_and_gaps_fill_the_run(case: Case) -> None:
 
 
 @given(schedules())
-@settings(max_examples=200)
 def test_they_do_for_any_schedule(schedule: Schedule) -> None:
     check_gaps(Trace.of(run(schedule)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Costs, Links, Model, Trace, retime, simulate
@@ -39,13 +39,11 @@ PLAIN = [case for case in EVERYTHING if not case.costs.shared]
 
 
 @given(st.sampled_from(PLAIN), st.integers(0, 10**6))
-@settings(max_examples=60)
 def test_it_is_exact(case: Case, number: int) -> None:
     check_slack(Trace.of(case.run(simulate)), number)
 
 
 @given(schedules(), st.integers(0, 10**6))
-@settings(max_examples=80)
 def test_so_it_is_in_any_schedule(schedule: Schedule, number: int) -> None:
     if not schedule.costs.shared:
         check_slack(Trace.of(run(schedule)), number)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Costs, Mesh, Model, Trace, Uneven, retime, simulate, what_helps, what_if
@@ -35,7 +35,6 @@ def times(run_: Trace) -> list[tuple[int, int | None, int]]:
 
 
 @given(st.sampled_from(NAMED), st.sampled_from(sorted(FIELDS)), st.sampled_from([2, 4, 0.5, 0.1, None]))
-@settings(max_examples=60)
 def test_it_holds_to_the_simulator(case: Case, field: str, faster: float | None) -> None:
     """A kind of operation that is faster is the same function simulated with that cost."""
     factor = 0 if faster is None else 1 / Fraction(str(faster))
@@ -47,7 +46,6 @@ def test_it_holds_to_the_simulator(case: Case, field: str, faster: float | None)
 
 
 @given(schedules(), st.sampled_from([2, 0.5]))
-@settings(max_examples=60)
 def test_so_it_does_for_any_schedule(schedule: Schedule, faster: float) -> None:
     """Of one without choices: no bare receive(), and no readers."""
     if schedule.bare or schedule.costs.read:
@@ -67,7 +65,6 @@ def test_a_layer_is_that_of_uneven_costs() -> None:
 
 
 @given(st.sampled_from(NAMED), st.integers(0, 7), st.sampled_from([1.25, 1.2, 2]))
-@settings(max_examples=30)
 def test_a_slow_rank_is_that_of_uneven_costs(case: Case, rank: int, slow: float) -> None:
     rank %= case.ranks
     there = Trace.of(case.run(simulate, costs=Uneven(ranks=(1,) * rank + (slow,))))
@@ -163,7 +160,6 @@ def test_what_helps_most_comes_first() -> None:
 
 
 @given(schedules())
-@settings(max_examples=30)
 def test_each_row_is_what_if(schedule: Schedule) -> None:
     """Also where it is not timed, because it is not on the critical path."""
     here = Trace.of(run(schedule))
