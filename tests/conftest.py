@@ -4,16 +4,26 @@ and what takes long (`@pytest.mark.thorough`) is left to `make test-all`."""
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 
+from tests.support.durations import Durations
 from tests.support.profiles import THOROUGH
+from tests.support.warm import Warm
 
 os.environ["PUZZLES_PROGRESS"] = "off"  # here and not in a fixture: for modules that run something when imported, too
 os.environ.pop("PUZZLES_GRADING", None)  # in most notebooks of tests a stub is no error
 _copies = tempfile.TemporaryDirectory(prefix="my_puzzles")  # which goes with the last that knows its name
 os.environ["PUZZLES_FOLDER"] = _copies.name
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.pluginmanager.hasplugin("cacheprovider"):
+        assert config.cache is not None
+        config.pluginmanager.register(Durations(config.cache))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -24,3 +34,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
+@pytest.fixture(scope="session")
+def warm_server() -> Iterator[Warm]:
+    """The Python that students' functions are forked off."""
+    server = Warm()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this test each function of a student's has a process that is forked, and no fresh Python."""
+    if sys.platform != "win32":
+        monkeypatch.setattr("lib.course.child.asking.Popen", request.getfixturevalue("warm_server").popen)
