@@ -35,7 +35,7 @@ class Durations:
         self.seconds[_file(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Keeps the seconds of the files that ran as a whole. Workers keep nothing: their controller hears of all tests."""
+        """Keeps the seconds of the files that ran as a whole. Workers keep nothing: their controller hears of all."""
         config = session.config
         part = config.option.keyword or config.option.markexpr or any("::" in arg for arg in config.args)
         if not part and not hasattr(config, "workerinput"):
