@@ -85,18 +85,6 @@ def test_a_signal_wakes_those_who_wait_and_brings_its_value(run: Driver) -> None
     assert engine.parked() == []
 
 
-@BOTH
-def test_a_signal_that_has_fired_keeps_nobody_waiting(run: Driver) -> None:
-    engine, got = make_engine(), list[str]()
-    signal = Signal.happened("old news")
-
-    async def wait() -> None:
-        got.append(await Wait(engine, signal, 0))
-
-    run(engine, wait())
-    assert got == ["old news"]
-
-
 def test_a_signal_fires_once() -> None:
     engine, signal = make_engine(), Signal()
     engine.fire(signal)

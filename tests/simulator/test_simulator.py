@@ -38,6 +38,7 @@ from lib.trace.rebuild import rebuild
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, READS
 from tests.support.drivers import DRIVERS, encoded, in_asyncio, python, without_places
+from tests.support.profiles import examples
 from tests.support.puzzles import SCHEDULES
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
@@ -62,6 +63,7 @@ def test_both_drivers_give_the_same_trace(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+@examples(10)
 @given(randoms)
 def test_the_order_of_ranks_changes_nothing(case: Case, random: Random) -> None:
     assert encoded(case.run(simulate, order=shuffled(random))) == encoded(case.run(simulate))
@@ -87,9 +89,9 @@ def test_the_hash_seed_changes_nothing() -> None:
         "    data = encoded(case.run(simulate))\n"
         "    print(case.name, hashlib.sha256(json.dumps(data).encode()).hexdigest())\n"
     )
-    first, *others = [python(code, PYTHONHASHSEED=seed) for seed in ("0", "1", "31337")]
+    first, other = [python(code, PYTHONHASHSEED=seed) for seed in ("0", "31337")]
     assert len(first.splitlines()) == len(EVERYTHING)
-    assert others == [first, first]
+    assert other == first
 
 
 # -- time ---------------------------------------------------------------------------------------------------------
@@ -122,11 +124,6 @@ def check_times(trace: Trace) -> None:
         assert getattr(program, "clock", clock) >= clock  # a loaded program has none
     for spans in streams.values():
         assert all(before[1] <= after[0] for before, after in pairwise(spans))
-
-
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
-def test_clocks_never_run_back(case: Case) -> None:
-    check_times(Trace.of(case.run(simulate)))
 
 
 @given(schedules())
@@ -179,18 +176,15 @@ def check_rebuilt(trace: Trace) -> None:
 @pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
 def test_values_and_times_follow_from_the_operations(case: Case) -> None:
     trace = Trace.of(case.run(simulate))
+    check_times(trace)
     check_rebuilt(trace)
     assert serial.encode(retime(trace, trace.costs)) == serial.encode(trace)
 
 
 @given(schedules())
-def test_values_follow_from_the_operations_of_random_schedules(schedule: Schedule) -> None:
-    check_rebuilt(Trace.of(run(schedule)))
-
-
-@given(schedules())
-def test_times_follow_from_the_costs_of_random_schedules(schedule: Schedule) -> None:
+def test_they_do_in_random_schedules(schedule: Schedule) -> None:
     trace = Trace.of(run(schedule))
+    check_rebuilt(trace)
     assert serial.encode(retime(trace, trace.costs)) == serial.encode(trace)
 
 
@@ -222,26 +216,11 @@ def test_arguments_win_over_the_puzzle() -> None:
 
 def test_a_mesh_brings_its_ranks() -> None:
     assert len(simulate(lambda model: None, mesh=Mesh({"a": 2, "b": 3}))) == 6
-    with pytest.raises(ValueError, match="has 6 ranks") as raised:
-        simulate(lambda model: None, mesh=Mesh({"a": 2, "b": 3}), ranks=5)
-    assert str(raised.value) == (
-        "Mesh({'a': 2, 'b': 3}) has 6 ranks, the world has 5: its axes have to multiply to 5; "
-        "without ranks= the world is as large as the mesh"
-    )
 
 
 def test_an_unknown_puzzle_names_those_there_are() -> None:
     with pytest.raises(ValueError, match="there is no puzzle 'fdsp'; there are basic, grad_accum, ddp"):
         simulate(lambda model: None, puzzle="fdsp")
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [{"ranks": -1}, {"ranks": 1.5}, {"layers": -2}, {"batches": "4"}, {"ranks": 0}, {"layers": 0}, {"batches": 0}],
-)
-def test_sizes_are_whole_numbers_from_one_up(sizes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        simulate(lambda model: None, **sizes)
 
 
 def test_plain_functions_lambdas_and_callables_run_too() -> None:
