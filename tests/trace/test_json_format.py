@@ -22,6 +22,7 @@ from lib.values.layers import LINEAR, Layer
 from tests.support.damage import DATA, TRACES, damaged
 from tests.support.drivers import encoded
 from tests.support.random_programs import Schedule, run, schedules
+from tests.support.said import Said
 from tests.support.schedules import EVERYTHING, Case
 
 
@@ -286,146 +287,12 @@ def waited(name: str, place: int, target: int) -> Any:
     return data
 
 
-DAMAGE: dict[str, tuple[Any, str]] = {
-    "a second wait": (
-        waited("ddp_overlap", len(LATER), LATER[WAIT][9][0]),
-        f"trace.json: programs[0].events[{len(LATER)}]: a second wait for event {LATER[WAIT][9][0]}",
-    ),
-    "a wait for what was awaited at once": (
-        waited("ddp_lean", len(AT_ONCE), BLOCKING),
-        f"trace.json: programs[0].events[{len(AT_ONCE)}]: event {BLOCKING} was awaited at once, so nothing waits for "
-        "it again",
-    ),
-    "a wait before the call": (
-        waited("ddp_overlap", 0, 1),
-        "trace.json: programs[0].events[0]: a wait names an earlier event",
-    ),
-    "a wait for a computation": (
-        waited("ddp_lean", 1, 0),
-        "trace.json: programs[0].events[1]: a wait is for a communication",
-    ),
-    "a load that is awaited": (
-        changed("star", "programs", 0, "events", 0, 12, to=True),
-        "trace.json: programs[0].events[0]: only a communication is awaited",
-    ),
-    "a key twice": (b'{"format": 1, "layers": 2, "layers": 3}', "trace.json: the key 'layers' is there twice"),
-    "empty": (b"", "trace.json is not a whole JSON file: Expecting value: line 1 column 1 (char 0)"),
-    "no text": (
-        b"\xff\xfe{",
-        "trace.json is not a whole JSON file: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
-    ),
-    "deep": (b"[" * 100_000, "trace.json is not a whole JSON file: nested too deeply"),
-    "not a number": (b'{"format": NaN}', "trace.json: NaN is no number that a Trace has"),
-    "infinite": (b"[-Infinity]", "trace.json: -Infinity is no number that a Trace has"),
-    "a list": ([], "trace.json: this is not a Trace: its format is not 'llm-training-puzzles trace'"),
-    "another format": (
-        changed("star", "format", to="chrome trace"),
-        "trace.json: this is not a Trace: its format is not 'llm-training-puzzles trace'",
-    ),
-    "a newer version": (
-        changed("star", "version", to=2),
-        "trace.json: this Trace has version 2, and this library reads version 1",
-    ),
-    "no layers": (
-        changed("star", "layers", to=0),
-        "trace.json: layers: expected a whole number from 1 to 1000000; got 0",
-    ),
-    "very many batches": (
-        changed("star", "batches", to=10**40),
-        "trace.json: batches: expected a whole number from 1 to 1000000; got 1000000000000000000000000000000000000000",
-    ),
-    "a layer that is a float": (
-        changed("star", "layers", to=1.0),
-        "trace.json: layers: expected a whole number from 1 to 1000000; got 1.0",
-    ),
-    "no programs": (changed("star", "programs", to=[]), "trace.json: a Trace has from 1 to 1000000 programs; got 0"),
-    "an unknown operation": (
-        changed("star", "programs", 0, "events", 0, 0, to="hack"),
-        "trace.json: programs[0].events[0]: there is no operation 'hack'",
-    ),
-    "an operation that is a list": (
-        changed("star", "programs", 0, "events", 0, 0, to=["forward"]),
-        "trace.json: programs[0].events[0]: there is no operation \"['forward']\"",
-    ),
-    "an event too short": (
-        changed("star", "programs", 1, "events", 2, to=["forward"]),
-        "trace.json: programs[1].events[2]: expected a list of 13",
-    ),
-    "an unknown value": (
-        changed("star", "programs", 0, "values", 0, 0, to="gold"),
-        "trace.json: programs[0].values[0]: expected a kind of value and its fields; got ['gold', 0, 1, 0, '0', 1]",
-    ),
-    "a value of nothing": (
-        changed("star", "programs", 0, "values", 0, to=[]),
-        "trace.json: programs[0].values[0]: expected a kind of value and its fields; got []",
-    ),
-    "a shard that does not exist": (
-        changed("star", "programs", 0, "values", 0, 4, to="1"),
-        "trace.json: programs[0].values[0]: its shards are not some of 1",
-    ),
-    "a set of letters": (
-        changed("star", "programs", 0, "values", 0, 4, to="a-b"),
-        "trace.json: 'a-b' is not a set of numbers like 0-3,7",
-    ),
-    "a huge set": (
-        changed("star", "programs", 0, "values", 0, 4, to="0-9999999"),
-        "trace.json: the set '0-9999999' is out of bounds",
-    ),
-    "a move out of order": (
-        changed("star", "programs", 0, "moves", 0, 0, to=10**6),
-        f"trace.json: programs[0].moves[0]: expected a whole number from 0 to "
-        f"{len(DATA['star']['programs'][0]['events'])}; got 1000000",
-    ),
-    "a move of nothing": (
-        changed("star", "programs", 0, "moves", 0, 3, to=0),
-        "trace.json: programs[0].moves[0]: a value enters (1) or leaves (-1); got 0",
-    ),
-    "a value made twice": (
-        changed("star", "programs", 0, "events", 1, 4, to=[0]),
-        "trace.json: programs[0]: a value is made twice",
-    ),
-    "a group of strangers": (
-        changed("hsdp", "groups", 0, to=[2, 3]),
-        f"trace.json: programs[0].events[{GATHER}]: a collective names a group that its rank belongs to",
-    ),
-    "a group with a rank twice": (
-        changed("hsdp", "groups", 0, to=[0, 0]),
-        "trace.json: groups[0]: a group lists each of its ranks once",
-    ),
-    "an axis that is there twice": (
-        changed("hsdp", "mesh", "axes", to=[["replica", 2], ["replica", 4]]),
-        "trace.json: mesh axes[1]: a second axis 'replica'",
-    ),
-    "a mesh with a field that nobody knows": (
-        changed("hsdp", "mesh", "racks", to=2),
-        "trace.json: mesh: expected axes, ranks and host_size, and perhaps processes",
-    ),
-    "a device of two processes": (
-        changed("hsdp", "mesh", "processes", to=[[0, 1], [1, 2, 3]]),
-        "trace.json: costs or mesh: device 1 is owned by process 1, and by process 0 too: name each device once",
-    ),
-    "a mesh of another size": (
-        changed("hsdp", "mesh", "ranks", to=[0, 1]),
-        "trace.json: mesh: it has 2 ranks, the Trace has 4",
-    ),
-    "axes of another size": (
-        changed("hsdp", "mesh", "axes", to=[["replica", 2], ["shard", 3]]),
-        "trace.json: costs or mesh: axes {'replica': 2, 'shard': 3} need each rank from 0 to 5 once; got [0, 1, 2, 3]",
-    ),
-    "unknown costs": (changed("star", "costs", to={}), "trace.json: costs or mesh: unknown cost model None"),
-    "negative costs": (
-        changed("star", "costs", "p2p", to=-1),
-        "trace.json: costs or mesh: cost p2p must be a number from 0 up; got -1",
-    ),
-}
+SAID = Said(Path(__file__).with_name("said") / "damage.txt")
 
 
-@pytest.mark.parametrize("what", DAMAGE)
-def test_damage_is_named(what: str, folder: Path) -> None:
-    data, message = DAMAGE[what]
-    with pytest.raises(TraceError) as raised:
-        load(data, folder)
-    assert str(raised.value) == message
+@pytest.mark.parametrize("call", SAID.texts)
+def test_damage_is_named(call: str, folder: Path) -> None:
+    SAID.check(call, {**globals(), "folder": folder})
 
 
 @pytest.mark.parametrize("name", TRACES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.analysis.waiting.test_critical_path import pair
 from tests.analysis.waiting.test_gaps import down
 from tests.drawing.runs import trace
 from tests.support.random_programs import Schedule, run, schedules
+from tests.support.said import Said
 from tests.support.schedules import EVERYTHING, Case, star
 
 FIELDS = {
@@ -114,29 +116,12 @@ def test_a_group_is_a_row_of_the_mesh_or_some_ranks() -> None:
     assert lengths == [[3, 3], [3, 1], [1, 3], [1, 1]]
 
 
-@pytest.mark.parametrize(
-    ("what", "said"),
-    [
-        ({}, "say what is to be faster: rank=, op=, layer=, link= or group="),
-        ({"rank": 0, "costs": Costs()}, "say what is to be faster"),
-        ({"rank": 2}, "this run has the ranks 0 to 1; got 2"),
-        ({"rank": 1.5}, "rank= is a rank of this run, or several"),
-        ({"rank": []}, "rank= is a rank of this run, or several"),
-        ({"op": ["forward"]}, "op= is one of compute, messages, collectives, or an operation: forward"),
-        (
-            {"op": "sleep"},
-            "op= is one of compute, messages, collectives, or an operation: forward, pass_to, receive",
-        ),
-        ({"op": "update"}, "there is nothing in this run that takes time and is update"),
-        ({"link": 3}, r"link= is a pair of ranks, such as \(0, 1\); got 3"),
-        ({"group": "data"}, "group= is an axis of the mesh or a list of ranks; this run has no mesh; got 'data'"),
-        ({"rank": 0, "faster": 0}, r"faster= is a number above 0, such as 1.2 \(0.5 is half as fast\); got 0"),
-        ({"rank": 0, "faster": "2"}, "faster= is a number above 0"),
-    ],
-)
-def test_what_makes_no_sense(what: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        what_if(simulate(down, ranks=2, batches=2), **what)
+SAID = Said(Path(__file__).with_name("said") / "what_if.txt")
+
+
+@pytest.mark.parametrize("call", SAID.texts)
+def test_what_makes_no_sense(call: str) -> None:
+    SAID.check(call, {**globals(), "models": simulate(down, ranks=2, batches=2)})
 
 
 def helped(run_: Any, faster: float | None = None) -> Helps:
