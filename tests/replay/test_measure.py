@@ -22,7 +22,7 @@ pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 @pytest.fixture(scope="module")
 def measured() -> dict[str, ReplayResult]:
     names = ("fsdp", "overlapped", "one_f_one_b")
-    return {name: replay(trace(name), hidden=32, length=16, steps=3, warmup=1, timeout=30) for name in names}
+    return {name: replay(trace(name), hidden=32, length=16, steps=3, timeout=120) for name in names}
 
 
 @pytest.mark.parametrize("name", ["fsdp", "overlapped", "one_f_one_b"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from lib import PUZZLES, Costs, Model, Trace, check, simulate
 from lib.course.solutions import alternatives
@@ -17,12 +17,13 @@ from lib.trace.event import Event
 from tests.replay.hooks import hooked
 from tests.replay.schedules import compared, compute, trace
 from tests.replay.trainings import Training, traced, trainings
+from tests.support.profiles import examples, sample
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-SMALL: dict[str, Any] = {"hidden": 24, "length": 4, "timeout": 30}
+SMALL: dict[str, Any] = {"hidden": 24, "length": 4, "timeout": 120}
 SCHEDULES = [record for record in PUZZLES.values() if not record.is_function]
-ALTERNATIVES = [(record.id, path) for record in SCHEDULES for path in alternatives(record.id)]
+ALTERNATIVES = sample((record.id, path) for record in SCHEDULES for path in alternatives(record.id))
 
 
 @pytest.mark.parametrize(("puzzle", "path"), ALTERNATIVES, ids=[path.stem for _, path in ALTERNATIVES])
@@ -34,13 +35,7 @@ def test_alternative_solutions(puzzle: str, path: Path) -> None:
         assert measured == alive
 
 
-@settings(
-    max_examples=120,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(training=trainings())
 def test_random_training_steps(training: Training) -> None:
     schedule = traced(training)

@@ -16,6 +16,7 @@ from lib.schedules.steps import accumulate, load, step
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from lib.trace.retiming import retime
+from tests.support.profiles import sample
 from tests.support.schedules import EVERYTHING, Case
 
 
@@ -30,7 +31,7 @@ def halves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Model, "backward", backward)
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
 def test_every_schedule_takes_halves(case: Case, monkeypatch: pytest.MonkeyPatch, halves: None) -> None:
     split = Trace.of(case.run(simulate))
     monkeypatch.undo()

@@ -16,6 +16,7 @@ from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.program import program_of
 from lib.schedules.pipelines.zero_bubble_search import Passes
 from lib.trace.lifetimes import left_stores
+from tests.support.profiles import sample
 
 DATA = Path(__file__).parents[1] / "support" / "data"
 NAMES = {
@@ -50,7 +51,7 @@ def most(model: Model) -> int:
     return max(accumulate(changes))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join([*row.values()][:4]))
+@pytest.mark.parametrize("row", sample(ROWS), ids=lambda row: "-".join([*row.values()][:4]))
 def test_end_and_peaks_are_the_published_ones(row: dict[str, str]) -> None:
     """Each stage is a layer, and a rank takes 1 for a pass over all of its stages. Messages are free, and
     posted: awaited, with room for one, some ranks would have to wait for messages before they need them."""
@@ -72,7 +73,7 @@ def test_all_of_them_are_there() -> None:
     assert len(TABLE) == 40
 
 
-@pytest.mark.parametrize("row", RATES[:2], ids=lambda row: f"{row['model']}-{row['p']}x{row['m']}")
+@pytest.mark.parametrize("row", sample(RATES[:2]), ids=lambda row: f"{row['model']}-{row['p']}x{row['m']}")
 def test_rates_are_the_published_ones(row: dict[str, Any]) -> None:
     """With messages posted: each takes its time, and none of a rank's."""
     times = Passes(row["TF"], row["TB"], row["TW"], row["Tcomm"])
