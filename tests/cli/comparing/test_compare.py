@@ -18,6 +18,8 @@ from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from tests.grade.intake.trees import tar_bytes, zip_bytes
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 NASTY = "<script>alert(1)</script>&\"'[red]"
 ESCAPES = "\x1b[2J\u202e"
 WRONG = "async def basic(model):\n    model.forward(0, model.get_activation([0]), model.load_weights(1)[0])\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from lib.submissions.locations import reference
 from tests.cli.comparing.test_compare import Read
 
 pytest.importorskip("jinja2")
+pytestmark = pytest.mark.usefixtures("warm")
 NAMES = ("ada", "bob", "eve<b>", "mallory", "trent")
 
 
@@ -68,16 +70,15 @@ def test_names_are_said_where_they_are_asked_for(folder: Path) -> None:
     assert not (folder / "all_pictures").exists()
 
 
-@pytest.mark.parametrize("sort", SORTS)
-@pytest.mark.parametrize("reverse", [False, True])
-def test_sorted_by_any_figure_with_what_is_wrong_at_the_end(sort: str, reverse: bool) -> None:
+def test_sorted_by_any_figure_with_what_is_wrong_at_the_end() -> None:
     entries = entries_of(chosen([f"fsdp:{ALL}"]).subjects)
     entries.append(Entry("bad", "fsdp", entries[0].trace, error="it failed"))
-    groups = in_order(grouped(entries), sort, names=True, reverse=reverse)
-    assert [group.correct for group in groups] == [True] * (len(groups) - 1) + [False]
-    if sort in FIGURES:
-        values = [group.first.figures[sort] for group in groups[:-1] if group.first.figures]
-        assert values == sorted(values, reverse=reverse)
+    for sort, reverse in product(SORTS, (False, True)):
+        groups = in_order(grouped(entries), sort, names=True, reverse=reverse)
+        assert [group.correct for group in groups] == [True] * (len(groups) - 1) + [False]
+        if sort in FIGURES:
+            values = [group.first.figures[sort] for group in groups[:-1] if group.first.figures]
+            assert values == sorted(values, reverse=reverse), sort
 
 
 @pytest.mark.parametrize(
