@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from lib.grade.isolation import AtSize
 from tests.support import functions
+from tests.support.profiles import sample
 
 HEAD = f"""
 import ctypes, gc, json, os, signal, sys, threading, time
@@ -407,8 +408,8 @@ EVERY = [
         ("patched", PATCHED),
         ("forged", FORGED),
         ("ended", ENDED),
-        ("endless", ENDLESS),
-        ("hungry", HUNGRY),
+        ("endless", sample(ENDLESS)),
+        ("hungry", sample(HUNGRY)),
         ("outside", OUTSIDE),
     )
     for one in table
