@@ -8,10 +8,7 @@ from drawing import Picture, picture_of
 from drawing.canvas.palette import ALARM
 from drawing.canvas.scene import Poly, Rect, Text
 from lib.cluster.batch import PhysicalBatch
-
-
-def texts(picture: Picture) -> list[str]:
-    return [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
+from tests.drawing.marks import rects, texts
 
 
 def slots(picture: Picture) -> list[str]:
@@ -32,7 +29,7 @@ def test_every_slot_has_a_box_and_every_device_its_number() -> None:
 
 def test_what_is_wrong_is_framed() -> None:
     picture = picture_of(PhysicalBatch.filled(2, 2, 2, [0, 1], 2, notes=["a", "b"], wrong=[1]))
-    frames = [mark for mark in picture.scene.marks if isinstance(mark, Rect) and mark.stroke == ALARM]
+    frames = rects(picture, stroke=ALARM)
     assert len(frames) == 1
     assert [mark.text for mark in picture.scene.marks if isinstance(mark, Text) and mark.fill == ALARM] == [
         "feed 1",

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from drawing.canvas.palette import ALARM
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Rect, Text
+from drawing.canvas.scene import Rect
 from drawing.recording.recording import draw_recordings
 from lib.analysis.recordings.recording import Recording, Span
 from lib.schedules.formats.timelines.recorded import recording_of_order
 from lib.schedules.pipelines.catalogue import SCHEDULES
+from tests.drawing.marks import texts
 
 
 def schedule(name: str) -> Recording:
@@ -21,10 +22,6 @@ def slower(one: Recording, times: float, unit: float | None = None) -> Recording
     """The same, measured on something so many times as slow."""
     spans = tuple(s._replace(start=round(s.start * times), end=round(s.end * times)) for s in one.spans)
     return Recording("measured", spans, one.ranks, unit)
-
-
-def texts(picture: Picture) -> list[str]:
-    return [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
 
 
 def frames(picture: Picture) -> int:
