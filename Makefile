@@ -2,13 +2,17 @@
 
 VENV        := .venv
 BIN         := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
-# Extras of pyproject.toml: what the puzzles need, and what all checks need. EXTRAS= installs another choice.
+# Extras of pyproject.toml: what the puzzles need, what a class needs, what all checks need. EXTRAS= is another choice.
 LEARN       := notebook,cli
-DEVELOP     := $(LEARN),dev,png,explore,grade,replay,optimum
+TEACH       := $(LEARN),png,explore,grade
+DEVELOP     := $(TEACH),dev,replay,optimum
 THOROUGH    := $(DEVELOP),cluster,mutants
-# Each choice of extras that .venv has leaves a stamp in it. What developers have opens the puzzles, too.
-ALL         := $(VENV)/.ready-$(or $(EXTRAS),$(DEVELOP))
-PUZZLES     := $(or $(wildcard $(ALL)),$(VENV)/.ready-$(or $(EXTRAS),$(LEARN)))
+# Each choice that .venv has leaves a stamp in it; more than is needed is enough.
+stamp        = $(VENV)/.ready-$(or $(EXTRAS),$(1))
+have         = $(or $(firstword $(wildcard $(foreach choice,$(1),$(call stamp,$(choice))))),$(call stamp,$(lastword $(1))))
+ALL         := $(call have,$(THOROUGH) $(DEVELOP))
+CLASS       := $(call have,$(THOROUGH) $(DEVELOP) $(TEACH))
+PUZZLES     := $(call have,$(THOROUGH) $(DEVELOP) $(TEACH) $(LEARN))
 # One more than there are cores, as many tests wait for another process. ONLY=fsdp runs what has that word in its name.
 WORKERS     ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)))
 PYTEST      := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -18,7 +22,6 @@ NBVAL       := --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=60
 PYTHON      ?=
 CANDIDATES  := python3.14 python3.13 python3.12 python3.11 python3 python
 
-COMMA := ,
 step = @printf '\n== %s ==\n' "$(1)"
 
 # Tests and builds run solutions that nobody here has solved.
@@ -40,13 +43,13 @@ lab: $(PUZZLES)  ## open the puzzles in JupyterLab (options for it: LAB_FLAGS="-
 demo: $(PUZZLES)  ## draw and check every reference solution into demo/, without a browser
 	@$(BIN)/puzzles demo
 
-setup: $(ALL)  ## make .venv with everything that tests need (EXTRAS=cli,grade,png: only that)
+setup: $(CLASS)  ## make .venv with everything that learners and instructors need (EXTRAS=cli,grade: only that)
 	@echo '.venv is ready. `source $(BIN)/activate` lets this shell know the command `puzzles`.'
 
 test: $(if $(ONLY),unit,lint types imports generated unit)  ## run every check and every test (ONLY=fsdp: what has that word in its name)
 	$(call step,All checks passed)
 
-test-all: $(VENV)/.ready-$(THOROUGH)  ## the same with thousands of random cases, signals, fuzz, mutants, other surroundings: hours
+test-all: $(call stamp,$(THOROUGH))  ## the same with thousands of random cases, signals, fuzz, mutants, other surroundings: hours
 	@$(MAKE) --no-print-directory test TESTS=thorough
 	@$(MAKE) --no-print-directory conditions fuzz mutants
 
@@ -86,7 +89,7 @@ bench: $(ALL)  ## measure the simulator (benchmarks/)
 	@$(BIN)/python benchmarks/grading.py
 
 # Each module begins anew; WORKERS is how many mutants run at a time.
-mutants: $(VENV)/.ready-$(THOROUGH)  ## change lib in small ways and see whether its tests notice: half an hour (MODULES="rules values")
+mutants: $(call stamp,$(THOROUGH))  ## change lib in small ways and see whether its tests notice: half an hour (MODULES="rules values")
 	@WORKERS=$(WORKERS) $(BIN)/python tests/mutants/run.py $(MODULES)
 	@$(BIN)/python tests/mutants/report.py $(MODULES)
 
@@ -140,6 +143,6 @@ $(VENV)/.ready-%: pyproject.toml constraints.txt
 	install="$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable"; \
 	echo "Installing the puzzles and the command \`puzzles\`: about 15 seconds"; \
 	$$install '.[cli]'; \
-	echo "Installing $(subst $(COMMA),$(COMMA) ,$*): about $(if $(filter $(LEARN),$*),30 seconds and 250 MB,a minute and 2 GB); the first time, and on a slow line, minutes"; \
+	echo "Installing $(if $(filter $(LEARN),$*),JupyterLab: about 30 seconds and 250 MB,$*: about a minute and 2 GB with all extras); minutes where it is all to be downloaded"; \
 	$$install '.[$*]'; \
 	rm $(VENV)/.installing; touch '$@'
