@@ -20,7 +20,7 @@ from lib.trace import rebuild
 from lib.trace import validation as reader
 from lib.values.layers import LINEAR, Layer
 from tests.support.damage import DATA, TRACES, damaged
-from tests.support.drivers import encoded
+from tests.support.profiles import sample
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.said import Said
 from tests.support.schedules import EVERYTHING, Case
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- there and back -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
 def test_what_is_saved_comes_back(case: Case, tmp_path: Path) -> None:
     trace = Trace.of(case.run(simulate))
     trace.save(tmp_path / "trace.json")
@@ -85,14 +85,6 @@ def test_a_failed_run_comes_back(tmp_path: Path) -> None:
     (fault,) = verdict.faults
     assert again.error is not None
     assert fault == "the run did not end: " + again.error.replace("\n", "\n  ")
-
-
-def test_a_sandbox_and_its_puzzle_come_back(tmp_path: Path) -> None:
-    trace = Trace.of([Model()])
-    trace.puzzle = "basic"
-    trace.save(tmp_path / "trace.json")
-    again = Trace.load(tmp_path / "trace.json")
-    assert (again.sandbox, again.puzzle) == (True, "basic")
 
 
 def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:
@@ -144,26 +136,6 @@ def test_a_source_line_is_found_again(tmp_path: Path) -> None:
 
 
 # -- saving -------------------------------------------------------------------------------------------------------
-
-
-def test_saving_replaces_a_file_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text("something else")
-    TRACES["star"].save(path)
-    assert Trace.load(path).ranks == 2
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_trace_that_cannot_be_written_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    TRACES["star"].save(path)
-    before = path.read_bytes()
-    broken = copy.copy(TRACES["star"])
-    broken.puzzle = object()  # type: ignore[assignment]
-    with pytest.raises(TypeError):
-        broken.save(path)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_disk_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,38 +264,7 @@ SAID = Said(Path(__file__).with_name("said") / "damage.txt")
 
 @pytest.mark.parametrize("call", SAID.texts)
 def test_damage_is_named(call: str, folder: Path) -> None:
-    SAID.check(call, {**globals(), "folder": folder})
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_values_that_are_left_out_are_no_trap(name: str, folder: Path) -> None:
-    data = copy.deepcopy(DATA[name])
-    for program in data["programs"]:
-        program["values"] = [None for _ in program["values"]]
-    try:
-        use(load(data, folder))
-    except TraceError:
-        return
-
-
-def test_a_field_more_or_less_is_no_trace(folder: Path) -> None:
-    for change in (lambda d: d.pop("error"), lambda d: d.update(extra=1)):
-        data = copy.deepcopy(DATA["star"])
-        change(data)
-        with pytest.raises(TraceError, match="a Trace has exactly the fields"):
-            load(data, folder)
-
-
-def test_axes_whose_product_is_astronomical(folder: Path) -> None:
-    data = changed("hsdp", "mesh", "axes", to=[[name, 10**6] for name in "abcdefgh"])
-    with pytest.raises(TraceError, match="mesh"):
-        load(data, folder)
-
-
-def test_a_number_of_many_digits(folder: Path) -> None:
-    text = json.dumps(DATA["star"]).replace('"layers": 1', '"layers": ' + "9" * 10_000)
-    with pytest.raises(TraceError, match=r"trace\.json"):
-        load(text.encode(), folder)
+    SAID.check(call, {**globals(), "folder": folder, "LINEAR": LINEAR})
 
 
 def test_many_large_sets_are_refused_before_they_fill_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,15 +289,6 @@ def test_thousands_of_large_unions_are_a_fault_and_not_all_of_the_memory(monkeyp
     assert check(trace).faults == ("rank 0: add makes sets of more than 100000 numbers in all",)
     with pytest.raises(TraceError, match="add makes sets of more than 100000 numbers in all"):
         Trace.parse(trace.text())
-
-
-def test_ranks_that_share_a_set_count_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebuild, "MAX_MADE", 3000)
-
-    async def shared(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0, [model.rank]), 0)
-
-    assert not any("numbers in all" in fault for fault in check(simulate(shared, ranks=1000, batches=1000)).faults)
 
 
 def test_a_thousand_different_numbers_of_shards_are_enough(folder: Path) -> None:
@@ -385,14 +317,6 @@ def test_a_file_that_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.
     assert str(raised.value) == "trace.json is larger than 1 MiB: that is no Trace of ours"
 
 
-def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
-    case = EVERYTHING[-1]
-    for number in range(2):
-        Trace.of(case.run(simulate)).save(tmp_path / f"{number}.json")
-    assert (tmp_path / "0.json").read_bytes() == (tmp_path / "1.json").read_bytes()
-    assert json.loads((tmp_path / "0.json").read_text("utf-8")) == encoded(case.run(simulate))
-
-
 def test_a_file_says_what_its_layers_are_where_they_are_not_the_usual_ones() -> None:
     """The usual ones are left out, and a file without them is read as that: an older version reads it too."""
 
@@ -414,13 +338,7 @@ def test_a_file_says_what_its_layers_are_where_they_are_not_the_usual_ones() -> 
     assert fault.startswith("the layers of the puzzle basic have other sizes than those of this run")
 
 
-@pytest.mark.parametrize(
-    "described", [None, [], [{}], [{**LINEAR.to_json(), "kind": "attention"}], [LINEAR.to_json()] * 2]
-)
-def test_a_file_of_layers_that_there_are_not_is_refused(described: Any) -> None:
-    def nothing(_: Model) -> None:
-        pass
-
-    data = serial.encode(simulate(nothing, layers=1)[0].trace)
-    with pytest.raises(TraceError, match="layer_descriptions"):
-        reader.decode({**data, "layer_descriptions": described})
+def test_a_number_of_many_digits(folder: Path) -> None:
+    text = json.dumps(DATA["star"]).replace('"layers": 1', '"layers": ' + "9" * 10_000)
+    with pytest.raises(TraceError, match=r"trace\.json"):
+        load(text.encode(), folder)

@@ -13,6 +13,7 @@ from lib.analysis import figures
 from lib.trace import json_format as serial
 from tests.support.damage import TRACES
 from tests.support.drivers import without_places
+from tests.support.profiles import sample
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.said import Said
 from tests.support.schedules import EVERYTHING, Case, grad_accum
@@ -27,7 +28,7 @@ def same(one: Trace, other: Trace) -> bool:
 # -- there and back -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
 def test_a_text_says_all_but_the_source_lines(case: Case) -> None:
     trace = Trace.of(case.run(simulate))
     text = trace.text()

@@ -16,6 +16,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES, OPERATIONS
 from lib.values.values import Elements
 from tests.analysis.waiting.test_gaps import compute, end
+from tests.support.profiles import sample
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
 
@@ -34,7 +35,7 @@ def check_path(trace: Trace) -> Path:
     return path
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
 def test_lengths_along_it_sum_to_the_end(case: Case) -> None:
     check_path(Trace.of(case.run(simulate)))
 

@@ -12,6 +12,7 @@ from lib.analysis.waiting.slack import slack
 from lib.trace.order import meetings
 from tests.analysis.waiting.test_chain import longer
 from tests.analysis.waiting.test_gaps import compute
+from tests.support.profiles import sample
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
 
@@ -49,7 +50,7 @@ def test_so_it_is_in_any_schedule(schedule: Schedule, number: int) -> None:
         check_slack(Trace.of(run(schedule)), number)
 
 
-@pytest.mark.parametrize("case", EVERYTHING[:6], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
 def test_where_links_are_shared_nothing_is_over_after_the_end(case: Case) -> None:
     trace = retime(Trace.of(case.run(simulate)), Links(host_size=2, ratio=3, latency=0.07, cards=1))
     for program, left in zip(trace.programs, slack(trace), strict=True):
