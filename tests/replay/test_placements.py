@@ -15,11 +15,7 @@ pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
 MESH = Mesh({"data": 2, "model": 2}, ranks=[3, 0, 2, 1])
 """In no order."""
-COUNTED = {
-    "full": {"all_gather": 1, "all_reduce": 8},
-    "batch": {"all_reduce": 8},
-    "replicated": {"all_reduce": 8},
-}
+COUNTED = {"full": {"all_gather": 1, "all_reduce": 8}, "batch": {"all_reduce": 8}, "replicated": {"all_reduce": 8}}
 """For a rank and four layers: two all-reduces forward, two backward, and one for each gradient of a weight."""
 
 

@@ -70,18 +70,6 @@ def _run(order: Order, layers: int, batches: int) -> Trace:
     return Trace.of(simulate(function, ranks=len(order), layers=layers, batches=batches))
 
 
-def test_several_stages_on_a_rank_hand_over_without_a_message() -> None:
-    """Two ranks, four stages in turn, as interleaved pipelines have them, and three in a V."""
-    turns = (parse("0F0 2F0 2B0 0B0"), parse("1F0 3F0 3B0 1B0"))
-    vee = (parse("0F0 0F1 3F0 3B0 0B0 3F1 3B1 0B1"), parse("1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1"))
-    for order, batches, messages in ((turns, 1, 6), (vee, 2, 8)):
-        trace = _run(order, 4, batches)
-        verdict = check(trace)
-        assert verdict.correct, verdict.faults
-        assert verdict.notes == ()
-        assert sum(event.op == "pass_to" for _, event in trace.events()) == messages
-
-
 def test_a_message_that_has_to_lie_lies_in_a_store() -> None:
     late = (
         parse("0F0 0F1 0SEND_F0 0SEND_F1 0RECV_B0 0RECV_B1 0B0 0B1"),
