@@ -128,11 +128,6 @@ def test_all_reduce_is_reduce_scatter_and_all_gather_to_the_tick(
     assert costs["allreduce"] == costs["scatterreduce"] + costs["allgather"]
 
 
-@given(st.sampled_from(sorted(COLLECTIVES)), st.integers(0, 10**6))
-def test_a_group_of_one_moves_nothing(op: str, size: int) -> None:
-    assert LINKS.communicate(COLLECTIVES[op], size, (5,)) == 0
-
-
 @given(st.lists(st.integers(0, 15), min_size=2, max_size=6, unique=True), st.sampled_from(sorted(COLLECTIVES)))
 def test_the_order_of_a_group_does_not_change_the_price(members: list[int], op: str) -> None:
     assert price(LINKS, op, WEIGHT, members) == price(LINKS, op, WEIGHT, sorted(members))

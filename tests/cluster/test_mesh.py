@@ -132,26 +132,11 @@ def test_axes_may_be_pairs() -> None:
     assert Mesh([("data", 2), ("stage", 3)]) == Mesh({"data": 2, "stage": 3})
 
 
-def test_the_last_axis_varies_fastest() -> None:
-    mesh = Mesh({"replica": 2, "shard": 4})
-    assert mesh.group(5, "shard") == (4, 5, 6, 7)
-    assert mesh.group(5, "replica") == (1, 5)
-    assert mesh.coordinates(6) == {"replica": 1, "shard": 2}
-
-
 def test_a_group_is_never_sorted() -> None:
     mesh = Mesh({"row": 2, "column": 2}, ranks=[3, 0, 2, 1])
     assert mesh.group(0, "column") == (3, 0)
     assert mesh.group(0, "row") == (0, 1)
     assert mesh.group(3, "row") == (3, 2)
-
-
-def test_five_dimensions_of_parallelism() -> None:
-    mesh = Mesh({"pp": 2, "dp_replicate": 2, "dp_shard": 2, "cp": 1, "tp": 2})
-    wanted = {0: "00000", 1: "00001", 2: "00100", 4: "01000", 7: "01101", 8: "10000", 15: "11101"}
-    assert {rank: "".join(map(str, mesh.coordinates(rank).values())) for rank in wanted} == wanted
-    groups = {axis: mesh.group(0, axis) for axis in mesh.axes}
-    assert groups == {"pp": (0, 8), "dp_replicate": (0, 4), "dp_shard": (0, 2), "cp": (0,), "tp": (0, 1)}
 
 
 SAID = Said(Path(__file__).with_name("said") / "meshes.txt")

@@ -369,14 +369,6 @@ def test_the_same_ranks_are_one_stream_however_they_are_ordered(run: Run, costs:
     assert len(ends) == 1
 
 
-def test_axes_may_be_given_together(run: Run) -> None:
-    async def reduce(model: Model) -> None:
-        got = await model.allreduce(model.fake_grad(0, [model.rank % 4]), 0, ("b", "c"))
-        assert got.batches == {0, 1, 2, 3}
-
-    run(reduce, mesh=Mesh({"a": 2, "b": 2, "c": 2}), ranks=8, batches=4)
-
-
 # -- who may ------------------------------------------------------------------------------------------------------
 
 
@@ -410,11 +402,6 @@ def test_a_message_goes_to_another_rank(target: Any) -> None:
     )
 
 
-def test_a_message_comes_from_another_rank() -> None:
-    with pytest.raises(RuleError, match=r"receive\(0\) does not name another rank"):
-        simulate(lambda model: model.receive(model.rank), ranks=2)
-
-
 CALLS: dict[str, Any] = {
     "operation": lambda m: m.allreduce(m.fake_grad(0), 0) if m.rank else m.scatterreduce(m.fake_grad(0), 0),
     "layer": lambda m: m.allreduce(m.fake_grad(m.rank), m.rank),
@@ -435,14 +422,3 @@ def test_whatever_differs_is_a_mismatch_between_two_ranks(run: Run, what: str) -
         run(differ, ranks=2, batches=2)
     assert raised.value.ranks == (0, 1)
     assert [rank for rank, _ in raised.value.where] == [0, 1]
-
-
-def test_an_own_cost_model_may_be_a_subclass() -> None:
-    class Slow(Costs):
-        def message(self, elements: Any, source: int, target: int) -> int:
-            return 10**9 * (1 + target)
-
-    async def send(model: Model) -> None:
-        await (model.receive(0) if model.rank else model.pass_to(1, None))
-
-    assert [model.time for model in simulate(send, ranks=2, costs=Slow())] == [2.0, 4.0]

@@ -240,13 +240,6 @@ def test_plain_functions_lambdas_and_callables_run_too() -> None:
     assert simulate(lambda model: inner(model), ranks=2)[0].time == 0.3
 
 
-def test_what_a_function_returns_does_not_matter() -> None:
-    async def run(model: Model) -> Model:
-        return model
-
-    assert [model.rank for model in simulate(run, ranks=2)] == [0, 1]
-
-
 def test_a_stub_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     async def ddp(model: Model) -> None:
         model.load_weights(0)
@@ -377,14 +370,6 @@ def test_something_else_to_await_is_refused() -> None:
     assert raised.value.trace.ranks == 2
 
 
-def test_giving_way_to_others_is_no_mistake() -> None:
-    async def polite(model: Model) -> None:
-        await asyncio.sleep(0)
-        await model.allreduce(model.fake_grad(0), 0)
-
-    assert simulate(polite, ranks=3)[2].time == 0.3
-
-
 def test_a_coroutine_that_catches_its_error_goes_on() -> None:
     async def careful(model: Model) -> None:
         try:
@@ -393,31 +378,6 @@ def test_a_coroutine_that_catches_its_error_goes_on() -> None:
             await model.allreduce(model.fake_grad(0), 0)
 
     assert simulate(careful, ranks=2)[0].time == 0.3
-
-
-def test_simulate_runs_inside_a_running_loop() -> None:
-    """As in a notebook's cell."""
-
-    async def run(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0), 0)
-
-    async def cell() -> float:
-        return simulate(run, ranks=2)[0].time
-
-    assert asyncio.run(cell()) == 0.3
-
-
-def test_a_long_run_is_no_recursion() -> None:
-    async def ping_pong(model: Model) -> None:
-        for _ in range(1500):
-            if model.rank:
-                await model.pass_to(0, await model.receive(0))
-            else:
-                await model.pass_to(1, "ping")
-                await model.receive(1)
-
-    models = simulate(ping_pong, ranks=2)
-    assert figures.end(Trace.of(models)) == 1200.0
 
 
 # -- what would end Python ----------------------------------------------------------------------------------------

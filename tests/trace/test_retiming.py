@@ -11,7 +11,6 @@ from lib.analysis import figures
 from lib.cluster.clock import units
 from lib.schedules.data_parallel import fully_sharded
 from lib.trace import json_format as serial
-from tests.support.damage import DATA
 from tests.support.profiles import sample
 from tests.support.schedules import EVERYTHING, HOSTS, Case, star
 
@@ -106,15 +105,6 @@ def test_only_a_run_that_failed_may_end_in_the_middle() -> None:
     timed = retime(trace, Costs(forward=2.0)).programs[0].events
     assert [event.start for event in timed] == [0, 0, 0, None, None, None]
     assert timed[3].issued == 2 * 10**9
-
-
-def test_stated_times_are_forgotten() -> None:
-    data = DATA["star"]
-    trace = serial.decode(data)
-    for program in trace.programs:
-        for event in program.events:
-            event.start, event.length, event.issued = 7, 7, 7
-    assert serial.encode(retime(trace, UNIT)) == data
 
 
 def test_what_a_run_says_of_itself_stays_when_it_is_worked_out_anew() -> None:

@@ -90,13 +90,6 @@ def test_what_communication_looks_like() -> None:
     ]
 
 
-def test_a_line_a_rank() -> None:
-    for name, text in TEXTS.items():
-        ranks = TRACES[name].ranks
-        lines = text.splitlines()
-        assert [line.partition("|")[0] for line in lines[-ranks:]] == [str(rank) for rank in range(ranks)]
-
-
 def test_spaces_and_empty_lines_do_not_matter() -> None:
     for text in TEXTS.values():
         loose = "\n\n" + text.replace("| ", "|   ").replace("\n", "  \n\n")
@@ -230,11 +223,6 @@ def test_any_text_is_a_trace_or_a_trace_error(text: str) -> None:
 )
 def test_absurd_texts(text: str) -> None:
     attempt(text)
-
-
-def test_a_value_that_leaves_a_store_it_is_not_in_is_refused() -> None:
-    with pytest.raises(TraceError):
-        Trace.parse(HEAD + "0| W0@0.1>0,1 -w0")
 
 
 def test_times_come_from_the_costs_and_not_from_the_text() -> None:
