@@ -67,16 +67,12 @@ def test_a_label_says_own_exactly_where_ranks_of_a_row_have_other_batches(case: 
 
 
 def test_the_classic_schedules_fold_along_their_data() -> None:
-    found = {case.name: ranks(Trace.of(case.run(simulate))) for case in CLASSIC}
+    found = {case.name: ranks(Trace.of(case.run(simulate))) for case in [*CLASSIC, *OTHERS]}
+    assert found["hsdp"] == [(0, 1, 2, 3, 4, 5, 6, 7)]  # along both axes: where they shard and where they replicate
     assert found["basic"] == [(0,)]
     assert found["ddp"] == found["wsdp"] == found["fsdp"] == [(0, 1, 2, 3)]
     assert found["pipeline"] == found["gpipe"] == [(0,), (1,), (2,), (3,)]
     assert found["pipeline_fsdp"] == [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
-
-
-def test_ranks_fold_along_both_axes_where_they_shard_and_replicate() -> None:
-    case = next(case for case in OTHERS if case.name == "hsdp")
-    assert ranks(Trace.of(case.run(simulate))) == [(0, 1, 2, 3, 4, 5, 6, 7)]
 
 
 def compute(batch: Callable[[Model], int], more: Callable[[Model], int] | None = None) -> Trace:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drawing import puzzle_map
 from drawing.canvas.palette import PANEL
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Poly, Rect, Text
+from drawing.canvas.scene import TEXT, Rect, Text
 from drawing.map import WIDTH, depths
 from lib import PUZZLES
 from lib.puzzles.records import chapters
@@ -116,10 +116,7 @@ def test_how_far_one_is_in_each_chapter() -> None:
     assert repr(puzzle_map(puzzles, solved={"a"})) == (
         "Map of 3 puzzles. Basics: 1 of 2 solved. Data parallel on a mesh: 0 of 1 solved."
     )
-    bars = [
-        mark for mark in puzzle_map(puzzles, solved={"a"}).scene.marks if isinstance(mark, Rect) and mark.radius == 5
-    ]
-    empty, done, other = [bar for bar in bars if bar.height == 10]
+    empty, done, other = rects(puzzle_map(puzzles, solved={"a"}), radius=5, height=10)
     assert (empty.width, done.width, other.width) == (empty.width, empty.width / 2, empty.width)
     assert "3. title" in "".join(titles(puzzle_map(puzzles, solved={"nobody knows"})))
 
@@ -134,10 +131,7 @@ def test_a_solved_puzzle_is_marked_and_keeps_its_title() -> None:
     plain, marked = puzzle_map(PUZZLES), puzzle_map(PUZZLES, solved=PUZZLES)
     assert repr(plain).startswith(f"Map of {len(PUZZLES)} puzzles. Basics: 0 of 8 solved.")
     assert sorted(titles(plain)) == sorted(titles(marked)) == sorted(puzzle.heading for puzzle in PUZZLES.values())
-    checks = [
-        mark for mark in marked.scene.marks if isinstance(mark, Poly) and len(mark.points) == 3 and mark.line == 2
-    ]
-    assert len(checks) == len(PUZZLES)
+    assert sum(len(mark.points) == 3 for mark in polys(marked, line=2)) == len(PUZZLES)
     assert plain.svg() == puzzle_map(PUZZLES).svg()
     assert puzzle_map(PUZZLES, solved={"ddp"}).svg() not in (plain.svg(), marked.svg())
 

@@ -60,6 +60,7 @@ def test_everything_is_on_the_paper_valid_and_beside_other_words(every: dict[str
 
 
 def test_each_gap_is_marked_over_its_time(every: dict[str, tuple[Review, Picture]]) -> None:
+    assert set(TINTS) == set(KINDS)
     for name, (found, picture) in every.items():
         titled = {mark.title: mark for mark in picture.scene.marks if isinstance(mark, Rect)}
         drawn = {row.rank for row in shown_rows(found.mine, found.mine.ranks > UNFOLDED).rows}
@@ -79,10 +80,6 @@ def test_each_gap_is_marked_over_its_time(every: dict[str, tuple[Review, Picture
             if scale is not None:
                 assert mark.x == pytest.approx(left + scale * gap.start)
                 assert mark.width == pytest.approx(scale * gap.length, abs=0.9)
-
-
-def test_every_kind_of_gap_has_a_tint() -> None:
-    assert set(TINTS) == set(KINDS)
 
 
 def test_the_picture_reads_no_words_of_the_review(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from drawing.canvas.scene import Rect, Scene, Text, escape, fit, num, text_width
 from lib.errors.source_lines import Place
 from lib.trace.event import Event
 from lib.values.operations import TIMED
-from tests.drawing.marks import on_paper
+from tests.drawing.marks import apart, on_paper, written
 from tests.drawing.runs import RUNS, chatter, pictures, quietly, trace
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +30,7 @@ def every() -> dict[str, Picture]:
 def test_every_picture_is_valid_xml_with_paper_behind_all_of_it(every: dict[str, Picture]) -> None:
     for name, picture in every.items():
         assert on_paper(picture), name
+        assert apart(written(picture)), name
         root = ET.fromstring(picture.svg())
         assert root.tag == "{http://www.w3.org/2000/svg}svg", name
         style, paper = root[0][:2]
@@ -115,21 +115,6 @@ def test_more_ranks_than_rows_are_counted() -> None:
     assert ">ranks 0-999</text>" in picture_of(run).svg()
     svg = quietly(draw, run, False)[0].svg()
     assert "and 872 more ranks, not drawn" in svg
-
-
-@pytest.mark.parametrize("name", ["ddp", "overlapped", "relay", "deadlock", "late", "chatter"])
-def test_the_numbers_of_an_axis_do_not_touch(name: str) -> None:
-    marks = picture_of(RUNS[name]).scene.marks
-    (axis,) = [mark for mark in marks if isinstance(mark, Text) and mark.text == "time"]
-    spans: list[tuple[float, float]] = []
-    for mark in marks:
-        if isinstance(mark, Text) and mark.y == axis.y:
-            width = text_width(mark.text, mark.size)
-            left = mark.x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[mark.anchor]
-            spans.append((left, left + width))
-    spans.sort()
-    assert len(spans) > 2
-    assert all(one[1] < two[0] for one, two in pairwise(spans))
 
 
 def test_every_mark_shows_its_title() -> None:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import draw_mesh, picture_of
-from drawing.canvas.scene import Text
 from lib import Mesh
 from tests.drawing.communication.exchanges import EXCHANGES, small
 from tests.drawing.marks import cards, texts
@@ -75,11 +74,7 @@ def test_all_axes_stand_together_unless_one_is_named() -> None:
 
 
 def test_hosts_are_named_below_their_ranks() -> None:
-    words = [
-        mark.text
-        for mark in draw_mesh(Mesh({"data": 2, "stage": 4}, host_size=2), "data").scene.marks
-        if isinstance(mark, Text)
-    ]
+    words = texts(draw_mesh(Mesh({"data": 2, "stage": 4}, host_size=2), "data"))
     assert [word for word in words if word.startswith("host")] == ["host 0", "host 1", "host 2", "host 3"]
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import html
-import json
 import re
 from base64 import b64encode
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from drawing.stepper import View, step_through
-from drawing.stepper.page import SCRIPTS, json_in_html
+from drawing.stepper.page import json_in_html
 from lib import Trace
 from lib.simulator.simulator import Unsolved
 from tests.drawing.stepper.runs import HOSTILE, TRACES, data_of, hostile, large
@@ -140,10 +138,3 @@ def test_a_saved_trace_gives_the_same_page(tmp_path: Path) -> None:
     trace = TRACES["1f1b"]
     trace.save(tmp_path / "run.json")
     assert View([("", Trace.load(tmp_path / "run.json"))]).html() == View([("", trace)]).html()
-
-
-def test_everything_of_the_page_is_in_the_package() -> None:
-    for name in ("template.html", "stepper.css", *SCRIPTS):
-        text = files("drawing.stepper").joinpath(name).read_text("utf-8")
-        assert "{{" not in text or name == "template.html"
-        assert json.dumps(text)
