@@ -109,14 +109,14 @@ def stalled(process: int) -> str:
 
     schedule = Trace.of(simulate(overlapped, layers=2, batches=4, mesh=Mesh({"data": 4}, processes=2)))
     with pytest.raises(ReplayError) as caught:
-        hooked(schedule, hook, hidden=8, length=4, timeout=3)
+        hooked(schedule, hook, hidden=8, length=4, timeout=5)
     return f"{type(caught.value).__name__} {caught.value}"
 
 
 def test_a_rank_that_stalls_is_named_by_the_others() -> None:
     """Even by one of its own process. And all end, without an agent that would see to it."""
     said, _ = as_torchrun(2, stalled)
-    assert "RankStalled rank 1 did not move for 3 s, in event" in said
+    assert "RankStalled rank 1 did not move for 5 s, in event" in said
     assert "backward of layer 1" in said
     assert "rank 0 waited for it in event" in said
 

@@ -35,10 +35,11 @@ def _alone(act: Callable[..., Any], arguments: tuple[Any, ...], process: int) ->
 
 def as_torchrun(processes: int, act: Callable[..., Any], *arguments: Any) -> list[Any]:
     """The same, in processes that find what torchrun gives its own: a number, and an agent's store to meet in."""
-    from torch.distributed.distributed_c10d import TCPStore  # pyright: ignore[reportAttributeAccessIssue]
+    import torch.distributed as dist
 
     waiting = timedelta(seconds=MEET)
-    store = TCPStore("127.0.0.1", 0, None, is_master=True, timeout=waiting, wait_for_workers=False)
+    make: Any = dist.TCPStore  # pyright: ignore[reportPrivateImportUsage]
+    store = make("127.0.0.1", 0, None, is_master=True, timeout=waiting, wait_for_workers=False)
     return world(processes, partial(_started, act, processes, store.port), *arguments)
 
 
