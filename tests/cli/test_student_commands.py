@@ -167,23 +167,6 @@ def test_the_command_and_the_notebook_count_together(folder: Path) -> None:
     assert puzzles("hint", "ddp").output.count("Hint ") == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("hint", "ddq"), "there is no puzzle 'ddq'; there are basic, "),
-        (("hint", "ddp", "4"), "ddp has hints 1 to 3; got 4"),
-        (("hint", "ddp", "0"), "ddp has hints 1 to 3; got 0"),
-        (("reveal", "ddq"), "there is no puzzle 'ddq'; there are basic, "),
-        (("reveal", "ddp", "--file", "absent.py"), "absent.py"),
-    ],
-)
-def test_what_cannot_be_asked(folder: Path, arguments: tuple[str, ...], message: str) -> None:
-    result = puzzles(*arguments)
-    assert result.exit_code == 2
-    assert message in " ".join(result.output.replace("│", " ").split())
-    assert load() == {}
-
-
 # -- reveal -----------------------------------------------------------------------------------------------------
 
 
@@ -273,21 +256,6 @@ def test_a_saved_trace_is_reviewed_as_its_run(folder: Path) -> None:
     assert puzzles("review", "mine.json").output == direct.output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("review", "unsolved.py"), "basic is not solved yet"),
-        (("review", "small.json"), "small.json is no run of a puzzle at its own size; name the puzzle with --puzzle"),
-        (("review", "small.json", "--puzzle", "basic"), "the puzzle basic has "),
-    ],
-)
-def test_what_cannot_be_reviewed(folder: Path, arguments: tuple[str, ...], message: str) -> None:
-    puzzles("run", "mine.py", "--layers", "1", "--save", "small.json")
-    result = puzzles(*arguments)
-    assert result.exit_code == 1
-    assert message in " ".join(result.output.replace("│", " ").split())
-
-
 # -- why, and what if -------------------------------------------------------------------------------------------
 
 
@@ -310,20 +278,3 @@ def test_what_if_times_the_run_anew_or_says_what_would_help(folder: Path) -> Non
     assert (folder / "if.svg").is_file()
     result = puzzles("what-if", "gpipe", "--faster", "1.1")
     assert result.output.startswith("The run ends at 33.8. What would help, if it alone were 1.1 times as fast:")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (("why", "gpipe", "--rank", "9", "--at", "1"), 1, "rank= is one of the ranks of this run, 0 to 3; got 9"),
-        (("why", "gpipe", "--rank", "1", "--at", "99"), 1, "this run goes from 0 to 33.8; got time=99.0"),
-        (("why", "gpipe", "--rank", "1"), 2, "say which rank waits and when: --rank 2 --at 5"),
-        (("why", "unsolved.py", "--rank", "0", "--at", "1"), 1, "basic is not solved yet"),
-        (("what-if", "gpipe", "--op", "sleep"), 1, "op= is one of compute, messages, collectives, or an operation"),
-        (("what-if", "gpipe", "--group", "data"), 1, "this run has no mesh; got 'data'"),
-    ],
-)
-def test_questions_that_make_no_sense(folder: Path, arguments: tuple[str, ...], status: int, message: str) -> None:
-    result = puzzles(*arguments)
-    assert result.exit_code == status
-    assert message in " ".join(result.output.replace("│", " ").split())

@@ -178,26 +178,6 @@ def test_once_says_by_its_status_whether_it_is_solved(folder: Path, monkeypatch:
     assert result.output.endswith("Every puzzle here passes.\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["absent"], "there is no file or folder absent"),
-        (["notes.txt"], "notes.txt is neither a notebook (.ipynb), nor Python (.py), nor a folder"),
-        (["empty"], "empty holds no notebook of a puzzle"),
-        (["00_introduction.ipynb", "--once"], "00_introduction.ipynb defines the function of no puzzle"),
-    ],
-)
-def test_what_cannot_be_watched(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
-) -> None:
-    monkeypatch.chdir(folder)
-    (folder / "empty").mkdir()
-    (folder / "notes.txt").write_text("")
-    result = CliRunner().invoke(cli.app, ["watch", *arguments])
-    assert result.exit_code == 1
-    assert message in " ".join(result.output.replace("│", " ").split())
-
-
 # -- the watcher, without processes -----------------------------------------------------------------------------
 
 
@@ -401,8 +381,3 @@ def test_without_watchfiles_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "watchfiles", None)
     with pytest.raises(ImportError, match=r"pip install watchfiles"):
         watch(Watcher(folder, paper))
-
-
-def test_a_path_that_is_nothing(folder: Path, paper: Paper) -> None:
-    with pytest.raises(SourceError, match="there is no file or folder"):
-        Watcher(folder / "absent", paper)

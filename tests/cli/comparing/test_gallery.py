@@ -81,28 +81,6 @@ def test_sorted_by_any_figure_with_what_is_wrong_at_the_end() -> None:
             assert values == sorted(values, reverse=reverse), sort
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["gpip"], "there is no puzzle 'gpip'"),
-        (["fix_the_map"], "a plain function"),
-        (["gpipe", "--sort", "beauty"], "--sort takes one of time, memory, sent"),
-        (["gpipe", "gone"], "'gone' is nothing to compare"),
-        (["gpipe", "fsdp"], "fsdp is another puzzle than gpipe"),
-        (["gpipe", "--no-ours"], "there is nothing to show"),
-        (["gpipe", "-o", "all.gif"], "a gallery is .html, .svg, .png or .pdf"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = puzzles(*arguments)
-    assert result.exit_code == 2
-    assert says in " ".join(re.sub("[│╭╮╰╯─]", " ", result.output).split())
-    assert not list(tmp_path.iterdir())
-
-
 def test_all_formats_have_the_same_bytes_every_time(folder: Path) -> None:
     pypdf = pytest.importorskip("pypdf")
     pytest.importorskip("vl_convert")
