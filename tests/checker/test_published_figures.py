@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lib import PUZZLES, Activation, Costs, Mesh, Model, Trace, check, simulate
 from lib.analysis import figures
+from lib.checker.notes import fed
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.pipelines.action import Order
@@ -19,7 +20,7 @@ from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from tests.support.drivers import DRIVERS, figures_of
-from tests.support.schedules import CLASSIC, HOSTS, REPLICA_SHARD, UNIT, Case, Function, ddp_of_the_tables
+from tests.support.schedules import CLASSIC, EVERYTHING, HOSTS, REPLICA_SHARD, UNIT, Case, Function, ddp_of_the_tables
 
 Generator = Callable[[int, int], Order]
 
@@ -158,3 +159,12 @@ def test_1f1b_holds_as_many_microbatches_as_stages_are_left(ranks: int, batches:
     assert [in_flight(model) for model in models] == [min(batches, ranks - rank) for rank in range(ranks)]
     models = simulate(program_of(gpipe(ranks, batches)), layers=ranks, batches=batches, ranks=ranks)
     assert [in_flight(model) for model in models] == [batches] * ranks
+
+
+@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+def test_every_schedule_is_one_correct_training_step(case: Case) -> None:
+    trace = Trace.of(case.run(simulate))
+    verdict = check(trace)
+    assert verdict.faults == ()
+    assert verdict.correct
+    assert verdict.notes == tuple(fed(trace))

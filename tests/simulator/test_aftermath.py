@@ -25,18 +25,6 @@ def failed(function: Callable[[Model], Any], **sizes: Any) -> tuple[PuzzleError,
     return caught.value, caught.value.trace
 
 
-def computing(batches: int, then: Callable[[Model], Any] = lambda model: None) -> Callable[[Model], Any]:
-    """Each rank computes for so many units of time, and then does something."""
-
-    async def function(model: Model) -> None:
-        weight, inp = model.load_weights(0)[0], model.get_activation([model.rank])
-        for _ in range(batches):
-            model.forward(0, inp, weight)
-        then(model)
-
-    return function
-
-
 def failing(times: dict[int, int], total: int = 9) -> Callable[[Model], Any]:
     """Ranks that raise when they have computed so long."""
 
@@ -206,19 +194,6 @@ def test_asyncio_tasks_go_on_to_the_moment_too() -> None:
             error, trace = failed(tasks(times), ranks=4, layers=1, batches=4, order=order)
             assert error.rank == rank
             assert ends(trace) == reached
-
-
-def test_those_who_wait_for_it_wait_and_nobody_speaks_of_a_deadlock() -> None:
-    async def function(model: Model) -> None:
-        weight, inp = model.load_weights(0)[0], model.get_activation([model.rank])
-        if model.rank == 1:
-            model.forward(0, inp, weight)
-            raise RuntimeError("no")
-        await model.allreduce(model.fake_grad(0), 0)
-
-    error, trace = failed(function, ranks=3, layers=1, batches=3)
-    assert error.rank == 1
-    assert [program.events[-1].op for program in trace.programs] == ["allreduce", "forward", "allreduce"]
 
 
 def test_of_many_ranks_that_fail_alike_only_the_first_is_explained() -> None:

@@ -17,7 +17,6 @@ from lib import (
     Model,
     PuzzleError,
     RankFailed,
-    RuleError,
     Trace,
     simulate,
 )
@@ -244,14 +243,6 @@ def test_an_event_that_nobody_sets_is_a_deadlock(run: Any) -> None:
     assert raised.value.trace.ranks == 2
 
 
-def test_a_deadlock_of_ranks_in_tasks(run: Any) -> None:
-    async def cross(model: Model) -> None:
-        await asyncio.gather(model.receive(1 - model.rank))
-
-    with pytest.raises(DeadlockError, match="these ranks wait for each other: 0 -> 1 -> 0"):
-        run(cross, ranks=2)
-
-
 @pytest.mark.parametrize("awaited", [False, True])
 def test_an_error_in_a_task_names_the_rank_and_the_line(run: Any, awaited: bool) -> None:
     async def fail(model: Model) -> None:
@@ -269,18 +260,6 @@ def test_an_error_in_a_task_names_the_rank_and_the_line(run: Any, awaited: bool)
     assert raised.value.rank == 1
     assert raised.value.what == "KeyError: 17"
     assert [place.function for _, place in raised.value.where] == ["bad"]
-
-
-def test_an_error_in_a_group_of_tasks_is_the_error_itself(run: Any) -> None:
-    async def fail(model: Model) -> None:
-        async def bad() -> None:
-            model.load_weights(99)
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(bad())
-
-    with pytest.raises(RuleError, match="rank 0: there is no layer 99"):
-        run(fail, ranks=2)
 
 
 REFUSED: dict[str, tuple[Any, str]] = {

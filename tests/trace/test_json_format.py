@@ -342,3 +342,12 @@ def test_a_number_of_many_digits(folder: Path) -> None:
     text = json.dumps(DATA["star"]).replace('"layers": 1', '"layers": ' + "9" * 10_000)
     with pytest.raises(TraceError, match=r"trace\.json"):
         load(text.encode(), folder)
+
+
+def test_ranks_that_share_a_set_count_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuild, "MAX_MADE", 3000)
+
+    async def shared(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+
+    assert not any("numbers in all" in fault for fault in check(simulate(shared, ranks=1000, batches=1000)).faults)
