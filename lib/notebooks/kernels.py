@@ -36,8 +36,8 @@ _node = cast(Any, nbformat).from_dict  # which has no types
 def execute(notebooks: Mapping[Path, Notebook], *, warm: bool = False) -> list[Notebook | BuildError]:
     """Runs notebooks, as many at a time as there are processors, each in the folder of its path.
 
-    `warm` kernels have imported lib and drawing before, which saves time; others are started anew. What fails, or
-    writes to stderr, or puts out what no two runs have in common, gives an error.
+    `warm` kernels are copies of one process, which saves time; others are started anew. What fails, or writes to
+    stderr, or puts out what no two runs have in common, gives an error.
     """
     return asyncio.run(_execute_all(notebooks, warm))
 

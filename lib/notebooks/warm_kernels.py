@@ -1,8 +1,9 @@
-"""Kernels that begin as copies of one process, which has imported what every notebook imports.
+"""Kernels that begin as copies of one process, which has imported what others wrote and every notebook needs.
 
-A kernel that is started anew spends most of its time on importing ipykernel, chalk, lib and drawing. In the process
-that is copied no cell has run, and there is no shell: nothing of one notebook comes into another. Notebooks are built
-in kernels that are started anew; whoever only looks whether all is as it was may have warm ones:
+A kernel that is started anew spends most of its time on importing ipykernel and chalk. In the process that is copied no
+cell has run, there is no shell, and there is nothing of ours: lib and drawing are imported by each notebook, as they
+look for a shell then, and nothing of one notebook comes into another. Notebooks are built in kernels that are started
+anew; whoever only looks whether all is as it was may have warm ones:
 
     pytest -p lib.notebooks.warm_kernels --nbval solutions
 
@@ -34,8 +35,8 @@ __all__ = ["COPIES", "WarmProvisioner", "pytest_configure"]
 COPIES = hasattr(os, "fork") and sys.platform != "darwin"
 """Whether a process can be copied. On macOS it can, but its own libraries may not work in the copy."""
 NAME = "warm-provisioner"
-IMPORTED = ("ipykernel.kernelapp", "ipykernel.ipkernel", "drawing")
-"""What every notebook needs, besides the public names of lib."""
+IMPORTED = ("ipykernel.kernelapp", "ipykernel.ipkernel", "chalk")
+OURS = ("lib", "drawing")
 LAUNCHER = ["-m", "ipykernel_launcher"]
 """How the command of a Python kernel goes on after the interpreter."""
 
@@ -102,13 +103,10 @@ def _warm_process() -> tuple[IO[str], IO[str]]:
 
 def _serve(orders: IO[str], answers: IO[str]) -> None:
     """Makes a copy for each line of orders, and answers with its process id."""
-    import lib
-
     for name in IMPORTED:
         import_module(name)
-    for name in lib.__all__:  # which are imported when they are asked for
-        getattr(lib, name)
-    del sys.modules["drawing"]  # its own few lines tell a shell how to show things, once there is one
+    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
+        del sys.modules[name]
     gc.freeze()
     signal.signal(signal.SIGCHLD, _bury)
     for line in orders:
