@@ -18,7 +18,11 @@ torch = pytest.importorskip("torch", reason="a replay needs torch: pip install t
 
 GPUS = torch.cuda.device_count()
 SMALL: dict[str, Any] = {"hidden": 32, "length": 16, "timeout": 120}
-NAMES = [*CLASSIC, *CASES, *(name for name in PUZZLES if not PUZZLES[name].is_function and name not in CLASSIC)]
+NAMES = [
+    *CLASSIC,
+    *CASES,
+    *(name for name in PUZZLES if not PUZZLES[name].is_function and name not in {*CLASSIC, *CASES}),
+]
 TRANSPORTS = {
     "local": {},
     "gloo": {},
