@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Frame, Page, sync_playwright
+from playwright.sync_api import Frame, Page, expect, sync_playwright
 
 from drawing.stepper import step_through
 from lib import Trace
@@ -30,6 +30,9 @@ FLAGS = [
 ]
 NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 
+PATIENCE = 100_000
+"""Milliseconds to wait for a page: on a busy machine it may take long."""
+
 Show = Callable[..., Page]
 
 
@@ -43,7 +46,10 @@ def tab() -> Iterator[Page]:
         )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS, chromium_sandbox=False)
-        yield browser.new_page()
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
+        expect.set_options(timeout=PATIENCE)
+        yield page
         browser.close()
 
 
