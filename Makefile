@@ -16,7 +16,7 @@ PUZZLES     := $(call have,$(THOROUGH) $(DEVELOP) $(TEACH) $(LEARN))
 # One more than there are cores, as many tests wait for another process. ONLY=fsdp runs what has that word in its name.
 WORKERS     ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)))
 PYTEST      := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-NBVAL       := --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
+NBVAL       := -p lib.notebooks.warm_kernels --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
 
 # Pythons to try, first that runs and is new enough wins. `make setup PYTHON=/path/to/python` skips the search.
 PYTHON      ?=
@@ -25,12 +25,14 @@ CANDIDATES  := python3.14 python3.13 python3.12 python3.11 python3 python
 step = @printf '\n== %s ==\n' "$(1)"
 
 # Tests and builds run solutions that nobody here has solved.
-test test-all generated unit notebooks: export PUZZLES_PROGRESS := off
+test test-all generated unit: export PUZZLES_PROGRESS := off
+# Children would compile lib and drawing again and again.
+test test-all generated unit: export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help lab demo setup test test-all lint types imports generated unit notebooks fuzz mutants bench format dist lock \
+.PHONY: help lab demo setup test test-all conditions lint types imports generated unit fuzz mutants bench format dist lock \
         clean distclean
 
 help:  ## print this list
@@ -49,6 +51,9 @@ setup: $(CLASS)  ## make .venv with everything that learners and instructors nee
 test: $(if $(ONLY),unit,lint types imports generated unit)  ## run every check and every test (ONLY=fsdp: what has that word in its name)
 	$(call step,All checks passed)
 
+conditions: $(ALL)  ## run a part of the tests in other surroundings: order, time zone, locale, umask, user
+	@$(BIN)/python tests/conditions/run.py
+
 test-all: $(call stamp,$(THOROUGH))  ## the same with thousands of random cases, signals, fuzz, mutants, other surroundings: hours
 	@$(MAKE) --no-print-directory test TESTS=thorough
 	@$(MAKE) --no-print-directory conditions fuzz mutants
@@ -66,9 +71,9 @@ imports: $(ALL)  ##   only who imports whom: import-linter
 	$(call step,Imports (import-linter))
 	@$(BIN)/lint-imports --no-logo
 
-generated: $(ALL)  ##   only the notebooks: are they what solutions/*.py generate, are the records whole
+generated: $(ALL)  ##   only the notebooks: are they what solutions/*.py give, are the unsolved ones in order
 	$(call step,Puzzles and generated notebooks (puzzles check))
-	@$(BIN)/puzzles check
+	@$(BIN)/puzzles check $(if $(filter thorough,$(TESTS)),,--stored)
 
 unit: $(ALL)  ##   only tests/ and the solved notebooks, outputs compared byte for byte (nbval), in WORKERS processes
 	$(call step,Tests (pytest and nbval))
