@@ -20,6 +20,13 @@ _copies = tempfile.TemporaryDirectory(prefix="my_puzzles")  # which goes with th
 os.environ["PUZZLES_FOLDER"] = _copies.name
 
 
+ELSEWHERE = {
+    "win32": {"replay/": "the ranks of a replay are forked, which Windows cannot do; under WSL these tests run"},
+}
+"""What cannot work on other systems than Linux, by the beginning of its path, and why. A test that knows it of itself says
+so with skipif."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.hasplugin("cacheprovider"):
         assert config.cache is not None
@@ -27,7 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what takes long, but for somebody who asks for it: TESTS=thorough."""
+    """Skips what cannot work on this system, and leaves out what takes long unless TESTS=thorough asks for it."""
+    for item in items:
+        for start, why in ELSEWHERE.get(sys.platform, {}).items():
+            if item.nodeid.startswith(f"tests/{start}"):
+                item.add_marker(pytest.mark.skip(reason=why))
     if THOROUGH:
         return
     long = [item for item in items if item.get_closest_marker("thorough")]
