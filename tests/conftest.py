@@ -23,8 +23,7 @@ os.environ["PUZZLES_FOLDER"] = _copies.name
 ELSEWHERE = {
     "win32": {"replay/": "the ranks of a replay are forked, which Windows cannot do; under WSL these tests run"},
 }
-"""What cannot work on other systems than Linux, by the beginning of its path, and why. A test that knows it of itself says
-so with skipif."""
+"""What cannot work on other systems, by the beginning of its path, and why. A single test says so with skipif."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
