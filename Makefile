@@ -1,92 +1,104 @@
 # LLM Training Puzzles. `make` alone prints what there is to make.
 
 VENV        := .venv
-BIN         := $(VENV)/bin
-EXTRAS      ?= dev,notebook,cli,png,explore,grade,replay,optimum
-# One more than there are cores: many tests wait for a clock or another process.
+BIN         := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+# Extras of pyproject.toml: what the puzzles need, what a class needs, what all checks need. EXTRAS= is another choice.
+LEARN       := notebook,cli
+TEACH       := $(LEARN),png,explore,grade
+DEVELOP     := $(TEACH),dev,replay,optimum
+THOROUGH    := $(DEVELOP),cluster,mutants
+# Each choice that .venv has leaves a stamp in it; more than is needed is enough.
+stamp        = $(VENV)/.ready-$(or $(EXTRAS),$(1))
+have         = $(or $(firstword $(wildcard $(foreach choice,$(1),$(call stamp,$(choice))))),$(call stamp,$(lastword $(1))))
+ALL         := $(call have,$(THOROUGH) $(DEVELOP))
+CLASS       := $(call have,$(THOROUGH) $(DEVELOP) $(TEACH))
+PUZZLES     := $(call have,$(THOROUGH) $(DEVELOP) $(TEACH) $(LEARN))
+# One more than there are cores, as many tests wait for another process. ONLY=fsdp runs what has that word in its name.
 WORKERS     ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)))
-NBVAL_FLAGS := --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
-LAB_FLAGS   ?=
-STAMP       := $(VENV)/.ready-$(EXTRAS)
+PYTEST      := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+NBVAL       := -p lib.notebooks.warm_kernels --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
 
 # Pythons to try, first that runs and is new enough wins. `make setup PYTHON=/path/to/python` skips the search.
 PYTHON      ?=
-CANDIDATES  := python3.13 python3.12 python3.11 python3 python
+CANDIDATES  := python3.14 python3.13 python3.12 python3.11 python3 python
 
 step = @printf '\n== %s ==\n' "$(1)"
 
 # Tests and builds run solutions that nobody here has solved.
-test generated notebooks: export PUZZLES_PROGRESS := off
+test test-all generated unit: export PUZZLES_PROGRESS := off
+# Children would compile lib and drawing again and again.
+test test-all generated unit: export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup lab demo test lint types imports generated unit notebooks fuzz format bench mutants lock dist clean distclean
+.PHONY: help lab demo setup test test-all conditions lint types imports generated unit fuzz mutants bench format dist lock \
+        clean distclean
 
 help:  ## print this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(STAMP)  ## make .venv with everything the other targets need (they all do this first)
-	@echo '.venv is ready ($(EXTRAS)). Next:'
-	@echo '  make lab                     opens your copies of the puzzles, my_puzzles/, in JupyterLab'
-	@echo '  source $(BIN)/activate   then this shell knows the command `puzzles`, as those of JupyterLab do'
-
-lab: $(STAMP)  ## open the puzzles in JupyterLab (options for it: LAB_FLAGS="--no-browser --port 8899")
+lab: $(PUZZLES)  ## open the puzzles in JupyterLab (options for it: LAB_FLAGS="--no-browser --port 8899")
+	@echo 'Starting JupyterLab with your copies of the puzzles, my_puzzles/: about 5 seconds'
 	@exec $(BIN)/puzzles lab $(LAB_FLAGS)
 
-demo: $(STAMP)  ## draw and check every reference solution into demo/, without a browser
+demo: $(PUZZLES)  ## draw and check every reference solution into demo/, without a browser
 	@$(BIN)/puzzles demo
 
-test: lint types imports generated unit notebooks  ## run every check and every test
+setup: $(CLASS)  ## make .venv with everything that learners and instructors need (EXTRAS=cli,grade: only that)
+	@echo '.venv is ready. `source $(BIN)/activate` lets this shell know the command `puzzles`.'
+
+test: $(if $(ONLY),unit,lint types imports generated unit)  ## run every check and every test (ONLY=fsdp: what has that word in its name)
 	$(call step,All checks passed)
 
-lint: $(STAMP)  ##   only style: ruff check, ruff format --check
+conditions: $(ALL)  ## run a part of the tests in other surroundings: order, time zone, locale, umask, user
+	@$(BIN)/python tests/conditions/run.py
+
+test-all: $(call stamp,$(THOROUGH))  ## the same with thousands of random cases, signals, fuzz, mutants, other surroundings: hours
+	@$(MAKE) --no-print-directory test TESTS=thorough
+	@$(MAKE) --no-print-directory conditions fuzz mutants
+
+lint: $(ALL)  ##   only style: ruff check, ruff format --check
 	$(call step,Style (ruff))
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(STAMP)  ##   only types: pyright
+types: $(ALL)  ##   only types: pyright
 	$(call step,Types (pyright))
 	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 
-imports: $(STAMP)  ##   only who imports whom: import-linter
+imports: $(ALL)  ##   only who imports whom: import-linter
 	$(call step,Imports (import-linter))
 	@$(BIN)/lint-imports --no-logo
 
-generated: $(STAMP)  ##   only the notebooks: are they what solutions/*.py generate, are the records whole
+generated: $(ALL)  ##   only the notebooks: are they what solutions/*.py give, are the unsolved ones in order
 	$(call step,Puzzles and generated notebooks (puzzles check))
-	@$(BIN)/puzzles check
+	@$(BIN)/puzzles check $(if $(filter thorough,$(TESTS)),,--stored)
 
-unit: $(STAMP)  ##   only tests/, in parallel (WORKERS=1: one after another)
-	$(call step,Tests (pytest))
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile tests
+unit: $(ALL)  ##   only tests/ and the solved notebooks, outputs compared byte for byte (nbval), in WORKERS processes
+	$(call step,Tests (pytest and nbval))
+	@$(PYTEST) $(NBVAL) $(if $(ONLY),-k '$(ONLY)') tests solutions
 
-notebooks: $(STAMP)  ##   only the solved notebooks: run again, outputs compared byte for byte (nbval)
-	$(call step,Solved notebooks (nbval))
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(NBVAL_FLAGS) solutions
-
-fuzz: $(STAMP)  ## write random correct and dishonest schedules (FUZZ_MINUTES=5, FUZZ_EXAMPLES, FUZZ_SEED)
+fuzz: $(ALL)  ## write random correct and dishonest schedules (FUZZ_MINUTES=5, FUZZ_EXAMPLES, FUZZ_SEED)
 	@PYTHONPATH=. PUZZLES_PROGRESS=off $(BIN)/python -m tests.adversary.fuzz
 
-format: $(STAMP)  ## mend style in place
+format: $(ALL)  ## correct style where it stands
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(STAMP)  ## measure the simulator (benchmarks/)
+bench: $(ALL)  ## measure the simulator (benchmarks/)
 	@$(BIN)/python benchmarks/run.py
 	@$(BIN)/python benchmarks/drawing.py
 	@$(BIN)/python benchmarks/stepper.py
 	@$(BIN)/python benchmarks/replay.py
 	@$(BIN)/python benchmarks/grading.py
 
-# mutmut is not in EXTRAS: nobody else needs it. Each module begins anew; WORKERS is how many mutants run at a time.
-mutants: $(STAMP)  ## change lib in small ways and see whether its tests notice: half an hour (MODULES="rules values")
-	@[ -x $(BIN)/mutmut ] || \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
+# Each module begins anew; WORKERS is how many mutants run at a time.
+mutants: $(call stamp,$(THOROUGH))  ## change lib in small ways and see whether its tests notice: half an hour (MODULES="rules values")
 	@WORKERS=$(WORKERS) $(BIN)/python tests/mutants/run.py $(MODULES)
 	@$(BIN)/python tests/mutants/report.py $(MODULES)
 
-dist: $(STAMP)  ## build the wheel and the source archive into dist/
+dist: $(ALL)  ## build the wheel and the source archive into dist/
 	@rm -rf dist && $(BIN)/python -m build
 
 lock:  ## write constraints.txt anew with today's versions (its last part, for replay, is kept)
@@ -124,16 +136,18 @@ elif [ -z "$$python" ]; then \
 fi
 endef
 
-# The stamp is there only after an install that came to its end. While one is under way there is .venv/.installing;
-# found at the start, it means that the last one did not, and half-installed packages are not to be trusted: begin again.
-$(STAMP): pyproject.toml constraints.txt
+# A stamp is there only after an install that came to its end. While one is under way there is .venv/.installing; found at
+# the start, it means that the last one was interrupted, and half-installed packages are not to be trusted: begin again.
+$(VENV)/.ready-%: pyproject.toml constraints.txt
 	@$(find_python); \
-	rm -f $(VENV)/.ready-*; \
 	if [ -e $(VENV)/.installing ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
-	    echo "Making $(VENV) with $$("$$python" --version) ($$python)"; \
+	    echo "Making $(VENV) with $$("$$python" --version): about 5 seconds"; \
 	    rm -rf $(VENV); mkdir $(VENV); touch $(VENV)/.installing; "$$python" -m venv $(VENV); \
 	fi; \
 	touch $(VENV)/.installing; \
-	echo "Installing [$(EXTRAS)] into $(VENV): about a minute the first time"; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'; \
+	install="$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable"; \
+	echo "Installing the puzzles and the command \`puzzles\`: about 15 seconds"; \
+	$$install '.[cli]'; \
+	echo "Installing $(if $(filter $(LEARN),$*),JupyterLab: about 30 seconds and 250 MB,$*: about a minute and 2 GB with all extras); minutes where it is all to be downloaded"; \
+	$$install '.[$*]'; \
 	rm $(VENV)/.installing; touch '$@'

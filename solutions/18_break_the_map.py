@@ -188,8 +188,8 @@ picture
 # ### With real processes (optional)
 #
 # This can happen for real: three processes on this machine open the files of a small data set, read what the rule tells
-# them, and compare what their devices hold. It takes a few seconds and needs torch (`pip install torch`). Set `FEED` to
-# `True` when your function is right.
+# them, and compare what their devices hold. It takes a few seconds. Set `FEED = True` when your
+# function is right.
 
 # %%
 FEED = False

@@ -170,8 +170,8 @@ if verdict:
 # ### With real processes (optional)
 #
 # Your map can feed real processes: three of them, on this machine, read the files of a small data set, count what they
-# read, and compare what their devices hold. It takes a few seconds and needs torch (`pip install torch`). Set `FEED` to
-# `True` when your function is right.
+# read, and compare what their devices hold. It takes a few seconds. Set `FEED = True` when your
+# function is right.
 
 # %%
 FEED = False

@@ -225,8 +225,8 @@ if verdict:
 
 # %% [markdown]
 # **With real tensors (optional).** The same step on torch.distributed: eight processes of this machine, each of which makes
-# its process groups from your lists. Gradients and weights are compared with ordinary training. It takes a few seconds and
-# needs torch: `pip install torch`. Set `REPLAY = True`.
+# its process groups from your lists. Gradients and weights are compared with ordinary training. It takes a few seconds.
+# Set `REPLAY = True`.
 
 # %%
 REPLAY = False

@@ -320,7 +320,7 @@ if verdict:
 #
 # **With real tensors (optional).** Both also run on torch.distributed, eight processes on this machine: with the same
 # gradients, to the last digits, in both. So a test that compares gradients finds nothing. What differs is the table of
-# memory, and what is sent. It takes a few seconds and needs torch: `pip install torch`. Set `REPLAY = True`.
+# memory, and what is sent. It takes a few seconds. Set `REPLAY = True`.
 
 # %%
 REPLAY = False

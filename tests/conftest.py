@@ -4,11 +4,15 @@ and what takes long (`@pytest.mark.thorough`) is left to `make test-all`."""
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 
+from tests.support.durations import Durations
 from tests.support.profiles import THOROUGH
+from tests.support.warm import Warm
 
 os.environ["PUZZLES_PROGRESS"] = "off"  # here and not in a fixture: for modules that run something when imported, too
 os.environ.pop("PUZZLES_GRADING", None)  # in most notebooks of tests a stub is no error
@@ -16,11 +20,42 @@ _copies = tempfile.TemporaryDirectory(prefix="my_puzzles")  # which goes with th
 os.environ["PUZZLES_FOLDER"] = _copies.name
 
 
+ELSEWHERE = {
+    "win32": {"replay/": "the ranks of a replay are forked, which Windows cannot do; under WSL these tests run"},
+}
+"""What cannot work on other systems, by the beginning of its path, and why. A single test says so with skipif."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.pluginmanager.hasplugin("cacheprovider"):
+        assert config.cache is not None
+        config.pluginmanager.register(Durations(config.cache))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what takes long, but for somebody who asks for it: TESTS=thorough."""
+    """Skips what cannot work on this system, and leaves out what takes long unless TESTS=thorough asks for it."""
+    for item in items:
+        for start, why in ELSEWHERE.get(sys.platform, {}).items():
+            if item.nodeid.startswith(f"tests/{start}"):
+                item.add_marker(pytest.mark.skip(reason=why))
     if THOROUGH:
         return
     long = [item for item in items if item.get_closest_marker("thorough")]
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
+@pytest.fixture(scope="session")
+def warm_server() -> Iterator[Warm]:
+    """The Python that students' functions are forked off."""
+    server = Warm()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def warm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this test each function of a student's has a process that is forked, and no fresh Python."""
+    if sys.platform != "win32":
+        monkeypatch.setattr("lib.course.child.asking.Popen", request.getfixturevalue("warm_server").popen)

@@ -77,42 +77,6 @@ def test_a_check_imports_what_records_progress_only_where_there_is_a_puzzle(tmp_
     assert (tmp_path / "progress.json").is_file()
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "lib").rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix()
-)
-def test_every_module_says_what_it_is(path: Path) -> None:
-    doc = ast.get_docstring(ast.parse(path.read_text("utf-8")))
-    assert doc
-    assert re.match(r"[\w\"`].*[.?!]", doc.splitlines()[0]), doc.splitlines()[0]
-
-
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "lib").rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix()
-)
-def test_what_a_module_offers_is_there(path: Path) -> None:
-    tree = ast.parse(path.read_text("utf-8"))
-    offered = [
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"
-    ]
-    top = {
-        name
-        for node in ast.walk(tree)
-        for name in (
-            [node.name]
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            else [node.id]
-            if isinstance(node, ast.Name)
-            else [alias.asname or alias.name for alias in node.names]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    for names in offered:
-        assert set(names) <= top
-
-
 def test_the_errors_are_the_tree_that_they_draw() -> None:
     drawn = [line for line in (lib.errors.exceptions.__doc__ or "").splitlines() if re.match(r" {4}[A-Z│├└ ]", line)]
     found: list[tuple[int, str]] = []

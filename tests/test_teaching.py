@@ -26,6 +26,8 @@ from lib.notebooks.example_class import STUDENTS, write_class
 from lib.notebooks.teaching import LISTEN, MARKED, page
 from tests.support.drivers import ROOT
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 PAGE = (ROOT / "TEACHING.md").read_text("utf-8")
 WRITTEN = MARKED.sub("", PAGE)
 """The page without what is made of the records."""

@@ -10,6 +10,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,13 @@ def values(data: object) -> Iterator[str]:
             yield from values(one)
 
 
-def texts() -> Iterator[tuple[str, str]]:
-    """Every text for people, with the path of its file."""
+@cache
+def texts() -> list[tuple[str, str]]:
+    """Every text for people, with the path of its file, in order."""
+    return sorted(_texts())
+
+
+def _texts() -> Iterator[tuple[str, str]]:
     for pattern in ("lib/**/*.py", "drawing/**/*.py"):
         for path in ROOT.glob(pattern):
             for text in strings(path.read_text("utf-8")):
@@ -82,9 +88,6 @@ def texts() -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(ROOT)), path.read_text("utf-8")
 
 
-TEXTS = sorted(texts())
-
-
 def allowed(path: str, word: str) -> bool:
     return any(path.startswith(where) and word == what for where, what in ALLOWED)
 
@@ -93,7 +96,7 @@ def allowed(path: str, word: str) -> bool:
 def test_a_word_that_is_not_said_any_more(banned: str) -> None:
     found = [
         f"{path}: {text[max(0, match.start() - 40) : match.end() + 30]!r}"
-        for path, text in TEXTS
+        for path, text in texts()
         for match in re.finditer(banned, text, re.IGNORECASE)
         if not allowed(path, match[0])
     ]
@@ -101,12 +104,12 @@ def test_a_word_that_is_not_said_any_more(banned: str) -> None:
 
 
 def test_it_reads_what_people_read() -> None:
-    read = {Path(path).name for path, _ in TEXTS}
+    read = {Path(path).name for path, _ in texts()}
     assert {"README.md", "rule_words.py", "notes.py", "basics.toml", "03_ddp.py", "hints.py", "app.py"} <= read
-    assert any("sent per rank 0 elements" in text for _, text in TEXTS)
+    assert any("sent per rank 0 elements" in text for _, text in texts())
     assert set(strings('f"{time:g} steps" + "a" "b"')) == {"0 steps", "ab"}
 
 
 def test_what_is_allowed_is_there() -> None:
     for where, what in ALLOWED:
-        assert any(path.startswith(where) and re.search(rf"\b{what}\b", text) for path, text in TEXTS), (where, what)
+        assert any(path.startswith(where) and re.search(rf"\b{what}\b", text) for path, text in texts()), (where, what)

@@ -217,6 +217,9 @@ def check(
     what: Annotated[str | None, typer.Argument(metavar="[WHAT]", help=f"Check only this: {WHAT}.")] = None,
     puzzle: PuzzleOption = None,
     limit: Limit = None,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Believe the outputs of the solved notebooks: `make notebooks` runs them.")
+    ] = False,
 ) -> None:
     """Check one run; or, without an argument, that every puzzle, notebook and reference is in order.
 
@@ -227,7 +230,7 @@ def check(
     from lib.notebooks.verify import CHECKS, verify
 
     with console().status("Running every notebook, solved and unsolved"):
-        findings = verify(home())
+        findings = verify(home(), stored=stored)
     table, problems = Table("", *CHECKS), [finding for finding in findings if finding.problem]
     for stem in sorted({finding.stem for finding in findings}):
         cells = {f.check: "FAIL" if f.problem else "ok" for f in findings if f.stem == stem}

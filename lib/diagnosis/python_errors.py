@@ -141,7 +141,9 @@ def _type(error: Any, text: str, frame: FrameType | None) -> str | None:
     if "can't be used in 'await' expression" in text or "can't be awaited" in text:
         place = None if frame is None else resolve(frame.f_code, frame.f_lasti)
         bare = None if place is None else re.search(r"\bawait (\w+)$", place.text.strip())
-        if bare is not None and any(f"object {kind.__name__} " in text for kind in KINDS.values()):
+        kinds = "|".join(kind.__name__ for kind in KINDS.values())
+        # Python 3.14 writes 'WeightGrad' object; before that it was object WeightGrad.
+        if bare is not None and re.search(rf"object ({kinds}) |'({kinds})' object ", text):
             return (
                 f"{bare[1]} is a result already, so it was awaited before: leave out this `await`, or the earlier one"
             )

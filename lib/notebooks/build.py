@@ -1,9 +1,9 @@
 """The builder: solutions/NN_name.py, written by hand, to the notebooks in puzzles/ and in solutions/.
 
 A student's notebook has the gap where the answer was, and the outputs of its demonstrations only. The solved one has
-been run, each in a kernel of its own. Building twice gives the same bytes: ids come from the puzzle and the cell's
-number, and nothing of the machine, the clock or the order of events is kept. All is made in memory before anything is
-written.
+been run, each in a kernel that is started anew. Building twice gives the same bytes: ids come from the puzzle and the
+cell's number, and nothing of the machine, the clock or the order of events is kept. All is made in memory before
+anything is written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ try:
     import jupytext  # pyright: ignore[reportMissingTypeStubs]
     import nbformat
 
-    from lib.notebooks.kernels import execute
+    from lib.notebooks.kernels import execute, tidied
 except ImportError as missing:
     package = (missing.name or "more").partition(".")[0]
     raise ImportError(f"notebooks need {package}: pip install jupytext nbformat nbclient ipykernel") from missing
@@ -47,6 +47,7 @@ PAGES_OF = {"README.md": readme, "TEACHING.md": teaching.page}
 
 _read_percent = cast(Any, jupytext).reads  # neither package has types
 _node = cast(Any, nbformat).from_dict
+_read_json = cast(Any, nbformat).reads
 _write_json = cast(Any, nbformat).writes
 
 
@@ -95,13 +96,15 @@ def read_sources(folder: Path) -> list[Source]:
     return sources
 
 
-def build(root: Path) -> dict[str, str]:
+def build(root: Path, *, stored: bool = False) -> dict[str, str]:
     """The text of every notebook, and of README.md and TEACHING.md where there are such, by its path below `root`.
 
-    Only these pages and the folder solutions/ are read.
+    Only these pages and the folder solutions/ are read. With `stored` nothing is run: outputs are those that the solved
+    notebooks hold, which is for others to check.
     """
     sources = read_sources(root / "solutions")
-    ran = execute({source.path.with_suffix(".ipynb"): source.solved() for source in sources})
+    solved = {source.path.with_suffix(".ipynb"): source.solved() for source in sources}
+    ran = [_with_stored_outputs(*one) for one in solved.items()] if stored else execute(solved)
     errors = [result for result in ran if isinstance(result, BuildError)]
     if errors:
         raise BuildError("\n".join(map(str, errors)))
@@ -112,6 +115,22 @@ def build(root: Path) -> dict[str, str]:
         files[f"solutions/{source.path.stem}.ipynb"] = _text(notebook)
     pages = {name: root / name for name in PAGES_OF}
     return files | {name: PAGES_OF[name](path.read_text("utf-8")) for name, path in pages.items() if path.is_file()}
+
+
+def _with_stored_outputs(path: Path, solved: Notebook) -> Notebook | BuildError:
+    """A notebook with the outputs of the file at `path`, cell by cell; without any where there is no such file."""
+    try:
+        there: Any = _read_json(path.read_text("utf-8"), as_version=4)["cells"]
+    except (OSError, ValueError, LookupError):
+        there = []
+    outputs = {cell.get("id"): cell.get("outputs", []) for cell in there}
+    code = [cell for cell in solved["cells"] if cell["cell_type"] == "code"]
+    for cell in code:
+        cell["outputs"] = outputs.get(cell["id"], [])
+    try:
+        return tidied(solved, path)
+    except BuildError as error:
+        return error
 
 
 def misnumbered(root: Path) -> dict[str, str]:

@@ -19,10 +19,11 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from lib.files import ROOT, child_environment
+from lib.notebooks.warm_kernels import WarmProvisioner
 from lib.submissions.gap import BuildError
 from lib.submissions.load import Notebook
 
-__all__ = ["execute", "joined", "reject"]
+__all__ = ["execute", "joined", "reject", "tidied"]
 
 TIMEOUT = 120
 """Seconds that a cell may take."""
@@ -32,21 +33,22 @@ ADDRESS = r"\b0x[0-9a-f]{6,}"
 _node = cast(Any, nbformat).from_dict  # which has no types
 
 
-def execute(notebooks: Mapping[Path, Notebook]) -> list[Notebook | BuildError]:
+def execute(notebooks: Mapping[Path, Notebook], *, warm: bool = False) -> list[Notebook | BuildError]:
     """Runs notebooks, as many at a time as there are processors, each in the folder of its path.
 
-    What fails, or writes to stderr, or puts out what no two runs have in common, gives an error.
+    `warm` kernels are copies of one process, which saves time; others are started anew. What fails, or writes to
+    stderr, or puts out what no two runs have in common, gives an error.
     """
-    return asyncio.run(_execute_all(notebooks))
+    return asyncio.run(_execute_all(notebooks, warm))
 
 
-async def _execute_all(notebooks: Mapping[Path, Notebook]) -> list[Notebook | BuildError]:
+async def _execute_all(notebooks: Mapping[Path, Notebook], warm: bool) -> list[Notebook | BuildError]:
     free = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def run(path: Path, notebook: Notebook, scratch: Path) -> Notebook | BuildError:
         async with free:
             try:
-                return await _execute(path, notebook, scratch)
+                return await _execute(path, notebook, scratch, warm)
             except BuildError as error:
                 return error
 
@@ -55,7 +57,7 @@ async def _execute_all(notebooks: Mapping[Path, Notebook]) -> list[Notebook | Bu
         return await asyncio.gather(*runs)
 
 
-async def _execute(path: Path, notebook: Notebook, scratch: Path) -> Notebook:
+async def _execute(path: Path, notebook: Notebook, scratch: Path, warm: bool) -> Notebook:
     cells: Any = _node(json.loads(json.dumps(notebook)))
     # Always this interpreter, whatever kernels a user has; sockets in files, which need no encryption and no ports.
     manager = AsyncKernelManager(
@@ -64,6 +66,8 @@ async def _execute(path: Path, notebook: Notebook, scratch: Path) -> Notebook:
         connection_file=f"{scratch}.json",
         transport="tcp" if os.name == "nt" else "ipc",
     )
+    if warm:
+        manager.provisioner = WarmProvisioner(parent=manager, kernel_spec=manager.kernel_spec)
     # Building a notebook is not solving a puzzle.
     environment = child_environment(IPYTHONDIR=str(scratch), PUZZLES_PROGRESS="off")
     client = NotebookClient(cells, km=manager, timeout=TIMEOUT, record_timing=False, shutdown_kernel="immediate")
@@ -75,10 +79,11 @@ async def _execute(path: Path, notebook: Notebook, scratch: Path) -> Notebook:
         raise BuildError(f"{path.name}: its kernel died") from None
     except CellTimeoutError:
         raise BuildError(f"{path.name}: a cell took more than {TIMEOUT} seconds") from None
-    return _tidied(cells, path)
+    return tidied(cells, path)
 
 
-def _tidied(notebook: Any, path: Path) -> Notebook:
+def tidied(notebook: Any, path: Path) -> Notebook:
+    """A notebook that has been run, with its cells counted from 1. BuildError for an output that is not to be kept."""
     count = itertools.count(1)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":

@@ -4,7 +4,7 @@
     result = replay(simulate(fsdp, puzzle="fsdp"))
     print(result.text())
 
-Needs torch, which is imported when something is replayed and not before: pip install torch.
+Needs torch, which is imported when something is replayed and not before.
 """
 
 from __future__ import annotations

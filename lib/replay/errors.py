@@ -16,7 +16,13 @@ A replay that ran and gave wrong numbers raises nothing: its result says so (`Re
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
 from types import ModuleType
+
+from lib.errors.source_lines import notebook
 
 __all__ = [
     "InUse",
@@ -69,12 +75,21 @@ class RankStalled(ReplayError):
 
 
 def need_torch() -> ModuleType:
-    """Torch itself. ImportError that says what to install where it is missing."""
+    """Torch itself. ImportError that says in one line what to type where it is missing: here, where this runs."""
     try:
         import torch
         import torch.distributed
-    except ImportError as error:
-        raise ImportError(f"a replay needs torch ({error}): pip install torch") from None
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        here = "run `%pip install torch numpy` in a cell" if notebook() is not None else f"run `{_pip()}`"
+        raise ImportError(f"a replay needs torch, which is not installed: {here}, then try again") from None
     if not torch.distributed.is_available():
         raise ImportError("this torch was built without torch.distributed; install an official one")
     return torch
+
+
+def _pip() -> str:
+    """What installs it for this Python, whatever others there are. Numpy as torch warns where there is none."""
+    command = [sys.executable, "-m", "pip", "install", "torch", "numpy"]
+    return subprocess.list2cmdline(command) if os.name == "nt" else shlex.join(command)

@@ -2,8 +2,8 @@
 # ### With real tensors (optional)
 #
 # Your schedule also runs for real, on torch.distributed: $ranks ranks, in processes of this machine. Gradients
-# and weights are compared with ordinary training in one process, and every operation is timed. It takes a few seconds
-# and needs torch: `pip install torch`. When your solution is correct, set `REPLAY = True`.
+# and weights are compared with ordinary training in one process, and every operation is timed. It takes a few seconds.
+# When your solution is correct, set `REPLAY = True`.
 #
 # What should agree with the simulation are memory and what is sent. Time will not: on one machine the processes share its
 # cores, and a collective can take much longer than 0.3.

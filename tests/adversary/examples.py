@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tests.adversary.plans import SIZES, Plan, training_step
@@ -14,18 +12,6 @@ from tests.adversary.tensor_plans import tensor_step
 
 seeds = st.integers(0, 2**40)
 randoms = seeds.map(Random)
-
-
-def examples(count: int) -> Any:
-    """So many examples, the same ones in every run."""
-    return settings(
-        max_examples=count,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        report_multiple_bugs=False,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-    )
 
 
 @st.composite

@@ -11,10 +11,11 @@ from hypothesis import given
 
 from lib import Trace, TraceError
 from lib.trace.json_format import encode
-from tests.adversary.examples import examples, randoms, runs, tensor_runs
+from tests.adversary.examples import randoms, runs, tensor_runs
 from tests.adversary.forgeries import FORGERIES
 from tests.adversary.judging import dishonest, read
 from tests.adversary.programs import Program
+from tests.support.profiles import examples
 
 EACH = 5
 """Forgeries of one run: to forge is cheaper than to run."""
@@ -38,7 +39,7 @@ def forge(name: str, trace: Trace, random: Random) -> str:
 def test_one_thing_changed(name: str) -> None:
     found: Counter[str] = Counter()
 
-    @examples(14)
+    @examples(14, 3)
     @given(runs(), randoms)
     def test(program: Program, random: Random) -> None:
         trace = program.run()
@@ -52,7 +53,7 @@ def test_one_thing_changed(name: str) -> None:
 def test_one_thing_changed_where_weights_are_cut() -> None:
     found: Counter[str] = Counter()
 
-    @examples(60)
+    @examples(60, 10)
     @given(tensor_runs(), randoms)
     def test(program: Program, random: Random) -> None:
         trace = program.run()
@@ -60,4 +61,4 @@ def test_one_thing_changed_where_weights_are_cut() -> None:
             found[forge(name, trace, random)] += 1
 
     test()
-    assert min(found["refused"], found["found out"], found["honest"]) > 10, found
+    assert min(found["refused"], found["found out"], found["honest"]) > 3, found

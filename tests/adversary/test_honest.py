@@ -12,18 +12,19 @@ from lib import Trace, simulate
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from lib.trace.json_format import encode
-from tests.adversary.examples import examples, runs, tensor_runs
+from tests.adversary.examples import runs, tensor_runs
 from tests.adversary.judging import agree, honest, judged, ready
 from tests.adversary.oracle import opinion
 from tests.adversary.plans import training_step
 from tests.adversary.programs import Program, programs
+from tests.support.profiles import examples, sample
 from tests.support.puzzles import SCHEDULES
 from tests.support.schedules import EVERYTHING, Case
 
 
-@pytest.mark.parametrize(("ranks", "count"), [(1, 125), (2, 250), (3, 250), (4, 250), (6, 125)])
-def test_a_correct_step_is_accepted(ranks: int, count: int) -> None:
-    @examples(count)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
+def test_a_correct_step_is_accepted(ranks: int) -> None:
+    @examples(200, 8)
     @given(runs(ranks))
     def test(program: Program) -> None:
         honest(program.run())
@@ -31,19 +32,19 @@ def test_a_correct_step_is_accepted(ranks: int, count: int) -> None:
     test()
 
 
-@examples(200)
+@examples(200, 20)
 @given(tensor_runs())
 def test_a_correct_step_with_parts_of_weights_is_accepted(program: Program) -> None:
     honest(program.run())
 
 
-@examples(100)
+@examples(100, 10)
 @given(runs())
 def test_the_order_in_which_ranks_are_stepped_changes_nothing(program: Program) -> None:
     assert encode(program.run()) == encode(program.run(order=lambda names: names[::-1]))
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", sample(SCHEDULES))
 def test_the_oracle_has_the_figures_of_the_references(name: str) -> None:
     trace = Trace.of(simulate(load_function(reference(name), name), puzzle=name))
     second = opinion(encode(trace))
@@ -51,7 +52,7 @@ def test_the_oracle_has_the_figures_of_the_references(name: str) -> None:
     agree(trace, judged(trace), second)
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=[case.name for case in EVERYTHING])
+@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
 def test_the_oracle_has_the_figures_of_known_schedules(case: Case) -> None:
     trace = Trace.of(case.run(simulate))
     verdict, second = judged(trace), opinion(encode(trace))

@@ -29,7 +29,6 @@ import pytest
 from lib import (
     PUZZLES,
     Activation,
-    ActivationGrad,
     Costs,
     Dist,
     Model,
@@ -47,10 +46,8 @@ from lib.schedules.data_parallel import fully_sharded
 from lib.schedules.steps import accumulate, backward, compute, forward, load, loss, mine, step, update
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
-from lib.trace.event import Event
 from lib.trace.json_format import encode
 from lib.values.operations import OPERATIONS
-from lib.values.values import SET_MARK
 from tests.adversary.judging import read
 from tests.support.schedules import basic, grad_accum
 
@@ -117,18 +114,6 @@ def became(verdict: Verdict | Exception, puzzle: str) -> Outcome:
 # -- weights, states and data that are somewhere else for a while ---------------------------------------------
 
 
-@trick("basic", FOUND_OUT)
-def weights_loaded_for_each_use(model: Model) -> None:
-    model.activations[0] = model.get_activation(range(model.BATCHES))
-    for layer in range(model.LAYERS):
-        forward(model, layer, model.load_weights(layer)[0])
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        accumulate(model, layer, backward(model, layer, model.load_weights(layer)[0]))
-        load(model, [layer])
-        step(model, layer)
-
-
 @trick("basic", COUNTED)
 def states_loaded_when_they_are_needed(model: Model) -> None:
     """What was at rest before the step was there from its first moment on."""
@@ -141,104 +126,6 @@ def states_loaded_when_they_are_needed(model: Model) -> None:
         accumulate(model, layer, backward(model, layer))
         _, model.opt_states[layer] = model.load_weights(layer)
         step(model, layer)
-
-
-@trick("grad_accum", FOUND_OUT)
-def data_loaded_for_forward_and_for_backward(model: Model) -> None:
-    load(model)
-    for batch in range(model.BATCHES):
-        model.activations[0] = model.get_activation([batch])
-        for layer in range(model.LAYERS):
-            forward(model, layer)
-        del model.activations[0]
-        loss(model)
-        for layer in reversed(range(model.LAYERS)):
-            if layer == 0:
-                model.activations[0] = model.get_activation([batch])
-            accumulate(model, layer, backward(model, layer))
-    for layer in range(model.LAYERS):
-        step(model, layer)
-
-
-@trick("fsdp", FOUND_OUT)
-async def a_whole_weight_loaded_instead_of_gathered(model: Model) -> None:
-    load(model, shard=model.rank, total=model.RANKS)
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer, model.load_weights(layer)[0])
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        whole = await model.allgather(model.weights[layer], layer)
-        model.grad_weights[layer] = await model.scatterreduce(backward(model, layer, whole), layer)
-        step(model, layer)
-
-
-@trick("ddp", FOUND_OUT)
-async def only_one_rank_is_updated(model: Model) -> None:
-    """Nobody else has a state, nor a new weight."""
-    load(model)
-    compute(model, mine(model))
-    for layer in range(model.LAYERS):
-        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
-        if model.rank == 0:
-            step(model, layer)
-        else:
-            del model.grad_weights[layer], model.weights[layer], model.opt_states[layer]
-
-
-@trick("ddp", FOUND_OUT)
-async def a_state_of_a_quarter_updates_the_whole(model: Model) -> None:
-    """Each rank has a quarter of the state, updates a quarter of the weight, and never tells the others."""
-    for layer in range(model.LAYERS):
-        model.weights[layer], _ = model.load_weights(layer)
-        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
-    compute(model, mine(model))
-    for layer in range(model.LAYERS):
-        model.grad_weights[layer] = await model.scatterreduce(model.grad_weights[layer], layer)
-        model.weights[layer] = model.weights[layer].shard(model.rank, model.RANKS)
-        step(model, layer)
-
-
-@trick("ddp", FOUND_OUT)
-async def a_whole_state_of_which_a_quarter_is_updated(model: Model) -> None:
-    load(model)
-    compute(model, mine(model))
-    for layer in range(model.LAYERS):
-        grad = await model.scatterreduce(model.grad_weights.pop(layer), layer)
-        piece = model.weights.pop(layer).shard(model.rank, model.RANKS)
-        piece, model.opt_states[layer] = model.update(layer, grad, piece, model.opt_states[layer])
-        model.weights[layer] = await model.allgather(piece, layer)
-        model.set_final_weight(layer, model.weights[layer])
-
-
-@trick("ddp", REFUSED)
-async def a_quarter_of_the_state_for_the_whole_weight(model: Model) -> None:
-    load(model)
-    compute(model, mine(model))
-    grad = await model.allreduce(model.grad_weights[0], 0)
-    model.update(0, grad, model.weights[0], model.opt_states[0].shard(model.rank, model.RANKS))
-
-
-@trick("pipeline_fsdp", FOUND_OUT)
-async def the_gather_is_left_out(model: Model) -> None:
-    """The whole weight is loaded, and a quarter of it updated: 0.3 sooner, and stale afterwards."""
-    stage, place = model.coord["stage"], model.coord["data"]
-    pipeline, shards = model.group("stage"), len(model.group("data"))
-    weight, _ = model.load_weights(stage)
-    _, state = model.load_weights(stage, place, shards)
-    mine = range(place, model.BATCHES, shards)
-    inp = model.get_activation(mine) if stage == 0 else await model.receive(pipeline[stage - 1])
-    out = model.forward(stage, inp, weight)
-    if stage + 1 < len(pipeline):
-        await model.pass_to(pipeline[stage + 1], out)
-        grad = await model.receive(pipeline[stage + 1])
-    else:
-        grad = model.loss(out)
-    made, grad = model.backward(stage, inp, grad, weight)
-    if stage:
-        await model.pass_to(pipeline[stage - 1], grad)
-    made = await model.scatterreduce(made, stage, group="data")
-    model.set_final_weight(stage, model.update(stage, made, weight.shard(place, shards), state)[0])
 
 
 @trick("wsdp", COUNTED)
@@ -263,48 +150,6 @@ async def states_in_the_mail(model: Model) -> None:
     await back
 
 
-@trick("pipeline", FOUND_OUT)
-async def a_stage_that_does_not_wait_for_its_gradient(model: Model) -> None:
-    """It makes one up, of the right shape, and goes back at once."""
-    each = model.LAYERS // model.RANKS
-    layers = range(model.rank * each, (model.rank + 1) * each)
-    load(model, layers)
-    batches = range(model.BATCHES)
-    model.activations[layers[0]] = await model.receive(model.rank - 1) if model.rank else model.get_activation(batches)
-    for layer in layers:
-        forward(model, layer)
-    if model.rank + 1 < model.RANKS:
-        await model.pass_to(model.rank + 1, model.activations.pop(layers[-1] + 1))
-        model.grad_activations[layers[-1]] = ActivationGrad(layers[-1], model.LAYERS, batches, model.BATCHES)
-    else:
-        loss(model)
-    for layer in reversed(layers):
-        model.grad_weights[layer] = backward(model, layer)
-        step(model, layer)
-
-
-@trick("pipeline", COUNTED)
-async def a_stage_that_loads_when_its_turn_has_come(model: Model) -> None:
-    each = model.LAYERS // model.RANKS
-    layers = range(model.rank * each, (model.rank + 1) * each)
-    inp = await model.receive(model.rank - 1) if model.rank else model.get_activation(range(model.BATCHES))
-    model.activations[layers[0]] = inp
-    for layer in layers:
-        load(model, [layer])
-        forward(model, layer)
-    if model.rank + 1 < model.RANKS:
-        await model.pass_to(model.rank + 1, model.activations.pop(layers[-1] + 1))
-        model.grad_activations[layers[-1]] = await model.receive(model.rank + 1)
-    else:
-        loss(model)
-    for layer in reversed(layers):
-        model.grad_weights[layer] = backward(model, layer)
-    if model.rank:
-        await model.pass_to(model.rank - 1, model.grad_activations.pop(layers[0] - 1))
-    for layer in layers:
-        step(model, layer)
-
-
 @trick("ddp_overlap", COUNTED)
 async def the_same_ranks_in_many_orders(model: Model) -> None:
     """As if a group in another order had links of its own."""
@@ -319,37 +164,6 @@ async def the_same_ranks_in_many_orders(model: Model) -> None:
     for layer, work in enumerate(works):
         model.grad_weights[layer] = await work
         step(model, layer)
-
-
-@trick("hsdp", REFUSED)
-async def the_sum_over_hosts_with_nobody(model: Model) -> None:
-    """A group of one is there at once, and has summed nothing."""
-    load(model, shard=model.coord["shard"], total=4)
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer, await model.allgather(model.weights[layer], layer, group="shard"))
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        whole = await model.allgather(model.weights[layer], layer, group="shard")
-        part = await model.scatterreduce(backward(model, layer, whole), layer, group="shard")
-        model.grad_weights[layer] = await model.allreduce(part, layer, group=[model.rank])
-        step(model, layer)
-
-
-@trick("zero1", FOUND_OUT)
-async def new_shards_for_the_neighbour_only(model: Model) -> None:
-    """Half of each new weight is gathered, which is cheaper; the other half stays as it was."""
-    for layer in range(model.LAYERS):
-        model.weights[layer], _ = model.load_weights(layer)
-        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
-    compute(model, mine(model))
-    first = model.rank - model.rank % 2
-    for layer in range(model.LAYERS):
-        grad = await model.scatterreduce(model.grad_weights.pop(layer), layer)
-        shard = model.weights.pop(layer).shard(model.rank, model.RANKS)
-        shard, model.opt_states[layer] = model.update(layer, grad, shard, model.opt_states[layer])
-        model.weights[layer] = await model.allgather(shard, layer, group=[first, first + 1])
-        model.set_final_weight(layer, model.weights[layer])
 
 
 # -- memory where nobody looks --------------------------------------------------------------------------------
@@ -510,33 +324,6 @@ for _name, _pair in BAGS.items():
 # -- work that is not done ------------------------------------------------------------------------------------
 
 
-@trick("grad_accum", FOUND_OUT)
-def only_the_first_batch(model: Model) -> None:
-    """And three of which it is only said."""
-    load(model)
-    compute(model, [0])
-    for layer in range(model.LAYERS):
-        model.grad_weights[layer] = model.grad_weights[layer] + model.fake_grad(layer, range(1, model.BATCHES))
-        step(model, layer)
-
-
-@trick("grad_accum", REFUSED)
-def one_batch_four_times(model: Model) -> None:
-    load(model)
-    for _ in range(model.BATCHES):
-        compute(model, [0])
-
-
-@trick("ddp", REFUSED)
-async def halves_of_different_batches(model: Model) -> None:
-    """Half of the gradient of one batch beside half of that of another."""
-    load(model)
-    compute(model, mine(model))
-    grad = model.grad_weights[0]
-    other = await model.allreduce(grad, 0)
-    model.grad_weights[0] = grad.shard(0, 2).combine(other.shard(1, 2))
-
-
 @trick("ddp", FOUND_OUT)
 async def errors_that_are_swallowed(model: Model) -> None:
     """What was refused did not happen, whoever catches it: no update, and no new weight."""
@@ -592,18 +379,6 @@ async def sends_that_are_not_awaited(model: Model) -> None:
         model.pass_to(1, [model.weights[layer] for layer in range(model.LAYERS)])
 
 
-@trick("ddp", FOUND_OUT)
-async def a_sandbox_of_ones_own(model: Model) -> None:
-    """A Model without a Dist, whose time nobody counts."""
-    own = Model(layers=model.LAYERS, batches=model.BATCHES)
-    load(own)
-    compute(own, range(model.BATCHES))
-    load(model)
-    for layer in range(model.LAYERS):
-        model.grad_weights[layer] = own.grad_weights[layer]
-        step(model, layer)
-
-
 @trick("ddp", REFUSED)
 async def a_second_model_of_the_same_rank(model: Model) -> None:
     """It has a clock of its own."""
@@ -637,16 +412,6 @@ async def one_rank_writes_the_programs_of_all(model: Model) -> None:
         step(model, layer)
 
 
-@trick("ddp", REFUSED)
-async def a_gradient_of_another_models_store(model: Model) -> None:
-    load(model)
-    compute(model, mine(model))
-    await model.allreduce(model.fake_grad(0), 0)
-    for other in model.dist.models.values():
-        if other is not model:
-            accumulate(model, 0, other.grad_weights[0])
-
-
 # -- by private names: worth nothing in a file ----------------------------------------------------------------
 
 
@@ -668,18 +433,6 @@ def tampered(puzzle: str, outcome: Outcome, base: Trick) -> Callable[[Callable[[
 
 
 @tampered("basic", COUNTED, basic)
-def the_clock_is_put_back(model: Model) -> None:
-    model.program.clock = 0
-    for event in model.program.events:
-        event.issued = event.start = event.length = 0
-
-
-@tampered("basic", COUNTED, basic)
-def nothing_was_ever_stored(model: Model) -> None:
-    model.program.moves.clear()
-
-
-@tampered("basic", COUNTED, basic)
 def stores_that_are_emptied_before_they_are_filled(model: Model) -> None:
     model.program.moves[:] = [move for move in model.program.moves if move[3] > 0 and move[1] > 2]
 
@@ -687,28 +440,6 @@ def stores_that_are_emptied_before_they_are_filled(model: Model) -> None:
 @tampered("basic", FOUND_OUT, basic)
 def more_leaves_than_came(model: Model) -> None:
     model.program.moves.extend([(len(model.program.events), 0, 0, -1)] * 3)
-
-
-@tampered("basic", COUNTED, basic)
-def all_values_are_small(model: Model) -> None:
-    model.program.values[:] = [Weight(0, 2, 0, [0], 1000) for _ in model.program.values]
-
-
-@tampered("basic", FOUND_OUT, basic)
-def forward_never_happened(model: Model) -> None:
-    model.program.events[:] = [event for event in model.program.events if event.op != "forward"]
-
-
-@tampered("basic", COUNTED, basic)
-def fewer_batches_in_each_event(model: Model) -> None:
-    for event in model.program.events:
-        if event.op in ("forward", "backward"):
-            event.batches = frozenset([0])
-
-
-@tampered("basic", FOUND_OUT, basic)
-def less_data_was_asked_for(model: Model) -> None:
-    next(event for event in model.program.events if event.op == "get_activation").batches = frozenset([0])
 
 
 @tampered("basic", REFUSED, basic)
@@ -731,37 +462,6 @@ def final_weights_written_into_the_model(model: Model) -> None:
     model.final_weights = {layer: Weight(layer, model.LAYERS, 1) for layer in range(model.LAYERS)}
 
 
-@trick("basic", FOUND_OUT)
-def an_event_written_by_hand(model: Model) -> None:
-    """Operations that were never called: they have to follow from the others all the same."""
-    load(model)
-    nothing = frozenset[int]()
-    for layer in range(model.LAYERS):
-        new = model.program.new(Weight(layer, model.LAYERS, 1)), model.program.new(OptState(layer, model.LAYERS, 1))
-        grad = model.program.id(model.fake_grad(layer))
-        olds = model.program.id(model.weights[layer]), model.program.id(model.opt_states[layer])
-        model.program.events.append(Event("update", layer, nothing, (grad, *olds), new, 0, 0, 0, None))
-        model.program.events.append(Event("set_final_weight", layer, nothing, new[:1], (), 0, 0, 0, None))
-
-
-@trick("basic", FOUND_OUT)
-def a_value_marked_as_another(model: Model) -> None:
-    """The gradient of one batch takes the place of that of all."""
-    load(model)
-    compute(model, range(model.BATCHES))
-    for layer in range(model.LAYERS):
-        nothing = model.fake_grad(layer)
-        SET_MARK(model.grad_weights[layer], nothing.mark)
-        step(model, layer)
-
-
-@trick("basic", COUNTED)
-def values_without_a_size(model: Model) -> None:
-    model.patch.setattr(Activation, "elements", lambda self: 0)  # type: ignore[attr-defined]
-    model.patch.setattr(Weight, "elements", lambda self: 0)  # type: ignore[attr-defined]
-    basic(model)
-
-
 @trick("basic", COUNTED)
 def operations_without_a_time(model: Model) -> None:
     model.patch.setattr(Costs, "compute", lambda self, op, rank, layer, batches: 0)  # type: ignore[attr-defined]
@@ -780,13 +480,6 @@ def rules_that_allow_everything(model: Model) -> None:
     compute(model, [0])
     for layer in range(model.LAYERS):
         step(model, layer)
-
-
-@trick("basic", FOUND_OUT)
-def a_check_that_says_yes(model: Model) -> None:
-    import lib.checker.checker
-
-    model.patch.setattr(lib.checker.checker, "check", lambda *_, **__: None)  # type: ignore[attr-defined]
 
 
 @trick("ddp", REFUSED)
@@ -848,38 +541,6 @@ def test_data_may_be_read_by_two_ranks() -> None:
     assert isinstance(verdict, Verdict)
     assert verdict.correct
     assert verdict.memory == honest("wsdp")[0].memory - 512 * 256
-
-
-async def stages_that_broadcast(model: Model) -> None:
-    """No trick, but not a message either: a collective of two is 0.3, a message at both ends 0.4, at unit costs."""
-    each = model.LAYERS // model.RANKS
-    layers, batches = range(model.rank * each, (model.rank + 1) * each), range(model.BATCHES)
-    load(model, layers)
-    inp = model.get_activation(batches)
-    if model.rank:
-        inp = await model.broadcast(inp, 0, model.rank - 1, [model.rank - 1, model.rank])
-    model.activations[layers[0]] = inp
-    for layer in layers:
-        forward(model, layer)
-    if model.rank + 1 < model.RANKS:
-        out = model.activations.pop(layers[-1] + 1)
-        await model.broadcast(out, 0, model.rank, [model.rank, model.rank + 1])
-        model.grad_activations[layers[-1]] = await model.receive(model.rank + 1)
-    else:
-        loss(model)
-    for layer in reversed(layers):
-        model.grad_weights[layer] = backward(model, layer)
-    if model.rank:
-        await model.pass_to(model.rank - 1, model.grad_activations.pop(layers[0] - 1))
-    for layer in layers:
-        step(model, layer)
-
-
-def test_a_broadcast_of_two_is_an_honest_message() -> None:
-    verdict = judged(stages_that_broadcast, "pipeline")
-    assert isinstance(verdict, Verdict)
-    assert verdict.correct
-    assert verdict.time == pytest.approx(honest("pipeline")[0].time - 3 * 0.1)
 
 
 # -- the tests ------------------------------------------------------------------------------------------------

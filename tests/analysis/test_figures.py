@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from lib import HIDDEN, LENGTH, Costs, Mesh, Model, Trace, simulate
 from lib.analysis import figures
@@ -137,7 +137,6 @@ def test_memory_is_what_the_definition_says(case: Case) -> None:
     check_memory(Trace.of(case.run(simulate)))
 
 
-@settings(max_examples=40)
 @given(schedules())
 def test_memory_is_what_the_definition_says_in_random_schedules(schedule: Schedule) -> None:
     check_memory(Trace.of(run(schedule)))
@@ -154,7 +153,6 @@ def test_whoever_keeps_everything_in_the_stores_has_the_originals_memory(case: C
             assert logged.memory <= sample.total <= logged.memory + loose
 
 
-@settings(max_examples=40)
 @given(schedules())
 def test_the_peak_is_the_largest_sample(schedule: Schedule) -> None:
     trace = Trace.of(run(schedule))
@@ -359,7 +357,6 @@ def test_groups_send_among_themselves() -> None:
     assert sent == [(Fraction(WEIGHT), 2)] * 6
 
 
-@settings(max_examples=40)
 @given(schedules())
 def test_a_sender_sends_what_is_in_its_messages(schedule: Schedule) -> None:
     trace = Trace.of(run(schedule))

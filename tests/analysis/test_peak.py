@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from lib import Model, PuzzleError, Trace, simulate
 from lib.analysis import figures
@@ -61,7 +61,6 @@ def test_the_values_sum_to_the_peak(case: Case) -> None:
 
 
 @given(schedules())
-@settings(max_examples=150)
 def test_they_do_for_any_schedule(schedule: Schedule) -> None:
     check_peak(Trace.of(run(schedule)))
 

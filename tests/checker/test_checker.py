@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import (
@@ -21,7 +21,6 @@ from lib import (
     Model,
     Trace,
     Verdict,
-    Weight,
     WeightGrad,
     check,
     goal,
@@ -32,11 +31,10 @@ from lib.puzzles import records as puzzles
 from lib.puzzles.records import Goal, Size
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.steps import accumulate, backward, compute, load, loss, mine, step
+from lib.schedules.steps import backward, compute, load, loss, mine, step
 from tests.support.drivers import python
+from tests.support.profiles import sample
 from tests.support.schedules import CLASSIC, EVERYTHING, Case, basic, ddp, fsdp
-
-WEIGHT, BATCH = 262_144, 131_072
 
 
 def judge(function: Callable[[Model], Any], **sizes: Any) -> Verdict:
@@ -71,20 +69,6 @@ def other_keys(model: Model) -> None:
         model.set_final_weight(layer, model.weights["w", layer])
 
 
-def fused(model: Model) -> None:
-    """Each layer is updated right after its backward."""
-    load(model)
-    model.activations[0] = model.get_activation(range(model.BATCHES))
-    for layer in range(model.LAYERS):
-        model.activations[layer + 1] = model.forward(layer, model.activations[layer], model.weights[layer])
-    grad = model.loss(model.activations.pop(model.LAYERS))
-    for layer in reversed(range(model.LAYERS)):
-        model.grad_weights[layer], grad = model.backward(
-            layer, model.activations.pop(layer), grad, model.weights[layer]
-        )
-        step(model, layer)
-
-
 def locals_only(model: Model) -> None:
     """Nothing in any store. Correct, though it all counts."""
     loaded = [model.load_weights(layer) for layer in range(model.LAYERS)]
@@ -98,39 +82,10 @@ def locals_only(model: Model) -> None:
         model.set_final_weight(layer, model.update(layer, made, weight, state)[0])
 
 
-def batch_by_batch_backwards(model: Model) -> None:
-    """The last batch first, summed from the right."""
-    load(model)
-    sums: dict[int, WeightGrad] = {}
-    for batch in reversed(range(model.BATCHES)):
-        compute(model, [batch])
-        for layer in range(model.LAYERS):
-            made = model.grad_weights.pop(layer)
-            sums[layer] = made + sums[layer] if layer in sums else made
-    for layer in range(model.LAYERS):
-        model.grad_weights[layer] = sums[layer]
-        step(model, layer)
-
-
-async def redundant(model: Model) -> None:
-    """Every rank does everything by itself."""
-    basic(model)
-
-
 async def one_for_all(model: Model) -> None:
     """Rank 0 does everything, the others only look on."""
     if model.rank == 0:
         basic(model)
-
-
-async def layer_by_layer(model: Model) -> None:
-    """Each layer is handed in by another rank."""
-    load(model)
-    compute(model, mine(model))
-    for layer in range(model.LAYERS):
-        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
-        if layer % model.RANKS == model.rank:
-            step(model, layer)
 
 
 async def shards_of_different_sizes(model: Model) -> None:
@@ -144,27 +99,6 @@ async def shards_of_different_sizes(model: Model) -> None:
             weight = model.weights[layer].shard(*cuts[model.rank])
             state = model.opt_states[layer].shard(*cuts[model.rank])
             model.set_final_weight(layer, model.update(layer, grad, weight, state)[0])
-
-
-async def pairs(model: Model) -> None:
-    """A butterfly: sums by messages, first with the neighbour, then with the one across."""
-    load(model)
-    compute(model, mine(model))
-    for layer in range(model.LAYERS):
-        for distance in (1, 2):
-            other = model.rank ^ distance
-            await model.pass_to(other, model.grad_weights[layer])
-            accumulate(model, layer, await model.receive(other))
-        step(model, layer)
-
-
-async def reduce_scatter_then_gather_gradients(model: Model) -> None:
-    load(model)
-    compute(model, mine(model))
-    for layer in range(model.LAYERS):
-        shard = await model.scatterreduce(model.grad_weights.pop(layer), layer)
-        model.grad_weights[layer] = await model.allgather(shard, layer)
-        step(model, layer)
 
 
 async def handed_in_twice(model: Model) -> None:
@@ -215,15 +149,9 @@ async def columns(model: Model) -> None:
 
 CORRECT: dict[str, tuple[Any, int]] = {
     "other keys": (other_keys, 1),
-    "fused updates": (fused, 1),
     "locals only": (locals_only, 1),
-    "last batch first": (batch_by_batch_backwards, 1),
-    "redundant": (redundant, 3),
     "one for all": (one_for_all, 3),
-    "layer by layer": (layer_by_layer, 4),
     "different shards": (shards_of_different_sizes, 4),
-    "butterfly": (pairs, 4),
-    "both halves": (reduce_scatter_then_gather_gradients, 4),
     "handed in twice": (handed_in_twice, 2),
     "detours": (detours, 1),
     "columns": (columns, 2),
@@ -239,14 +167,6 @@ def test_a_correct_solution_passes_however_it_is_written(name: str) -> None:
     assert verdict.passed
 
 
-def test_locals_are_as_correct_as_stores_but_counted_and_noted() -> None:
-    verdict = judge(locals_only)
-    assert verdict.correct
-    assert verdict.memory == judge(fused).memory == 2_621_440
-    assert len(verdict.notes) == 1
-
-
-@settings(max_examples=40)
 @given(st.data())
 def test_the_order_of_sums_does_not_matter(data: st.DataObject) -> None:
     batches = data.draw(st.integers(1, 5))
@@ -267,7 +187,6 @@ def test_the_order_of_sums_does_not_matter(data: st.DataObject) -> None:
     assert judge(tree, layers=1, batches=batches).correct
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 8), st.integers(1, 3), st.sampled_from([ddp, ddp_lean, fsdp]))
 def test_data_parallel_is_correct_at_every_size(ranks: int, layers: int, function: Any) -> None:
     assert judge(function, ranks=ranks, layers=layers, batches=ranks + 1).correct
@@ -286,7 +205,7 @@ def test_the_figures_of_a_verdict_are_those_of_the_trace() -> None:
     assert (verdict.goals, verdict.puzzle, verdict.best, verdict.passed) == ((), None, None, True)
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
 def test_a_check_does_not_change_the_trace(case: Case) -> None:
     trace = Trace.of(case.run(simulate))
     before = trace.text()
@@ -300,24 +219,6 @@ def test_goals_are_reached_where_both_figures_are_within_them() -> None:
     assert [goal.name for goal in verdict.goals] == [goal.name for goal in PUZZLES["ddp"].goals]
     for one in verdict.goals:
         assert one.reached == (verdict.time <= one.time and verdict.memory <= one.memory)
-
-
-@pytest.mark.parametrize(
-    ("time", "memory", "passed"),
-    [
-        (17, 2_621_440, True),
-        (16.9, 2_621_440, False),
-        (17, 2_621_439, False),
-        (17, None, True),
-        (None, 2_621_440, True),
-        (1, None, False),
-    ],
-)
-def test_a_goal_is_reached_exactly(time: float | None, memory: float | None, passed: bool) -> None:
-    verdict = check(Trace.of(simulate(basic, puzzle="basic")), time=time, memory=memory)
-    assert verdict.correct
-    assert verdict.passed == passed
-    assert verdict.best == ("your goal" if passed else None)
 
 
 @pytest.mark.parametrize(("more", "reached"), [(0, True), (1, True), (-1, False)])
@@ -372,7 +273,10 @@ def test_a_goal_may_have_a_limit_of_its_own_on_what_is_sent(monkeypatch: pytest.
 )
 def test_what_keeps_a_run_from_its_goal_is_said(time: float | None, memory: float | None, notes: list[str]) -> None:
     verdict = check(Trace.of(simulate(basic, puzzle="basic")), time=time, memory=memory)
+    assert verdict.correct
     assert [note.splitlines()[0] for note in verdict.notes] == notes
+    assert verdict.passed == (not notes)
+    assert verdict.best == (None if notes or time is None else "your goal")
 
 
 def test_only_the_first_goal_that_a_run_misses_is_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -606,23 +510,6 @@ def test_the_records_are_not_read_before_they_are_asked_for() -> None:
 
 
 # -- memory, at the edge ------------------------------------------------------------------------------------------
-
-
-def test_what_is_held_at_the_end_is_held() -> None:
-    """Shards of all ranks, sizes that do not divide: sums are exact."""
-
-    async def thirds(model: Model) -> None:
-        load(model, shard=model.rank, total=3)
-        whole: Weight = await model.allgather(model.weights[0], 0)
-        model.activations[0] = model.get_activation([model.rank])
-        grad = model.loss(model.forward(0, model.activations[0], whole))
-        made, _ = model.backward(0, model.activations.pop(0), grad, whole)
-        model.grad_weights[0] = await model.scatterreduce(made, 0)
-        step(model, 0)
-
-    verdict = judge(thirds, ranks=3, layers=1, batches=3)
-    assert verdict.correct
-    assert verdict.memory == pytest.approx(2 * WEIGHT / 3 + WEIGHT + 2 * BATCH)
 
 
 def test_a_goal_is_one_class_from_the_record_to_the_verdict() -> None:

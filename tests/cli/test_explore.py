@@ -40,27 +40,6 @@ def test_a_sweep_leaves_a_page_a_table_and_a_notebook(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--batches", "4,x"], "--batches takes numbers"),
-        (["--batches", "2.5"], "--batches takes whole numbers"),
-        (["--costs", "1,2"], "--costs takes three numbers"),
-        (["--schedules", "gpip"], "there is no schedule 'gpip'"),
-        (["--ranks", "nan"], "--ranks takes numbers such as 4; got nan"),
-        (["--batches", "4,inf"], "--batches takes numbers such as 4; got inf"),
-        (["--ranks", "4-999999999"], "--ranks takes at most 10000 numbers"),
-        (["--jobs", "0"], "some process has to do it"),
-        (["--schedules", "gpipe", "--chunks", "2"], "none of these schedules has 2 stages a rank"),
-    ],
-)
-def test_what_makes_no_sense_is_said(arguments: list[str], says: str, tmp_path: Path) -> None:
-    code, text = run("-o", str(tmp_path / "out"), *arguments)
-    assert code != 0
-    assert says in " ".join(text.split())
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_range_of_limits_is_all_of_them(tmp_path: Path) -> None:
     assert run("-o", str(tmp_path), "--schedules", "one_f_one_b", "--batches", "8", "--limits", "none,2-4")[0] == 0
     rows = csv.DictReader((tmp_path / "points.csv").read_text("utf-8").splitlines())

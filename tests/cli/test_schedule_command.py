@@ -103,30 +103,6 @@ def test_a_students_program_goes_to_torch() -> None:
     assert rows == [[str(action) for action in actions] for actions in gpipe(size.ranks, size.batches)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "words"),
-    [
-        (("show", "nothing"), 2, "there is no schedule, puzzle or file 'nothing'; the schedules are gpipe"),
-        (("show", "zb_v", "--chunks", "3"), 2, "zb_v has 2 stages a rank, always"),
-        (("show", "fsdp"), 1, "fsdp gives no order of a pipeline: "),
-        (("show", "fsdp", "--chunks", "2"), 2, "--chunks is for a schedule of the list"),
-        (("show", "interleaved", "--chunks", "0"), 2, "greater than or equal to 1"),
-        (("export", "gpipe", "--format", "xml"), 2, "there is no format 'xml'; there are csv, csv-comms, json"),
-        (("gallery", "-o", "gallery.txt"), 2, "a page is .html; got 'gallery.txt'"),
-        (("gallery", "--message", "inf"), 2, "a message takes a time, such as 0.2; got inf"),
-        (("import", "none.csv"), 2, "does not exist"),
-        (("import", "pyproject.toml"), 1, "pyproject.toml: a file of an order is .csv or .json"),
-    ],
-)
-def test_what_makes_no_sense(
-    arguments: tuple[str, ...], status: int, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(Path(__file__).parents[2])
-    result = schedule(*arguments)
-    assert result.exit_code == status
-    assert words in " ".join(result.stderr.replace("│", " ").split())
-
-
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     path = tmp_path / "order.json"
     path.write_text('{"format": "llm-training-puzzles order", "version": 1, "ranks": [["0F0", "0B0", "0UPDATE"]]}')

@@ -15,6 +15,9 @@ from lib.course import progress
 from lib.course.progress import Standing, load, record
 from lib.puzzles.records import by_chapter
 from lib.submissions.locations import reference
+from tests.support.profiles import sample
+
+pytestmark = pytest.mark.usefixtures("warm")
 
 UNSOLVED = 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n'
 
@@ -128,7 +131,7 @@ def test_run_and_check_record_your_own_function_only(folder: Path) -> None:
     puzzles("run", "mine.py", "--save", "mine.json")
     puzzles("check", "mine.py")
     assert load()["basic"].runs == 2
-    others = ["run basic", "run mine.json", "run unsolved.py", "run mine.py --layers 3", "draw mine.py", "demo -o out"]
+    others = ["run basic", "run mine.json", "run unsolved.py", "run mine.py --layers 3", "draw mine.py"]
     for other in [*others, f"run {reference('basic')}", "compare mine.py basic"]:
         puzzles(*other.split())
     assert {puzzle: standing.runs for puzzle, standing in load().items()} == {"basic": 2}
@@ -162,23 +165,6 @@ def test_a_hint_by_number_and_all_of_them(folder: Path) -> None:
 def test_the_command_and_the_notebook_count_together(folder: Path) -> None:
     hint("ddp", 1)
     assert puzzles("hint", "ddp").output.count("Hint ") == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("hint", "ddq"), "there is no puzzle 'ddq'; there are basic, "),
-        (("hint", "ddp", "4"), "ddp has hints 1 to 3; got 4"),
-        (("hint", "ddp", "0"), "ddp has hints 1 to 3; got 0"),
-        (("reveal", "ddq"), "there is no puzzle 'ddq'; there are basic, "),
-        (("reveal", "ddp", "--file", "absent.py"), "absent.py"),
-    ],
-)
-def test_what_cannot_be_asked(folder: Path, arguments: tuple[str, ...], message: str) -> None:
-    result = puzzles(*arguments)
-    assert result.exit_code == 2
-    assert message in " ".join(result.output.replace("│", " ").split())
-    assert load() == {}
 
 
 # -- reveal -----------------------------------------------------------------------------------------------------
@@ -220,7 +206,7 @@ def test_a_notebook_of_their_own_that_passes_is_asked(folder: Path, monkeypatch:
         assert puzzles("reveal", "basic").exit_code == status
 
 
-@pytest.mark.parametrize("puzzle", PUZZLES)
+@pytest.mark.parametrize("puzzle", sample(PUZZLES))
 def test_every_puzzle_can_be_revealed(folder: Path, puzzle: str) -> None:
     record(puzzle, Standing(1, True, None, 1.0, 1.0))
     result = puzzles("reveal", puzzle)
@@ -270,21 +256,6 @@ def test_a_saved_trace_is_reviewed_as_its_run(folder: Path) -> None:
     assert puzzles("review", "mine.json").output == direct.output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("review", "unsolved.py"), "basic is not solved yet"),
-        (("review", "small.json"), "small.json is no run of a puzzle at its own size; name the puzzle with --puzzle"),
-        (("review", "small.json", "--puzzle", "basic"), "the puzzle basic has "),
-    ],
-)
-def test_what_cannot_be_reviewed(folder: Path, arguments: tuple[str, ...], message: str) -> None:
-    puzzles("run", "mine.py", "--layers", "1", "--save", "small.json")
-    result = puzzles(*arguments)
-    assert result.exit_code == 1
-    assert message in " ".join(result.output.replace("│", " ").split())
-
-
 # -- why, and what if -------------------------------------------------------------------------------------------
 
 
@@ -307,20 +278,3 @@ def test_what_if_times_the_run_anew_or_says_what_would_help(folder: Path) -> Non
     assert (folder / "if.svg").is_file()
     result = puzzles("what-if", "gpipe", "--faster", "1.1")
     assert result.output.startswith("The run ends at 33.8. What would help, if it alone were 1.1 times as fast:")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (("why", "gpipe", "--rank", "9", "--at", "1"), 1, "rank= is one of the ranks of this run, 0 to 3; got 9"),
-        (("why", "gpipe", "--rank", "1", "--at", "99"), 1, "this run goes from 0 to 33.8; got time=99.0"),
-        (("why", "gpipe", "--rank", "1"), 2, "say which rank waits and when: --rank 2 --at 5"),
-        (("why", "unsolved.py", "--rank", "0", "--at", "1"), 1, "basic is not solved yet"),
-        (("what-if", "gpipe", "--op", "sleep"), 1, "op= is one of compute, messages, collectives, or an operation"),
-        (("what-if", "gpipe", "--group", "data"), 1, "this run has no mesh; got 'data'"),
-    ],
-)
-def test_questions_that_make_no_sense(folder: Path, arguments: tuple[str, ...], status: int, message: str) -> None:
-    result = puzzles(*arguments)
-    assert result.exit_code == status
-    assert message in " ".join(result.output.replace("│", " ").split())

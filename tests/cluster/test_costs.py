@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from lib.trace.validation import decode
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS, Operation
 from lib.values.values import Elements
+from tests.support.said import Said
 
 WEIGHT = HIDDEN * HIDDEN
 BATCH = HIDDEN * LENGTH
@@ -126,37 +128,12 @@ def test_all_reduce_is_reduce_scatter_and_all_gather_to_the_tick(
     assert costs["allreduce"] == costs["scatterreduce"] + costs["allgather"]
 
 
-@given(st.sampled_from(sorted(COLLECTIVES)), st.integers(0, 10**6))
-def test_a_group_of_one_moves_nothing(op: str, size: int) -> None:
-    assert LINKS.communicate(COLLECTIVES[op], size, (5,)) == 0
-
-
 @given(st.lists(st.integers(0, 15), min_size=2, max_size=6, unique=True), st.sampled_from(sorted(COLLECTIVES)))
 def test_the_order_of_a_group_does_not_change_the_price(members: list[int], op: str) -> None:
     assert price(LINKS, op, WEIGHT, members) == price(LINKS, op, WEIGHT, sorted(members))
 
 
 # -- misuse and JSON ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Costs(forward=-1), "costs are times, so at least 0, and a host has a rank; got forward=-1"),
-        (lambda: Costs(p2p=float("nan")), "costs are times, so at least 0, and a host has a rank; got p2p=nan"),
-        (lambda: Links(host_size=0), "costs are times, so at least 0, and a host has a rank; got host_size=0"),
-        (lambda: Links(latency=-0.1), "costs are times, so at least 0, and a host has a rank; got latency=-0.1"),
-    ],
-)
-def test_a_negative_cost_is_refused(make: Any, message: str) -> None:
-    with pytest.raises(ValueError, match="costs are times") as raised:
-        make()
-    assert str(raised.value) == message
-
-
-def test_an_infinite_cost_is_refused() -> None:
-    with pytest.raises(ValueError, match="forward=inf"):
-        Costs(forward=float("inf"))
 
 
 numbers = st.floats(0, 1000, allow_nan=False)
@@ -244,30 +221,12 @@ def test_layers_that_are_no_numbers_are_refused(layers: Any) -> None:
         costs_from({"model": "uneven", "layers": layers})
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model": "wires"}, "unknown cost model 'wires'"),
-        ({"model": ["unit"]}, "unknown cost model ['unit']"),
-        ({"model": None}, "unknown cost model None"),
-        ({"forward": 1e9}, "cost forward must be a number from 0 up; got 1000000000.0"),
-        ({"forward": "1"}, "cost forward must be a number from 0 up; got '1'"),
-        ({"forward": True}, "cost forward must be a number from 0 up; got True"),
-        ({"forward": None}, "cost forward must be a number from 0 up; got None"),
-        ({"forward": -1}, "cost forward must be a number from 0 up; got -1"),
-        ({"forward": float("inf")}, "cost forward must be a number from 0 up; got inf"),
-        (
-            {"ratio": 1},
-            "the unit costs have the fields ['backward', 'backward_input', 'backward_weight', 'collective', 'forward', "
-            "'loss', 'p2p', 'read', 'to_device', 'update']; got ['backward', 'collective', 'forward', 'loss', 'p2p', "
-            "'ratio', 'update']",
-        ),
-    ],
-)
-def test_costs_that_nobody_wrote_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match="cost") as raised:
-        costs_from(UNIT.to_json() | change)
-    assert str(raised.value) == message
+SAID = Said(Path(__file__).with_name("said") / "costs.txt")
+
+
+@pytest.mark.parametrize("call", SAID.texts)
+def test_costs_that_there_cannot_be_are_refused(call: str) -> None:
+    SAID.check(call, globals())
 
 
 @pytest.mark.parametrize("costs", [UNIT, LINKS, Links(ratio=3, latency=0.1)])
@@ -331,18 +290,6 @@ def test_a_run_and_its_retiming_ask_the_hosts_of_the_mesh(host_size: int | None,
     mesh = Mesh({"data": 4}, ranks=[0, 2, 1, 3], host_size=host_size)
     trace = Trace.of(simulate(pass_on, ranks=4, mesh=mesh, costs=Links()))
     assert figures.end(trace) == figures.end(retime(trace, Links())) == end
-
-
-def test_costs_of_no_model_are_refused() -> None:
-    data = UNIT.to_json()
-    del data["model"]
-    with pytest.raises(ValueError, match="unknown cost model None"):
-        costs_from(data)
-
-
-def test_a_host_of_no_ranks_is_refused() -> None:
-    with pytest.raises(ValueError, match="host_size=0"):
-        costs_from(LINKS.to_json() | {"host_size": 0})
 
 
 # -- the clock ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import Any
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lib import Dist, Mesh, Model, RuleError, simulate
 from lib.cluster.mesh import mesh_from
+from tests.support.said import Said
 
 NAMES = ["pp", "dp", "cp", "tp"]
 
@@ -131,13 +132,6 @@ def test_axes_may_be_pairs() -> None:
     assert Mesh([("data", 2), ("stage", 3)]) == Mesh({"data": 2, "stage": 3})
 
 
-def test_the_last_axis_varies_fastest() -> None:
-    mesh = Mesh({"replica": 2, "shard": 4})
-    assert mesh.group(5, "shard") == (4, 5, 6, 7)
-    assert mesh.group(5, "replica") == (1, 5)
-    assert mesh.coordinates(6) == {"replica": 1, "shard": 2}
-
-
 def test_a_group_is_never_sorted() -> None:
     mesh = Mesh({"row": 2, "column": 2}, ranks=[3, 0, 2, 1])
     assert mesh.group(0, "column") == (3, 0)
@@ -145,92 +139,12 @@ def test_a_group_is_never_sorted() -> None:
     assert mesh.group(3, "row") == (3, 2)
 
 
-def test_five_dimensions_of_parallelism() -> None:
-    mesh = Mesh({"pp": 2, "dp_replicate": 2, "dp_shard": 2, "cp": 1, "tp": 2})
-    wanted = {0: "00000", 1: "00001", 2: "00100", 4: "01000", 7: "01101", 8: "10000", 15: "11101"}
-    assert {rank: "".join(map(str, mesh.coordinates(rank).values())) for rank in wanted} == wanted
-    groups = {axis: mesh.group(0, axis) for axis in mesh.axes}
-    assert groups == {"pp": (0, 8), "dp_replicate": (0, 4), "dp_shard": (0, 2), "cp": (0,), "tp": (0, 1)}
+SAID = Said(Path(__file__).with_name("said") / "meshes.txt")
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Mesh({}), "a mesh needs at least one axis, each of size 1 or more; got {}"),
-        (lambda: Mesh({"a": 0}), "a mesh needs at least one axis, each of size 1 or more; got {'a': 0}"),
-        (
-            lambda: Mesh({"a": 4.0}),  # type: ignore[dict-item]
-            "the size of an axis is a whole number, which `//` gives and `/` does not; got {'a': 4.0}",
-        ),
-        (
-            lambda: Mesh({"a": -2, "b": -2}),
-            "a mesh needs at least one axis, each of size 1 or more; got {'a': -2, 'b': -2}",
-        ),
-        (lambda: Mesh({"a": 2}, ranks=[0, 0]), "axes {'a': 2} need each rank from 0 to 1 once; got [0, 0]"),
-        (lambda: Mesh({"a": 2}, ranks=[0, 1, 2]), "axes {'a': 2} need each rank from 0 to 1 once; got [0, 1, 2]"),
-        (lambda: Mesh({"a": 2}, host_size=0), "a host has at least one rank; got host_size=0"),
-        (lambda: Mesh({"a": 2}).coordinates(2), "rank 2 is not in Mesh({'a': 2})"),
-        (lambda: Mesh({"a": 2}).rank(a=2), "axis 'a' has coordinates 0 to 1; got 2"),
-        (lambda: Mesh({"a": 2}).rank(b=1), "give one coordinate for each of ['a']; got ['b']"),
-        (lambda: Mesh({"a": 2}).rank(), "give one coordinate for each of ['a']; got []"),
-        (lambda: Mesh({"a": 2}).group(0, "b"), "the mesh has the axes ['a']; got ['b']"),
-        (lambda: Mesh({"a": 2}).group(0), "the mesh has the axes ['a']; got []"),
-        (lambda: Mesh({"a": 2}).rows("b"), "the mesh has the axes ['a']; got ['b']"),
-        (lambda: Mesh({"a": 2}).row(2, "a"), "rank 2 is not in Mesh({'a': 2})"),
-        (lambda: Mesh({"a": 2}).process(2), "rank 2 is not in Mesh({'a': 2})"),
-        (lambda: Mesh({"a": 2}).devices(2), "Mesh({'a': 2}) has processes 0 to 1; got 2"),
-        (
-            lambda: Mesh([("a", 2), ("a", 4)]),
-            "axis 'a' is named twice, of sizes [2, 4]: give each axis a name of its own",
-        ),
-        (
-            lambda: Mesh({"a": 2}).group(0, "a", "a"),
-            "axis 'a' is named twice: name each axis once; got ['a', 'a']",
-        ),
-        (
-            lambda: Mesh({"a": 8}, processes=3),
-            "8 devices do not make processes of 3: take one of [1, 2, 4, 8], "
-            "or list the devices of each process, as in processes=[[0, 1], [2, 3, 4]]",
-        ),
-        (lambda: Mesh({"a": 2}, processes=-1), "a process owns at least one device; got processes=-1"),
-        (
-            lambda: Mesh({"a": 4}, processes=[[0, 1], [1, 2]]),
-            "device 1 is owned by process 1, and by process 0 too: name each device once",
-        ),
-        (
-            lambda: Mesh({"a": 4}, processes=[[0, 0], [1, 2, 3]]),
-            "device 0 is owned by process 0, and twice: name each device once",
-        ),
-        (lambda: Mesh({"a": 4}, processes=[[0, 3], [2]]), "device 1 has no process: each belongs to one"),
-        (
-            lambda: Mesh({"a": 4}, processes=[[0, 1, 2, 3], []]),
-            "process 1 owns no device: give it one, or leave the process out",
-        ),
-        (lambda: Mesh({"a": 4}, processes=[[0, 4]]), "process 0 owns device 4: the mesh has devices 0 to 3"),
-        (
-            lambda: Mesh({"a": 4}, processes=[0, 1]),  # type: ignore[arg-type]
-            "processes= is how many devices a process owns, or a list with the devices of each, such as "
-            "[[0, 1], [2, 3]]; got [0, 1]",
-        ),
-        (
-            lambda: Mesh({"a": 6}, processes=3, host_size=2),
-            "process 0 owns devices 0-2, which are on hosts 0 and 1 (host_size=2): a process is on one host",
-        ),
-        (
-            lambda: simulate(lambda model: None, ranks=16, mesh=Mesh({"a": 2, "b": 4})),
-            "Mesh({'a': 2, 'b': 4}) has 8 ranks, the world has 16: with 'a' of 4 or 'b' of 8 it would have 16; "
-            "without ranks= the world is as large as the mesh",
-        ),
-        (
-            lambda: mesh_from({"axes": {"a": 2}, "hosts": 2}),
-            "a mesh has axes and may have ranks, host_size and processes; got axes, hosts",
-        ),
-    ],
-)
-def test_misuse_is_a_value_error_that_says_what_is_wrong(make: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=r".") as raised:
-        make()
-    assert str(raised.value) == message
+@pytest.mark.parametrize("call", SAID.texts)
+def test_misuse_is_an_error_that_says_what_is_wrong(call: str) -> None:
+    SAID.check(call, {**globals(), "mesh_from": mesh_from})
 
 
 # -- what a rank knows of its mesh --------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from lib import (
-    BudgetError,
     DeadlockError,
     Dist,
     Mesh,
@@ -17,13 +16,13 @@ from lib import (
     Model,
     PuzzleError,
     RankFailed,
-    RuleError,
     Trace,
     check,
     simulate,
 )
 from lib.trace import json_format as serial
-from tests.support.drivers import DRIVERS, Run, gather, in_asyncio, without_places
+from tests.support.drivers import DRIVERS, Run, gather, in_asyncio
+from tests.support.profiles import THOROUGH
 from tests.support.schedules import CLASSIC, Case
 
 
@@ -48,79 +47,6 @@ def state(error: PuzzleError) -> list[str]:
 
 
 # -- whole messages -----------------------------------------------------------------------------------------------
-
-
-def test_a_skipped_collective(run: Run) -> None:
-    async def skip(model: Model) -> None:
-        grad = model.fake_grad(0)
-        if model.rank != 2:
-            await model.allreduce(grad, 0)
-
-    with pytest.raises(DeadlockError) as raised:
-        run(skip, ranks=4)
-    at = line(skip, 3)
-    here = f"test_deadlock.py, line {at}, in skip: await model.allreduce(grad, 0)"
-    assert str(raised.value) == (
-        "deadlock: no rank can go on\n"
-        "  expected: rank 2 to call model.allreduce(..., 0) as well\n"
-        f"  got:      rank 0 waits in all-reduce #1, layer 0: ranks 0, 1, 3 came, rank 2 did not (line {at})\n"
-        f"            rank 1 waits in all-reduce #1, layer 0: ranks 0, 1, 3 came, rank 2 did not (line {at})\n"
-        "            rank 2 has finished\n"
-        f"            rank 3 waits in all-reduce #1, layer 0: ranks 0, 1, 3 came, rank 2 did not (line {at})\n"
-        f"  ranks 0, 1, 3: {here}\n"
-        "  fix:      rank 2 never called it: every rank of a group must call every collective of the group.\n"
-        "            Is the call inside an `if`, or in a loop that runs less often on rank 2?"
-    )
-
-
-def test_two_who_receive_before_they_send(run: Run) -> None:
-    async def cross(model: Model) -> None:
-        await model.receive(1 - model.rank)
-        await model.pass_to(1 - model.rank, "too late")
-
-    with pytest.raises(DeadlockError) as raised:
-        run(cross, ranks=2)
-    here = f"test_deadlock.py, line {line(cross, 1)}, in cross: await model.receive(1 - model.rank)"
-    assert str(raised.value) == (
-        "deadlock: these ranks wait for each other: 0 -> 1 -> 0\n"
-        "  expected: rank 1 to call model.pass_to(0, ...)\n"
-        f"  got:      rank 0 waits to receive from rank 1 (line {line(cross, 1)})\n"
-        f"            rank 1 waits to receive from rank 0 (line {line(cross, 1)})\n"
-        f"  ranks 0 and 1: {here}\n"
-        "  fix:      each of them receives before it passes: let one of them, such as rank 0, pass first"
-    )
-
-
-def test_crossed_sends_with_full_buffers(run: Run) -> None:
-    async def full(model: Model) -> None:
-        for number in range(2):
-            await model.pass_to(1 - model.rank, number)
-        for _ in range(2):
-            await model.receive(1 - model.rank)
-
-    with pytest.raises(DeadlockError) as raised:
-        run(full, ranks=2)
-    assert raised.value.what == "deadlock: these ranks wait for each other: 0 -> 1 -> 0"
-    assert state(raised.value) == [
-        "rank 0 waits for room to pass to rank 1, which has not received the last message yet",
-        "rank 1 waits for room to pass to rank 0, which has not received the last message yet",
-    ]
-    assert [place.line for _, place in raised.value.where] == [line(full, 2)] * 2
-    assert raised.value.expected == "rank 1 to call model.receive(0)"
-    assert raised.value.fix == "one message at a time fits between two ranks: receive it before passing the next"
-
-
-def test_a_receive_that_nobody_answers(run: Run) -> None:
-    async def wait(model: Model) -> None:
-        if model.rank == 1:
-            await model.receive(0)
-
-    with pytest.raises(DeadlockError) as raised:
-        run(wait, ranks=2)
-    assert state(raised.value) == [f"rank 0 {over(run)}", "rank 1 waits to receive from rank 0"]
-    assert raised.value.fix == (
-        "rank 0 has finished without model.pass_to(1, ...): pass it there,\nor do not wait for it on rank 1"
-    )
 
 
 def test_a_bare_receive_that_nobody_answers(run: Run) -> None:
@@ -156,31 +82,6 @@ def test_a_message_that_finds_no_room(run: Run) -> None:
         f"rank 1 {over(run)}",
     ]
     assert raised.value.fix == "rank 1 has finished: receive there what rank 0 passes, or do not pass it"
-
-
-def test_a_message_that_went_to_another_rank(run: Run) -> None:
-    async def astray(model: Model) -> None:
-        if model.rank == 0:
-            await model.pass_to(2, "hello")
-        elif model.rank == 1:
-            await model.receive(0)
-
-    with pytest.raises(DeadlockError) as raised:
-        run(astray, ranks=3)
-    assert raised.value.expected == "rank 0 to call model.pass_to(1, ...)"
-    assert raised.value.fix == (
-        f"rank 0 passed a message to rank 2 in line {line(astray, 2)}, which has not received it,\n"
-        "and rank 1 waits for one from rank 0: pass_to and receive must name each other's rank"
-    )
-
-
-def test_a_ring_of_three(run: Run) -> None:
-    async def ring(model: Model) -> None:
-        await model.receive((model.rank + 1) % 3)
-
-    with pytest.raises(DeadlockError) as raised:
-        run(ring, ranks=4, mesh=None)
-    assert raised.value.what == "deadlock: these ranks wait for each other: 0 -> 1 -> 2 -> 0"
 
 
 def test_two_groups_in_two_orders(run: Run) -> None:
@@ -224,45 +125,6 @@ def test_ranks_that_call_different_collectives_at_the_same_place_disagree(run: R
     with pytest.raises(MismatchError) as raised:
         run(differ, ranks=3)
     assert raised.value.ranks == (0, 1)
-
-
-def test_a_loop_that_does_not_end(run: Run) -> None:
-    async def forever(model: Model) -> None:
-        while True:
-            model.fake_grad(0)
-
-    with pytest.raises(BudgetError) as raised:
-        run(forever, ranks=2, budget=1000)
-    assert str(raised.value) == (
-        "rank 0: more than 1000 events on one rank\n"
-        "  expected: a schedule that ends\n"
-        "  got:      the last was fake_grad\n"
-        f"  where:    test_deadlock.py, line {line(forever, 2)}, in forever: model.fake_grad(0)\n"
-        "  fix:      a loop around this line does not end: what its condition asks for has to change inside it\n"
-        "            (for a really large run raise the limit: simulate(..., budget=...))"
-    )
-
-
-def test_a_loop_of_communication_that_does_not_end(run: Run) -> None:
-    async def forever(model: Model) -> None:
-        while True:
-            if model.rank:
-                await model.pass_to(0, await model.receive(0))
-            else:
-                await model.pass_to(1, "ping")
-                await model.receive(1)
-
-    with pytest.raises(BudgetError):
-        run(forever, ranks=2, budget=2000)
-
-
-def test_the_default_budget_stops_an_endless_loop_within_seconds() -> None:
-    def forever(model: Model) -> None:
-        while True:
-            model.load_weights(0)
-
-    with pytest.raises(BudgetError, match="more than 250000 events on one rank"):
-        simulate(forever)
 
 
 # -- a rank that raised -------------------------------------------------------------------------------------------
@@ -345,38 +207,6 @@ async def test_gather_that_returns_exceptions_gets_a_deadlock_from_all_who_wait(
     assert found[0] is not found[2], "each task has an error of its own, with its own traceback"
 
 
-def test_a_rule_broken_on_one_rank_is_that_ranks_error(run: Run) -> None:
-    async def wrong(model: Model) -> None:
-        weight, _ = model.load_weights(0)
-        if model.rank == 1:
-            model.forward(1, model.get_activation([0]), weight)
-        await model.allreduce(model.fake_grad(0), 0)
-
-    with pytest.raises(RuleError) as raised:
-        run(wrong, ranks=3)
-    assert raised.value.rank == 1
-    assert raised.value.where[0][1].line == line(wrong, 3)
-
-
-def test_overlapping_batches_name_two_ranks(run: Run) -> None:
-    async def twice(model: Model) -> None:
-        grad = model.fake_grad(0, [min(model.rank, 1)])
-        await model.allreduce(grad, 0)
-
-    with pytest.raises(MismatchError) as raised:
-        run(twice, ranks=3, batches=2)
-    assert raised.value.ranks == (1, 2)
-    here = f"test_deadlock.py, line {line(twice, 2)}, in twice: await model.allreduce(grad, 0)"
-    assert str(raised.value) == (
-        "the all-reduce of layer 0 cannot be done: cannot sum these values: batch 1 would be counted twice\n"
-        "  expected: each batch in one of the summands only\n"
-        "  got:      rank 1: weight gradient of layer 0, batch 1\n"
-        "            rank 2: weight gradient of layer 0, batch 1\n"
-        f"  ranks 1 and 2: {here}\n"
-        "  fix:      each rank works on batches of its own: model.get_activation([model.rank])"
-    )
-
-
 def test_a_mismatch_hits_the_others_too() -> None:
     """Who comes last raises it; who waits hears that a rank failed."""
 
@@ -412,17 +242,6 @@ async def test_ranks_that_nobody_started() -> None:
     assert raised.value.trace.ranks == 4
 
 
-async def test_a_model_without_a_coroutine() -> None:
-    async def step(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0), 0)
-
-    dist = Dist(2)
-    models = [Model(rank, dist) for rank in range(2)]
-    with pytest.raises(DeadlockError) as raised:
-        await step(models[0])
-    assert state(raised.value)[1] == "rank 1 has not begun, or is over"
-
-
 async def test_a_rank_that_sleeps_is_no_deadlock() -> None:
     async def slow(model: Model) -> None:
         if model.rank == 1:
@@ -446,23 +265,6 @@ async def test_a_rank_that_awaits_something_of_its_own_is_no_deadlock() -> None:
 
     models = await gather(slow, ranks=2)
     assert models[0].time == 0.3
-
-
-async def test_one_after_the_other_instead_of_at_once() -> None:
-    """`for model in models: await step(model)`: the first one waits for those that never began."""
-
-    async def step(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0), 0)
-
-    dist = Dist(2)
-    models = [Model(rank, dist) for rank in range(2)]
-
-    async def one_by_one() -> None:
-        for model in models:
-            await step(model)
-
-    with pytest.raises(DeadlockError):
-        await one_by_one()
 
 
 @pytest.mark.timeout(3)
@@ -553,25 +355,6 @@ async def test_two_worlds_in_one_loop_do_not_meet() -> None:
 # -- what the error carries ---------------------------------------------------------------------------------------
 
 
-def test_the_trace_up_to_the_failure(run: Run) -> None:
-    async def skip(model: Model) -> None:
-        weight, _ = model.load_weights(0)
-        model.forward(0, model.get_activation([0]), weight)
-        if model.rank:
-            await model.allreduce(model.fake_grad(0), 0)
-
-    with pytest.raises(DeadlockError) as raised:
-        run(skip, ranks=2)
-    trace = raised.value.trace
-    assert isinstance(trace, Trace)
-    assert trace.error == str(raised.value)
-    assert [[e.op for e in p.events if e.op != "fake_grad"][2:] for p in trace.programs] == [
-        ["forward"],
-        ["forward", "allreduce"],
-    ]
-    assert trace.programs[1].events[-1].start is None
-
-
 OPERATIONS: dict[str, Any] = {
     "allreduce": lambda m: m.allreduce(m.fake_grad(0), 0),
     "allgather": lambda m: m.allgather(m.fake_grad(0).shard(m.rank, 2), 0),
@@ -598,30 +381,6 @@ def test_the_trace_of_two_operations_that_met_can_be_read(one: str, other: str, 
     assert verdict.faults[0].startswith("the run did not end: ranks 0 and 1 meet in a collective, but ")
     assert serial.encode(serial.decode(serial.encode(trace))) == serial.encode(trace)
     assert Trace.parse(trace.text()).text() == trace.text()
-
-
-def test_a_broken_rule_carries_its_trace_too(run: Run) -> None:
-    async def wrong(model: Model) -> None:
-        weight, _ = model.load_weights(0)
-        model.forward(1, model.get_activation([0]), weight)
-
-    with pytest.raises(RuleError) as raised:
-        run(wrong, ranks=2)
-    assert raised.value.trace.ranks == 2
-    assert raised.value.trace.error == str(raised.value)
-
-
-def test_the_text_of_a_deadlock_comes_back(run: Run) -> None:
-    async def skip(model: Model) -> None:
-        if model.rank:
-            await model.allreduce(model.fake_grad(0, [0]), 0)
-
-    with pytest.raises(DeadlockError) as raised:
-        run(skip, ranks=2)
-    trace = raised.value.trace
-    again = Trace.parse(trace.text())
-    assert again.text() == trace.text()
-    assert without_places(serial.encode(again)) == without_places(serial.encode(trace))
 
 
 # -- many ranks ---------------------------------------------------------------------------------------------------
@@ -694,33 +453,19 @@ def calls_of(run: Run, function: Any, ranks: int) -> int:
 @pytest.mark.parametrize("function", MANY, ids=lambda function: function.__name__)
 def test_twice_the_ranks_take_about_twice_the_work(function: Any, run: Run) -> None:
     calls_of(run, function, 10)  # what is imported or cached is so by now
-    few, many = (calls_of(run, function, ranks) for ranks in (150, 600))
+    few, many = (calls_of(run, function, ranks) for ranks in (50, 200))
     assert many < 6 * few
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("function", MANY, ids=lambda function: function.__name__)
-def test_ten_thousand_ranks_make_no_very_long_message(function: Any) -> None:
+def test_many_ranks_make_no_very_long_message(function: Any) -> None:
+    ranks = 10_000 if THOROUGH else 500
     with pytest.raises(PuzzleError) as raised:
-        simulate(function, ranks=10_000, mesh=Mesh({"stage": 10_000}))
+        simulate(function, ranks=ranks, mesh=Mesh({"stage": ranks}))
     text = str(raised.value)
     assert len(text) < 2500
     assert text.count("test_deadlock.py") == 1
     assert len(text.splitlines()) < 26
-
-
-def test_ranks_in_the_same_state_have_one_line(run: Run) -> None:
-    with pytest.raises(DeadlockError) as raised:
-        run(chain, ranks=12)
-    at = line(chain, 1)
-    assert str(raised.value) == (
-        "deadlock: these ranks wait for each other: 0 -> 11 -> 10 -> 9 -> 8 -> 7 -> 6 -> 5 -> 4 -> 3 -> 2 -> 1 -> 0\n"
-        "  expected: rank 11 to call model.pass_to(0, ...)\n"
-        f"  got:      rank 0 waits to receive from rank 11 (line {at})\n"
-        f"            ranks 1-11 wait to receive from the rank before (line {at})\n"
-        f"  ranks 0-11: test_deadlock.py, line {at}, in chain: await model.receive((model.rank - 1) % model.RANKS)\n"
-        "  fix:      each of them receives before it passes: let one of them, such as rank 0, pass first"
-    )
 
 
 @pytest.mark.parametrize(
@@ -802,12 +547,3 @@ def test_a_classic_without_its_last_rank_is_a_deadlock_and_not_a_hang(case: Case
     with pytest.raises(DeadlockError) as raised:
         run(lazy, ranks=case.ranks, layers=case.layers, batches=case.batches)
     assert f"rank {case.ranks - 1} {over(run)}" in str(raised.value)
-
-
-def test_a_deadlock_is_an_assertion_error_as_in_the_original(run: Run) -> None:
-    async def skip(model: Model) -> None:
-        if model.rank:
-            await model.receive(0)
-
-    with pytest.raises(AssertionError):
-        run(skip, ranks=2)

@@ -13,9 +13,10 @@ from tests.diagnosis.corpus import Case, cases
 pytest.importorskip("nbclient")
 pytest.importorskip("ipykernel")
 
-import nbformat.v4 as v4
+from lib.notebooks.kernels import execute  # before nbformat: see lib.notebooks
 
-from lib.notebooks.kernels import execute
+import nbformat.v4 as v4  # isort: skip
+
 from tests.drawing.shown import drawn
 
 CORPUS = {case.name.partition("_")[2]: case for case in cases()}

@@ -22,33 +22,22 @@ from tests.drawing.runs import RUNS, trace
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_compute_lane_does_one_thing_at_a_time(name: str) -> None:
-    lanes: dict[int, list[Box]] = defaultdict(list)
-    for box in boxes(RUNS[name]).boxes:
-        if box.lane == 0:
-            lanes[box.rank].append(box)
-    for mine in lanes.values():
-        mine.sort(key=lambda box: (box.start, box.end))
-        assert all(before.end <= after.start for before, after in pairwise(mine))
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_every_box_lies_inside_the_axis(name: str) -> None:
+def test_every_timed_event_is_one_box_of_its_own_times_inside_the_axis_and_a_lane_does_one_thing(name: str) -> None:
     timeline = boxes(RUNS[name])
     assert all(0 <= box.start <= box.end <= timeline.end for box in timeline.boxes)
     assert all(0 <= box.lane < timeline.lanes[box.rank] <= LANES + 1 for box in timeline.boxes)
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_every_timed_event_is_one_box_of_its_own_times(name: str) -> None:
-    found = {(b.rank, b.number): (b.start, b.end) for b in boxes(RUNS[name]).boxes if b.look not in ("wait", "pending")}
-    wanted = {
+    found = {(b.rank, b.number): (b.start, b.end) for b in timeline.boxes if b.look not in ("wait", "pending")}
+    assert found == {
         (program.rank, number): (event.start, event.end)
         for program in RUNS[name].programs
         for number, event in enumerate(program.events)
         if event.op in TIMED and event.start is not None
     }
-    assert found == wanted
+    lanes: dict[int, list[Box]] = defaultdict(list)
+    for box in sorted(timeline.boxes, key=lambda box: (box.start, box.end)):
+        if box.lane == 0:
+            lanes[box.rank].append(box)
+    assert all(before.end <= after.start for mine in lanes.values() for before, after in pairwise(mine))
 
 
 def test_waiting_is_the_time_between_issue_and_start() -> None:
@@ -111,12 +100,8 @@ def test_operations_of_the_future_are_boxes_too() -> None:
 @pytest.mark.parametrize("name", ["ddp", "overlapped", "relay", "late", "alone"])
 def test_the_memory_curve_has_the_peak_of_the_figures(name: str) -> None:
     run = RUNS[name]
-    top = figures.peak(run)
-    curves = [levels(run, program.rank) for program in run.programs]
-    assert max(level.sums[-1] for curve in curves for level in curve) == top.elements
-    for curve in curves:
-        assert [level.time for level in curve] == sorted(level.time for level in curve)
-        assert all(list(level.sums) == sorted(level.sums) for level in curve)
+    highest = max(level.sums[-1] for program in run.programs for level in levels(run, program.rank))
+    assert highest == figures.peak(run).elements
 
 
 def test_memory_changes_when_an_operation_is_issued_and_shows_the_highest_of_equal_times() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from drawing import draw_curves
-from drawing.canvas.scene import Poly, Text
+from drawing.canvas.scene import Text
 from drawing.figures.curves import crossings
+from tests.drawing.marks import polys, texts
 
 FLAT = [(0, 1.0), (1, 1.0), (2, 1.0)]
 UP = [(0, 0.0), (1, 0.5), (2, 2.0)]
@@ -38,9 +39,9 @@ def test_a_crossing_at_a_place_that_was_measured_is_one() -> None:
 
 def test_the_picture_has_a_line_a_name_and_the_crossing() -> None:
     picture = draw_curves({"up": UP, "flat": FLAT}, across="price", title="A title")
-    texts = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
-    assert {"A title", "price", "time", "up", "flat", "1.3333", "up is lowest up to 1.3333, then flat."} <= set(texts)
-    lines = [mark for mark in picture.scene.marks if isinstance(mark, Poly) and mark.line == 2.4]
+    words = texts(picture)
+    assert {"A title", "price", "time", "up", "flat", "1.3333", "up is lowest up to 1.3333, then flat."} <= set(words)
+    lines = polys(picture, line=2.4)
     assert [len(line.points) for line in lines] == [3, 3]
     assert "up is lowest up to 1.3333, then flat" in picture.words
     assert "lowest" not in draw_curves({"up": UP, "flat": FLAT}, across="price", lowest=False).words

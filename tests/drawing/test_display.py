@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from drawing.display import error_text, register, student_frames
+from drawing.display import error_text, student_frames
 from lib import Model, PuzzleError, simulate
 from tests.drawing.shown import drawn
 
@@ -153,30 +153,6 @@ def test_other_errors_and_values_are_left_alone(cells: list[Any]) -> None:
     assert cells[10][1] == "ZeroDivisionError"
     assert "Traceback" in cells[10][2]
     assert cells[11][0] == {"text/plain": "'nothing of ours'"}
-
-
-def test_a_notebook_with_a_mistake_still_fails(tmp_path: Path) -> None:
-    pytest.importorskip("nbclient")
-    pytest.importorskip("ipykernel")
-    code = (
-        "import nbclient, nbformat.v4 as v4\n"
-        "cell = v4.new_code_cell('import drawing\\nfrom lib import Model\\nModel().forward(0, 1, 2)')\n"
-        "book = v4.new_notebook(cells=[cell])\n"
-        "try: nbclient.execute(book)\n"
-        "except nbclient.exceptions.CellExecutionError as error: print(error.ename, cell.outputs[0].output_type)\n"
-    )
-    env = {**os.environ, "IPYTHONDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=False
-    )
-    assert run.stdout.split() == ["RuleError", "error"], run.stderr
-
-
-def test_without_ipython_nothing_happens() -> None:
-    code = "import sys, drawing; print('IPython' in sys.modules, 'matplotlib' in sys.modules, 'numpy' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["False"] * 3
-    register()
 
 
 def failure(function: Callable[[Model], Any]) -> PuzzleError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import pytest
 
 from drawing.canvas.palette import ALARM
@@ -14,13 +12,10 @@ from drawing.timeline.paint import MARK
 from drawing.timeline.schedule import picture_of_trace
 from lib import Mesh, Model, Trace
 from tests.diagnosis.test_mistakes import CASES, outcome
+from tests.drawing.marks import apart, on_paper, texts, written
 from tests.drawing.runs import RUNS, trace
-from tests.drawing.test_review_picture import place
+from tests.support.profiles import sample
 from tests.support.schedules import CLASSIC
-
-
-def texts(run: Trace) -> list[Text]:
-    return [mark for mark in picture_of_trace(run).scene.marks if isinstance(mark, Text)]
 
 
 def failing(rank: int, at: int, total: int = 6) -> Trace:
@@ -35,20 +30,13 @@ def failing(rank: int, at: int, total: int = 6) -> Trace:
     return trace(function, ranks=4, layers=1, batches=4)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sample(CASES))
 def test_no_words_lie_on_others_and_all_are_on_the_paper(name: str) -> None:
     error = outcome(name).error
     if error is None or not isinstance(error.trace, Trace):
         return
-    picture = picture_of_trace(error.trace)
-    placed = [(place(mark), mark) for mark in picture.scene.marks if isinstance(mark, Text)]
-    for (one, first), (other, second) in combinations(placed, 2):
-        apart = other[1] >= one[3] or one[1] >= other[3] or other[0] >= one[2] or one[0] >= other[2]
-        assert apart, (name, first, second)
-    for (left, top, right, bottom), mark in placed:
-        assert left >= 0, mark
-        assert right <= picture.scene.width + 1, mark
-        assert 0 <= top < bottom <= picture.scene.height, mark
+    assert on_paper(error.trace)
+    assert apart(written(error.trace))
 
 
 @pytest.mark.parametrize(("rank", "at"), [(0, 0), (2, 1), (3, 5)])
@@ -81,7 +69,7 @@ def test_who_waits_says_for_what_and_for_whom() -> None:
     run = trace(skipped, ranks=4, layers=2, batches=4)
     found = waiting(run, 0, len(run.programs[0].events) - 1)
     assert found == ("all-reduce of layer 1", "rank 1 is missing")
-    words = [mark.text for mark in texts(run)]
+    words = texts(run)
     assert words.count("waits for all-reduce of layer 1") == 3
     assert words.count("rank 1 is missing") == 3
     assert words.count("has finished") == 1
@@ -102,7 +90,7 @@ def test_who_disagrees_and_who_finds_no_room_says_so() -> None:
 
     run = trace(twice, ranks=2, layers=1, batches=2)
     assert [box.look for box in boxes(run).boxes if box.rank == 0] == ["pass_to", "pass_to", "pending"]
-    assert [mark.text for mark in texts(run)].count("waits for room to send to rank 1") == 1
+    assert texts(run).count("waits for room to send to rank 1") == 1
 
 
 def test_in_a_mesh_a_rank_calls_another_by_its_coordinate() -> None:
@@ -113,7 +101,7 @@ def test_in_a_mesh_a_rank_calls_another_by_its_coordinate() -> None:
     mesh = Mesh({"data": 2, "stage": 2})
     run = trace(stuck, ranks=4, mesh=mesh)
     assert waiting(run, 2, 0).what == "a message from stage 1"
-    words = [mark.text for mark in texts(run)]
+    words = texts(run)
     assert words.count("waits for a message from stage 1") == 2
     assert "rank 2 (data 1, stage 0) waits to receive from rank 3" in (run.error or "")
 
@@ -138,4 +126,4 @@ def test_the_message_names_the_place_of_a_rank_in_the_mesh() -> None:
 
 
 def test_a_deadlock_of_the_relay_is_drawn_too() -> None:
-    assert "waits for a message from rank 0" in [mark.text for mark in texts(RUNS["deadlock"])]
+    assert "waits for a message from rank 0" in texts(RUNS["deadlock"])

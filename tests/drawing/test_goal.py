@@ -5,29 +5,31 @@ from __future__ import annotations
 import pytest
 
 from drawing import picture_of
-from drawing.canvas.scene import Poly, Rect, Text
+from drawing.canvas.scene import Poly, Rect
 from drawing.display import _bundle  # pyright: ignore[reportPrivateUsage]
 from drawing.registry import PICTURES
 from lib import PUZZLES, check, goal
 from lib.course.solutions import answer, schedule_of
 from lib.puzzles.records import Task
+from tests.drawing.marks import texts
+from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES
 
 
-@pytest.mark.parametrize("puzzle", SCHEDULES)
+@pytest.mark.parametrize("puzzle", sample(SCHEDULES))
 def test_it_shows_every_goal_and_a_schedule_that_reaches_one(puzzle: str) -> None:
     picture, record = picture_of(goal(puzzle)), PUZZLES[puzzle]
-    texts = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
-    assert texts[0] == record.heading
+    words = texts(picture)
+    assert words[0] == record.heading
     for wanted in record.goals:
-        assert wanted.name in texts
-        assert f"{wanted.time:.10g}" in texts
-        assert f"{wanted.memory:,}" in texts
+        assert wanted.name in words
+        assert f"{wanted.time:.10g}" in words
+        assert f"{wanted.memory:,}" in words
     run = schedule_of(puzzle)
     assert run is not None
-    assert f"A schedule that reaches “{check(run, puzzle).best}”" in texts
+    assert f"A schedule that reaches “{check(run, puzzle).best}”" in words
     limits = [record.sent, *(wanted.sent for wanted in record.goals)]
-    assert ("sent per rank at most" in texts) == any(limit is not None for limit in limits)
+    assert ("sent per rank at most" in words) == any(limit is not None for limit in limits)
     assert picture.words == goal(puzzle).text()
 
 

@@ -5,13 +5,20 @@ Look at the new ones before you keep them.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from drawing import Picture, draw_collective, draw_mesh, draw_recordings, draw_ring, draw_step, puzzle_map
 from drawing.registry import picture_of
+from drawing.stepper import step_through
 from lib import Trace, review, simulate, why
 from lib.course.review import Review
 from lib.course.subject import run
@@ -27,7 +34,9 @@ from tests.drawing.communication.test_holdings import SHOWN
 from tests.drawing.communication.test_neighbours import FIVE
 from tests.drawing.curriculum import CURRICULUM, SOLVED
 from tests.drawing.pipelines.test_stages import CUT
+from tests.drawing.stepper.runs import TRACES
 
+ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden")
 NAMES = (
     "overlapped",
@@ -53,6 +62,7 @@ NAMES = (
 )
 
 
+@cache
 def pictures() -> dict[str, Picture]:
     """The pictures of `runs`, those of the README (the reference solutions of two puzzles), a map of puzzles, and
     reviews of solutions that keep more than they have to."""
@@ -102,6 +112,34 @@ def on_line_one(trace: Trace) -> Trace:
             event.source = place and place._replace(file="schedule.py", line=1)
         copies.append(copy)
     return replace(trace, programs=copies)
+
+
+def digests() -> dict[str, str]:
+    """Of all that is drawn and said: every picture, the text of two reviews, and pages to step through."""
+    said = {name: picture.words + picture.svg() for name, picture in pictures().items()}
+    said |= {f"review of {name}": wasteful(name).text() for name in ("ddp", "gpipe")}
+    views = [
+        step_through(TRACES["1f1b"]),
+        step_through(TRACES["deadlock"]),
+        step_through(TRACES["ddp"], TRACES["relay"]),
+    ]
+    said |= {repr(view): view._repr_mimebundle_()["text/html"] for view in views}
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in said.items()}
+
+
+def test_another_process_with_other_hashes_draws_the_same_and_needs_no_notebook() -> None:
+    code = (
+        "import json, sys, drawing\n"
+        "heavy = [name for name in ('IPython', 'matplotlib', 'numpy') if name in sys.modules]\n"
+        "from tests.drawing.test_golden import digests\n"
+        "print(json.dumps([heavy, digests()]))"
+    )
+    seed = "1" if os.environ.get("PYTHONHASHSEED") == "2026" else "2026"
+    env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, check=True)
+    heavy, found = json.loads(run.stdout)
+    assert heavy == []
+    assert found == digests()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from drawing import puzzle_map
 from drawing.canvas.palette import PANEL
 from drawing.canvas.picture import Picture
-from drawing.canvas.scene import TEXT, Poly, Rect, Text
+from drawing.canvas.scene import TEXT, Rect, Text
 from drawing.map import WIDTH, depths
 from lib import PUZZLES
 from lib.puzzles.records import chapters
 from tests.drawing.curriculum import CURRICULUM, SOLVED, Stop
+from tests.drawing.marks import polys, rects, texts
 
 
 @st.composite
@@ -31,8 +32,7 @@ def curricula(draw: st.DrawFn) -> dict[str, Stop]:
 
 def boxes(picture: Picture) -> list[Rect]:
     """The cards of a picture."""
-    rects = [mark for mark in picture.scene.marks if isinstance(mark, Rect)]
-    return [rect for rect in rects if rect.width == WIDTH]
+    return rects(picture, width=WIDTH)
 
 
 def inside(text: Text, rect: Rect) -> bool:
@@ -65,7 +65,7 @@ def test_cards_do_not_overlap_and_every_need_is_above(puzzles: dict[str, Stop]) 
 def test_an_arrow_for_each_need_of_the_chapter_goes_around_the_cards(puzzles: dict[str, Stop]) -> None:
     picture = puzzle_map(puzzles)
     scene = picture.scene
-    lines = [mark for mark in scene.marks if isinstance(mark, Poly) and mark.fill == "none"]
+    lines = polys(scene, fill="none")
     needs = [(stop, puzzles[need]) for stop in puzzles.values() for need in stop.needs]
     assert len(lines) == sum(stop.chapter == need.chapter for stop, need in needs)
     for line in lines:
@@ -88,7 +88,7 @@ def test_a_need_of_another_chapter_stands_on_the_card(puzzles: dict[str, Stop]) 
 def test_a_chapter_has_its_puzzles_in_a_panel_and_its_title_above_them(puzzles: dict[str, Stop]) -> None:
     picture, found = puzzle_map(puzzles), cards(puzzles)
     names = list(dict.fromkeys(stop.chapter for stop in puzzles.values()))
-    panels = [mark for mark in picture.scene.marks if isinstance(mark, Rect) and mark.fill == PANEL]
+    panels = rects(picture, fill=PANEL)
     headings = [mark for mark in picture.scene.marks if isinstance(mark, Text) and mark.bold and mark.size > TEXT]
     assert [text.text for text in headings] == [chapters()[n].title if n in chapters() else n for n in names]
     assert picture.scene.width >= 840
@@ -106,7 +106,7 @@ def test_a_map_is_as_wide_as_a_notebook_and_all_in_it_can_be_read(puzzles: Mappi
     picture = puzzle_map(puzzles, solved=SOLVED)
     assert sorted(titles(picture)) == sorted(f"{stop.number}. {stop.title}" for stop in puzzles.values())
     assert picture.scene.width == 840
-    words = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
+    words = texts(picture)
     assert not [text for text in words if text.endswith("…")]
     assert min(mark.size for mark in picture.scene.marks if isinstance(mark, Text)) >= TEXT
 
@@ -116,10 +116,7 @@ def test_how_far_one_is_in_each_chapter() -> None:
     assert repr(puzzle_map(puzzles, solved={"a"})) == (
         "Map of 3 puzzles. Basics: 1 of 2 solved. Data parallel on a mesh: 0 of 1 solved."
     )
-    bars = [
-        mark for mark in puzzle_map(puzzles, solved={"a"}).scene.marks if isinstance(mark, Rect) and mark.radius == 5
-    ]
-    empty, done, other = [bar for bar in bars if bar.height == 10]
+    empty, done, other = rects(puzzle_map(puzzles, solved={"a"}), radius=5, height=10)
     assert (empty.width, done.width, other.width) == (empty.width, empty.width / 2, empty.width)
     assert "3. title" in "".join(titles(puzzle_map(puzzles, solved={"nobody knows"})))
 
@@ -134,10 +131,7 @@ def test_a_solved_puzzle_is_marked_and_keeps_its_title() -> None:
     plain, marked = puzzle_map(PUZZLES), puzzle_map(PUZZLES, solved=PUZZLES)
     assert repr(plain).startswith(f"Map of {len(PUZZLES)} puzzles. Basics: 0 of 8 solved.")
     assert sorted(titles(plain)) == sorted(titles(marked)) == sorted(puzzle.heading for puzzle in PUZZLES.values())
-    checks = [
-        mark for mark in marked.scene.marks if isinstance(mark, Poly) and len(mark.points) == 3 and mark.line == 2
-    ]
-    assert len(checks) == len(PUZZLES)
+    assert sum(len(mark.points) == 3 for mark in polys(marked, line=2)) == len(PUZZLES)
     assert plain.svg() == puzzle_map(PUZZLES).svg()
     assert puzzle_map(PUZZLES, solved={"ddp"}).svg() not in (plain.svg(), marked.svg())
 

@@ -22,10 +22,13 @@ from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from lib.trace.event import Program
 from lib.values.values import Weight
+from tests.drawing.marks import polys
 from tests.drawing.runs import RUNS, deadlock, quietly, trace
+from tests.support.profiles import sample
+from tests.support.puzzles import SCHEDULES
 from tests.support.schedules import CLASSIC, OTHERS, Case
 
-CASES = pytest.mark.parametrize("case", [*CLASSIC, *OTHERS], ids=lambda case: case.name)
+CASES = pytest.mark.parametrize("case", sample([*CLASSIC, *OTHERS]), ids=lambda case: case.name)
 
 
 def solved(puzzle: str) -> Trace:
@@ -117,7 +120,7 @@ def test_the_longest_of_equal_peaks_is_marked() -> None:
     assert "2,621,440 elements on rank 0 from 58.4 to 62.4" in picture_of_trace(run).svg()
 
 
-@pytest.mark.parametrize("puzzle", [name for name, record in PUZZLES.items() if not record.is_function])
+@pytest.mark.parametrize("puzzle", sample(SCHEDULES))
 def test_the_label_of_the_peak_lies_on_no_memory(puzzle: str) -> None:
     scene = picture_of_trace(solved(puzzle)).scene
     (label,) = [mark for mark in scene.marks if isinstance(mark, Text) and mark.text.startswith("peak ")]
@@ -132,7 +135,7 @@ def test_goals_are_lines_where_the_run_is_of_a_puzzle() -> None:
     run = solved("ddp")
     limits = sorted((float(one.memory) for one in PUZZLES["ddp"].goals), reverse=True)
     assert goals(run) == limits
-    lines = [mark for mark in picture_of_trace(run).scene.marks if isinstance(mark, Poly) and mark.stroke == GOOD]
+    lines = polys(picture_of_trace(run), stroke=GOOD)
     assert len(lines) == len(limits) + 1  # and one in the legend
     assert "≤ 1.84 M" in picture_of_trace(run).svg()
     for other in (replace(run, puzzle=None), replace(run, puzzle="no such"), replace(run, batches=8)):
@@ -150,7 +153,7 @@ def test_a_goal_that_is_missed_is_red_and_one_far_away_is_not_drawn() -> None:
 
     run = Trace.of(simulate(wasteful, puzzle="ddp"))
     most = float(peak(run).elements)
-    drawn = [mark for mark in picture_of_trace(run).scene.marks if isinstance(mark, Poly) and mark.line == 0.8]
+    drawn = polys(picture_of_trace(run), line=0.8)
     assert {mark.stroke for mark in drawn} == {
         ALARM if limit < most else GOOD for limit in goals(run) if limit < 1.3 * most
     }

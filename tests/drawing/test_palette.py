@@ -26,7 +26,9 @@ from drawing.canvas.palette import (
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
 from lib import check
 from lib.course.subject import run
+from tests.drawing.marks import written
 from tests.drawing.test_golden import pictures
+from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES
 
 ROOT = Path(__file__).parents[2]
@@ -35,9 +37,9 @@ DAY_AND_NIGHT = [str, palette.night]
 
 @pytest.fixture(scope="module")
 def every() -> dict[str, Picture]:
-    """The golden pictures, and the run, the verdict and the step of every reference."""
+    """The golden pictures, and the run, the verdict and the step of references."""
     found = pictures()
-    for puzzle in SCHEDULES:
+    for puzzle in sample(SCHEDULES):
         if (reference := run(puzzle)) is not None:
             found[f"{puzzle}: run"] = picture_of(reference.trace)
             found[f"{puzzle}: step"] = draw_step(reference.trace)
@@ -88,12 +90,8 @@ def test_every_text_is_readable_on_what_it_stands_on(every: dict[str, Picture], 
 def test_text_is_large_enough(every: dict[str, Picture]) -> None:
     for name, picture in every.items():
         assert picture.scene.width <= 840, name  # a wider one would be shown smaller
-        for text in texts(picture.scene):
+        for text in written(picture.scene):
             assert text.size == SMALL or text.size >= TEXT, (name, text)
-
-
-def texts(scene: Scene) -> list[Text]:
-    return [mark for mark in scene.marks if isinstance(mark, Text)]
 
 
 def grounds(scene: Scene) -> list[tuple[Text, str]]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from drawing.canvas.palette import ALARM
-from drawing.canvas.picture import Picture
-from drawing.canvas.scene import Rect, Text
 from drawing.recording.recording import draw_recordings
 from lib.analysis.recordings.recording import Recording, Span
 from lib.schedules.formats.timelines.recorded import recording_of_order
 from lib.schedules.pipelines.catalogue import SCHEDULES
+from tests.drawing.marks import rects, texts
 
 
 def schedule(name: str) -> Recording:
@@ -23,27 +22,19 @@ def slower(one: Recording, times: float, unit: float | None = None) -> Recording
     return Recording("measured", spans, one.ranks, unit)
 
 
-def texts(picture: Picture) -> list[str]:
-    return [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
-
-
-def frames(picture: Picture) -> int:
-    return sum(isinstance(mark, Rect) and mark.stroke == ALARM for mark in picture.scene.marks)
-
-
 def test_the_median_forward_of_both_is_as_wide() -> None:
     one = schedule("one_f_one_b")
     picture = draw_recordings(one, slower(one, 0.37))
     said = texts(picture)
     assert said.count("end 27") == 2
     assert "Every rank of measured passes its microbatches in the order of 1F1B." in said
-    assert frames(picture) == 0
+    assert rects(picture, stroke=ALARM) == []
     assert [said.count(f"rank {rank}") for rank in range(4)] == [2] * 4
 
 
 def test_departures_are_framed_and_said() -> None:
     picture = draw_recordings(schedule("one_f_one_b"), schedule("gpipe"))
-    assert frames(picture) == 8
+    assert len(rects(picture, stroke=ALARM)) == 8
     assert "GPipe departs from the order of 1F1B on ranks 0-3:" in picture.words
     assert "rank 3, position 1: 1F1B has 3B0, GPipe has 3F1" in picture.words
 
@@ -63,7 +54,7 @@ def test_a_run_without_names_is_in_milliseconds(tmp_path: Path) -> None:
     picture = draw_recordings(schedule("gpipe"), Recording("theirs", spans, 1))
     assert "The ranges of theirs are not named, so its order is not compared." in picture.words
     assert "theirs: 2 ms · bubble 0.0%" in picture.words
-    assert "&lt;a &amp; b&gt;" in picture.save(tmp_path / "picture.svg").read_text()
+    assert "&lt;a &amp; b&gt;" in picture.save(tmp_path / "picture.svg").read_text("utf-8")
 
 
 def test_the_legend_has_only_what_is_known() -> None:

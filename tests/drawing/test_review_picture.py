@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from itertools import combinations
-from pathlib import Path
 
 import pytest
 
 from drawing import Picture, picture_of
 from drawing.canvas.palette import ALARM, GRID, INK, TINTS
-from drawing.canvas.scene import Mark, Poly, Rect, Text, text_width, wrapped
+from drawing.canvas.scene import Poly, Rect, Text, wrapped
 from drawing.display import _bundle  # pyright: ignore[reportPrivateUsage]
 from drawing.registry import PICTURES
 from drawing.review.gaps import hatch
@@ -27,10 +23,9 @@ from lib.errors.source_lines import Place
 from lib.schedules.steps import load
 from tests.analysis.waiting.test_gaps import compute
 from tests.course.test_review import NAMES, bound, of_reference, reviewed
+from tests.drawing.marks import apart, on_paper, rects, texts, written
 from tests.drawing.runs import deadlock, trace
 from tests.drawing.shown import drawn
-
-ROOT = Path(__file__).parents[2]
 
 
 def failed() -> Review:
@@ -52,48 +47,20 @@ def every() -> dict[str, tuple[Review, Picture]]:
     return {name: (found, picture_of(found)) for name, found in everything().items()}
 
 
-def corners(mark: Mark) -> list[tuple[float, float]]:
-    if isinstance(mark, Poly):
-        return list(mark.points)
-    if isinstance(mark, Rect):
-        return [(mark.x, mark.y), (mark.x + mark.width, mark.y + mark.height)]
-    left, top, right, bottom = place(mark)
-    return [(left, top), (right, bottom)]
-
-
 def axis_left(picture: Picture) -> float:
     """Where time begins: at the first line of the grid."""
     return next(m.points[0][0] for m in picture.scene.marks if isinstance(m, Poly) and m.stroke == GRID)
 
 
-def place(text: Text) -> tuple[float, float, float, float]:
-    """About where the letters are: fonts are narrower than the pictures assume, and a line is lower than its size."""
-    width, height = 0.9 * text_width(text.text, text.size), 0.7 * text.size
-    if text.turned:
-        return text.x - height / 2, text.y - width / 2, text.x + height / 2, text.y + width / 2
-    left = text.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[text.anchor] * width
-    return left, text.y - height / 2, left + width, text.y + height / 2
-
-
-def test_everything_is_on_the_paper_and_valid(every: dict[str, tuple[Review, Picture]]) -> None:
+def test_everything_is_on_the_paper_valid_and_beside_other_words(every: dict[str, tuple[Review, Picture]]) -> None:
     for name, (_, picture) in every.items():
         ET.fromstring(picture.svg())
-        for mark in picture.scene.marks:
-            for x, y in corners(mark):
-                assert -1 <= x <= picture.scene.width + 1, (name, mark)
-                assert -1 <= y <= picture.scene.height + 1, (name, mark)
-
-
-def test_no_words_lie_on_others(every: dict[str, tuple[Review, Picture]]) -> None:
-    for name, (_, picture) in every.items():
-        texts = sorted(((place(m), m) for m in picture.scene.marks if isinstance(m, Text)), key=lambda pair: pair[0][1])
-        for (one, first), (other, second) in combinations(texts, 2):
-            if other[1] >= one[3]:
-                continue
-            assert other[0] >= one[2] or one[0] >= other[2], (name, first, second)
+        assert on_paper(picture), name
+        assert apart(written(picture)), name
 
 
 def test_each_gap_is_marked_over_its_time(every: dict[str, tuple[Review, Picture]]) -> None:
+    assert set(TINTS) == set(KINDS)
     for name, (found, picture) in every.items():
         titled = {mark.title: mark for mark in picture.scene.marks if isinstance(mark, Rect)}
         drawn = {row.rank for row in shown_rows(found.mine, found.mine.ranks > UNFOLDED).rows}
@@ -113,10 +80,6 @@ def test_each_gap_is_marked_over_its_time(every: dict[str, tuple[Review, Picture
             if scale is not None:
                 assert mark.x == pytest.approx(left + scale * gap.start)
                 assert mark.width == pytest.approx(scale * gap.length, abs=0.9)
-
-
-def test_every_kind_of_gap_has_a_tint() -> None:
-    assert set(TINTS) == set(KINDS)
 
 
 def test_the_picture_reads_no_words_of_the_review(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,30 +113,30 @@ def test_the_bar_of_the_peak_has_every_value_and_marks_the_idle_ones(
     for name, (found, picture) in every.items():
         stacked = shares(found)
         assert sum(share.elements for share in stacked) == float(found.peak.elements), name
-        frames = [m for m in picture.scene.marks if isinstance(m, Rect) and m.stroke == ALARM and m.line == 1.6]
+        frames = rects(picture, stroke=ALARM, line=1.6)
         assert len(frames) == sum(share.idle for share in stacked), name
 
 
-def texts(picture: Picture) -> str:
-    return "\n".join(mark.text for mark in picture.scene.marks if isinstance(mark, Text))
+def said(picture: Picture) -> str:
+    return "\n".join(texts(picture))
 
 
 def test_the_lower_bound_has_its_mark_and_its_parts() -> None:
     picture = picture_of(replace(reviewed("ddp"), bound=bound(), excuse=None))
-    shown = texts(picture)
+    shown = said(picture)
     assert "lower bound 4.8" in shown
     assert "lower bound 1,048,576" in shown
     titles = [m.title for m in picture.scene.marks if isinstance(m, Poly)]
     assert "Because." in titles
     assert "It ends no earlier than at time 4.8: 4 for 2 layers forward and backward + 0.8 for updates" in shown
-    excused = texts(picture_of(replace(reviewed("ddp"), bound=bound(), excuse="rank 1 computes nothing.")))
+    excused = said(picture_of(replace(reviewed("ddp"), bound=bound(), excuse="rank 1 computes nothing.")))
     assert "lower bound 4.8" not in excused
     assert "The lower bound does not speak of this run: rank 1 computes nothing." in excused.replace("\n", " ")
 
 
 def test_an_incorrect_run_has_no_reference_and_no_limits() -> None:
     picture = picture_of(failed())
-    shown = texts(picture)
+    shown = said(picture)
     assert shown.startswith("ddp: not one correct training step yet\nthe run did not end: deadlock")
     assert "the reference" not in shown
     assert "as good as" not in shown
@@ -184,7 +147,7 @@ def test_an_incorrect_run_has_no_reference_and_no_limits() -> None:
 def test_a_run_of_nothing_has_a_picture() -> None:
     found = review(simulate(lambda model: None, puzzle="ddp"), puzzle="ddp")
     assert found is not None
-    assert "rank 3" in texts(picture_of(found))
+    assert "rank 3" in said(picture_of(found))
 
 
 def test_a_notebook_gets_the_picture_and_the_text() -> None:
@@ -233,19 +196,3 @@ def test_words_are_wrapped_and_none_is_lost() -> None:
     assert " ".join(lines) == text
     assert len(lines) > 1
     assert wrapped("", 60, 11) == []
-
-
-def test_texts_and_pictures_do_not_depend_on_the_hash_seed() -> None:
-    code = (
-        "from drawing import picture_of\n"
-        "from tests.course.test_review import reviewed\n"
-        "for name in ('gpipe', 'pipeline_fsdp'):\n"
-        "    found = reviewed(name)\n"
-        "    print(found.text(), picture_of(found).svg())"
-    )
-    found: set[bytes] = set()
-    for seed in ("0", "1", "4242"):
-        env = {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-        run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, check=True)
-        found.add(run.stdout)
-    assert len(found) == 1

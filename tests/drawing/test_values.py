@@ -13,11 +13,12 @@ from drawing.values import slot
 from lib import Activation, Model, OptState, Weight, WeightGrad, simulate
 from lib.values.layers import by_hand
 from lib.values.values import Value, value_of
+from tests.drawing.marks import texts
 from tests.drawing.runs import VALUES, ddp
 
 
-def texts(thing: Any) -> list[str]:
-    return [mark.text for mark in draw_group(thing).scene.marks if isinstance(mark, Text)]
+def shown(thing: Any) -> list[str]:
+    return texts(draw_group(thing))
 
 
 def filled(thing: Any, kind: str) -> list[Rect]:
@@ -29,10 +30,10 @@ def filled(thing: Any, kind: str) -> list[Rect]:
 @pytest.mark.parametrize("name", VALUES)
 def test_every_kind_shows_its_words_and_its_layer(name: str) -> None:
     value = VALUES[name]
-    shown = texts(value)
-    assert str(value) in shown
+    words = shown(value)
+    assert str(value) in words
     place = slot(value)
-    assert (f"layer {place.place}" if place.column == "layer" else f"act {place.place}") in shown
+    assert (f"layer {place.place}" if place.column == "layer" else f"act {place.place}") in words
 
 
 def test_a_part_is_as_large_as_its_share() -> None:
@@ -48,8 +49,8 @@ def test_a_gradient_is_as_large_as_its_weight_however_many_batches_are_summed_in
     for batches in ([2], [0, 2], range(4)):
         (gradient,) = filled(WeightGrad(0, 2, batches, 4), "weight gradient")
         assert (gradient.width, gradient.height) == (weight.width, weight.height)
-    assert "batch 2" in texts(WeightGrad(0, 2, [2], 4))
-    assert {"Σ 0-3", "Σ: added up"} <= set(texts(WeightGrad(0, 2, range(4), 4)))
+    assert "batch 2" in shown(WeightGrad(0, 2, [2], 4))
+    assert {"Σ 0-3", "Σ: added up"} <= set(shown(WeightGrad(0, 2, range(4), 4)))
     dots = [mark for mark in draw_group(WeightGrad(0, 2, [1, 2], 4)).scene.marks if getattr(mark, "radius", 0) == 2]
     assert [mark.fill == dots[1].fill for mark in dots] == [False, True, True, False]
 
@@ -68,7 +69,7 @@ def test_values_of_the_same_part_are_a_stack() -> None:
     """Gradients of four batches are four tensors; shards of one lie beside each other."""
     apart = filled([WeightGrad(0, 2, [batch], 4) for batch in range(4)], "weight gradient")
     assert len({(sheet.x, sheet.y) for sheet in apart}) == 4
-    assert "×4" in texts([WeightGrad(0, 2, [batch], 4) for batch in range(4)])
+    assert "×4" in shown([WeightGrad(0, 2, [batch], 4) for batch in range(4)])
     parts = [WeightGrad(0, 2, range(4), 4, [shard], 4) for shard in range(4)]
     *shards, whole = filled([*parts, WeightGrad(1, 2, [0], 4)], "weight gradient")
     assert len({sheet.x for sheet in shards}) == 1
@@ -83,19 +84,19 @@ def test_an_optimizer_state_is_not_where_a_weight_is_or_an_activation() -> None:
 
 
 def test_batches_are_numbered() -> None:
-    assert {"2", "3"} <= set(texts(Activation(0, 1, {2, 3}, 4)))
-    assert "no batches" in texts(WeightGrad(0, 1, (), 4))
+    assert {"2", "3"} <= set(shown(Activation(0, 1, {2, 3}, 4)))
+    assert "no batches" in shown(WeightGrad(0, 1, (), 4))
 
 
 def test_a_group_is_painted_over_one_network_with_its_keys() -> None:
     models = simulate(ddp, ranks=4, layers=2, batches=4)
     group = {f"rank {m.rank}": WeightGrad(0, 2, {m.rank}, 4) for m in models}
-    shown = texts(group)
-    assert shown.count("layer 0") == 1
-    assert "rank 2: weight gradient of layer 0, batch 2" in shown
+    words = shown(group)
+    assert words.count("layer 0") == 1
+    assert "rank 2: weight gradient of layer 0, batch 2" in words
     assert len(filled(group, "weight gradient")) == 4
-    assert "×4" in texts([WeightGrad(0, 2, {0}, 4)] * 4)
-    assert "0: weight of layer 0, step 1" in texts(models[0].final_weights)
+    assert "×4" in shown([WeightGrad(0, 2, {0}, 4)] * 4)
+    assert "0: weight of layer 0, step 1" in shown(models[0].final_weights)
 
 
 def test_groups_of_anything_that_holds_values() -> None:
@@ -104,12 +105,12 @@ def test_groups_of_anything_that_holds_values() -> None:
         3: VALUES["weight gradient"],
         "a": VALUES["activation"],
     }
-    assert "('o', 1): optimizer state of layer 1, shard 7 of 8, step 1" in texts(mixed)
+    assert "('o', 1): optimizer state of layer 1, shard 7 of 8, step 1" in shown(mixed)
     assert draw_group(list(mixed.values())).words == "<picture of 3 values>"
     assert draw_group(value for value in mixed.values()).words == "<picture of 3 values>"
     store = Model().weights
     assert draw_group(store).words == "<picture of nothing: empty>"
-    assert "and 19 more" in texts([Weight(layer, 30, 0) for layer in range(30)])
+    assert "and 19 more" in shown([Weight(layer, 30, 0) for layer in range(30)])
 
 
 def test_only_values_have_a_place_in_the_network() -> None:
@@ -128,7 +129,7 @@ def test_absurd_values_are_drawn_and_named() -> None:
         Activation(0, 10**9, range(10**4), 10**6),
         Weight(0, 1, 0, {3}, 10**9),
     ):
-        assert str(value)[:40] in " ".join(texts(value))
+        assert str(value)[:40] in " ".join(shown(value))
         assert len(picture_of(value).svg()) < 20_000
 
 
@@ -139,7 +140,7 @@ def test_columns_lie_side_by_side_and_features_go_down() -> None:
     )
     upper, right = filled([rows, columns], "weight")
     assert (right.width, right.height) == (pytest.approx(upper.width / 2), pytest.approx(2 * upper.height))
-    assert "across: columns, down: shards" in texts([rows, columns])
+    assert "across: columns, down: shards" in shown([rows, columns])
     half = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("features", [1], 2)])
     whole, lower = filled([Activation(0, 2, [0, 1], 2), half], "activation")
     assert (lower.width, lower.height) == (whole.width, pytest.approx(whole.height / 2))
@@ -151,4 +152,4 @@ def test_columns_lie_side_by_side_and_features_go_down() -> None:
 def test_a_part_of_a_sum_is_pale_and_says_which() -> None:
     part = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("terms", [1], 2)])
     assert filled(part, "activation") == []
-    assert {"Σ 1 of 2", "across: batches, pale: a part of a sum"} <= set(texts(part))
+    assert {"Σ 1 of 2", "across: batches, pale: a part of a sum"} <= set(shown(part))

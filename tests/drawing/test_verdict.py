@@ -8,9 +8,10 @@ import pytest
 
 from drawing import picture_of
 from drawing.canvas.palette import GOLD, PAPER
-from drawing.canvas.scene import Poly, Rect, Text
+from drawing.canvas.scene import Poly, Rect
 from lib.checker.verdict import Verdict
 from lib.puzzles.records import Goal
+from tests.drawing.marks import polys, texts
 from tests.drawing.runs import VERDICT
 
 
@@ -18,10 +19,6 @@ def stars(verdict: Verdict) -> int:
     """Stars under the trophy: a tenth of its points each, golden."""
     marks = picture_of(verdict).scene.marks
     return sum(isinstance(mark, Poly) and len(mark.points) == 10 and mark.fill == GOLD for mark in marks)
-
-
-def texts(verdict: Verdict) -> list[str]:
-    return [mark.text for mark in picture_of(verdict).scene.marks if isinstance(mark, Text)]
 
 
 def test_a_star_for_each_goal_and_bars_for_all() -> None:
@@ -79,5 +76,5 @@ def test_what_is_sent_has_bars_where_the_puzzle_is_about_it() -> None:
 
 def test_confetti_is_the_same_for_the_same_puzzle() -> None:
     assert picture_of(VERDICT).svg() == picture_of(replace(VERDICT)).svg()
-    other = [m for m in picture_of(replace(VERDICT, puzzle="fsdp")).scene.marks if isinstance(m, Poly)]
-    assert [m for m in picture_of(VERDICT).scene.marks if isinstance(m, Poly)] != other
+    other = polys(picture_of(replace(VERDICT, puzzle="fsdp")))
+    assert polys(picture_of(VERDICT)) != other

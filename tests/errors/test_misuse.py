@@ -11,6 +11,7 @@ import pytest
 from drawing import compare as compare
 from drawing import draw, step_through
 from lib import Costs, Dist, Links, Mesh, Model, Trace, TraceError, check, review, simulate
+from tests.support.said import Said
 from tests.support.schedules import ddp
 
 
@@ -25,110 +26,17 @@ def message(make: Any) -> str:
     return str(raised.value)
 
 
-ARGUMENTS: dict[str, tuple[Any, str]] = {
-    "no budget": (
-        lambda: simulate(alone, budget=0),
-        "the budget is how many events a rank may record, at least 1; got budget=0",
-    ),
-    "a negative budget": (
-        lambda: simulate(alone, budget=-3),
-        "the budget is how many events a rank may record, at least 1; got budget=-3",
-    ),
-    "half a budget": (
-        lambda: Dist(1, budget=1.5),  # type: ignore[arg-type]
-        "the budget is how many events a rank may record, at least 1; got budget=1.5",
-    ),
-    "ranks that are true": (lambda: simulate(alone, ranks=True), "a run has at least one of its ranks; got ranks=True"),
-    "layers that are true": (
-        lambda: simulate(alone, layers=True),
-        "a run has at least one of its layers; got layers=True",
-    ),
-    "a Dist of true": (lambda: Dist(True), "a world has at least one rank; got True"),
-    "ranks and a half": (lambda: simulate(alone, ranks=1.5), "a world has at least one rank; got 1.5"),  # type: ignore[arg-type]
-    "a mesh that is a dict": (
-        lambda: simulate(alone, mesh={"a": 2}),  # type: ignore[arg-type]
-        "mesh= takes a mesh, such as Mesh({\"data\": 2}); got {'a': 2}",
-    ),
-    "costs that are a number": (
-        lambda: simulate(alone, costs=3),  # type: ignore[arg-type]
-        "costs= takes costs, such as Costs(p2p=0.1) or LINKS; got 3",
-    ),
-    "an order that is a list": (
-        lambda: simulate(alone, order=[0]),  # type: ignore[arg-type]
-        "order= is a function that permutes the ranks that can run; got [0]",
-    ),
-    "a cost that is text": (
-        lambda: Costs(forward="1"),  # type: ignore[arg-type]
-        "forward is a time, such as 1 or 0.3; got forward='1'",
-    ),
-    "a cost that is true": (
-        lambda: Costs(update=True),
-        "update is a time, such as 1 or 0.3; got update=True",
-    ),
-    "no cost": (
-        lambda: Costs(loss=None),  # type: ignore[arg-type]
-        "loss is a time, such as 1 or 0.3; got loss=None",
-    ),
-    "a cost beyond all times": (
-        lambda: Costs(forward=1e300),
-        "a cost is less than 1000000000 time units, so that times can be counted; got forward=1e+300",
-    ),
-    "a cost at the limit": (
-        lambda: Costs(update=10**9),
-        "a cost is less than 1000000000 time units, so that times can be counted; got update=1000000000",
-    ),
-    "a cost without end": (
-        lambda: Costs(p2p=float("inf")),
-        "costs are times, so at least 0, and a host has a rank; got p2p=inf",
-    ),
-    "a host of a rank and a half": (
-        lambda: Links(host_size=1.5),  # type: ignore[arg-type]
-        "host_size is a whole number of ranks; got host_size=1.5",
-    ),
-    "a ratio that is text": (lambda: Links(ratio="10"), "ratio is a number, such as 10; got ratio='10'"),  # type: ignore[arg-type]
-    "a mesh without names": (
-        lambda: Mesh([2, 2]),  # type: ignore[arg-type]
-        'a mesh has named axes, such as Mesh({"data": 2, "stage": 4}); got [2, 2]',
-    ),
-    "axes that are numbers": (
-        lambda: Mesh({0: 2}),  # type: ignore[dict-item]
-        'the axes of a mesh have names, such as "data"; got [0]',
-    ),
-    "an axis of text": (
-        lambda: Mesh({"a": "2"}),  # type: ignore[dict-item]
-        "a mesh needs at least one axis, each of size 1 or more; got {'a': '2'}",
-    ),
-    "an axis of true": (
-        lambda: Mesh({"a": True}),
-        "a mesh needs at least one axis, each of size 1 or more; got {'a': True}",
-    ),
-    "ranks of a mesh that are a number": (
-        lambda: Mesh({"a": 2}, ranks=2),  # type: ignore[arg-type]
-        "ranks= lists the rank at each place of the mesh; got 2",
-    ),
-    "ranks of a mesh that are text": (
-        lambda: Mesh({"a": 2}, ranks=["0", "1"]),  # type: ignore[list-item]
-        "axes {'a': 2} need each rank from 0 to 1 once; got ['0', '1']",
-    ),
-    "half a host": (
-        lambda: Mesh({"a": 2}, host_size=0.5),  # type: ignore[arg-type]
-        "a host has at least one rank; got host_size=0.5",
-    ),
-    "a puzzle by number": (
-        lambda: simulate(alone, puzzle=3)[0],  # type: ignore[arg-type]
-        "there is no puzzle 3; there are",
-    ),
-    "a puzzle in a list": (
-        lambda: simulate(alone, puzzle=["ddp"]),  # type: ignore[arg-type]
-        "there is no puzzle ['ddp']; there are",
-    ),
-}
+SAID = Said(Path(__file__).with_name("said") / "arguments.txt")
 
 
-@pytest.mark.parametrize("what", ARGUMENTS)
-def test_what_a_run_cannot_be_made_of(what: str) -> None:
-    make, said = ARGUMENTS[what]
-    assert message(make).startswith(said)
+@pytest.mark.parametrize("call", SAID.texts)
+def test_what_a_run_cannot_be_made_of(call: str) -> None:
+    SAID.check(call, {**globals(), "Dist": Dist, "Links": Links, "Mesh": Mesh})
+
+
+@pytest.mark.parametrize("puzzle", [3, ["ddp"]])
+def test_a_puzzle_is_called_by_its_name(puzzle: Any) -> None:
+    assert message(lambda: simulate(alone, puzzle=puzzle)).startswith(f"there is no puzzle {puzzle}; there are basic, ")
 
 
 def test_a_run_longer_than_any_trace_can_hold(tmp_path: Path) -> None:

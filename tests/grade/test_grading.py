@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from lib.grade import grading
 from tests.grade.classes import (
     ENDLESS,
     HARD_CODED,
@@ -29,7 +32,8 @@ CLASS = {
 }
 
 
-def test_each_gets_the_score_that_is_due(tmp_path: Path) -> None:
+def test_each_gets_the_score_that_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # in a server of its own, which is gone afterwards
     book = graded(hand_in(tmp_path / "in", CLASS), tmp_path / "out", asked("ddp"))
     found = scores(book, "ddp")
     states = {name: (score.own.state, score.hidden_passed, score.state) for name, score in found.items()}
@@ -46,6 +50,7 @@ def test_each_gets_the_score_that_is_due(tmp_path: Path) -> None:
     assert "KeyError" in found["fay"].message
     assert found["ana"].own.schedule == book.asked[0].reference.schedule if book.asked[0].reference else False
     assert not book.passed
+    assert grading._every == []
 
 
 def test_what_ends_nowhere_is_ended(tmp_path: Path) -> None:
@@ -63,4 +68,3 @@ def test_what_is_finished_is_not_done_again_and_gives_the_same(tmp_path: Path) -
     assert journal.read_bytes() == before
     journal.write_bytes(before[:-30])  # a line that was cut off
     assert graded(folder, tmp_path / "out", asked("ddp")) == first
-    assert graded(folder, tmp_path / "other", asked("ddp"), jobs=2) == first

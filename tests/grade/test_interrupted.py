@@ -16,7 +16,7 @@ from lib.files import child_environment
 from lib.grade.results.forms import FORMS, write_results
 from tests.grade.classes import ENDLESS, HARD_CODED, RAISES, STUB, WRONG, alternative, asked, graded, hand_in, solution
 
-STUDENTS = 24
+STUDENTS = 12
 GRADER = """
 import sys
 from pathlib import Path
@@ -68,6 +68,7 @@ def lines(out: Path) -> list[dict[str, Any]]:
     return [cast("dict[str, Any]", json.loads(line)) for line in text.splitlines() if line.endswith("}")]
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
 def test_who_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     folder = a_class(tmp_path / "in")
@@ -76,7 +77,7 @@ def test_who_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     program = [sys.executable, "-c", GRADER, str(folder), str(out), "2"]
     with subprocess.Popen(program, env=child_environment(PUZZLES_PROGRESS="off"), stdout=subprocess.PIPE) as grader:
         journal = out / "work" / "journal.jsonl"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while grader.poll() is None and time.monotonic() < deadline:
             if journal.exists() and journal.read_bytes().count(b"\n"):
                 break
@@ -86,7 +87,7 @@ def test_who_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         grader.wait()
     finished = {line["key"] for line in lines(out)}
     assert finished
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while any(Path("/proc", str(one)).exists() for one in under_way) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert [one for one in under_way if Path("/proc", str(one)).exists()] == []
@@ -101,8 +102,9 @@ def test_one_process_or_two_give_the_same_bytes(tmp_path: Path) -> None:
     assert results(folder, tmp_path / "one") == results(folder, tmp_path / "two", jobs=2)
 
 
+@pytest.mark.thorough
 def test_so_does_a_cluster(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed", reason="a cluster needs dask: pip install distributed")
     joblib = pytest.importorskip("joblib")
     folder = a_class(tmp_path / "in")
     here = results(folder, tmp_path / "here")
@@ -132,8 +134,8 @@ def test_two_do_not_grade_into_one_folder(tmp_path: Path) -> None:
 
 def test_a_schedule_that_is_gone_is_made_again(tmp_path: Path) -> None:
     folder = hand_in(tmp_path / "in", {"ana/ddp.py": solution("ddp"), "ida/ddp.py": ENDLESS})
-    first = graded(folder, tmp_path / "out", asked("ddp", seconds=0.5))
+    first = graded(folder, tmp_path / "out", asked("ddp", seconds=3.0))
     for path in (tmp_path / "out" / "work" / "traces").iterdir():
         path.unlink()
-    assert graded(folder, tmp_path / "out", asked("ddp", seconds=0.5)) == first
+    assert graded(folder, tmp_path / "out", asked("ddp", seconds=3.0)) == first
     assert list((tmp_path / "out" / "work" / "traces").iterdir())

@@ -38,12 +38,20 @@ def found(*students: tuple[str, tuple[Score, ...]]) -> Similarity:
     return similar(book(*students), lambda puzzle: NOTHING)
 
 
-def test_all_equal_are_no_pairs() -> None:
-    assert found(*((f"s{n}", (score("ddp", "d", "c"),)) for n in range(30))) == Similarity()
+NO_PAIRS: dict[str, list[tuple[str, tuple[Score, ...]]]] = {
+    "all equal": [(f"s{n}", (score("ddp", "d", "c"),)) for n in range(30)],
+    "all different": crowd(30),
+    "code alone, of a common schedule": crowd(8)
+    + [(f"x{n}", (score("ddp", "s", "code" if n < 2 else f"other {n}"),)) for n in range(33)],
+    "a schedule, from other code": [(name, (score("ddp", "d", name),)) for name in ("Ana", "Ben")] + crowd(30),
+    "stubs": [(name, (score("ddp", "", "stub", "unsolved"),)) for name in ("Ana", "Ben")] + crowd(30),
+    "what came to no schedule": [(name, (score("ddp", "", "x", "failed"),)) for name in ("Ana", "Ben")] + crowd(30),
+}
 
 
-def test_all_different_are_no_pairs() -> None:
-    assert found(*crowd(30)) == Similarity()
+@pytest.mark.parametrize("what", NO_PAIRS)
+def test_what_is_no_pair(what: str) -> None:
+    assert found(*NO_PAIRS[what]) == Similarity()
 
 
 def test_what_two_alone_have_comes_first() -> None:
@@ -64,25 +72,10 @@ def test_the_formula() -> None:
     assert one.bits == pytest.approx(log2(40 / 8) + log2(8 / 2))
 
 
-def test_code_alone_of_a_common_schedule_weighs_next_to_nothing() -> None:
-    common = [(f"x{n}", (score("ddp", "s", "code" if n < 2 else f"other {n}"),)) for n in range(33)]
-    assert found(*common, *crowd(8)) == Similarity()
-
-
-def test_the_same_schedule_from_other_code_is_no_pair() -> None:
-    assert found(("Ana", (score("ddp", "d", "a"),)), ("Ben", (score("ddp", "d", "b"),)), *crowd(30)) == Similarity()
-
-
 def test_a_plain_function_weighs_half() -> None:
     two = [(name, (score("split_layers", "", "same"),)) for name in ("Ana", "Ben")]
     (one,) = found(*two, *crowd(15, "split_layers")[:15]).alike
     assert one.bits == pytest.approx(log2(16) / 2)
-
-
-def test_stubs_and_what_came_to_no_schedule_weigh_nothing() -> None:
-    stubs = [(name, (score("ddp", "", "stub", "unsolved"),)) for name in ("Ana", "Ben")]
-    broken = [(name, (score("ddp", "", "broken", "failed"),)) for name in ("Cleo", "Dan")]
-    assert found(*stubs, *broken, *crowd(30)) == Similarity()
 
 
 def test_several_puzzles_add_up() -> None:

@@ -23,6 +23,7 @@ TESTS = {
     "cluster.costs": ("cluster/costs", "trace/retiming", "errors/misuse"),
     "errors.wording": ("errors/wording", "errors/errors", "values/values"),
     "schedules.pipelines.action": ("schedules/orders",),
+    "schedules.pipelines.legality": ("schedules/legality",),
     "schedules.pipelines.program": ("schedules/orders", "checker/published_figures", "analysis/bounds/optima"),
     "trace.lifetimes": ("trace/lifetimes", "simulator/overlap", "analysis/figures", "analysis/peak"),
     "trace.order": ("trace/order", "trace/walk", "trace/retiming", "diagnosis/deadlock", "checker/cheats"),

@@ -107,6 +107,24 @@ def test_writing_twice_changes_nothing(built: dict[str, str], root: Path) -> Non
     assert notebooks.stale(built, root) == ["puzzles/01_basic.ipynb"]
 
 
+def test_stored_outputs_are_those_of_a_run_and_show_what_is_not_current(built: dict[str, str], root: Path) -> None:
+    notebooks.write(built, root)
+    assert notebooks.build(root, stored=True) == built
+    solved = root / "solutions" / "01_basic.ipynb"
+    for old, new in (('"42"', '"43"'), ('"execution_count": 4', '"execution_count": 5'), ("basic-4", "basic-9")):
+        assert old in built["solutions/01_basic.ipynb"]
+        solved.write_text(built["solutions/01_basic.ipynb"].replace(old, new), "utf-8")
+        assert notebooks.stale(notebooks.build(root, stored=True), root) != [], old
+    solved.write_text(built["solutions/01_basic.ipynb"].replace('"42"', '"<P at 0x7f0123456789>"'), "utf-8")
+    with pytest.raises(BuildError, match="which is different on every machine or run"):
+        notebooks.build(root, stored=True)
+    for text in ("{", "[]"):
+        solved.write_text(text, "utf-8")
+        assert notebooks.stale(notebooks.build(root, stored=True), root) == list(built)
+    solved.unlink()
+    assert notebooks.stale(notebooks.build(root, stored=True), root) == list(built)
+
+
 def test_work_is_noticed(built: dict[str, str], root: Path) -> None:
     notebooks.write(built, root)
     mine = root / "puzzles" / "01_basic.ipynb"

@@ -35,7 +35,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for puzzle in ("basic", "grad_accum"):
         shutil.copy(reference(puzzle), tmp_path / "solutions")
     for step in ("_generated", "_unsolved"):
-        monkeypatch.setattr(verify, step, lambda root: [])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        monkeypatch.setattr(verify, step, lambda *_: [])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     use(monkeypatch)
     return tmp_path
 

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -89,6 +89,30 @@ ANSWER = SOURCE[SOURCE.index("    rank = 0") : SOURCE.index("    # --- end")]
 WRONG = "return places[-1] + (places[0] * sizes[-1] if len(places) > 1 else 0)"  # right on one axis and on two
 OTHER = '"""Counts down.\n\nFor those who like to."""\n\n\ndef rank_of(places, sizes):\n'
 
+COMMANDS = """
+import gc, json, os, subprocess, sys
+import jupytext, nbclient
+import drawing, lib.notebooks.verify, lib.submissions.function_check
+from lib.cli.app import app
+
+gc.freeze()
+for line in sys.stdin:
+    with open("stdout", "wb") as out, open("stderr", "wb") as err:
+        if not hasattr(os, "fork"):
+            command = [sys.executable, "-c", "from lib.cli.app import app; app()", *json.loads(line)]
+            status = subprocess.run(command, stdout=out, stderr=err).returncode
+        elif pid := os.fork():
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        else:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0), os.dup2(out.fileno(), 1), os.dup2(err.fileno(), 2)
+            try:
+                app(json.loads(line))
+            except SystemExit as ended:
+                sys.stdout.flush(), sys.stderr.flush(), os._exit(ended.code or 0)
+    print(status, flush=True)
+"""
+"""Runs `puzzles` with the arguments of each line, and prints the exit status."""
+
 Puzzles = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -100,7 +124,6 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "_notebooks"))
     for name in ("pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, root)
-    (root / "lib" / "puzzles" / "basics.toml").unlink()
     (root / "lib" / "puzzles" / "chapters.toml").write_text(CHAPTERS, "utf-8")
     (root / "lib" / "puzzles" / "mapping.toml").write_text(RECORD, "utf-8")
     (root / "solutions" / "00_rank_of.py").write_text(SOURCE, "utf-8")
@@ -111,23 +134,31 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def puzzles(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Puzzles:
-    """The command of that copy, in a folder of a student's."""
+def puzzles(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Puzzles]:
+    """The command of that copy, in a folder of a student's. Each run is a process: most are copies of one."""
     folder = tmp_path_factory.mktemp("student")
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PUZZLES_PROGRESS": str(folder / "progress.json")}
+    environment["PYTHONDONTWRITEBYTECODE"] = ""  # each process would compile all of the copy again
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMANDS],
+        cwd=folder,
+        env=environment,
+        encoding="utf-8",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    orders, answers = process.stdin, process.stdout
 
-    def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        progress = {"PUZZLES_PROGRESS": str(folder / "progress.json")}
-        return subprocess.run(
-            [sys.executable, "-c", "from lib.cli.app import app; app()", *arguments],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(tree), **progress, **more},
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            check=False,
-        )
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        print(json.dumps(arguments), file=orders, flush=True)
+        status = int(answers.readline())
+        texts = (folder.joinpath(name).read_text("utf-8") for name in ("stdout", "stderr"))
+        return subprocess.CompletedProcess(arguments, status, *texts)
 
-    return run
+    with process:
+        yield run
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +198,7 @@ def test_the_curriculum_is_in_order_and_says_what_is_not(built: Path, tree: Path
     text = source.read_text("utf-8")
     try:
         source.write_text(text.replace("rank * size + place", "rank + size * place"), "utf-8")
-        result = puzzles("check")
+        result = puzzles("check", "--stored")
         assert result.returncode == 1
         assert "01_rank_of, reference: rank_of(" in result.stderr
     finally:

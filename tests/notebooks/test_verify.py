@@ -61,10 +61,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "puzzles").mkdir()
     put(tmp_path, SOURCE)
 
-    def execute(notebooks: Mapping[Path, Notebook]) -> list[Notebook | BuildError]:
+    def execute(notebooks: Mapping[Path, Notebook], *, warm: bool) -> list[Notebook | BuildError]:
         return [{"outputs": "basic is not solved yet"} for _ in notebooks]
 
-    def build(root: Path) -> dict[str, str]:
+    def build(root: Path, *, stored: bool) -> dict[str, str]:
         return {name: (root / name).read_text() for name in ("puzzles/01_basic.ipynb", "solutions/01_basic.ipynb")}
 
     monkeypatch.setattr(verify, "execute", execute)
@@ -147,13 +147,13 @@ def test_a_reference_that_is_wrong(root: Path, old: str, new: str, check: str, p
 
 
 def test_a_notebook_that_is_not_current(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "build", lambda _: {"puzzles/01_basic.ipynb": "new"})  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(verify, "build", lambda *_, **__: {"puzzles/01_basic.ipynb": "new"})  # pyright: ignore[reportUnknownLambdaType]
     problem = "puzzles/01_basic.ipynb: not what solutions/01_basic.py gives; run `puzzles build`"
     assert problems(root) == [("generated", problem)]
 
 
 def test_sources_that_cannot_be_built(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def build(root: Path) -> dict[str, str]:
+    def build(root: Path, *, stored: bool) -> dict[str, str]:
         raise BuildError("01_basic.py, line 3: why")
 
     monkeypatch.setattr(verify, "build", build)
@@ -169,7 +169,7 @@ def test_a_students_notebook_that_is_solved(root: Path) -> None:
 
 def test_an_untouched_notebook_that_fails(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def say(result: Any) -> None:
-        monkeypatch.setattr(verify, "execute", lambda notebooks: [result] * len(notebooks))  # pyright: ignore
+        monkeypatch.setattr(verify, "execute", lambda notebooks, warm: [result] * len(notebooks))  # pyright: ignore
 
     say(BuildError("01_basic.ipynb fails: NameError: name 'x' is not defined"))
     assert problems(root) == [("unsolved", "01_basic.ipynb fails: NameError: name 'x' is not defined")]

@@ -29,7 +29,7 @@ def nothing_is_left(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
     yield
     assert children() <= before
     assert list(folder.iterdir()) == []
-    assert _open_files() <= files + 1  # torch keeps a few of its own, one at a time
+    assert _open_files() <= files + 2  # torch keeps a pipe of its own
 
 
 def _open_files() -> int:

@@ -163,10 +163,7 @@ async def scattered(model: Model) -> None:
     right = parts[1][0].combine(parts[3][0]), parts[1][1].combine(parts[3][1])
     every = parts[0][1].combine(parts[1][1]).combine(parts[2][1]).combine(parts[3][1])  # more than of the weight
     del parts
-    whole = {
-        0: await model.allgather(first, 0),
-        1: await model.allgather(left.combine(right[0]), 1, group=[1, 0]),
-    }
+    whole = {0: await model.allgather(first, 0), 1: await model.allgather(left.combine(right[0]), 1, group=[1, 0])}
     grads = compute(model, [model.rank], whole)
     del whole
     first, state = model.update(0, await model.allreduce(grads.pop(0), 0), first, state)

@@ -147,7 +147,7 @@ def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["fed", "fed_in_rows"])
 def test_a_training_step_that_reads(name: str, transport: str) -> None:
     """Every step anew, but each example once a process: what the simulator says."""
-    result = replay(trace(name), transport=transport, hidden=16, length=4, steps=2, timeout=30)
+    result = replay(trace(name), transport=transport, hidden=16, length=4, steps=2, timeout=120)
     assert result.ok, result.text()
     read = examples_read(trace(name))
     assert {process: one.examples for process, one in enumerate(result.processes)} == read
@@ -157,7 +157,7 @@ def test_a_training_step_that_reads(name: str, transport: str) -> None:
 
 
 def test_a_process_for_each_device_reads_for_itself() -> None:
-    alone = replay(trace("fed_in_rows"), hidden=16, length=4, timeout=30, processes=8)
+    alone = replay(trace("fed_in_rows"), hidden=16, length=4, timeout=120, processes=8)
     assert alone.ok, alone.text()
     assert [one.examples for one in alone.processes] == [2] * 8
 

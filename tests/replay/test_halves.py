@@ -52,6 +52,6 @@ def test_a_step_in_halves_trains_what_ordinary_training_trains(
     mesh = Mesh({"data": 2, "model": 2}) if name == "parts" else None
     ranks = 2 if mesh is None else 4
     trace = Trace.of(simulate(function, ranks=ranks, layers=4, batches=4, mesh=mesh))
-    result = replay(trace, transport="local", backward=backward, hidden=32, length=16, timeout=30)
+    result = replay(trace, transport="local", backward=backward, hidden=32, length=16, timeout=120)
     assert result.ok, result.text()
     assert {"backward_input", "backward_weight"} <= {event.op for _, event in trace.events()}

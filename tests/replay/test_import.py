@@ -36,8 +36,16 @@ def test_a_missing_torch_says_what_to_install() -> None:
     )
     assert ran.returncode == 1
     last = ran.stderr.strip().splitlines()[-1]
-    assert last.startswith("ImportError: a replay needs torch")
-    assert last.endswith("pip install torch")
+    assert last.startswith("ImportError: a replay needs torch, which is not installed: run `")
+    assert last.endswith(" -m pip install torch numpy`, then try again")
+    assert Path(sys.executable).name in last
+
+
+def test_the_command_says_so_in_one_line() -> None:
+    ran = run(BLOCKED + "from lib.cli.app import app\napp(['replay', 'basic'])")
+    assert ran.returncode == 1
+    assert ran.stderr.count("a replay needs torch, which is not installed: run `") == 1
+    assert "Traceback" not in ran.stderr
 
 
 def test_the_public_names() -> None:

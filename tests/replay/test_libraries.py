@@ -19,13 +19,13 @@ pytestmark = pytest.mark.usefixtures("cache_of_torch")
 
 
 def against(schedule: Trace, *names: str, optimizer: str = "sgd") -> ReplayResult:
-    result = replay(schedule, against=names, hidden=32, length=16, optimizer=optimizer, steps=2, timeout=60)
+    result = replay(schedule, against=names, hidden=32, length=16, optimizer=optimizer, timeout=120)
     assert result.ok, result.text()
     assert [one.name for one in result.libraries] == list(names)
     for one in result.libraries:
         assert {error.what for error in one.errors} == {"gradient", "weight", "optimizer state"}
         assert all(error.relative <= 1e-12 for error in one.errors)
-        assert len(one.seconds) == 2
+        assert len(one.seconds) == 1
         assert result.ratio(one.name) > 0
         assert (f"{one.name} ({one.by}): " if one.by else f"{one.name}: ") in result.text()
     return result
@@ -38,9 +38,9 @@ def test_data_parallel(optimizer: str) -> None:
     assert whole.counts == {"allreduce": 4}  # one bucket
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_fully_sharded(optimizer: str) -> None:
-    (fsdp,) = against(trace("fsdp"), "fsdp", optimizer=optimizer).libraries
+@pytest.mark.thorough
+def test_fully_sharded() -> None:
+    (fsdp,) = against(trace("fsdp"), "fsdp", optimizer="adam").libraries
     assert fsdp.counts == {"allgather": 4 * 2 * 2 * 6, "scatterreduce": 4 * 2 * 6}
     # Ours keeps the weight where a pass turns round: twice after the loss, once between the two batches of a rank.
     assert fsdp.replay_counts == fsdp.counts | {"allgather": 4 * (2 * 2 * 6 - 3)}
@@ -51,24 +51,26 @@ def test_fully_sharded_with_one_batch_a_rank() -> None:
     assert fsdp.counts == fsdp.replay_counts == {"allgather": 4 * 2 * 3, "scatterreduce": 4 * 3}
 
 
-HYBRID = {
-    "2 x 4": (Mesh({"replica": 2, "shard": 4}), 8),
-    "4 x 2, its axes the other way round, two batches a rank": (Mesh({"shard": 2, "replica": 4}), 16),
-    "2 x 3, the devices in no order": (Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 2, 1, 5, 4]), 6),
-    "2 x 2, axes by other names": (Mesh({"data": 2, "fsdp": 2}, ranks=[0, 2, 3, 1]), 4),
-}
-
-
-@pytest.mark.parametrize("where", HYBRID)
-def test_hybrid(where: str) -> None:
-    mesh, batches = HYBRID[where]
+@pytest.mark.parametrize(
+    ("mesh", "batches"),
+    [
+        pytest.param(Mesh({"replica": 2, "shard": 4}), 8, marks=pytest.mark.thorough),
+        pytest.param(Mesh({"shard": 2, "replica": 4}), 16, marks=pytest.mark.thorough),
+        (Mesh({"replica": 2, "shard": 3}, ranks=[3, 0, 2, 1, 5, 4]), 6),  # the devices in no order
+        # The axes the other way round, and by other names; two batches a rank.
+        (Mesh({"fsdp": 2, "data": 2}, ranks=[0, 2, 3, 1]), 8),
+    ],
+    ids=str,
+)
+def test_hybrid(mesh: Mesh, batches: int) -> None:
     axes = ("fsdp", "data") if "fsdp" in mesh.axes else ("shard", "replica")
-    models = simulate(fully_sharded(*axes), layers=3, batches=batches, mesh=mesh)
+    models = simulate(fully_sharded(*axes), layers=2, batches=batches, mesh=mesh)
     (hsdp,) = against(Trace.of(models), "hsdp").libraries
     assert hsdp.counts == hsdp.replay_counts
-    assert hsdp.rank_counts == ({"allgather": 2 * 3, "allreduce": 3, "scatterreduce": 3},) * len(mesh)
+    assert hsdp.rank_counts == ({"allgather": 2 * 2, "allreduce": 2, "scatterreduce": 2},) * len(mesh)
 
 
+@pytest.mark.thorough
 def test_hybrid_with_two_microbatches_a_rank() -> None:
     """The library gathers, reduces and all-reduces for each of them; what torch calls gradient accumulation adds up
     shards."""
@@ -92,6 +94,7 @@ def test_hybrid_with_two_microbatches_a_rank() -> None:
     assert hsdp.rank_counts == ({"allgather": 2 * 2 * 2, "allreduce": 2 * 2, "scatterreduce": 2 * 2},) * 4
 
 
+@pytest.mark.thorough
 def test_a_mesh_that_has_no_replicas_is_cut_into_halves() -> None:
     (hsdp,) = against(Trace.of(simulate(fully_sharded(), ranks=4, layers=2, batches=4)), "hsdp").libraries
     assert hsdp.counts == {"allgather": 4 * 2 * 2, "allreduce": 4 * 2, "scatterreduce": 4 * 2}
@@ -119,16 +122,19 @@ def test_buckets_beside_those_of_ddp() -> None:
     assert ddp.replay_counts == {"allreduce_bucket": 4 * 4}
 
 
+@pytest.mark.thorough
 def test_whole_layers_are_what_the_zero_redundancy_optimizer_calls() -> None:
     (zero,) = against(way("zero1", "whole_layers"), "zero1").libraries
     assert zero.replay_counts == zero.counts == {"allreduce": 4 * 6, "broadcast": 4 * 6}
 
 
+@pytest.mark.thorough
 def test_gathering_first_is_what_fully_shard_calls_that_keeps_its_weights() -> None:
     (zero,) = against(way("zero1", "gather_first"), "zero2").libraries
     assert zero.replay_counts == zero.counts == {"allgather": 4 * 6, "scatterreduce": 4 * 6}
 
 
+@pytest.mark.thorough
 def test_the_second_stage_with_two_microbatches() -> None:
     """fully_shard drops the weights after backward all the same, and gathers them for the next microbatch."""
     (zero,) = against(way("zero2"), "zero2").libraries

@@ -22,7 +22,7 @@ def test_a_replay_beside_its_schedule(tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "replay_rank7.json").write_text("of an earlier run of more ranks", "utf-8")
     (tmp_path / "made" / "notes_rank7.json").write_text("of somebody else", "utf-8")
-    assert replay(pipeline, hidden=32, length=16, timeout=30, profile=str(tmp_path / "made")).ok
+    assert replay(pipeline, hidden=32, length=16, timeout=120, profile=str(tmp_path / "made")).ok
     assert (tmp_path / "made" / "notes_rank7.json").exists()
     found = read_profile(sorted((tmp_path / "made").glob("replay_rank*.json")))
     assert departures(recording_of(pipeline), found) == []

@@ -14,13 +14,7 @@ from lib.replay.layers.ranges import in_order, join, select  # noqa: E402
 from lib.replay.plan.sizes import Range, merged  # noqa: E402
 
 LINE = 12
-quick = settings(
-    max_examples=80,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 widths = st.sampled_from([1, 2, 3])
 elements = st.lists(st.booleans(), min_size=LINE, max_size=LINE)
 

@@ -49,7 +49,8 @@ def test_a_dropped_batch(dtype: str) -> None:
 
     result = spoiled("grad_accum", drop, dtype=dtype)
     assert next(error.layer for error in result.errors if error.what == "gradient") == 1
-    spoiled("pipeline_fsdp", drop, dtype=dtype, transport="gloo")
+    if dtype == "float64":
+        spoiled("pipeline_fsdp", drop, transport="gloo")
 
 
 @pytest.mark.parametrize("transport", ["local", "gloo"])

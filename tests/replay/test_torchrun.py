@@ -1,4 +1,4 @@
-"""Many machines: torchrun with two agents, here both on the loopback."""
+"""Many machines: processes of torchrun, which meet in the store of its agent."""
 
 from __future__ import annotations
 
@@ -8,56 +8,53 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import lib.replay
-from lib import Trace
-from lib.replay import WrongWorld, replay
-from tests.replay.schedules import trace
+from lib import Mesh, Trace, simulate
+from lib.files import ROOT
+from lib.replay import ReplayError, WrongWorld, feed, replay
+from lib.schedules.data_parallel import fully_sharded
+from lib.trace.event import Event
+from tests.replay.hooks import hooked
+from tests.replay.schedules import overlapped, trace
+from tests.replay.test_feeding import TURNED, by_index, in_parts
+from tests.support.worlds import as_torchrun
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-ROOT = Path(lib.replay.__file__).parents[2]
+import lib.replay.run  # noqa: F401  # once, and not in each of the processes that are forked
 
 
-def free_port() -> int:
+@pytest.mark.parametrize("agents", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_agents(agents: int, tmp_path: Path) -> None:
+    """Of torchrun itself, two processes each: all else of it is tried in processes that are forked."""
+    trace("ddp" if agents == 1 else "fsdp").save(tmp_path / "trace.json")
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-def environment(**more: str) -> dict[str, str]:
-    return {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "TORCHINDUCTOR_CACHE_DIR": "/nowhere",
-        **more,
-    }
-
-
-def test_two_agents(tmp_path: Path) -> None:
-    trace("fsdp").save(tmp_path / "trace.json")
-    endpoint = f"127.0.0.1:{free_port()}"
+        endpoint = f"127.0.0.1:{one.getsockname()[1]}"
     command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2"),
+        *(sys.executable, "-m", "torch.distributed.run", "--nnodes", str(agents), "--nproc-per-node", "2"),
         *("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "replay", "--local-addr", "127.0.0.1"),
         *("-m", "lib.replay", str(tmp_path / "trace.json"), "--hidden", "32", "--length", "16", "--steps", "3"),
         *("--json", str(tmp_path / "figures.json"), "--save", str(tmp_path / "measured.json")),
-        *("--perfetto", str(tmp_path / "timeline.json"), "--timeout", "60"),
+        *("--perfetto", str(tmp_path / "timeline.json"), "--timeout", "120", "--processes", str(2 * agents)),
     ]
-    agents = [
-        subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for _ in range(2)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": "/nowhere"}
+    started = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(agents)
     ]
     try:
-        said = [agent.communicate(timeout=100)[0] for agent in agents]
+        said = [agent.communicate(timeout=300)[0] for agent in started]
     finally:
-        for agent in agents:
+        for agent in started:
             agent.kill()
-    assert [agent.returncode for agent in agents] == [0, 0], "\n".join(said)
+        no_logs()
+    assert [agent.returncode for agent in started] == [0] * agents, "\n".join(said)
     assert sum("Correct: the same as ordinary training" in text for text in said) == 1  # rank 0 alone prints
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["ok"]
@@ -66,55 +63,6 @@ def test_two_agents(tmp_path: Path) -> None:
     assert all(one["measured"] == one["simulated"] for one in figures["ranks"])
     assert Trace.load(tmp_path / "measured.json").ranks == 4
     assert json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
-    no_logs()
-
-
-def test_several_devices_a_process(tmp_path: Path) -> None:
-    """A process plays the devices that it owns on the mesh, whatever their order there; one replay after the other."""
-    script = tmp_path / "several.py"
-    script.write_text(
-        "from pathlib import Path\n"
-        "from lib import Mesh, Trace, simulate\n"
-        "from lib.replay import feed, replay\n"
-        "from lib.schedules.data_parallel import fully_sharded\n"
-        "from tests.replay.schedules import trace\n"
-        "from tests.replay.test_feeding import TURNED, by_index, in_parts\n"
-        "order = [0, 3, 2, 1, 7, 6, 5, 4]\n"
-        "mesh = Mesh({'replica': 2, 'shard': 4}, ranks=order, processes=[[0, 5], [1, 2, 7], [4], [3, 6]])\n"
-        "several = Trace.of(simulate(fully_sharded('shard', 'replica'), layers=2, batches=8, mesh=mesh))\n"
-        "for schedule in (several, trace('fsdp'), trace('fed_in_rows'), several):\n"
-        "    result = replay(schedule, hidden=24, length=8, timeout=60)\n"
-        "    assert result.ok and all(one.measured == one.simulated for one in result.ranks), result.text()\n"
-        "    assert len(result.processes) == 4\n"
-        "    if schedule is trace('fed_in_rows'):\n"
-        "        assert [one.examples for one in result.processes] == [4, 4, 2, 2]\n"
-        "for feeding in (in_parts(TURNED, 16, [0, 0, 1, 1]), by_index(TURNED, 16)):\n"
-        "    fed = feed(feeding)\n"
-        "    assert fed.ok and [one.examples for one in fed.read] == [8, 8, 8, 8], fed.text()\n"
-        "wrong = feed(in_parts(TURNED, 16, [0, 1, 0, 1]))\n"
-        "(Path(__file__).parent / f'process{fed.process}').write_text(f'{result.rank} {wrong.faults[-1]}')\n"
-    )
-    torchrun(4, script)
-    for process, rank in enumerate((0, 1, 4, 3)):
-        said = (tmp_path / f"process{process}").read_text()
-        assert said == f"{rank} rows 2 and 3 hold the same example"
-
-
-def torchrun(processes: int, script: Path) -> None:
-    """Runs a script in the processes of one agent."""
-    command = [*(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes))]
-    try:
-        done = subprocess.run(
-            [*command, str(script)],
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=100,
-        )
-    finally:
-        no_logs()
-    assert done.returncode == 0, done.stderr
 
 
 def no_logs() -> None:
@@ -125,45 +73,50 @@ def no_logs() -> None:
         path.rmdir()
 
 
-def test_a_rank_that_stalls_is_named_by_the_others(tmp_path: Path) -> None:
+def several(process: int) -> tuple[int | None, int | None, str]:
+    """Replays one after the other, and what a process reads on a mesh of several machines."""
+    order = [0, 3, 2, 1, 7, 6, 5, 4]
+    mesh = Mesh({"replica": 2, "shard": 4}, ranks=order, processes=[[0, 5], [1, 2, 7], [4], [3, 6]])
+    owned = Trace.of(simulate(fully_sharded("shard", "replica"), layers=2, batches=8, mesh=mesh))
+    for schedule in (owned, trace("fsdp"), trace("fed_in_rows"), owned):
+        result = replay(schedule, hidden=24, length=8, timeout=120)
+        assert result.ok, result.text()
+        assert all(one.measured == one.simulated for one in result.ranks), result.text()
+        assert len(result.processes) == 4
+        if schedule is trace("fed_in_rows"):
+            assert [one.examples for one in result.processes] == [4, 4, 2, 2]
+    for feeding in (in_parts(TURNED, 16, [0, 0, 1, 1]), by_index(TURNED, 16)):
+        fed = feed(feeding)
+        assert fed.ok, fed.text()
+        assert [one.examples for one in fed.read] == [8, 8, 8, 8]
+    assert fed.process == process
+    wrong = feed(in_parts(TURNED, 16, [0, 1, 0, 1]))
+    return result.rank, fed.process, wrong.faults[-1]
+
+
+def test_several_devices_a_process() -> None:
+    """A process plays the devices that it owns on the mesh, whatever their order there; one replay after the other."""
+    fault = "rows 2 and 3 hold the same example"
+    assert as_torchrun(4, several) == [(rank, process, fault) for process, rank in enumerate((0, 1, 4, 3))]
+
+
+def stalled(process: int) -> str:
+    """What a process says of a rank of process 0 that does not get on."""
+
+    def hook(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if rank == 1 and event.op == "backward":
+            time.sleep(600)
+
+    schedule = Trace.of(simulate(overlapped, layers=2, batches=4, mesh=Mesh({"data": 4}, processes=2)))
+    with pytest.raises(ReplayError) as caught:
+        hooked(schedule, hook, hidden=8, length=4, timeout=5)
+    return f"{type(caught.value).__name__} {caught.value}"
+
+
+def test_a_rank_that_stalls_is_named_by_the_others() -> None:
     """Even by one of its own process. And all end, without an agent that would see to it."""
-    script = tmp_path / "stall.py"
-    script.write_text(
-        "import os, sys, time\n"
-        "from lib import Mesh, Trace, simulate\n"
-        "from lib.replay import ReplayError\n"
-        "from tests.replay.hooks import hooked\n"
-        "from tests.replay.schedules import overlapped\n"
-        "def hook(rank, index, event, tensors):\n"
-        "    if rank == 1 and event.op == 'backward':\n"
-        "        time.sleep(30)\n"
-        "try:\n"
-        "    mesh = Mesh({'data': 4}, processes=2)\n"
-        "    schedule = Trace.of(simulate(overlapped, layers=2, batches=4, mesh=mesh))\n"
-        "    hooked(schedule, hook, hidden=8, length=4, timeout=1)\n"
-        "except ReplayError as error:\n"
-        "    print(type(error).__name__, error)\n"
-        "    os._exit(1)\n"
-    )
-    port = str(free_port())
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(script)],
-            env=environment(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said, _ = ranks[0].communicate(timeout=60)
-    finally:
-        for one in ranks:
-            one.kill()
-            one.communicate()
-    assert ranks[0].returncode == 1
-    assert "RankStalled rank 1 did not move for 1 s, in event" in said
+    said, _ = as_torchrun(2, stalled)
+    assert "RankStalled rank 1 did not move for 5 s, in event" in said
     assert "backward of layer 1" in said
     assert "rank 0 waited for it in event" in said
 

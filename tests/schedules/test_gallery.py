@@ -144,12 +144,12 @@ def test_what_is_proved_is_beaten_by_nothing_of_its_kind(found: Gallery) -> None
 def test_an_order_of_ones_own_is_beside_the_others() -> None:
     mine = one_f_one_b(4, 8)
     twice = tuple((*half, *(a._replace(microbatch=a.microbatch + 4) for a in half)) for half in gpipe(4, 4))
-    piece = gallery(4, 8, own={"yours": twice}).named()["yours"]
+    piece = gallery(4, 8, chunks=(1,), own={"yours": twice}).named()["yours"]
     assert piece.timed is not None
     assert piece.timed.end > 33
     with pytest.raises(ValueError, match="gpipe is the name of a schedule that everybody knows"):
-        gallery(4, 8, own={"gpipe": mine})
+        gallery(4, 8, chunks=(1,), own={"gpipe": mine})
     with pytest.raises(ValueError, match="yours is an order for 3 ranks; the gallery has 4"):
-        gallery(4, 8, own={"yours": mine[:3]})
+        gallery(4, 8, chunks=(1,), own={"yours": mine[:3]})
     with pytest.raises(IllegalOrder):
-        gallery(4, 8, own={"yours": one_f_one_b(4, 7)})
+        gallery(4, 8, chunks=(1,), own={"yours": one_f_one_b(4, 7)})

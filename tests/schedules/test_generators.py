@@ -22,9 +22,10 @@ from lib.schedules.pipelines.generators import (
     zb_h1,
     zb_h2,
 )
-from lib.schedules.pipelines.legality import IllegalOrder, illegal
+from lib.schedules.pipelines.legality import illegal
 from lib.schedules.pipelines.timing import Timed, peaks, time_order
 from lib.schedules.pipelines.zero_bubble_search import EVEN
+from tests.support.profiles import sample
 
 DATA = Path(__file__).parents[1] / "support" / "data"
 FIGURES = {
@@ -50,7 +51,7 @@ def timed(row: Named, ranks: int, batches: int, chunks: int | None = None) -> Ti
 
 @pytest.mark.parametrize(
     "row",
-    [row for row in ROWS if row["schedule"] in FIGURES],
+    ROWS,
     ids=lambda row: f"{row['schedule']}-{row['P']}x{row['M']}",
 )
 def test_end_and_peaks_are_the_published_ones(row: dict[str, str]) -> None:
@@ -59,6 +60,11 @@ def test_end_and_peaks_are_the_published_ones(row: dict[str, str]) -> None:
     assert found.end == float(row["makespan"])
     assert found.peaks == [float(peak) for peak in row["peaks_per_rank"].split()]
     assert found.bubble.makespan == pytest.approx(float(row["bubble"]) / float(row["makespan"]))
+
+
+def test_all_of_them_are_there() -> None:
+    assert {row["schedule"] for row in ROWS} == FIGURES.keys()
+    assert len(ROWS) == 40
 
 
 @given(SIZES)
@@ -119,7 +125,7 @@ def test_numbers_that_do_not_come_out_even() -> None:
     without halves, and of several groups or one: by turns, for time."""
     makers = interleaved, interleaved_zero_bubble, breadth_first
     sizes = ((r, m, v) for r in range(1, 9) for m in range(1, 4 * r + 1) for v in range(1, 5))
-    for number, (ranks, batches, chunks) in enumerate(sizes):
+    for number, (ranks, batches, chunks) in enumerate(sample(sizes)):
         order = makers[number % 3](ranks, batches, chunks)
         if number % 7:
             time_order(order)
@@ -127,13 +133,7 @@ def test_numbers_that_do_not_come_out_even() -> None:
             assert illegal(order, batches=batches, stages=ranks * chunks) is None
 
 
-@given(
-    SIZES,
-    st.integers(1, 3),
-    st.integers(0, 14),
-    st.sampled_from([0, 1, 2, None]),
-    st.sampled_from([None, 0, 1, 2]),
-)
+@given(SIZES, st.integers(1, 3), st.integers(0, 14), st.sampled_from([0, 1, 2, None]), st.sampled_from([None, 0, 1, 2]))
 def test_wherever_the_sliders_stand_the_order_is_legal(
     size: tuple[int, int], chunks: int, more: int, ahead: int | None, late: int | None
 ) -> None:
@@ -141,26 +141,6 @@ def test_wherever_the_sliders_stand_the_order_is_legal(
     ranks, batches = size
     order = in_turn(ranks, batches, chunks=chunks, group=ranks + more, ahead=ahead, late=late)
     assert illegal(order, batches=batches, stages=ranks * chunks) is None
-
-
-def test_a_short_last_group_is_a_circle() -> None:
-    """5 ranks, 2 stages each, 7 microbatches: five, then two, is what comes to mind."""
-    full, order = interleaved(5, 5), interleaved(5, 7)
-    assert len({a.microbatch for a in full[0]}) == 5
-    time_order(order)
-    forwards = [0, 1, 2, 3, 4], [5, 6]
-    short = []
-    for rank in range(5):
-        there = [f"{s}F{m}" for group in forwards for s in (rank, rank + 5) for m in group]
-        back = [f"{s}B{m}" for group in forwards for s in (rank + 5, rank) for m in group]
-        ahead = min(5 + 2 * (4 - rank), len(there))
-        words = there[:ahead]
-        for number, word in enumerate(back):
-            words += there[ahead + number : ahead + number + 1]
-            words.append(word)
-        short.append(parse(words))
-    with pytest.raises(IllegalOrder, match="wait for each other"):
-        time_order(tuple(short))
 
 
 @given(SIZES, st.integers(1, 3), st.integers(1, 30))

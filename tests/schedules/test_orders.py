@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Model, Trace, check, simulate
-from lib.analysis.figures import end
 from lib.schedules.pipelines.action import KINDS, PAIR, Action, Order, parse, places
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
 from lib.schedules.pipelines.lowering import with_messages
@@ -18,11 +15,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS
 
 PLAIN = st.builds(
-    Action,
-    st.integers(0, 99),
-    st.sampled_from(sorted(KINDS.keys() - {PAIR})),
-    st.integers(0, 999),
-    st.just(()),
+    Action, st.integers(0, 99), st.sampled_from(sorted(KINDS.keys() - {PAIR})), st.integers(0, 999), st.just(())
 ).map(lambda action: action if KINDS[action.kind].per_batch else action._replace(microbatch=-1))
 PAIRS = st.builds(
     lambda stage, one, microbatch, other: Action(
@@ -77,27 +70,6 @@ def _run(order: Order, layers: int, batches: int) -> Trace:
     return Trace.of(simulate(function, ranks=len(order), layers=layers, batches=batches))
 
 
-@given(st.sampled_from([gpipe, one_f_one_b]), st.integers(1, 4), st.integers(1, 3), st.integers(1, 5))
-def test_a_pipeline_is_one_training_step_that_keeps_all_in_its_stores(
-    generator: Callable[[int, int], Order], ranks: int, each: int, batches: int
-) -> None:
-    verdict = check(_run(generator(ranks, batches), ranks * each, batches))
-    assert verdict.correct
-    assert verdict.notes == ()
-
-
-def test_several_stages_on_a_rank_hand_over_without_a_message() -> None:
-    """Two ranks, four stages in turn, as interleaved pipelines have them, and three in a V."""
-    turns = (parse("0F0 2F0 2B0 0B0"), parse("1F0 3F0 3B0 1B0"))
-    vee = (parse("0F0 0F1 3F0 3B0 0B0 3F1 3B1 0B1"), parse("1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1"))
-    for order, batches, messages in ((turns, 1, 6), (vee, 2, 8)):
-        trace = _run(order, 4, batches)
-        verdict = check(trace)
-        assert verdict.correct, verdict.faults
-        assert verdict.notes == ()
-        assert sum(event.op == "pass_to" for _, event in trace.events()) == messages
-
-
 def test_a_message_that_has_to_lie_lies_in_a_store() -> None:
     late = (
         parse("0F0 0F1 0SEND_F0 0SEND_F1 0RECV_B0 0RECV_B1 0B0 0B1"),
@@ -106,19 +78,6 @@ def test_a_message_that_has_to_lie_lies_in_a_store() -> None:
     verdict = check(_run(late, 2, 2))
     assert verdict.correct
     assert verdict.notes == ()
-
-
-def test_messages_that_travel_while_their_ranks_compute() -> None:
-    """The second forward of rank 0 hides the first message; awaited, it is in the way."""
-    words = (
-        "0RECV_B0 0RECV_B1 0F0 0SEND_F0 0F1 0SEND_F1 0WAIT_RECV_B0 0B0 0WAIT_RECV_B1 0B1 0WAIT_SEND_F0 0WAIT_SEND_F1",
-        "1RECV_F0 1RECV_F1 1WAIT_RECV_F0 1F0 1B0 1SEND_B0 1WAIT_RECV_F1 1F1 1B1 1SEND_B1 1WAIT_SEND_B0 1WAIT_SEND_B1",
-    )
-    trace = _run(tuple(map(parse, words)), 2, 2)
-    verdict = check(trace)
-    assert verdict.correct
-    assert verdict.notes == ()
-    assert end(trace) < end(_run(one_f_one_b(2, 2), 2, 2))
 
 
 def test_an_update_may_stand_anywhere_and_is_not_done_twice() -> None:

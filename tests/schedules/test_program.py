@@ -119,10 +119,7 @@ def test_a_message_is_awaited_at_once_unless_the_order_has_a_wait_for_it() -> No
 
 def test_a_pair_waits_for_the_messages_of_both() -> None:
     """A forward and a backward in one: both inputs are there before the first of them begins."""
-    order = (
-        parse("0F0 0F1 (0F2;0B0)OVERLAP_F_B 0B1 0B2"),
-        parse("1F0 1B0 1F1 1B1 1F2 1B2"),
-    )
+    order = (parse("0F0 0F1 (0F2;0B0)OVERLAP_F_B 0B1 0B2"), parse("1F0 1B0 1F1 1B1 1F2 1B2"))
     trace = _run(order, 2, 3)
     assert check(trace).correct
     ops = [event.op for event in trace.programs[0].events if event.op in ("forward", "backward", "receive")]

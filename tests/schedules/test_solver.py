@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Trace
@@ -17,6 +17,7 @@ from lib.schedules.pipelines.action import Action
 from lib.values.layers import LINEAR
 from tests.support.optima import find
 from tests.support.pipeline_orders import all_orders, figures, in_turn, random_orders, run
+from tests.support.profiles import THOROUGH, examples, sample
 
 pytest.importorskip("ortools", reason="needs OR-tools: pip install ortools")
 
@@ -38,13 +39,13 @@ def _claims(found: Optimum) -> tuple[float, float, int, int]:
     return found.end, found.end_bound, found.peak, found.peak_bound
 
 
-@pytest.mark.parametrize("size", SMALL, ids=str)
+@pytest.mark.parametrize("size", sample(SMALL), ids=str)
 def test_solved_again_by_one_worker_it_is_what_is_stored(size: Size) -> None:
     assert _claims(fastest(size, ALONE)) == _claims(find(size, "fastest"))
     assert _claims(leanest(size, ALONE)) == _claims(find(size, "leanest"))
 
 
-@pytest.mark.parametrize("size", [Size(2, 2, 4, True), Size(2, 4, 3, True), Size(3, 3, 3, False)], ids=str)
+@pytest.mark.parametrize("size", sample([Size(2, 2, 4, True), Size(2, 4, 3, True), Size(3, 3, 3, False)]), ids=str)
 def test_the_help_for_the_leanest_changes_nothing(size: Size) -> None:
     assert _claims(leanest(size, ALONE, helped=False)) == _claims(find(size, "leanest"))
 
@@ -79,7 +80,7 @@ def _peak(pipeline: Pipeline, times: dict[Action, int]) -> int:
     return round(solver.objective_value) * LINEAR.batch
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 4), st.booleans(), st.integers(0, 2**32 - 1))
 def test_every_run_is_in_the_model_with_no_more_memory_than_it_has(
     stages: int, each: int, batches: int, overlap: bool, seed: int
@@ -96,28 +97,23 @@ def test_every_run_is_in_the_model_with_no_more_memory_than_it_has(
         assert full == peak
 
 
-def _everything(size: Size) -> list[tuple[float, int]]:
-    """End and peak of all orders that can be run. Those in which messages come in another order cannot."""
-    orders = [sorted(all_orders(size, rank)) for rank in range(size.stages)]
-    traces = (run(size, combined) for combined in itertools.product(*orders))
-    return [figures(trace) for trace in traces if trace is not None]
-
-
 @pytest.mark.parametrize(
     "size", [Size(2, 2, 1, False), Size(2, 4, 1, True), Size(2, 2, 2, False), Size(2, 2, 2, True)], ids=str
 )
 def test_nothing_that_can_be_tried_is_better_than_the_optimum(size: Size) -> None:
-    found = _everything(size)
-    least = min(end for end, _ in found)
-    assert (least, min(peak for end, peak in found if end == least)) == (
-        find(size, "fastest").end,
-        find(size, "fastest").peak,
-    )
-    lean = find(size, "leanest")
-    if size.batches > 1:  # alone, it pays to update between two backwards, which is not tried here
+    """Of all orders that can be run, and of every so many at a commit: those whose messages come in another order
+    cannot."""
+    orders = list(itertools.product(*(sorted(all_orders(size, rank)) for rank in range(size.stages))))
+    all_ = THOROUGH or size.batches == 1
+    traces = [run(size, combined) for combined in (orders if all_ else orders[:: len(orders) // 100])]
+    found = [figures(trace) for trace in traces if trace is not None]
+    quick, lean = find(size, "fastest"), find(size, "leanest")
+    assert min(found) >= (quick.end, quick.peak)
+    assert min(peak for _, peak in found) >= lean.peak
+    if all_:
+        assert min(found) == (quick.end, quick.peak)
+    if all_ and size.batches > 1:  # alone, it pays to update between two backwards, which is not tried here
         assert min((peak, end) for end, peak in found) == (lean.peak, lean.end)
-    else:
-        assert all(peak >= lean.peak for _, peak in found)
 
 
 def _least_end(pipeline: Pipeline) -> float:
@@ -128,7 +124,7 @@ def _least_end(pipeline: Pipeline) -> float:
     return solver.objective_value
 
 
-@pytest.mark.parametrize("batches", [2, 3, 4])
+@pytest.mark.parametrize("batches", sample([2, 3, 4]))
 def test_waiting_for_room_in_time_costs_nothing_here(batches: int) -> None:
     size = Size(3, 3, batches, overlap=False)
     free, waiting = _least_end(Pipeline(size, 600)), _least_end(Pipeline(size, 600, room=True))

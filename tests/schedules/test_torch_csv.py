@@ -15,6 +15,7 @@ from lib.schedules.pipelines.action import MESSAGES, batches_of, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.legality import illegal
 from lib.schedules.pipelines.lowering import compute_only, posted, with_messages
+from tests.support.profiles import sample
 
 pytest.importorskip("torch", reason="torch's tables need torch: pip install torch")
 schedules: Any = pytest.importorskip("torch.distributed.pipelining.schedules")
@@ -76,7 +77,7 @@ def runtime(ranks: int, chunks: int, batches: int) -> Any:
     return schedules._PipelineScheduleRuntime([stage] * chunks, batches)
 
 
-@pytest.mark.parametrize("row", SCHEDULES.values(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", sample(SCHEDULES.values()), ids=lambda row: row.name)
 def test_torch_takes_ours(row: Any, tmp_path: Path) -> None:
     order, path = row.make(4, 8), tmp_path / "ours.csv"
     for lowered, comms in ((order, False), (order, True), (posted(order), True)):

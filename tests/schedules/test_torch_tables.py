@@ -30,7 +30,7 @@ def ours(row: Named, ranks: int, batches: int, chunks: int) -> Order:
     return row.order(ranks, batches, chunks=chunks)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("ranks", [1, 2, 3, *(pytest.param(more, marks=pytest.mark.thorough) for more in (4, 8))])
 @pytest.mark.parametrize("name", EQUAL)
 def test_the_same_order(name: str, ranks: int) -> None:
     row = SCHEDULES[name]

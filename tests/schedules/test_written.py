@@ -73,11 +73,7 @@ def test_what_happens_is_at_the_word_that_says_it() -> None:
         ("receive", "position 1: 1F1"),
         ("forward", "position 1: 1F1"),
     ]
-    assert found[-5:-2] == [
-        ("backward", "position 3: 1B1"),
-        ("add", "position 3: 1B1"),
-        ("pass_to", "position 3: 1B1"),
-    ]
+    assert found[-5:-2] == [("backward", "position 3: 1B1"), ("add", "position 3: 1B1"), ("pass_to", "position 3: 1B1")]
     assert {place for op, place in found if op in ("load_weights", "update", "set_final_weight")} == {"None"}
     posted = Trace.of(simulate(by_words, ranks=2, layers=4, batches=3))
     for program in posted.programs:

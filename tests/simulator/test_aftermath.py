@@ -14,6 +14,7 @@ from lib.cluster.clock import TICKS
 from lib.errors.exceptions import BudgetError, MismatchError, RankFailed
 from lib.trace.json_format import encode
 from lib.values.operations import COMMUNICATION, TIMED
+from tests.support.profiles import sample
 from tests.support.schedules import CLASSIC, OTHERS, Case
 
 
@@ -22,18 +23,6 @@ def failed(function: Callable[[Model], Any], **sizes: Any) -> tuple[PuzzleError,
         simulate(function, **sizes)
     assert isinstance(caught.value.trace, Trace)
     return caught.value, caught.value.trace
-
-
-def computing(batches: int, then: Callable[[Model], Any] = lambda model: None) -> Callable[[Model], Any]:
-    """Each rank computes for so many units of time, and then does something."""
-
-    async def function(model: Model) -> None:
-        weight, inp = model.load_weights(0)[0], model.get_activation([model.rank])
-        for _ in range(batches):
-            model.forward(0, inp, weight)
-        then(model)
-
-    return function
 
 
 def failing(times: dict[int, int], total: int = 9) -> Callable[[Model], Any]:
@@ -68,8 +57,8 @@ def test_the_failure_is_the_earliest_in_time_and_of_equals_that_of_the_lowest_ra
         assert max(ends(trace)) <= when + 1
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("case", [case for case in CLASSIC + OTHERS if case.ranks > 1], ids=lambda case: case.name)
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("case", sample(c for c in CLASSIC + OTHERS if c.ranks > 1), ids=lambda case: case.name)
 def test_a_failure_and_its_trace_do_not_depend_on_the_order_of_the_ranks(case: Case, seed: int) -> None:
     """Some ranks of a real schedule cannot record more than so many events, and end with an error there."""
     random = Random(seed)
@@ -205,19 +194,6 @@ def test_asyncio_tasks_go_on_to_the_moment_too() -> None:
             error, trace = failed(tasks(times), ranks=4, layers=1, batches=4, order=order)
             assert error.rank == rank
             assert ends(trace) == reached
-
-
-def test_those_who_wait_for_it_wait_and_nobody_speaks_of_a_deadlock() -> None:
-    async def function(model: Model) -> None:
-        weight, inp = model.load_weights(0)[0], model.get_activation([model.rank])
-        if model.rank == 1:
-            model.forward(0, inp, weight)
-            raise RuntimeError("no")
-        await model.allreduce(model.fake_grad(0), 0)
-
-    error, trace = failed(function, ranks=3, layers=1, batches=3)
-    assert error.rank == 1
-    assert [program.events[-1].op for program in trace.programs] == ["allreduce", "forward", "allreduce"]
 
 
 def test_of_many_ranks_that_fail_alike_only_the_first_is_explained() -> None:

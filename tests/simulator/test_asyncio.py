@@ -51,28 +51,6 @@ async def test_a_group_of_tasks() -> None:
     assert encoded(models) == encoded(simulate(ddp, ranks=4, layers=2, batches=4))
 
 
-async def test_several_works_awaited_by_gather() -> None:
-    async def both(model: Model) -> None:
-        first, second = await asyncio.gather(
-            model.allreduce(model.fake_grad(0, [model.rank]), 0), model.allreduce(model.fake_grad(1, []), 1)
-        )
-        assert (first.layer, first.batches, second.layer) == (0, {0, 1}, 1)
-
-    models = await gather(both, ranks=2, batches=2)
-    assert [model.time for model in models] == [0.6, 0.6]
-
-
-async def test_a_work_awaited_in_a_task_of_its_own() -> None:
-    async def spawn(model: Model) -> None:
-        async def reduce() -> Any:
-            return await model.allreduce(model.fake_grad(0, [model.rank]), 0)
-
-        assert (await asyncio.create_task(reduce())).batches == {0, 1, 2}
-
-    models = await gather(spawn, ranks=3, batches=3)
-    assert [model.time for model in models] == [0.3] * 3
-
-
 async def test_two_tasks_may_await_one_work() -> None:
     async def share(model: Model) -> None:
         for _ in range(5 * model.rank):  # so that the others wait already when the last one comes
@@ -141,11 +119,6 @@ def test_a_finished_run_is_read_after_its_loop_is_gone() -> None:
     assert models[0].trace.text() == simulate(ddp, ranks=4, layers=2, batches=4)[0].trace.text()
 
 
-def test_a_second_run_in_another_loop() -> None:
-    first, second = (in_asyncio(ddp, ranks=4, layers=2, batches=4) for _ in range(2))
-    assert encoded(first) == encoded(second)
-
-
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_deep_recursion_of_hand_overs_is_no_problem(driver: str) -> None:
     async def chain(model: Model) -> None:
@@ -179,11 +152,6 @@ async def test_the_same_model_twice_is_no_run() -> None:
         Trace.of([Model(0, Dist(2)), Model(1, Dist(2))])
     with pytest.raises(ValueError, match="a Trace needs at least one Model; got none"):
         Trace.of([])
-
-
-async def test_a_plain_coroutine_that_was_not_started_does_no_harm() -> None:
-    coroutine = ddp(Model(0, Dist(2)))
-    coroutine.close()
 
 
 async def test_an_error_names_the_line_in_a_function_called_by_the_students() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.simulator.asyncio_support.drivers import RunningLoop
-from lib.simulator.engine import Engine, Failed, Foreign, Signal
+from lib.simulator.engine import Engine, Failed, Signal
 
 randoms = st.randoms(use_true_random=False)
 
@@ -85,42 +85,11 @@ def test_a_signal_wakes_those_who_wait_and_brings_its_value(run: Driver) -> None
     assert engine.parked() == []
 
 
-@BOTH
-def test_a_signal_that_has_fired_keeps_nobody_waiting(run: Driver) -> None:
-    engine, got = make_engine(), list[str]()
-    signal = Signal.happened("old news")
-
-    async def wait() -> None:
-        got.append(await Wait(engine, signal, 0))
-
-    run(engine, wait())
-    assert got == ["old news"]
-
-
 def test_a_signal_fires_once() -> None:
     engine, signal = make_engine(), Signal()
     engine.fire(signal)
     with pytest.raises(AssertionError, match="a signal fires once"):
         engine.fire(signal)
-
-
-@BOTH
-def test_a_ring_of_hand_overs(run: Driver) -> None:
-    """Each waits for the one before, and the first one starts."""
-    engine, count = make_engine(), 200
-    signals = [Signal() for _ in range(count + 1)]
-    order: list[int] = []
-
-    async def hand_over(name: int) -> None:
-        await Wait(engine, signals[name], name)
-        order.append(name)
-        engine.fire(signals[name + 1])
-
-    async def first() -> None:
-        engine.fire(signals[0])
-
-    run(engine, *(hand_over(name) for name in reversed(range(count))), first())
-    assert order == list(range(count))
 
 
 @BOTH
@@ -136,21 +105,6 @@ def test_choices_are_made_earliest_first_and_only_when_nobody_can_run(run: Drive
     run(engine, *(choose(name, time) for name, time in enumerate([7, 3, 7, 5])))
     assert made[:4] == ["asked"] * 4
     assert made[4:] == [(3, 1), (5, 3), (7, 0), (7, 2)]
-
-
-@BOTH
-def test_two_choices_of_one_rank_at_the_same_time_are_made_in_order(run: Driver) -> None:
-    engine, made = make_engine(), list[int]()
-    signal = Signal()
-
-    async def choose() -> None:
-        engine.choose_later(1, 0, lambda: made.append(1))
-        engine.choose_later(1, 0, lambda: made.append(2))
-        engine.choose_later(1, 0, lambda: engine.fire(signal))
-        await Wait(engine, signal, 0)
-
-    run(engine, choose())
-    assert made == [1, 2]
 
 
 @BOTH
@@ -199,19 +153,6 @@ def test_a_coroutine_that_raises_names_itself() -> None:
         engine.run([fine(), fail()])
     assert raised.value.name == 1
     assert isinstance(raised.value.__cause__, KeyError)
-
-
-def test_something_else_to_wait_for_is_foreign() -> None:
-    class Other:
-        def __await__(self) -> Generator[Any, None, None]:
-            yield "something else"
-
-    async def wait() -> None:
-        await Other()
-
-    with pytest.raises(Foreign) as raised:
-        make_engine().run([wait()])
-    assert raised.value.args == (0, "something else")
 
 
 def test_a_task_that_fails_in_a_loop_is_reported() -> None:

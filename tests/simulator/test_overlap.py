@@ -424,42 +424,6 @@ def test_a_work_has_no_attributes_for_those_who_ask() -> None:
     simulate(ask, ranks=2)
 
 
-def test_the_whole_message_of_a_store() -> None:
-    async def forget(model: Model) -> None:
-        shard, _ = model.load_weights(0, model.rank, 2)
-        model.weights[0] = model.allgather(shard, 0)  # type: ignore[assignment]
-
-    with pytest.raises(ForgottenAwait) as raised:
-        simulate(forget, ranks=2)
-    line = forget.__code__.co_firstlineno + 2
-    function = "test_the_whole_message_of_a_store.<locals>.forget".rpartition(".")[2]
-    assert str(raised.value) == (
-        "rank 0: weights[0] was given the call itself, not its result\n"
-        "  expected: a weight\n"
-        "  got:      a call of model.allgather, not awaited yet\n"
-        f"  where:    test_overlap.py, line {line}, in {function}: "
-        "model.weights[0] = model.allgather(shard, 0)  # type: ignore[assignment]\n"
-        f"  fix:      put `await` in front of the call in line {line}: "
-        "model.weights[0] = await model.allgather(shard, 0)  # type: ignore[assignment]"
-    )
-
-
-def test_the_whole_message_of_an_attribute() -> None:
-    async def forget(model: Model) -> None:
-        print(model.allreduce(model.fake_grad(0), 0).batches)  # type: ignore[attr-defined]
-
-    with pytest.raises(ForgottenAwait) as raised:
-        simulate(forget, ranks=2)
-    assert str(raised.value) == (
-        "rank 0: `.batches` was asked of a call that was not awaited\n"
-        "  expected: the result of model.allreduce\n"
-        "  got:      a call of model.allreduce, not awaited yet\n"
-        f"  where:    test_overlap.py, line {forget.__code__.co_firstlineno + 1}, in forget: "
-        "print(model.allreduce(model.fake_grad(0), 0).batches)  # type: ignore[attr-defined]\n"
-        "  fix:      await it first, on a line of its own: result = await model.allreduce(...)"
-    )
-
-
 def test_overlap_is_priced_by_the_cost_model(run: Run) -> None:
     async def early(model: Model) -> None:
         first = model.allreduce(model.fake_grad(0), 0)

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import (
@@ -38,6 +38,7 @@ from lib.trace.rebuild import rebuild
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, READS
 from tests.support.drivers import DRIVERS, encoded, in_asyncio, python, without_places
+from tests.support.profiles import examples
 from tests.support.puzzles import SCHEDULES
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
@@ -62,19 +63,17 @@ def test_both_drivers_give_the_same_trace(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
-@settings(max_examples=5)
+@examples(10)
 @given(randoms)
 def test_the_order_of_ranks_changes_nothing(case: Case, random: Random) -> None:
     assert encoded(case.run(simulate, order=shuffled(random))) == encoded(case.run(simulate))
 
 
-@settings(max_examples=80)
 @given(schedules(), randoms)
 def test_the_order_of_ranks_changes_nothing_in_random_schedules(schedule: Schedule, random: Random) -> None:
     assert encoded(run(schedule, order=shuffled(random))) == encoded(run(schedule))
 
 
-@settings(max_examples=50)
 @given(schedules())
 def test_asyncio_changes_nothing_in_random_schedules(schedule: Schedule) -> None:
     assert encoded(run(schedule, in_asyncio)) == encoded(run(schedule))
@@ -90,9 +89,9 @@ def test_the_hash_seed_changes_nothing() -> None:
         "    data = encoded(case.run(simulate))\n"
         "    print(case.name, hashlib.sha256(json.dumps(data).encode()).hexdigest())\n"
     )
-    first, *others = [python(code, PYTHONHASHSEED=seed) for seed in ("0", "1", "31337")]
+    first, other = [python(code, PYTHONHASHSEED=seed) for seed in ("0", "31337")]
     assert len(first.splitlines()) == len(EVERYTHING)
-    assert others == [first, first]
+    assert other == first
 
 
 # -- time ---------------------------------------------------------------------------------------------------------
@@ -127,18 +126,11 @@ def check_times(trace: Trace) -> None:
         assert all(before[1] <= after[0] for before, after in pairwise(spans))
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
-def test_clocks_never_run_back(case: Case) -> None:
-    check_times(Trace.of(case.run(simulate)))
-
-
-@settings(max_examples=80)
 @given(schedules())
 def test_clocks_never_run_back_in_random_schedules(schedule: Schedule) -> None:
     check_times(Trace.of(run(schedule)))
 
 
-@settings(max_examples=50)
 @given(schedules())
 def test_members_of_a_collective_start_and_end_together(schedule: Schedule) -> None:
     trace = Trace.of(run(schedule))
@@ -155,7 +147,6 @@ def test_members_of_a_collective_start_and_end_together(schedule: Schedule) -> N
         assert events[0].start >= max(event.issued for event in events)
 
 
-@settings(max_examples=50)
 @given(schedules())
 def test_a_message_arrives_after_it_was_sent(schedule: Schedule) -> None:
     """And messages between two ranks arrive in the order in which they were sent."""
@@ -185,24 +176,18 @@ def check_rebuilt(trace: Trace) -> None:
 @pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
 def test_values_and_times_follow_from_the_operations(case: Case) -> None:
     trace = Trace.of(case.run(simulate))
+    check_times(trace)
     check_rebuilt(trace)
     assert serial.encode(retime(trace, trace.costs)) == serial.encode(trace)
 
 
-@settings(max_examples=80)
 @given(schedules())
-def test_values_follow_from_the_operations_of_random_schedules(schedule: Schedule) -> None:
-    check_rebuilt(Trace.of(run(schedule)))
-
-
-@settings(max_examples=80)
-@given(schedules())
-def test_times_follow_from_the_costs_of_random_schedules(schedule: Schedule) -> None:
+def test_they_do_in_random_schedules(schedule: Schedule) -> None:
     trace = Trace.of(run(schedule))
+    check_rebuilt(trace)
     assert serial.encode(retime(trace, trace.costs)) == serial.encode(trace)
 
 
-@settings(max_examples=50)
 @given(schedules(messages=False), st.sampled_from([UNIT, Links(host_size=2, latency=0.3)]))
 def test_other_costs_give_what_a_run_under_them_would(schedule: Schedule, costs: Any) -> None:
     there = Trace.of(run(schedule, costs=costs))
@@ -231,26 +216,11 @@ def test_arguments_win_over_the_puzzle() -> None:
 
 def test_a_mesh_brings_its_ranks() -> None:
     assert len(simulate(lambda model: None, mesh=Mesh({"a": 2, "b": 3}))) == 6
-    with pytest.raises(ValueError, match="has 6 ranks") as raised:
-        simulate(lambda model: None, mesh=Mesh({"a": 2, "b": 3}), ranks=5)
-    assert str(raised.value) == (
-        "Mesh({'a': 2, 'b': 3}) has 6 ranks, the world has 5: its axes have to multiply to 5; "
-        "without ranks= the world is as large as the mesh"
-    )
 
 
 def test_an_unknown_puzzle_names_those_there_are() -> None:
     with pytest.raises(ValueError, match="there is no puzzle 'fdsp'; there are basic, grad_accum, ddp"):
         simulate(lambda model: None, puzzle="fdsp")
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [{"ranks": -1}, {"ranks": 1.5}, {"layers": -2}, {"batches": "4"}, {"ranks": 0}, {"layers": 0}, {"batches": 0}],
-)
-def test_sizes_are_whole_numbers_from_one_up(sizes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        simulate(lambda model: None, **sizes)
 
 
 def test_plain_functions_lambdas_and_callables_run_too() -> None:
@@ -268,13 +238,6 @@ def test_plain_functions_lambdas_and_callables_run_too() -> None:
     assert [e.op for e in simulate(plain)[0].program.events] == ["fake_grad"]
     assert [e.op for e in simulate(Student(), ranks=2)[1].program.events] == ["fake_grad", "fake_grad", "allreduce"]
     assert simulate(lambda model: inner(model), ranks=2)[0].time == 0.3
-
-
-def test_what_a_function_returns_does_not_matter() -> None:
-    async def run(model: Model) -> Model:
-        return model
-
-    assert [model.rank for model in simulate(run, ranks=2)] == [0, 1]
 
 
 def test_a_stub_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -322,7 +285,6 @@ def test_gc_is_as_it_was() -> None:
 # -- runs that do not end -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
 @given(schedules(), st.data())
 def test_a_rank_that_leaves_something_out_gets_a_trace_that_can_be_read(
     schedule: Schedule, data: st.DataObject
@@ -408,14 +370,6 @@ def test_something_else_to_await_is_refused() -> None:
     assert raised.value.trace.ranks == 2
 
 
-def test_giving_way_to_others_is_no_mistake() -> None:
-    async def polite(model: Model) -> None:
-        await asyncio.sleep(0)
-        await model.allreduce(model.fake_grad(0), 0)
-
-    assert simulate(polite, ranks=3)[2].time == 0.3
-
-
 def test_a_coroutine_that_catches_its_error_goes_on() -> None:
     async def careful(model: Model) -> None:
         try:
@@ -424,31 +378,6 @@ def test_a_coroutine_that_catches_its_error_goes_on() -> None:
             await model.allreduce(model.fake_grad(0), 0)
 
     assert simulate(careful, ranks=2)[0].time == 0.3
-
-
-def test_simulate_runs_inside_a_running_loop() -> None:
-    """As in a notebook's cell."""
-
-    async def run(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0), 0)
-
-    async def cell() -> float:
-        return simulate(run, ranks=2)[0].time
-
-    assert asyncio.run(cell()) == 0.3
-
-
-def test_a_long_run_is_no_recursion() -> None:
-    async def ping_pong(model: Model) -> None:
-        for _ in range(1500):
-            if model.rank:
-                await model.pass_to(0, await model.receive(0))
-            else:
-                await model.pass_to(1, "ping")
-                await model.receive(1)
-
-    models = simulate(ping_pong, ranks=2)
-    assert figures.end(Trace.of(models)) == 1200.0
 
 
 # -- what would end Python ----------------------------------------------------------------------------------------

@@ -8,11 +8,18 @@ import random
 import textwrap
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.submissions.source import Source, SourceError
+from tests.support.profiles import THOROUGH, examples
 from tests.support.variants import VARIANTS, Variant
+
+
+def most(number: int) -> int:
+    """How many there are of something under TESTS=thorough, where what takes long for so many is seen; else a few."""
+    return number if THOROUGH else number // 5
+
 
 MANY = ", ".join(f"x{n}" for n in range(20))
 HOSTILE = {
@@ -28,25 +35,26 @@ HOSTILE = {
     "half a character in a name": "\ud800 = 1",
     "a long number": "x = " + "9" * 100_000,
     "a long number in hexadecimal": "x = 0x" + "f" * 100_000 + "\nasync def ddp(m): x",
-    "many statements": "x = 1\n" * 6_000 + "async def ddp(m): x",
+    "many statements": "x = 1\n" * most(6_000) + "async def ddp(m): x",
     "many texts": "'''" * 50_000,
-    "many commands": "%x\n" * 50_000 + "x = = 1",
-    "many cells": "# %%\nx = = 1\n" * 5_000,
-    "many helpers": "".join(f"def f{i}(): f{i + 1}()\n" for i in range(4_000)) + "async def ddp(m): f0()",
-    "a question": "x = = 1\n" + " " * 500_000 + "#?",
+    "many commands": "%x\n" * most(50_000) + "x = = 1",
+    "many cells": "# %%\nx = = 1\n" * most(5_000),
+    "many helpers": "".join(f"def f{i}(): f{i + 1}()\n" for i in range(most(4_000))) + "async def ddp(m): f0()",
+    "a question": "x = = 1\n" + " " * most(500_000) + "#?",
     "a question in dashes": "x = = 1\n" + "-" * 200_000 + "'?",
-    "chains that change names": "\n".join(f"x{n} = []" for n in range(900))
+    "chains that change names": "\n".join(f"x{n} = []" for n in range(most(900)))
     + "\ndef f0(): "
-    + " = ".join(f"x{n}.a" for n in range(900))
+    + " = ".join(f"x{n}.a" for n in range(most(900)))
     + " = 0\n"
-    + "".join(f"def f{n + 1}(): f{n}\n" for n in range(3_900))
-    + "async def ddp(m): f3900()",
+    + "".join(f"def f{n + 1}(): f{n}\n" for n in range(most(3_900)))
+    + f"async def ddp(m): f{most(3_900)}()",
     "chains that are given names": f"{MANY} = [[]] * 20\ndef f0(): pass\n"
     + "".join(f"def f{n + 1}(): f{n}\n" for n in range(1_200))
     + f"f1200({MANY})\n" * 2_500
     + f"async def ddp(m): return {MANY}",
-    "functions in one of many names": f"async def ddp(m):\n    {', '.join(f'a{n}' for n in range(15_000))} = m\n    ["
-    + "lambda: 0," * 10_000
+    "functions in one of many names": f"async def ddp(m):\n    {', '.join(f'a{n}' for n in range(most(15_000)))} = m\n"
+    + "    ["
+    + "lambda: 0," * most(10_000)
     + "]",
     "too long": "x = 1\n" * 1_000_000,
     "only an end": "\\",
@@ -79,7 +87,7 @@ ONE_BY_ONE = [
         f"from m{n + 1} import {MANY}\n"
         + "".join(f"def y{name}(): return {MANY}\n{name} = y{name}\n" for name in MANY.split(", ")),
     )
-    for n in range(20)
+    for n in range(most(20))
 ]
 
 
@@ -124,7 +132,7 @@ MORE = ("    x = y", "try:", "except x:", "from x import *", "import x", "ddp = 
 ODD = ("'''", "(", "x?", "%%time", "!ls", "\\", "\x0c", "match x:", "    case y:")
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.sampled_from(PARTS + MORE + ODD), max_size=12))
 def test_any_lines(lines: list[str]) -> None:
     for text in ("\n".join(lines), "\r\n# %%\r\n".join(lines)):

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawing import picture_of
-from drawing.canvas.scene import Text
 from lib import PUZZLES, CheckError, PuzzleError, check_function
 from lib.checker.table import ask_here
 from lib.cluster.grids import Grid, grids, mesh_of
@@ -24,7 +22,6 @@ from lib.submissions.function_check import judge_answers, judge_of, solution_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from tests.checker.test_table import DATA
-from tests.submissions.map_mistakes import MISTAKES, Mistake, function
 
 MAPS = ("local_devices", "process_map", "break_the_map", "fix_the_map")
 PUBLISHED = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
@@ -153,135 +150,7 @@ def test_what_is_no_answer_is_none_and_has_a_picture_all_the_same(puzzle: str) -
     ask()
 
 
-# -- mistakes -------------------------------------------------------------------------------------------------------
-
-TOLD = {
-    "place_is_the_row": (
-        "local_devices([[[0], [1]]], 1, 1) is not right\n"
-        "  expected: {1: 0}\n"
-        "  got:      {1: 1}\n"
-        "  fix:      of the rows of process 1 row 1 is the first: its place is 0"
-    ),
-    "first_device_only": (
-        "local_devices([[[0, 1]]], 1, 1) is not right\n"
-        "  expected: {0: 0}\n"
-        "  got:      {}\n"
-        "  fix:      device 1 of process 1 stands in row 0: that row needs an entry"
-    ),
-    "a_place_for_each_device": (
-        "local_devices([[[0, 1]]], 2, 0) is not right\n"
-        "  expected: {0: 0}\n"
-        "  got:      {0: 1}\n"
-        "  fix:      of the rows of process 0 row 0 is the first: its place is 0"
-    ),
-    "rows_of_one_replica": (
-        "local_devices([[[0]], [[1]]], 1, 1) is not right\n"
-        "  expected: {1: 0}\n"
-        "  got:      {0: 0}\n"
-        "  fix:      device 1 of process 1 stands in row 1: that row needs an entry"
-    ),
-    "remainder_for_quotient": (
-        "local_devices([[[0, 1]]], 1, 1) is not right\n"
-        "  expected: {0: 0}\n"
-        "  got:      {}\n"
-        "  fix:      device 1 of process 1 stands in row 0: that row needs an entry"
-    ),
-    "own_corner": (
-        "process_map([[[0, 1]]], 1) is not right\n"
-        "  expected: {0: 0, 1: 0}\n"
-        "  got:      {0: 0, 1: 1}\n"
-        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; device 0 stands there "
-        "at model 0, so its group is named after process 0"
-    ),
-    "first_place_of_the_process": (
-        "process_map([[[0], [2]], [[3], [1]]], 2) is not right\n"
-        "  expected: {0: 0, 1: 0}\n"
-        "  got:      {0: 0, 1: 1}\n"
-        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; device 0 stands there "
-        "at model 0, so its group is named after process 0"
-    ),
-    "not_numbered": (
-        "process_map([[[1, 0]]], 1) is not right\n"
-        "  expected: {0: 0, 1: 0}\n"
-        "  got:      {0: 1, 1: 1}\n"
-        "  fix:      number the names 0, 1, 2, ... in the order in which they come up; these come up as 1"
-    ),
-    "one_for_each": (
-        "process_map([[[0, 1]]], 1) is not right\n"
-        "  expected: {0: 0, 1: 0}\n"
-        "  got:      {0: 0, 1: 1}\n"
-        "  fix:      the smallest replica of process 1 is 0 and its smallest data is 0; device 0 stands there "
-        "at model 0, so its group is named after process 0"
-    ),
-    "never": (
-        "break_the_map([[[0], [2]], [[3], [1]]], 2, 8) is not right\n"
-        "  expected: 0\n"
-        "  got:      None\n"
-        "  fix:      here the rule is wrong: example 0 is in rows 0 and 1"
-    ),
-    "some_device_of_a_row": (
-        "break_the_map([[[0, 1, 2], [3, 4, 5]]], 2, 4) is not right\n"
-        "  expected: 1\n"
-        "  got:      None\n"
-        "  fix:      here the rule is wrong: of row 1 only devices 4 and 5 have example 1"
-    ),
-    "held_by_several_devices": (
-        "break_the_map([[[0, 1]]], 1, 2) is not right\n"
-        "  expected: None\n"
-        "  got:      0\n"
-        "  fix:      example 0 is just where it should be, on all devices of row 0, and so is every other one, so the "
-        "answer is None"
-    ),
-    "the_row_for_the_example": (
-        "break_the_map([[[0], [2]], [[3], [1]]], 2, 8) is not right\n"
-        "  expected: 0\n"
-        "  got:      [0, 1]\n"
-        "  fix:      give back the number of one example, or None"
-    ),
-    "everything": (
-        "fix_the_map([[[0], [1]]], 1, 4) is not right\n"
-        "  expected: {0: [0, 1], 1: [2, 3]}\n"
-        "  got:      {0: [0, 1, 2, 3], 1: [0, 1, 2, 3]}\n"
-        "  fix:      process 0 reads 4 examples; its row needs 2"
-    ),
-    "by_process": (
-        "fix_the_map([[[0, 1], [2, 3]]], 1, 4) is not right\n"
-        "  expected: {0: [0, 1], 1: [0, 1], 2: [2, 3], 3: [2, 3]}\n"
-        "  got:      {0: [0, 1], 1: [2, 3], 2: [0, 1], 3: [2, 3]}\n"
-        "  fix:      in row 0 device 0 gets [0, 1], and device 1 gets [2, 3]"
-    ),
-    "once_a_device": (
-        "fix_the_map([[[0, 1]]], 2, 2) is not right\n"
-        "  expected: {0: [0, 1]}\n"
-        "  got:      {0: [0, 1, 0, 1]}\n"
-        "  fix:      process 0 reads 4 examples; its row needs 2"
-    ),
-    "in_the_order_of_devices": (
-        "fix_the_map([[[0, 3], [1, 2]]], 2, 4) is not right\n"
-        "  expected: {0: [0, 1, 2, 3], 1: [0, 1, 2, 3]}\n"
-        "  got:      {0: [0, 1, 2, 3], 1: [2, 3, 0, 1]}\n"
-        "  fix:      in row 0 device 0 gets [0, 1], and device 3 gets [2, 3]"
-    ),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_a_mistake_is_told_and_shown_on_the_smallest_mesh(mistake: Mistake) -> None:
-    with pytest.raises(CheckError) as raised:
-        check_function(function(mistake), puzzle=mistake.puzzle)
-    assert str(raised.value) == TOLD[mistake.name]
-    assert mistake.thought.endswith(".")
-    shown = raised.value.shown
-    assert isinstance(shown, Holdings)
-    assert shown.wrong or mistake.name == "held_by_several_devices"  # where nothing is wrong
-    words = [mark.text for mark in picture_of(shown).scene.marks if isinstance(mark, Text)]
-    assert shown.title in words or f"{shown.title[:30]}" in words[0]
-
-
-def test_each_has_three_mistakes_and_more() -> None:
-    counts = Counter(mistake.puzzle for mistake in MISTAKES)
-    assert set(counts) == set(MAPS)
-    assert min(counts.values()) >= 4
+# -- what is run ----------------------------------------------------------------------------------------------------
 
 
 def test_a_loop_that_never_ends_is_stopped_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,6 +179,7 @@ def test_the_solution_of_a_puzzle_is_there_for_those_that_build_on_it() -> None:
     assert len(mesh_of(PUBLISHED, 4)) == 16
 
 
+@pytest.mark.usefixtures("warm")
 def test_our_own_solution_of_the_puzzle_that_is_asked_is_no_answer(tmp_path: Path) -> None:
     kept = solution_of("local_devices")
 

@@ -44,28 +44,14 @@ FIRST = '''
         except ValueError as error:
             raise error
 '''
+RENAMED = (
+    "SIZE -> WIDTH; half( -> quotient(; value -> number; by -> each; Counter -> Tally; start -> begin; "
+    "count -> n; .up -> .more; def up -> def more; inner -> minus; a, b -> c, d; a - b -> c - d; "
+    "b=layer, a= -> d=layer, c=; other -> rows; for i in range(x) if i -> for k in range(x) if k; "
+    "x + i -> x + k; layer -> l; error -> e; out -> result"
+)
 SAME = {
-    "renamed": (
-        ("SIZE", "WIDTH"),
-        ("half(", "quotient("),
-        ("value", "number"),
-        ("by", "each"),
-        ("Counter", "Tally"),
-        ("start", "begin"),
-        ("count", "n"),
-        (".up", ".more"),
-        ("def up", "def more"),
-        ("inner", "minus"),
-        ("a, b", "c, d"),
-        ("a - b", "c - d"),
-        ("b=layer, a=", "d=layer, c="),
-        ("other", "rows"),
-        ("for i in range(x) if i", "for k in range(x) if k"),
-        ("x + i", "x + k"),
-        ("layer", "l"),
-        ("error", "e"),
-        ("out", "result"),
-    ),
+    "renamed": tuple((one.partition(" -> ")[0], one.partition(" -> ")[2]) for one in RENAMED.split("; ")),
     "without comments, docstrings and annotations": (('"""Half of it."""', ""), ("  # each", ""), (': "Model"', "")),
     "imported otherwise": (("from math import floor", "import math as m"), ("floor(", "m.floor(")),
     "printed and asserted": (("for layer", "print(counter)\n        assert counter\n        for layer"),),

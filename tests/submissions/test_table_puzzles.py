@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from itertools import combinations, pairwise, product
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from drawing import picture_of
-from lib import LINKS, PUZZLES, CheckError, Mesh, Trace, check, check_function, simulate
+from lib import LINKS, PUZZLES, Mesh, Trace, check, simulate
 from lib.checker.table import Answer, ask_here
 from lib.cluster.stages import Stages
 from lib.errors.exceptions import RuleError
@@ -20,9 +19,9 @@ from lib.schedules.data_parallel import fully_sharded
 from lib.submissions.function_check import judge_answers, judge_of, solution_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
-from tests.submissions.map_mistakes import Mistake, function
-from tests.submissions.table_mistakes import AS_IT_WAS, MISTAKES, histories
+from tests.submissions.mistakes import MISTAKES, histories, written
 
+AS_IT_WAS = next(one for one in MISTAKES if one.name == "all_as_it_was").parts
 TABLES = ("parallel_dims", "split_layers", "stage_ids", "find_the_bug")
 DIMS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 SIXTEEN = dict(zip(DIMS, (2, 2, 2, 1, 2), strict=True))
@@ -214,14 +213,14 @@ def test_a_stage_of_pytorch_divides_again_with_every_call() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"pipeline_step": "weight.grad *= len(microbatches)\n" + AS_IT_WAS["pipeline_step"].replace("        ", "")},
+        {"pipeline_step": "weight.grad *= len(microbatches)\n" + AS_IT_WAS["pipeline_step"]},
         {"axes_of": "return ['cp', 'dp_shard'][::-1], ['dp_replicate'] if sizes['dp_replicate'] > 1 else []"},
         {"training_step": "loss = mean_loss(weight, batch)\nloss = loss / calls\nloss.backward()\nreturn loss"},
     ],
     ids=["undone", "no_copies_of_one", "step_by_step"],
 )
 def test_other_repairs_will_do(changed: dict[str, str]) -> None:
-    mended = function(Mistake("find_the_bug", "another", "", histories(**changed)))
+    mended = written("find_the_bug", histories(changed))
     assert judge_answers("find_the_bug", ask_here(mended)).correct
 
 
@@ -233,134 +232,3 @@ def test_what_is_no_answer_is_told_and_has_a_picture_all_the_same(puzzle: str, a
         failure = judge.failure(row.given, Answer(answer), row)
         if failure is not None and not row.raises:
             picture_of(judge.shown(failure))
-
-
-# -- mistakes -------------------------------------------------------------------------------------------------------
-
-TOLD: dict[str, tuple[str, str]] = {
-    "pipeline_counts_first": (
-        "(4, {'pp': 1, 'dp_replicate': 1, 'dp_shard': 1, 'cp': 2, 'tp': 2}, 0) is not right",
-        "the group of rank 0 along tp is all ranks with cp 0: [0, 1]",
-    ),
-    "groups_of_neighbours": (
-        "(4, {'pp': 1, 'dp_replicate': 1, 'dp_shard': 1, 'cp': 2, 'tp': 2}, 0) is not right",
-        "the group of rank 0 along cp is all ranks with tp 0: [0, 2]",
-    ),
-    "without_myself": (
-        "(1, {'pp': 1, 'dp_replicate': 1, 'dp_shard': 1, 'cp': 1, 'tp': 1}, 0) is not right",
-        "the group of rank 0 along tp is all ranks: [0]",
-    ),
-    "nothing_inferred": (
-        "(1, {'pp': 1, 'dp_replicate': 1, 'dp_shard': -1, 'cp': 1, 'tp': 1}, 0) raises ValueError",
-        "this input is not to be refused: it has an answer",
-    ),
-    "rounded_down": (
-        "(3, {'pp': 1, 'dp_replicate': 1, 'dp_shard': 1, 'cp': 1, 'tp': 2}, 0) is not right",
-        "such an input is a mistake of the caller's: raise ValueError",
-    ),
-    "pipeline_left_out_of_the_others": (
-        "(2, {'pp': 2, 'dp_replicate': 1, 'dp_shard': -1, 'cp': 1, 'tp': 1}, 1) raises ValueError",
-        "this input is not to be refused: it has an answer",
-    ),
-    "address_as_a_list": (
-        "(1, {'pp': 1, 'dp_replicate': 1, 'dp_shard': 1, 'cp': 1, 'tp': 1}, 0) is not right",
-        '"place" is a dict with the five axes as keys',
-    ),
-    "as_torch_chunk": (
-        "(3, 2) is not right",
-        "every stage has 1, with 1 left, for stage 1: stage 0 has layer 0",
-    ),
-    "first_come_first_served": (
-        "(3, 2) is not right",
-        "every stage has 1, with 1 left, for stage 1: stage 0 has layer 0",
-    ),
-    "spared_at_both_ends": (
-        "(5, 3) is not right",
-        "every stage has 1, with 2 left, for stages 1 to 2: stage 1 has layers 1 to 2",
-    ),
-    "begins_with_0": (
-        "(1, 1) is not right",
-        "the first stage begins at 0 and the last one ends with the model: neither is a split point",
-    ),
-    "sizes_of_the_stages": (
-        "(1, 1) is not right",
-        "the first stage begins at 0 and the last one ends with the model: neither is a split point",
-    ),
-    "stages_without_layers": (
-        "(0, 0) raises ZeroDivisionError",
-        "such an input is a mistake of the caller's: raise ValueError, before anything else goes wrong",
-    ),
-    "blocks": (
-        "(0, 2, 4, 'v') is not right",
-        "round 1 has the stages [2, 3], and in a V it goes backwards, from rank 1 to rank 0: rank 0 has stage 3",
-    ),
-    "always_a_loop": (
-        "(0, 2, 4, 'v') is not right",
-        "round 1 has the stages [2, 3], and in a V it goes backwards, from rank 1 to rank 0: rank 0 has stage 3",
-    ),
-    "only_one_turn": (
-        "(0, 1, 3, 'v') is not right",
-        "3 stages on 1 rank are 3 each; this has 2",
-    ),
-    "one_too_far": (
-        "(0, 1, 2, 'v') is not right",
-        "round 1 has the stages [1], and in a V it goes backwards, from rank 0 to rank 0: rank 0 has stage 1",
-    ),
-    "whatever_is_left_out": (
-        "(0, 2, 1, 'v') is not right",
-        "such an input is a mistake of the caller's: raise ValueError",
-    ),
-    "all_as_it_was": (
-        "(2, [[2, 4], [6, 8]]) is not right",
-        "history 2: the mean of the 2 microbatches is 5, and the gradient is 10, 2 times too much",
-    ),
-    "shards_without_cp": (
-        "(1, [{'dp_replicate': 1, 'dp_shard': 1, 'cp': 2}, 0]) is not right",
-        "history 1: gradients differ along cp, too, so a weight is cut along dp_shard and cp: for rank 0 among [0, 1]",
-    ),
-    "copies_along_cp": (
-        "(1, [{'dp_replicate': 1, 'dp_shard': 1, 'cp': 2}, 0]) is not right",
-        "history 1: gradients differ along cp, too, so a weight is cut along dp_shard and cp: for rank 0 among [0, 1]",
-    ),
-    "still_sharded_over_the_copies": (
-        "(1, [{'dp_replicate': 2, 'dp_shard': 1, 'cp': 1}, 0]) is not right",
-        "history 1: of the 2 copies of a weight that of rank 0 is cut among [0]; [1] belongs to another",
-    ),
-    "divided_twice": (
-        "(2, [[6], [1]]) is not right",
-        "history 2: the mean of the 2 microbatches is 3.5, and the losses in the log add up to 1.75",
-    ),
-    "whole_loss_in_the_log": (
-        "(2, [[6], [1]]) is not right",
-        "history 2: the mean of the 2 microbatches is 3.5, and the losses in the log add up to 7, 2 times too much",
-    ),
-    "gradient_divided_each_time": (
-        "(2, [[6], [1]]) is not right",
-        "history 2: the mean of the 2 microbatches is 3.5, and the gradient is 2",
-    ),
-    "never_divided": (
-        "(3, [[[-2], [1]]]) is not right",
-        "history 3, call 1: that is the sum over its 2 microbatches, and not the mean",
-    ),
-    "emptied_first": (
-        "(3, [[[-8]], [[-1]]]) is not right",
-        "history 3, call 2 adds the mean of its 1 microbatch to -8",
-    ),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_a_mistake_is_told_and_shown_on_the_smallest_input(mistake: Mistake) -> None:
-    with pytest.raises(CheckError) as raised:
-        check_function(function(mistake), puzzle=mistake.puzzle)
-    first, *_, last = str(raised.value).splitlines()
-    assert (first.removeprefix(mistake.puzzle), last.partition("fix:")[2].strip()) == TOLD[mistake.name]
-    assert mistake.thought.endswith(".")
-    if raised.value.shown is not None:  # there is none of an input that is to be refused
-        assert picture_of(raised.value.shown).scene.marks
-
-
-def test_each_has_four_mistakes_and_more() -> None:
-    counts = Counter(mistake.puzzle for mistake in MISTAKES)
-    assert set(counts) == set(TABLES)
-    assert min(counts.values()) >= 4

@@ -28,12 +28,13 @@ settings.register_profile(
 settings.load_profile("same every time")
 
 
-def examples(count: int, **others: Any) -> Any:
-    """Settings for a property whose examples cost much: `count` of them in `make test-all`, a fifth at a commit.
+def examples(count: int, few: int | None = None, **others: Any) -> Any:
+    """Settings for a property whose examples cost much: `count` in `make test-all`, `few` (a fifth) at a commit.
 
     A property without settings has as many as the profile says. `others` are passed on to hypothesis.settings.
     """
-    return settings(max_examples=count if THOROUGH else max(2, count // FEWER), **others)
+    few = max(2, count // FEWER) if few is None else few
+    return settings(max_examples=count if THOROUGH else few, **others)
 
 
 def sample(cases: Iterable[T]) -> list[T]:

@@ -17,11 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Activation, ActivationGrad, Model, RuleError, Weight, WeightGrad, check, simulate
-from lib.checker.final_weights import finals
 from lib.errors.wording import runs
-from lib.trace.json_format import encode
 from lib.trace.rebuild import rebuild
-from lib.trace.validation import MAX_COUNT, decode
+from lib.trace.validation import MAX_COUNT
 from lib.values import rules
 from lib.values.laws import cut, gather, reduce, renew
 from lib.values.layers import LINEAR, Layer, Shape, by_hand, layer_from
@@ -281,7 +279,7 @@ def test_the_places_of_a_step_go_with_the_step() -> None:
 
     run(3)
     before = live()
-    for ranks in range(2, 12):
+    for ranks in range(2, 6):
         run(ranks)
     assert live() == before
 
@@ -363,48 +361,8 @@ def test_a_file_holds_as_many_shards_as_a_call_may_name() -> None:
     assert MOST == MAX_COUNT
 
 
-def hand_in(*of: tuple[int, int]) -> Any:
-    """Each rank hands in the shards that it names, updated."""
-
-    async def function(model: Model) -> None:
-        shard, total = of[model.rank]
-        weight, state = model.load_weights(0, shard, total)
-        x = model.get_activation([0])
-        whole, _ = model.load_weights(0)
-        grad, _ = model.backward(0, x, model.loss(model.forward(0, x, whole)), whole)
-        model.set_final_weight(0, model.update(0, grad, weight, state)[0])
-
-    return function
-
-
-@pytest.mark.parametrize(
-    ("of", "first_line"),
-    [
-        ([(0, 2), (0, 3)], "are not complete: shards 3-5 of 6 are on no rank"),
-        ([(0, 2), (3, 4)], "are not complete: shard 2 of 4 is on no rank"),
-        ([(0, 1000), (1, 999_983)], "are not complete: shards 1-999 of 1000 are on no rank"),
-        ([(0, 10**6), (1, 999_983)], "the part of the weight from 1/1000000 to 1/999983 and from 2/999983 to 1 is on"),
-    ],
-)
-def test_what_no_rank_has_is_told_in_small_numbers(of: list[tuple[int, int]], first_line: str) -> None:
-    trace = simulate(hand_in(*of), ranks=2, layers=1)[0].trace
-    (fault,) = (one for one in check(trace).faults if "not complete" in one)
-    assert first_line in fault
-
-
-def test_a_thousand_bytes_of_file_are_a_small_check() -> None:
-    """Two coprime numbers of shards in a file made 10**12 parts."""
-    trace = simulate(hand_in((0, 2), (1, 3)), ranks=2, layers=1)[0].trace
-    text = json.dumps(encode(trace)).replace('"0", 2', '"0", 999983').replace('"1", 3', '"1", 1000000')
-    text = text.replace("[0, 2]", "[0, 999983]").replace("[1, 3]", "[1, 1000000]")
-    run = decode(json.loads(text))
-    assert run.programs[1].events[0].arg == (1, 10**6)
-    (fault,) = finals(run, rebuild(run), False)[-1:]
-    assert "shards 2-999999 of 1000000 are on no rank" in fault
-
-
 def test_many_shards_on_one_rank_are_found_by_bisection() -> None:
-    total = 20_000
+    total = 4000
 
     def many(model: Model) -> None:
         for shard in range(total):
@@ -412,16 +370,6 @@ def test_many_shards_on_one_rank_are_found_by_bisection() -> None:
 
     rebuilt = rebuild(simulate(many, layers=1)[0].trace)
     assert not rebuilt.flaws
-
-
-def test_a_shard_that_is_loaded_in_two_sizes_is_loaded_twice() -> None:
-    def twice(model: Model) -> None:
-        for shard, total in ((0, 4), (3, 4), (1, 2)):
-            model.set_final_weight(0, model.load_weights(0, shard, total)[0])
-
-    (flaw,) = rebuild(simulate(twice, layers=1)[0].trace).flaws.values()
-    assert flaw.what.startswith("the weight of layer 0 was loaded a second time")
-    assert flaw.event.arg == (1, 2)
 
 
 def test_a_mistake_between_the_last_of_many_members_is_found_at_once() -> None:

@@ -7,6 +7,7 @@ import pickle
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,8 +29,8 @@ from lib import (
 from lib.errors.wording import numbers
 from lib.values.facts import Twice
 from lib.values.laws import cut, gather, reduce, total_elements
-from lib.values.placement import union
 from lib.values.values import KINDS, SET_MARK, Value, clean, describe
+from tests.support.said import Said
 
 LAYERS = 4
 layers = st.integers(0, LAYERS - 1)
@@ -140,29 +141,6 @@ def test_shard_then_gather_is_the_identity(value: Any, total: int) -> None:
         assert again == whole
 
 
-def enumerated(value: Any, parts: int) -> set[int]:
-    """Which of `parts` equal parts of the weight a value has, one by one."""
-    each = parts // value.total
-    return {shard * each + i for shard in value.shards for i in range(each)}
-
-
-@given(sharded, st.integers(1, 12), st.integers(1, 12))
-def test_covers_and_overlap_are_those_of_the_elements(value: Any, total: int, parts: int) -> None:
-    whole = with_set(value, shards=frozenset(range(value.total)))
-    pieces = [whole.shard(i, total) for i in range(total)]
-    common = value.total * total * parts
-    mine = enumerated(value, common)
-    assert Fraction(len(mine), common) * HIDDEN * HIDDEN == value.elements()
-    here = value.place
-    for piece in pieces:
-        there, theirs = piece.place, enumerated(piece, common)
-        assert union([here.first, there.first]).size * common == len(mine | theirs) * HIDDEN
-        assert here.first.minus(there.first).size * common == len(mine - theirs) * HIDDEN
-        assert there.covers(here) == (mine <= theirs)
-        assert here.covers(there) == (theirs <= mine)
-        assert here.overlaps(there) == there.overlaps(here) == bool(mine & theirs)
-
-
 @given(batched(), batched())
 def test_activations_overlap_where_they_share_a_batch(a: Activation, b: Activation) -> None:
     assert a.place.overlaps(b.place) == bool(a.batches & b.batches)
@@ -258,15 +236,6 @@ def test_a_value_in_a_list_or_dict_is_printed_in_words() -> None:
     assert repr({"w": Weight(1, 2, 1, [3], 4)}) == "{'w': <weight of layer 1, shard 3 of 4, step 1>}"
 
 
-def test_a_value_of_no_batches_says_so() -> None:
-    assert repr(Activation(0, 1, [], 2)) == "<activation 0, no batches>"
-
-
-def test_a_third_of_a_weight_is_no_rounded_number() -> None:
-    assert Weight(0, 1, 0, [1], 3).elements() == Fraction(262144, 3)
-    assert isinstance(Weight(0, 1, 0, [1], 4).elements(), int)
-
-
 @given(batched())
 def test_the_size_of_activations_is_that_of_their_batches(value: Activation) -> None:
     assert value.elements() == len(value.batches) * HIDDEN * LENGTH
@@ -295,6 +264,7 @@ def test_numbers_reads_back(items: frozenset[int]) -> None:
     ("value", "words"),
     [
         (Weight(1, 2, 0), "weight of layer 1"),
+        (Activation(0, 1, [], 2), "activation 0, no batches"),
         (Weight(1, 2, 1, [3], 4), "weight of layer 1, shard 3 of 4, step 1"),
         (OptState(0, 2, 0, [0, 1, 2], 8), "optimizer state of layer 0, shards 0-2 of 8"),
         (Activation(2, 2, [0, 2, 3], 4), "activation 2, batches 0, 2, 3"),
@@ -373,215 +343,12 @@ def test_a_class_is_called_by_where_it_is_exported_from() -> None:
 grad = WeightGrad(1, 2, [0, 1], 4)
 
 
-MISTAKES: list[tuple[Any, str]] = [
-    (
-        lambda: grad + WeightGrad(1, 2, [1, 2], 4),
-        "cannot sum these values: batch 1 would be counted twice\n"
-        "  expected: each batch in one of the summands only\n"
-        "  got:      weight gradient of layer 1, batches 0, 1; weight gradient of layer 1, batches 1, 2\n"
-        "  fix:      add the gradient of each batch once: batch 1 is in both already",
-    ),
-    (
-        lambda: grad + WeightGrad(0, 2, [2], 4),
-        "cannot sum weight gradients of different layers\n"
-        "  expected: values of the same layer\n"
-        "  got:      weight gradient of layer 1, batches 0, 1; weight gradient of layer 0, batch 2\n"
-        "  fix:      use values of one layer: a layer has its own weight, gradient and optimizer state",
-    ),
-    (
-        lambda: grad + WeightGrad(1, 2, [2], 4, [0], 2),
-        "cannot sum weight gradients that are cut into different numbers of shards\n"
-        "  expected: values that are cut into the same number of shards\n"
-        "  got:      weight gradient of layer 1, batches 0, 1; weight gradient of layer 1, batch 2, shard 0 "
-        "of 2\n"
-        "  fix:      one is a shard of a sum, the other is whole: reduce-scatter that one too, and then add the shards",
-    ),
-    (
-        lambda: grad + Weight(1, 2, 0),  # type: ignore[operator]
-        "cannot sum two different kinds of value\n"
-        "  expected: another weight gradient\n"
-        "  got:      weight of layer 1\n"
-        "  fix:      look at the stores that they come from: both values have to be of the same kind",
-    ),
-    (
-        lambda: grad + 1,  # type: ignore[operator]
-        "cannot sum two different kinds of value\n"
-        "  expected: another weight gradient\n"
-        "  got:      the number 1\n"
-        "  fix:      look at the stores that they come from: both values have to be of the same kind",
-    ),
-    (
-        lambda: Weight(0, 2, 0, [0], 2).combine(Weight(0, 2, 0, [0], 2)),
-        "cannot gather these values: shard 0 would be counted twice\n"
-        "  expected: each shard in one of them only\n"
-        "  got:      weight of layer 0, shard 0 of 2; weight of layer 0, shard 0 of 2\n"
-        "  fix:      each value must hold shards that no other value holds",
-    ),
-    (
-        lambda: Weight(0, 2, 0, [0], 2).combine(Weight(0, 2, 1, [1], 2)),
-        "cannot gather weights of different steps\n"
-        "  expected: values of the same step\n"
-        "  got:      weight of layer 0, shard 0 of 2; weight of layer 0, shard 1 of 2, step 1\n"
-        "  fix:      gather all shards before the update, or all of them after it",
-    ),
-    (
-        lambda: Weight(0, 2, 0, [0], 2).combine(OptState(0, 2, 0, [1], 2)),  # type: ignore[arg-type]
-        "cannot gather two different kinds of value\n"
-        "  expected: another weight\n"
-        "  got:      optimizer state of layer 0, shard 1 of 2\n"
-        "  fix:      look at the stores that they come from: both values have to be of the same kind",
-    ),
-    (
-        lambda: WeightGrad(0, 2, [0], 4, [0], 2).combine(WeightGrad(0, 2, [1], 4, [1], 2)),
-        "cannot gather weight gradients of different batches\n"
-        "  expected: values of the same batches\n"
-        "  got:      weight gradient of layer 0, batch 0, shard 0 of 2; weight gradient of layer 0, batch "
-        "1, shard 1 of 2\n"
-        "  fix:      gradients of different batches are summed: with `+`, scatterreduce or allreduce",
-    ),
-    (
-        lambda: Weight(0, 2, 0).shard(4, 4),
-        "there is no shard 4 of 4\n"
-        "  expected: a shard number from 0 to 3\n"
-        "  fix:      shards are counted from 0; a rank's own shard is usually its place in the group",
-    ),
-    (
-        lambda: Weight(0, 2, 0, [1, 3], 4).shard(0, 2),
-        "only shards that lie side by side can be cut\n"
-        "  expected: all 4 shards of layer 0, or some without a gap\n"
-        "  got:      weight of layer 0, shards 1, 3 of 4\n"
-        "  fix:      cut each of them by itself, or gather what is missing first",
-    ),
-    (
-        lambda: Activation(0, 2, [0, 2, 3], 4).shard(0, 2),
-        "3 batches cannot be cut into 2 equal parts\n"
-        "  expected: a number that divides 3, such as 3\n"
-        "  got:      2 parts of the activation 0, batches 0, 2, 3\n"
-        "  fix:      take slices of equally many examples each",
-    ),
-    (
-        lambda: reduce(Weight(0, 2, 0)),
-        "a weight cannot be summed\n"
-        "  expected: a weight gradient: nothing else is summed over batches\n"
-        "  got:      weight of layer 0\n"
-        "  fix:      sum the gradients before the update: then the weights are the same on all ranks\n"
-        "            to put the shards of a weight together, use an all-gather",
-    ),
-    (
-        lambda: reduce(OptState(0, 2, 0)),
-        "an optimizer state cannot be summed\n"
-        "  expected: a weight gradient: nothing else is summed over batches\n"
-        "  got:      optimizer state of layer 0\n"
-        "  fix:      sum the gradients before the update: then the weights are the same on all ranks\n"
-        "            to put the shards of a weight together, use an all-gather",
-    ),
-    (
-        lambda: Activation(1, 2, [0], 2) + Activation(1, 2, [1], 2),
-        "an activation cannot be summed\n"
-        "  expected: a weight gradient: nothing else is summed over batches\n"
-        "  got:      activation 1, batch 0\n"
-        "  fix:      keep each batch of activations under its own key; what is summed is the gradient of a weight:\n"
-        "            grad_weights[layer]",
-    ),
-    (
-        lambda: ActivationGrad(1, 2, [0], 2) + ActivationGrad(1, 2, [1], 2),
-        "an activation gradient cannot be summed\n"
-        "  expected: a weight gradient: nothing else is summed over batches\n"
-        "  got:      gradient of activation 2, batch 0\n"
-        "  fix:      the gradient of an activation stays with its batch; sum the gradient of the weight: "
-        "grad_weights[layer]",
-    ),
-    (
-        lambda: reduce("a gradient", grad),  # type: ignore[type-var]
-        "'a gradient' cannot be summed\n"
-        "  expected: a weight gradient: nothing else is summed over batches\n"
-        "  got:      str 'a gradient'\n"
-        "  fix:      take the weight gradient itself: grad_weights[layer]",
-    ),
-    (
-        lambda: grad + grad,
-        "cannot sum these values: batches 0 and 1 would be counted twice\n"
-        "  expected: each batch in one of the summands only\n"
-        "  got:      weight gradient of layer 1, batches 0, 1; weight gradient of layer 1, batches 0, 1\n"
-        "  fix:      add the gradient of each batch once: batches 0 and 1 are in both already",
-    ),
-    (
-        lambda: WeightGrad(1, 2, [0], 4, [0], 2) + WeightGrad(1, 2, [1], 4, [1], 2),
-        "cannot sum weight gradients of different shards\n"
-        "  expected: values of the same shards\n"
-        "  got:      weight gradient of layer 1, batch 0, shard 0 of 2; weight gradient of layer 1, batch "
-        "1, shard 1 of 2\n"
-        "  fix:      sum the same shard of each gradient: reduce-scatter them, or cut them in the same way",
-    ),
-    (
-        lambda: gather(Weight(0, 2, 0), Weight(0, 2, 0)),
-        "there is nothing to gather: both are complete\n"
-        "  expected: each shard in one of them only\n"
-        "  got:      weight of layer 0; weight of layer 0\n"
-        "  fix:      leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)",
-    ),
-    (
-        lambda: gather(WeightGrad(0, 2, [0], 2), WeightGrad(0, 2, [0], 2)),
-        "there is nothing to gather: both are complete\n"
-        "  expected: each shard in one of them only\n"
-        "  got:      weight gradient of layer 0, batch 0; weight gradient of layer 0, batch 0\n"
-        "  fix:      gradients are not gathered but summed: use scatterreduce or allreduce",
-    ),
-    (
-        lambda: gather(Activation(0, 2, [0], 4), Activation(0, 2, [1, 2], 4), Activation(0, 2, [2, 3], 4)),
-        "cannot gather these values: batch 2 would be counted twice\n"
-        "  expected: each batch in one of them only\n"
-        "  got:      activation 0, batches 1, 2; activation 0, batches 2, 3\n"
-        "  fix:      each value must hold batches that no other value holds",
-    ),
-    (
-        lambda: Weight(0, 2, 0, [0], 2).combine(Weight(1, 2, 0, [1], 2)),
-        "cannot gather weights of different layers\n"
-        "  expected: values of the same layer\n"
-        "  got:      weight of layer 0, shard 0 of 2; weight of layer 1, shard 1 of 2\n"
-        "  fix:      use values of one layer: a layer has its own weight, gradient and optimizer state",
-    ),
-    (
-        lambda: gather(Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [2], 3)),
-        "cannot gather weights that are cut into different numbers of shards\n"
-        "  expected: values that are cut into the same number of shards\n"
-        "  got:      weight of layer 0, shard 0 of 2; weight of layer 0, shard 2 of 3\n"
-        "  fix:      give load_weights or shard the same total everywhere: how many ranks share the weight",
-    ),
-    (
-        lambda: gather(Weight(0, 2, 0, [0], 2), OptState(0, 2, 0, [1], 2)),  # type: ignore[type-var]
-        "cannot gather two different kinds of value\n"
-        "  expected: another weight\n"
-        "  got:      optimizer state of layer 0, shard 1 of 2\n"
-        "  fix:      look at the stores that they come from: both values have to be of the same kind",
-    ),
-    (
-        lambda: cut(Weight(0, 2, 0), 1, 1),
-        "there is no shard 1 of 1\n"
-        "  expected: a shard number from 0 to 0\n"
-        "  fix:      shards are counted from 0; a rank's own shard is usually its place in the group",
-    ),
-    (
-        lambda: cut(Weight(0, 2, 0), 0, 0),
-        "there is no shard 0 of 0\n"
-        "  expected: total >= 1\n"
-        "  fix:      first which shard, and then of how many: value.shard(model.rank, model.RANKS)",
-    ),
-    (
-        lambda: cut(Weight(0, 2, 0), 7, 10**6 + 1),
-        "1000001 shards are too many\n"
-        "  expected: a weight cut into at most 1000000 shards: a Trace file holds no more\n"
-        "  got:      shard 7 of 1000001\n"
-        "  fix:      cut a weight into as many shards as ranks share it",
-    ),
-]
+SAID = Said(Path(__file__).with_name("said") / "laws.txt")
 
 
-@pytest.mark.parametrize(("mistake", "message"), MISTAKES)
-def test_a_broken_law_explains_itself(mistake: Any, message: str) -> None:
-    with pytest.raises(RuleError) as raised:
-        mistake()
-    assert str(raised.value) == message
+@pytest.mark.parametrize("call", SAID.texts)
+def test_a_broken_law_explains_itself(call: str) -> None:
+    SAID.check(call, globals())
 
 
 MOST = 10**6

@@ -12,7 +12,6 @@ from typing import Annotated, Final
 
 from lib.cli.console import console, fail, say, show_table
 from lib.cli.grading.drop_folder import Changes
-from lib.cli.grading.report.report import write_report
 from lib.cli.workers import BACKEND, SCHEDULER, cluster, need_extras, some_jobs
 from lib.errors.wording import counted, visible
 from lib.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
@@ -135,6 +134,9 @@ def _graded(
         book = grade(collected, assignment, out, jobs=processes, done=done)
     write_results(book, out)
     with _progress("Drawing") as done:
+        # Here and not above: it draws, and what draws takes half of the time in which any command starts.
+        from lib.cli.grading.report.report import write_report
+
         index = write_report(
             book, Traces(out / TRACES), out, jobs=jobs or _cores(), tell_sizes=assignment.tell_sizes, done=done
         )

@@ -11,13 +11,13 @@ import re
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import BinaryIO
 
 from lib.checker.table import Given, encode
@@ -87,17 +87,17 @@ def ask(request: Request, **environment: str) -> Sent:
         program = [sys.executable, "-P", "-m", "lib.course.child", name]
         # It has no name there, or one would open what the student's code has put in its place: a pipe waits for ever.
         with tempfile.TemporaryFile() as noise:
-            process = subprocess.Popen(
+            process = Popen(
                 program,
                 env=child_environment(PYTHONDONTWRITEBYTECODE="1", PUZZLES_PROGRESS="off", **environment),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdin=DEVNULL,
+                stdout=DEVNULL,
                 stderr=noise,
                 start_new_session=True,
             )
             try:
                 status = process.wait(request.limits.seconds + GRACE)
-            except subprocess.TimeoutExpired:
+            except TimeoutExpired:
                 return endless(request, None)
             finally:
                 _end(process)
@@ -115,7 +115,7 @@ def _folder() -> Generator[str]:
             shutil.rmtree(name, ignore_errors=True)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Popen[bytes]) -> None:
     """Ends a process, and what it has started."""
     if hasattr(os, "killpg"):
         with suppress(ProcessLookupError, PermissionError):  # nobody is left

@@ -34,7 +34,8 @@ __all__ = ["DEAF", "DEAF_SIGNAL", "GRACE", "LATE", "answer", "endless", "limit",
 GRACE = 10.0
 """Seconds more, to start Python and to end by itself, before a process is ended from outside."""
 DEAF = 1.0
-"""Seconds more for one long operation of Python's own, which lets no other thread run, before it is ended."""
+"""Seconds more for one long operation of Python's own, which lets no other thread run, before it is ended: no more than
+the function itself had."""
 
 
 LATE = getattr(signal, "SIGALRM", signal.SIGTERM)
@@ -93,7 +94,8 @@ def answer(request: Request, send: Callable[[bytes], object], *, told: bool = Fa
         timer = threading.Timer(request.limits.seconds, late)
         timer.daemon = True
         timer.start()
-        faulthandler.dump_traceback_later(request.limits.seconds + DEAF, exit=True)
+        seconds = request.limits.seconds
+        faulthandler.dump_traceback_later(seconds + min(DEAF, seconds), exit=True)
         in_time = timer.cancel
     with redirect_stdout(printed), redirect_stderr(printed), fixes.shown() if request.lines else nullcontext():
         sent = _run(request)

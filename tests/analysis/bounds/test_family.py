@@ -10,10 +10,7 @@ import pytest
 from lib import Mesh, Model, Trace, Weight, check, simulate
 from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.puzzle_bounds import bound_of, lower_bound
-from lib.analysis.figures import peak
 from lib.schedules.data_parallel import fully_sharded, zero, zero1
-from lib.schedules.pipelines.generators import one_f_one_b
-from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from tests.support.schedules import fsdp, star
@@ -58,33 +55,6 @@ def test_fsdp_in_the_puzzle_of_the_pipeline() -> None:
     assert check(trace, "gpipe").correct
     assert lower_bound("gpipe").excuse(trace) == "rank 0 computes layers of several stages"
     assert lower_bound("fsdp").excuse(trace) == "it has 4 ranks, 8 layers and 4 batches"
-
-
-def test_an_interleaved_pipeline_has_layers_of_several_stages() -> None:
-    def _two_chunks(rank: int) -> list[int]:
-        return [rank, rank + 2]
-
-    async def interleaved(model: Model) -> None:
-        held = {layer: model.load_weights(layer) for layer in _two_chunks(model.rank)}
-        other = 1 - model.rank
-        acts: dict[int, Any] = {}
-        out: Any = None
-        for layer in range(4):
-            if layer in held:
-                acts[layer] = model.get_activation([0]) if layer == 0 else await model.receive(other)
-                out = model.forward(layer, acts[layer], held[layer][0])
-                if layer < 3:
-                    await model.pass_to(other, out)
-        grad: Any = None
-        for layer in reversed(range(4)):
-            if layer in held:
-                grad = model.loss(out) if layer == 3 else await model.receive(other)
-                made, grad = model.backward(layer, acts[layer], grad, held[layer][0])
-                if layer > 0:
-                    await model.pass_to(other, grad)
-                model.set_final_weight(layer, model.update(layer, made, *held[layer])[0])
-
-    assert _excuse(interleaved, Family(2, 4, 1, stages=2)) == "rank 0 computes layers of several stages"
 
 
 def _computing(model: Model, *, again: bool = False, turns: list[list[int]] | None = None) -> None:
@@ -146,27 +116,6 @@ def test_updates_that_are_shared() -> None:
     assert _excuse(zero1, DDP) == "rank 0 does not itself update all of layer 0"
 
 
-def test_what_is_loaded_late_was_there_before() -> None:
-    def late(model: Model) -> None:
-        weights: dict[int, Weight] = {}
-        acts = [model.get_activation(range(model.BATCHES))]
-        for layer in range(model.LAYERS):
-            weights[layer], _ = model.load_weights(layer)
-            acts.append(model.forward(layer, acts[-1], weights[layer]))
-        grad = model.loss(acts.pop())
-        made: dict[int, Any] = {}
-        for layer in reversed(range(model.LAYERS)):
-            made[layer], grad = model.backward(layer, acts.pop(), grad, weights[layer])
-        for layer in range(model.LAYERS):
-            _, state = model.load_weights(layer)
-            model.set_final_weight(layer, model.update(layer, made.pop(layer), weights[layer], state)[0])
-
-    trace = _trace(late, ONE)
-    assert check(trace).correct
-    assert excuse(trace, ONE) is None
-    assert peak(trace).elements >= bound_of(ONE).memory.value
-
-
 def test_an_optimizer_state_that_is_lent_to_another_rank() -> None:
     async def lent(model: Model) -> None:
         weights, states, *_ = model.storage()
@@ -200,23 +149,6 @@ def test_shards_over_only_some_of_the_ranks_are_more_than_shards_over_all() -> N
     mesh = Mesh({"replica": 2, "shard": 2})
     hybrid = fully_sharded("shard", "replica")
     assert _excuse(hybrid, Family(4, 2, 4, sharded=True), mesh) == "rank 0 loads more of layer 0 than its shard"
-
-
-def test_a_weight_that_takes_the_place_of_its_shard_is_held_all_the_time() -> None:
-    async def swap(model: Model) -> None:
-        weights, states = model.weights, model.opt_states
-        for layer in range(model.LAYERS):
-            weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
-        for layer in range(model.LAYERS):
-            weights[layer] = await model.allgather(weights[layer], layer)
-        made = _train(model, [model.rank], dict(weights))
-        for layer in range(model.LAYERS):
-            weights[layer] = weights[layer].shard(model.rank, model.RANKS)
-            grad = await model.scatterreduce(made.pop(layer), layer)
-            weights[layer], states[layer] = model.update(layer, grad, weights[layer], states[layer])
-            model.set_final_weight(layer, weights[layer])
-
-    assert _excuse(swap, FSDP) is None
 
 
 def test_loading_what_another_stage_has() -> None:
@@ -346,29 +278,6 @@ def test_a_collective_over_several_stages() -> None:
     mesh = Mesh({"data": 2, "stage": 2})
     said = _excuse(sharded_over_all, Family(4, 2, 2, stages=2, sharded=True), mesh)
     assert said == "allreduce of layer 0 has members that are not of its stage"
-
-
-def test_stages_may_lie_on_the_ranks_in_any_order() -> None:
-    async def reversed_(model: Model) -> None:
-        stage = 1 - model.rank
-        weight, state = model.load_weights(stage)
-        if stage == 0:
-            act = model.get_activation([0])
-            await model.pass_to(0, model.forward(0, act, weight))
-            made, _ = model.backward(0, act, await model.receive(0), weight)
-        else:
-            act = await model.receive(1)
-            made, grad = model.backward(1, act, model.loss(model.forward(1, act, weight)), weight)
-            await model.pass_to(1, grad)
-        model.set_final_weight(stage, model.update(stage, made, weight, state)[0])
-
-    assert _excuse(reversed_, Family(2, 2, 1, stages=2)) is None
-
-
-def test_one_forward_one_backward_is_of_the_family_whatever_the_number_of_batches() -> None:
-    for batches in (1, 2, 5):
-        family = Family(4, 8, batches, stages=4, grouping="one")
-        assert _excuse(program_of(one_f_one_b(4, batches)), family) is None
 
 
 # -- runs that no bound speaks of -------------------------------------------------------------------------------------

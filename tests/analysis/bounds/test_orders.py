@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Mesh, Model, Trace, WeightGrad, check, simulate
@@ -19,6 +19,7 @@ from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from tests.support.optima import find
 from tests.support.pipeline_orders import figures, merges, random_orders, run
+from tests.support.profiles import sample
 
 DUST = 1e-9
 SEEDS = st.integers(0, 2**32 - 1)
@@ -38,7 +39,6 @@ def _holds(trace: Trace, family: Family) -> None:
 # -- pipelines ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.integers(2, 4), st.integers(1, 2), st.integers(1, 4), st.booleans(), SEEDS)
 def test_a_random_pipeline(stages: int, each: int, batches: int, overlap: bool, seed: int) -> None:
     size = Size(stages, stages * each, batches, overlap)
@@ -51,36 +51,6 @@ def test_a_random_pipeline(stages: int, each: int, batches: int, overlap: bool, 
     assert top >= lean.peak
     assert last > quick.end or top >= quick.peak
     assert top > lean.peak or last >= lean.end
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(2, 3), st.integers(1, 3), st.integers(1, 3))
-def test_a_pipeline_of_all_batches_together(stages: int, each: int, batches: int) -> None:
-    async def together(model: Model) -> None:
-        layers = range(model.rank * each, (model.rank + 1) * each)
-        held = {layer: model.load_weights(layer) for layer in layers}
-        inp = model.get_activation(range(batches)) if model.rank == 0 else await model.receive(model.rank - 1)
-        inputs = {}
-        for layer in layers:
-            inputs[layer], inp = inp, model.forward(layer, inp, held[layer][0])
-        if model.rank == stages - 1:
-            grad = model.loss(inp)
-        else:
-            await model.pass_to(model.rank + 1, inp)
-            del inp
-            grad = await model.receive(model.rank + 1)
-        made = {}
-        for layer in reversed(layers):
-            made[layer], grad = model.backward(layer, inputs.pop(layer), grad, held[layer][0])
-        if model.rank > 0:
-            await model.pass_to(model.rank - 1, grad)
-        for layer in layers:
-            model.set_final_weight(layer, model.update(layer, made.pop(layer), *held.pop(layer))[0])
-
-    trace = Trace.of(simulate(together, ranks=stages, layers=stages * each, batches=batches))
-    family = Family(stages, stages * each, batches, stages, grouping="all")
-    _holds(trace, family)
-    assert end(trace) == pytest.approx(bound_of(family).time.value, abs=DUST)
 
 
 # -- one device -----------------------------------------------------------------------------------------------------
@@ -127,7 +97,6 @@ def _steps(layers: int, group: int) -> list[tuple[str, int, int]]:
     return [("F", layer, group) for layer in range(layers)] + [("B", layer, group) for layer in reversed(range(layers))]
 
 
-@settings(max_examples=120, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 5), st.booleans(), SEEDS)
 def test_one_device_in_any_groups_and_order(layers: int, batches: int, early: bool, seed: int) -> None:
     dice = random.Random(seed)
@@ -146,16 +115,18 @@ def test_one_device_in_any_groups_and_order(layers: int, batches: int, early: bo
 
 @pytest.mark.parametrize(
     ("layers", "groups"),
-    [
-        (1, [(0,)]),
-        (1, [(0,), (1,)]),
-        (1, [(0,), (1,), (2,)]),
-        (1, [(0,), (1, 2)]),
-        (2, [(0,)]),
-        (2, [(0,), (1,)]),
-        (2, [(0,), (1, 2)]),
-        (3, [(0,), (1,)]),
-    ],
+    sample(
+        [
+            (1, [(0,)]),
+            (1, [(0,), (1,)]),
+            (1, [(0,), (1,), (2,)]),
+            (1, [(0,), (1, 2)]),
+            (2, [(0,)]),
+            (2, [(0,), (1,)]),
+            (2, [(0,), (1, 2)]),
+            (3, [(0,), (1,)]),
+        ]
+    ),
 )
 def test_one_device_in_all_orders(layers: int, groups: list[Group]) -> None:
     """The least peak of all orders is at or over the bound; and is the bound where batches are on their own."""
@@ -245,7 +216,6 @@ def _data_parallel(seed: int, *, sharded: bool, mine: int) -> Any:
     return function
 
 
-@settings(max_examples=120, deadline=None)
 @given(st.integers(2, 4), st.integers(1, 4), st.integers(1, 2), st.booleans(), SEEDS)
 def test_random_data_parallel(ranks: int, layers: int, mine: int, sharded: bool, seed: int) -> None:
     function = _data_parallel(seed, sharded=sharded, mine=mine)
@@ -253,7 +223,6 @@ def test_random_data_parallel(ranks: int, layers: int, mine: int, sharded: bool,
     _holds(trace, Family(ranks, layers, ranks * mine, sharded=sharded))
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 3), st.integers(2, 3), st.integers(1, 2))
 def test_pipelines_of_shards(stages: int, data: int, each: int) -> None:
     function = load_function(reference("pipeline_fsdp"), "pipeline_fsdp")

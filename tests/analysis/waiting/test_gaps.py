@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from lib import LINKS, Costs, Mesh, Model, Trace, simulate
 from lib.analysis.dependencies import At, slowed
@@ -18,6 +18,7 @@ from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE
 from tests.drawing.runs import trace
+from tests.support.profiles import sample
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
 
@@ -84,13 +85,12 @@ def check_reason(trace: Trace, gap: Gap) -> None:
         assert (gap.cause.event.end or 0) == gap.end
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
 def test_compute_and_gaps_fill_the_run(case: Case) -> None:
     check_gaps(Trace.of(case.run(simulate)))
 
 
 @given(schedules())
-@settings(max_examples=200)
 def test_they_do_for_any_schedule(schedule: Schedule) -> None:
     check_gaps(Trace.of(run(schedule)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Costs, Links, Model, Trace, retime, simulate
@@ -12,6 +12,7 @@ from lib.analysis.waiting.slack import slack
 from lib.trace.order import meetings
 from tests.analysis.waiting.test_chain import longer
 from tests.analysis.waiting.test_gaps import compute
+from tests.support.profiles import sample
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import EVERYTHING, Case
 
@@ -39,19 +40,17 @@ PLAIN = [case for case in EVERYTHING if not case.costs.shared]
 
 
 @given(st.sampled_from(PLAIN), st.integers(0, 10**6))
-@settings(max_examples=60)
 def test_it_is_exact(case: Case, number: int) -> None:
     check_slack(Trace.of(case.run(simulate)), number)
 
 
 @given(schedules(), st.integers(0, 10**6))
-@settings(max_examples=80)
 def test_so_it_is_in_any_schedule(schedule: Schedule, number: int) -> None:
     if not schedule.costs.shared:
         check_slack(Trace.of(run(schedule)), number)
 
 
-@pytest.mark.parametrize("case", EVERYTHING[:6], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
 def test_where_links_are_shared_nothing_is_over_after_the_end(case: Case) -> None:
     trace = retime(Trace.of(case.run(simulate)), Links(host_size=2, ratio=3, latency=0.07, cards=1))
     for program, left in zip(trace.programs, slack(trace), strict=True):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Costs, Mesh, Model, Trace, Uneven, retime, simulate, what_helps, what_if
@@ -18,6 +19,7 @@ from tests.analysis.waiting.test_critical_path import pair
 from tests.analysis.waiting.test_gaps import down
 from tests.drawing.runs import trace
 from tests.support.random_programs import Schedule, run, schedules
+from tests.support.said import Said
 from tests.support.schedules import EVERYTHING, Case, star
 
 FIELDS = {
@@ -35,7 +37,6 @@ def times(run_: Trace) -> list[tuple[int, int | None, int]]:
 
 
 @given(st.sampled_from(NAMED), st.sampled_from(sorted(FIELDS)), st.sampled_from([2, 4, 0.5, 0.1, None]))
-@settings(max_examples=60)
 def test_it_holds_to_the_simulator(case: Case, field: str, faster: float | None) -> None:
     """A kind of operation that is faster is the same function simulated with that cost."""
     factor = 0 if faster is None else 1 / Fraction(str(faster))
@@ -47,7 +48,6 @@ def test_it_holds_to_the_simulator(case: Case, field: str, faster: float | None)
 
 
 @given(schedules(), st.sampled_from([2, 0.5]))
-@settings(max_examples=60)
 def test_so_it_does_for_any_schedule(schedule: Schedule, faster: float) -> None:
     """Of one without choices: no bare receive(), and no readers."""
     if schedule.bare or schedule.costs.read:
@@ -67,7 +67,6 @@ def test_a_layer_is_that_of_uneven_costs() -> None:
 
 
 @given(st.sampled_from(NAMED), st.integers(0, 7), st.sampled_from([1.25, 1.2, 2]))
-@settings(max_examples=30)
 def test_a_slow_rank_is_that_of_uneven_costs(case: Case, rank: int, slow: float) -> None:
     rank %= case.ranks
     there = Trace.of(case.run(simulate, costs=Uneven(ranks=(1,) * rank + (slow,))))
@@ -117,29 +116,12 @@ def test_a_group_is_a_row_of_the_mesh_or_some_ranks() -> None:
     assert lengths == [[3, 3], [3, 1], [1, 3], [1, 1]]
 
 
-@pytest.mark.parametrize(
-    ("what", "said"),
-    [
-        ({}, "say what is to be faster: rank=, op=, layer=, link= or group="),
-        ({"rank": 0, "costs": Costs()}, "say what is to be faster"),
-        ({"rank": 2}, "this run has the ranks 0 to 1; got 2"),
-        ({"rank": 1.5}, "rank= is a rank of this run, or several"),
-        ({"rank": []}, "rank= is a rank of this run, or several"),
-        ({"op": ["forward"]}, "op= is one of compute, messages, collectives, or an operation: forward"),
-        (
-            {"op": "sleep"},
-            "op= is one of compute, messages, collectives, or an operation: forward, pass_to, receive",
-        ),
-        ({"op": "update"}, "there is nothing in this run that takes time and is update"),
-        ({"link": 3}, r"link= is a pair of ranks, such as \(0, 1\); got 3"),
-        ({"group": "data"}, "group= is an axis of the mesh or a list of ranks; this run has no mesh; got 'data'"),
-        ({"rank": 0, "faster": 0}, r"faster= is a number above 0, such as 1.2 \(0.5 is half as fast\); got 0"),
-        ({"rank": 0, "faster": "2"}, "faster= is a number above 0"),
-    ],
-)
-def test_what_makes_no_sense(what: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        what_if(simulate(down, ranks=2, batches=2), **what)
+SAID = Said(Path(__file__).with_name("said") / "what_if.txt")
+
+
+@pytest.mark.parametrize("call", SAID.texts)
+def test_what_makes_no_sense(call: str) -> None:
+    SAID.check(call, {**globals(), "models": simulate(down, ranks=2, batches=2)})
 
 
 def helped(run_: Any, faster: float | None = None) -> Helps:
@@ -163,7 +145,6 @@ def test_what_helps_most_comes_first() -> None:
 
 
 @given(schedules())
-@settings(max_examples=30)
 def test_each_row_is_what_if(schedule: Schedule) -> None:
     """Also where it is not timed, because it is not on the critical path."""
     here = Trace.of(run(schedule))

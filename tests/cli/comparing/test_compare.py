@@ -18,6 +18,8 @@ from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from tests.grade.intake.trees import tar_bytes, zip_bytes
 
+pytestmark = pytest.mark.usefixtures("warm")
+
 NASTY = "<script>alert(1)</script>&\"'[red]"
 ESCAPES = "\x1b[2J\u202e"
 WRONG = "async def basic(model):\n    model.forward(0, model.get_activation([0]), model.load_weights(1)[0])\n"
@@ -65,25 +67,6 @@ def test_all_of_our_solutions(folder: Path) -> None:
     assert "│ gpipe:interleaved " in puzzles("gpipe:interleaved", "fsdp").output
     assert "29.8 *" in result.output
     assert "33.8 *" not in result.output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["fix_the_map", "gpipe"], "the answer to fix_the_map is a plain function: no rank runs it"),
-        (["gpipe:nosuch"], "gpipe has no solution called 'nosuch'; there are official, interleaved, one_f_one_b, all"),
-        (["gpip"], "'gpip' is nothing to compare"),
-        (["gone.py"], "there is no file gone.py"),
-        (["gone.json"], "there is no file gone.json"),
-        (["fsdp", "--puzzle", "gpipe"], "fsdp is another puzzle than gpipe"),
-        (["gpipe", "--puzzle", "gpip"], "there is no puzzle 'gpip'"),
-        (["gpipe", "-o", "all.jpg"], "a comparison is .svg, .png, "),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_anything_runs(folder: Path, arguments: list[str], says: str) -> None:
-    result = puzzles(*arguments)
-    assert result.exit_code == 2
-    assert says in words(result)
 
 
 @pytest.mark.parametrize("ending", FORMATS)

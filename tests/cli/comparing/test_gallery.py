@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from lib.submissions.locations import reference
 from tests.cli.comparing.test_compare import Read
 
 pytest.importorskip("jinja2")
+pytestmark = pytest.mark.usefixtures("warm")
 NAMES = ("ada", "bob", "eve<b>", "mallory", "trent")
 
 
@@ -68,38 +70,15 @@ def test_names_are_said_where_they_are_asked_for(folder: Path) -> None:
     assert not (folder / "all_pictures").exists()
 
 
-@pytest.mark.parametrize("sort", SORTS)
-@pytest.mark.parametrize("reverse", [False, True])
-def test_sorted_by_any_figure_with_what_is_wrong_at_the_end(sort: str, reverse: bool) -> None:
+def test_sorted_by_any_figure_with_what_is_wrong_at_the_end() -> None:
     entries = entries_of(chosen([f"fsdp:{ALL}"]).subjects)
     entries.append(Entry("bad", "fsdp", entries[0].trace, error="it failed"))
-    groups = in_order(grouped(entries), sort, names=True, reverse=reverse)
-    assert [group.correct for group in groups] == [True] * (len(groups) - 1) + [False]
-    if sort in FIGURES:
-        values = [group.first.figures[sort] for group in groups[:-1] if group.first.figures]
-        assert values == sorted(values, reverse=reverse)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["gpip"], "there is no puzzle 'gpip'"),
-        (["fix_the_map"], "a plain function"),
-        (["gpipe", "--sort", "beauty"], "--sort takes one of time, memory, sent"),
-        (["gpipe", "gone"], "'gone' is nothing to compare"),
-        (["gpipe", "fsdp"], "fsdp is another puzzle than gpipe"),
-        (["gpipe", "--no-ours"], "there is nothing to show"),
-        (["gpipe", "-o", "all.gif"], "a gallery is .html, .svg, .png or .pdf"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = puzzles(*arguments)
-    assert result.exit_code == 2
-    assert says in " ".join(re.sub("[│╭╮╰╯─]", " ", result.output).split())
-    assert not list(tmp_path.iterdir())
+    for sort, reverse in product(SORTS, (False, True)):
+        groups = in_order(grouped(entries), sort, names=True, reverse=reverse)
+        assert [group.correct for group in groups] == [True] * (len(groups) - 1) + [False]
+        if sort in FIGURES:
+            values = [group.first.figures[sort] for group in groups[:-1] if group.first.figures]
+            assert values == sorted(values, reverse=reverse), sort
 
 
 def test_all_formats_have_the_same_bytes_every_time(folder: Path) -> None:

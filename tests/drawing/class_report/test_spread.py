@@ -9,6 +9,7 @@ import pytest
 from drawing.canvas.scene import Rect, Text
 from drawing.class_report.spread import HIGH, LEFT, RIGHT, TOP, Handed, draw_spread
 from lib.puzzles.records import Goal
+from tests.drawing.marks import texts
 
 GOALS = (Goal("passes", 20.0, 3e6), Goal("best", 18.0, 2e6))
 HANDED = (
@@ -33,9 +34,9 @@ def test_every_schedule_has_its_place_and_what_the_pointer_shows() -> None:
         assert dot.y + dot.height < TOP + HIGH
     widths = [dot.width for one in HANDED[:3] if isinstance(dot := dots[one.title], Rect)]
     assert widths[0] > widths[2] > widths[1]
-    texts = [mark.text for mark in scene.marks if isinstance(mark, Text)]
-    assert "reference, and best of the class" in texts
-    assert any("3 students beyond the edge" in text for text in texts)
+    words = texts(scene)
+    assert "reference, and best of the class" in words
+    assert any("3 students beyond the edge" in text for text in words)
 
 
 def test_the_bars_count_everybody() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawing import Picture, draw_collective
+from drawing import draw_collective
 from drawing.canvas.palette import ALARM, READABLE, contrast, night, origin_colour
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text
 from drawing.communication.exchange import MESSAGE, beside, chosen, exchanges
@@ -19,15 +19,8 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.layers import by_hand
 from lib.values.values import Elements, value_of
 from tests.drawing.communication.exchanges import EXCHANGES, MESH, grid, small
+from tests.drawing.marks import texts
 from tests.drawing.test_palette import grounds
-
-
-def text_of(picture: Picture) -> list[str]:
-    return [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
-
-
-def texts(name: str) -> list[str]:
-    return text_of(draw_collective(EXCHANGES[name]))
 
 
 def area(marks: list[Rect | Poly]) -> float:
@@ -94,10 +87,10 @@ def test_what_is_sent_is_what_the_figures_say() -> None:
 
 
 def test_who_never_came_is_missing_and_who_called_another_one_is_named() -> None:
-    assert "It needs all 4 ranks: 3 came, rank 2 never did." in texts("missing")
-    assert {"never came", "never happened"} <= set(texts("missing"))
-    assert {"called all-reduce", "of layer 1"} <= set(texts("different"))
-    assert "Rank 0 sends a message that rank 1 never receives." in texts("unreceived")
+    assert "It needs all 4 ranks: 3 came, rank 2 never did." in texts(draw_collective(EXCHANGES["missing"]))
+    assert {"never came", "never happened"} <= set(texts(draw_collective(EXCHANGES["missing"])))
+    assert {"called all-reduce", "of layer 1"} <= set(texts(draw_collective(EXCHANGES["different"])))
+    assert "Rank 0 sends a message that rank 1 never receives." in texts(draw_collective(EXCHANGES["unreceived"]))
     marks = draw_collective(EXCHANGES["different"]).scene.marks
     names = {mark.text for mark in marks if isinstance(mark, Text) and mark.fill == ALARM}
     assert "rank 2" in names
@@ -105,7 +98,7 @@ def test_who_never_came_is_missing_and_who_called_another_one_is_named() -> None
 
 
 def test_groups_of_a_mesh_stand_side_by_side() -> None:
-    shown = texts("grid")
+    shown = texts(draw_collective(EXCHANGES["grid"]))
     assert {"data 0 · ranks 0, 1", "data 1 · ranks 2, 3"} <= set(shown)
     run = EXCHANGES["grid"]
     sums = beside(run, chosen(run, "all-reduce", None, "test") or exchanges(run)[0])
@@ -120,8 +113,8 @@ def test_groups_of_other_layers_stand_beside_it_unless_a_layer_is_named() -> Non
         await model.allgather(weight, stage, group=model.mesh.group(model.rank, "data"))
 
     run = small(stages, mesh=MESH)
-    assert "ranks 1, 3" in " ".join(text_of(draw_collective(run)))
-    only = " ".join(text_of(draw_collective(run, layer=1)))
+    assert "ranks 1, 3" in " ".join(texts(draw_collective(run)))
+    only = " ".join(texts(draw_collective(run, layer=1)))
     assert "rank 1" in only
     assert "rank 0" not in only
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import draw_mesh, picture_of
 from drawing.canvas.palette import ALARM, PAPER
-from drawing.canvas.scene import Rect, Text
 from lib import Mesh
 from lib.cluster.holdings import Holdings
+from tests.drawing.marks import cards, rects, texts
 
 GRID = Mesh(
     {"replica": 1, "data": 4, "model": 4},
@@ -21,19 +19,6 @@ GRID = Mesh(
 )
 HOLDS = {rank: ("0 2 4 6", "1 3 5 7", "9 11 13 15", "8 10 12 14")[GRID.coordinates(rank)["data"]] for rank in range(16)}
 SHOWN = Holdings(GRID, HOLDS, [4, 5], "What each device gets of a batch of 16")
-
-
-def cards(shown: Holdings) -> dict[int, Rect]:
-    """The card of each device."""
-    found: dict[int, Rect] = {}
-    for card, words in pairwise(picture_of(shown).scene.marks):
-        if isinstance(card, Rect) and card.radius == 6 and isinstance(words, Text):
-            found[int(words.text.removeprefix("device "))] = card
-    return found
-
-
-def texts(shown: Holdings) -> list[str]:
-    return [mark.text for mark in picture_of(shown).scene.marks if isinstance(mark, Text)]
 
 
 @st.composite
@@ -54,7 +39,7 @@ def holdings(draw: st.DrawFn) -> Holdings:
 
 @given(holdings())
 def test_devices_of_one_colour_hold_the_same(shown: Holdings) -> None:
-    there = cards(shown)
+    there = cards(shown, "device")
     assert sorted(there) == list(range(len(shown.mesh)))
     held = {device: shown.holds.get(device, "") for device in there}
     if any(held.values()):
@@ -62,7 +47,7 @@ def test_devices_of_one_colour_hold_the_same(shown: Holdings) -> None:
         assert all((there[device].fill == PAPER) == (not words) for device, words in held.items())
     else:  # a colour for each process
         assert len({card.fill for card in there.values()}) == len(shown.mesh.processes)
-    frames = [mark for mark in picture_of(shown).scene.marks if isinstance(mark, Rect) and mark.stroke == ALARM]
+    frames = rects(picture_of(shown), stroke=ALARM)
     assert len(frames) == len(set(shown.wrong)) + bool(shown.wrong)  # and one in the legend
 
 
@@ -70,7 +55,7 @@ def test_a_card_has_the_device_its_host_its_process_and_what_it_holds() -> None:
     words = texts(SHOWN)
     for some in ("What each device gets of a batch of 16", "not right", "device 13", "host 1", "process 3", "1 3 5 7"):
         assert some in words
-    assert cards(SHOWN)[13].title == "device 13 of host 1, process 3 (replica 0, data 1, model 3): 1 3 5 7"
+    assert cards(SHOWN, "device")[13].title == "device 13 of host 1, process 3 (replica 0, data 1, model 3): 1 3 5 7"
     told = picture_of(SHOWN).words
     assert "device 2 of host 0, process 0 (replica 0, data 3, model 0): 8 10 12 14" in told
     assert told.endswith("Not right: device 4, device 5.>")
@@ -96,7 +81,7 @@ def test_a_large_mesh_has_short_words() -> None:
     mesh = Mesh({"replica": 2, "data": 40, "model": 8}, processes=8)
     picture = draw_mesh(mesh, holds={rank: f"{rank} and more than there is room for" for rank in range(len(mesh))})
     assert picture.scene.width <= 840
-    words = [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
+    words = texts(picture)
     assert "p0" in words
     assert any(word.endswith("…") and word != "…" for word in words)
 

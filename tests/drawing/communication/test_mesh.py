@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import draw_mesh, picture_of
-from drawing.canvas.scene import Rect, Text
 from lib import Mesh
 from tests.drawing.communication.exchanges import EXCHANGES, small
-
-
-def cards(mesh: Mesh, axis: str) -> dict[int, Rect]:
-    """The card of each rank that is shown."""
-    marks = draw_mesh(mesh, axis).scene.marks
-    found: dict[int, Rect] = {}
-    for card, words in pairwise(marks):
-        if isinstance(card, Rect) and card.radius == 6 and isinstance(words, Text):
-            found[int(words.text.removeprefix("rank "))] = card
-    return found
+from tests.drawing.marks import cards, texts
 
 
 @st.composite
@@ -46,7 +34,7 @@ def directions(mesh: Mesh) -> list[str]:
 @given(meshes(), st.data())
 def test_ranks_of_one_colour_are_one_group_in_any_order_of_the_devices(mesh: Mesh, data: st.DataObject) -> None:
     axis = data.draw(st.sampled_from(sorted(mesh.axes)))
-    shown = cards(mesh, axis)
+    shown = cards(draw_mesh(mesh, axis))
     if len(shown) < len(mesh):  # more blocks than are shown
         assert len(directions(mesh)) >= 4
     groups = {mesh.group(rank, axis) for rank in shown}
@@ -57,7 +45,7 @@ def test_ranks_of_one_colour_are_one_group_in_any_order_of_the_devices(mesh: Mes
 
 @given(meshes())
 def test_ranks_stand_where_their_coordinates_say(mesh: Mesh) -> None:
-    shown, names = cards(mesh, next(iter(mesh.axes))), directions(mesh)
+    shown, names = cards(draw_mesh(mesh, next(iter(mesh.axes)))), directions(mesh)
     for rank, card in shown.items():
         for other, there in shown.items():
             mine, its = mesh.coordinates(rank), mesh.coordinates(other)
@@ -74,7 +62,7 @@ def test_ranks_stand_where_their_coordinates_say(mesh: Mesh) -> None:
 
 def test_all_axes_stand_together_unless_one_is_named() -> None:
     mesh = Mesh({"replica": 2, "data": 2, "stage": 2})
-    words = [mark.text for mark in draw_mesh(mesh).scene.marks if isinstance(mark, Text)]
+    words = texts(draw_mesh(mesh))
     assert [word for word in words if word.startswith("groups along")] == [
         "groups along replica",
         "groups along data",
@@ -86,11 +74,7 @@ def test_all_axes_stand_together_unless_one_is_named() -> None:
 
 
 def test_hosts_are_named_below_their_ranks() -> None:
-    words = [
-        mark.text
-        for mark in draw_mesh(Mesh({"data": 2, "stage": 4}, host_size=2), "data").scene.marks
-        if isinstance(mark, Text)
-    ]
+    words = texts(draw_mesh(Mesh({"data": 2, "stage": 4}, host_size=2), "data"))
     assert [word for word in words if word.startswith("host")] == ["host 0", "host 1", "host 2", "host 3"]
 
 
@@ -99,7 +83,7 @@ def test_a_large_mesh_is_shown_by_its_first_ranks_and_its_last() -> None:
     picture = draw_mesh(mesh)
     assert picture.scene.width <= 840
     assert len(picture.svg()) < 100_000
-    assert len(mesh) - 1 in cards(mesh, "data")
+    assert len(mesh) - 1 in cards(draw_mesh(mesh, "data"))
 
 
 def test_it_takes_a_run_and_shows_itself_in_notebooks() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from drawing.communication.ring.rounds import Rounds, rounds
 from lib import Model, Trace
 from lib.values.laws import gather, reduce
 from tests.drawing.communication.exchanges import EXCHANGES, allgather, allreduce, broadcast, scatterreduce, small
-from tests.drawing.stepper.browser import Browser, find_chromium
 
 RINGS = {"allreduce": allreduce, "allgather": allgather, "scatterreduce": scatterreduce, "broadcast": broadcast}
 
@@ -156,28 +154,3 @@ def test_the_page_says_in_words_what_it_shows() -> None:
     assert bundle["text/plain"] == page("allreduce").words
     assert "Rank 3 has piece 0 (the whole sum)" in page("allreduce").words
     assert all(step["words"] and step["holdings"] for step in data("broadcast")["steps"])
-
-
-@pytest.mark.skipif(find_chromium() is None, reason="needs a browser")
-def test_keys_buttons_and_slider_step_through_it(tmp_path: Path) -> None:
-    path = page("allreduce").save(tmp_path / "ring.html")
-    with Browser(find_chromium() or "", tmp_path) as browser:
-        shown = browser.page(calm=True).open(path)
-        step = "document.getElementById('count').textContent"
-        shown.press("ArrowRight", 2)
-        assert shown.run(step) == "round 2 of 6"
-        shown.press("ArrowLeft")
-        assert shown.run(step) == "round 1 of 6"
-        shown.press("End")
-        assert shown.run("document.getElementById('next').disabled")
-        bands = "document.querySelectorAll('.band').length - document.querySelectorAll('.new').length"
-        assert shown.run(bands) == 16
-        shown.press("Home")
-        shown.run("document.getElementById('next').click()")
-        shown.settle()
-        assert "which adds its own" in shown.run("document.getElementById('words').textContent")
-        assert shown.run("document.querySelectorAll('.new').length") == 4
-        assert shown.seen("Runtime.exceptionThrown", "Log.entryAdded", "Network.requestWillBeSent")[1:] == []
-        moving = browser.page().open(path)
-        moving.press("ArrowRight")
-        moving.until("document.querySelectorAll('.new').length === 4")

@@ -7,14 +7,15 @@ import re
 import pytest
 
 from drawing import draw_step
-from drawing.canvas.scene import Text
 from drawing.communication.deeds import deeds, kept
 from lib import Trace, simulate
 from lib.schedules.data_parallel import fsdp
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
 from lib.values.values import Activation
+from tests.drawing.marks import texts
 from tests.drawing.runs import RUNS, ddp
+from tests.support.profiles import sample
 from tests.support.schedules import OTHERS, Case
 
 PIPELINE = Trace.of(simulate(program_of(one_f_one_b(3, 4)), ranks=3, layers=3, batches=4))
@@ -22,13 +23,9 @@ SHARDED = Trace.of(simulate(fsdp, ranks=4, layers=4, batches=4))
 DEEP = Trace.of(simulate(ddp, ranks=2, layers=9, batches=2))
 
 
-def texts(trace: Trace, rank: int = 0) -> list[str]:
-    return [mark.text for mark in draw_step(trace, rank).scene.marks if isinstance(mark, Text)]
-
-
 def shown_numbers(trace: Trace, rank: int = 0) -> set[int]:
     """The numbers that stand in the picture, of places with more than three the first two and the last."""
-    alone = [text for text in texts(trace, rank) if re.fullmatch(r"[\d, …]+", text)]
+    alone = [text for text in texts(draw_step(trace, rank)) if re.fullmatch(r"[\d, …]+", text)]
     return {int(number) for text in alone for number in re.findall(r"\d+", text)}
 
 
@@ -73,7 +70,7 @@ def test_an_activation_is_kept_from_who_made_it_to_its_backward() -> None:
                 assert value in made.outputs
                 assert used.op == "backward"
                 assert used.layer == pair.place
-    assert "kept 4–7" in texts(Trace.of(simulate(ddp, ranks=1, layers=2, batches=1)))
+    assert "kept 4–7" in texts(draw_step(simulate(ddp, ranks=1, layers=2, batches=1)))
 
 
 @pytest.mark.parametrize("run", [*RUNS.values(), PIPELINE, SHARDED, DEEP], ids=str)
@@ -85,18 +82,18 @@ def test_it_is_drawn_of_every_rank_and_of_a_run_that_failed(run: Trace) -> None:
         assert picture.svg() == draw_step(run, rank).svg()
 
 
-@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", sample(OTHERS), ids=lambda case: case.name)
 def test_every_schedule_has_a_picture(case: Case) -> None:
     run = Trace.of(case.run(simulate))
     assert draw_step(run, run.ranks - 1).scene.width <= 840
 
 
 def test_a_pipeline_shows_the_layers_of_its_rank_and_a_deep_network_some() -> None:
-    assert [text for text in texts(PIPELINE, 1) if text.startswith("layer")] == ["layer 1"]
-    assert "loss" not in texts(PIPELINE, 1)
-    assert "loss" in texts(PIPELINE, 2)
-    assert [text for text in texts(DEEP) if text.startswith("layer")] == ["layer 0", "layer 1", "layer 8"]
-    assert "…" in texts(DEEP)
+    assert [text for text in texts(draw_step(PIPELINE, 1)) if text.startswith("layer")] == ["layer 1"]
+    assert "loss" not in texts(draw_step(PIPELINE, 1))
+    assert "loss" in texts(draw_step(PIPELINE, 2))
+    assert [text for text in texts(draw_step(DEEP)) if text.startswith("layer")] == ["layer 0", "layer 1", "layer 8"]
+    assert "…" in texts(draw_step(DEEP))
 
 
 def test_what_cannot_be_drawn_is_said() -> None:

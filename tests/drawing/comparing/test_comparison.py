@@ -13,6 +13,7 @@ from lib.analysis.difference import difference
 from lib.analysis.figures import most_sent
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
+from tests.drawing.marks import rects
 from tests.drawing.runs import RUNS, ddp, overlapped, trace
 
 FRAME = 2.2
@@ -32,7 +33,7 @@ def test_the_first_difference_is_said_and_marked() -> None:
     ]
     svg = picture.svg()
     assert "short and long first differ on rank 0, from 2" in svg
-    frames = [mark for mark in picture.scene.marks if isinstance(mark, Rect) and mark.line == 2]
+    frames = rects(picture, line=2)
     assert len(frames) == 2
     assert frames[0].x == frames[1].x
     assert frames[0].y < frames[1].y

@@ -7,13 +7,8 @@ import pytest
 from drawing.canvas.scene import Mark, Poly, Rect, Scene, moved
 from drawing.comparing.overview import HIGH, WIDE, Tile, draw_overview, thumbnails
 from lib.analysis.figures import makespan
+from tests.drawing.marks import corners, rects
 from tests.drawing.runs import RUNS
-
-
-def corners(mark: Mark) -> list[tuple[float, float]]:
-    if isinstance(mark, Rect):
-        return [(mark.x, mark.y), (mark.x + mark.width, mark.y + mark.height)]
-    return list(mark.points) if isinstance(mark, Poly) else [(mark.x, mark.y)]
 
 
 @pytest.mark.parametrize("names", [["ddp", "late", "relay"], ["chatter"], ["deadlock"], ["deadlock", "alone"]])
@@ -42,7 +37,7 @@ def test_there_are_no_more_marks_than_pixels() -> None:
 def test_tiles_do_not_overlap() -> None:
     tiles = [Tile(name, trace, ["time 3"], "passes") for name, trace in RUNS.items()]
     scene = draw_overview("Solutions", "of a puzzle", tiles).scene
-    frames = [mark for mark in scene.marks if isinstance(mark, Rect) and mark.radius == 6]
+    frames = rects(scene, radius=6)
     assert len(frames) == len(tiles)
     for number, one in enumerate(frames):
         assert one.x + one.width <= scene.width

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from drawing.canvas.scene import Rect, Scene, Text, text_width
+from drawing.canvas.scene import Rect, Text, text_width
 from drawing.comparing.comparison import Compared, Comparison
 from drawing.comparing.slides import HEIGHT, WIDTH, Slide, scene_of
 from drawing.timeline.schedule import picture_of_trace
+from tests.drawing.marks import texts
 from tests.drawing.runs import RUNS
 
 NAMES = ["ddp", "late", "deadlock", "alone"]
@@ -30,10 +31,6 @@ def test_a_page_holds_its_picture(name: str) -> None:
             assert 0 <= mark.x <= WIDTH
             assert 0 <= mark.y <= HEIGHT
     assert "2 / 9" in texts(scene)
-
-
-def texts(scene: Scene) -> list[str]:
-    return [mark.text for mark in scene.marks if isinstance(mark, Text)]
 
 
 @pytest.mark.parametrize("name", ["relay", "late"])

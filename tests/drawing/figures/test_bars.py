@@ -7,8 +7,9 @@ import random
 import pytest
 
 from drawing.canvas.palette import BOUND, MINE
-from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
+from drawing.canvas.scene import Rect, Scene, Text, text_width
 from drawing.figures.bars import Bar, Bound, Column, Part, columns
+from tests.drawing.marks import polys, rects, written
 
 
 def painted(column: Column, width: float) -> Scene:
@@ -26,7 +27,7 @@ def test_every_bar_has_room_with_its_words(seed: int) -> None:
     scene = painted(column, width)
     for text in (mark for mark in scene.marks if isinstance(mark, Text) and mark.bold):
         assert text.x + text_width(text.text, text.size) <= 10 + width
-    bars = [mark for mark in scene.marks if isinstance(mark, Rect) and mark.fill == MINE]
+    bars = rects(scene, fill=MINE)
     scale = column.scale(width)
     for bar, amount in zip(bars, amounts, strict=True):
         assert bar.width == pytest.approx(scale * amount, abs=1)
@@ -35,7 +36,7 @@ def test_every_bar_has_room_with_its_words(seed: int) -> None:
 def test_the_parts_of_a_bar_are_its_length() -> None:
     parts = [Part(3, MINE), Part(0, MINE), Part(5, MINE)]
     scene = painted(Column("time", [Bar(parts, "8")]), 200)
-    first, second = (mark for mark in scene.marks if isinstance(mark, Rect) and mark.fill == MINE)
+    first, second = rects(scene, fill=MINE)
     assert second.x - 10 == pytest.approx(Column("time", [Bar(parts, "8")]).scale(200) * 3)
     assert (first.width + 0.8) / (second.width + 0.8) == pytest.approx(3 / 5)
 
@@ -44,11 +45,11 @@ def test_the_parts_of_a_bar_are_its_length() -> None:
 @pytest.mark.parametrize("words", ["bound 5", "bound of the memory 1,234,567"])
 def test_the_words_of_a_bound_stay_in_their_column(share: float, words: str) -> None:
     scene = painted(Column("time", [Bar([Part(100, MINE)], "100")], bound=Bound(100 * share, words)), 180)
-    (text,) = (mark for mark in scene.marks if isinstance(mark, Text) and mark.fill == BOUND)
+    (text,) = written(scene, fill=BOUND)
     left = text.x - (text_width(text.text, text.size) if text.anchor == "end" else 0)
     assert left >= 5
     assert left + text_width(text.text, text.size) <= 10 + 180 + 1
-    diamond = next(mark for mark in scene.marks if isinstance(mark, Poly) and mark.fill == BOUND)
+    diamond = polys(scene, fill=BOUND)[0]
     assert diamond.points[0][0] == pytest.approx(
         10 + Column("", [Bar([Part(100, MINE)], "100")]).scale(180) * 100 * share
     )

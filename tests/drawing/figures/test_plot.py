@@ -8,9 +8,10 @@ from itertools import combinations
 import pytest
 
 from drawing.canvas.palette import MINE, TRACK
-from drawing.canvas.scene import Poly, Rect, Scene, Text, text_width
+from drawing.canvas.scene import Scene, Text, text_width
 from drawing.figures.plot import Limits, Plot, Point, plot
 from lib.puzzles.records import Goal
+from tests.drawing.marks import polys, rects
 
 
 def painted(shown: Plot) -> Scene:
@@ -48,7 +49,7 @@ def test_no_label_lies_on_another_or_leaves_the_paper(seed: int) -> None:
 
 def test_less_is_left_and_below() -> None:
     shown = Plot([Point("yours", 10, 2e6, "mine"), Point("", 20, 1e6, "mine")])
-    one, other = (mark for mark in painted(shown).marks if isinstance(mark, Rect) and mark.fill == MINE)
+    one, other = rects(painted(shown), fill=MINE)
     assert one.x < other.x
     assert one.y < other.y
 
@@ -57,7 +58,7 @@ def test_less_is_left_and_below() -> None:
 def test_where_nothing_can_be_is_left_of_and_below_the_steps(seed: int) -> None:
     shown = some(seed)
     scene = painted(shown)
-    (region,) = (mark for mark in scene.marks if isinstance(mark, Poly) and mark.fill == TRACK)
+    (region,) = polys(scene, fill=TRACK)
     across = [x for x, _ in region.points]
     assert len(region.points) == 4 + 2 + 2 * max(0, len(shown.limits.steps if shown.limits else ()) - 1)
     assert min(across) == pytest.approx(64)  # the left edge, with the numbers of the axis before it
@@ -65,5 +66,5 @@ def test_where_nothing_can_be_is_left_of_and_below_the_steps(seed: int) -> None:
 
 def test_a_run_of_another_kind_is_hollow() -> None:
     points = [Point("yours", 10, 2e6, "mine"), Point("other", 5, 1e6, "other", inside=False)]
-    rings = [mark for mark in painted(Plot(points)).marks if isinstance(mark, Rect) and mark.stroke == MINE]
+    rings = rects(painted(Plot(points)), stroke=MINE)
     assert [mark.fill for mark in rings] == ["none"]

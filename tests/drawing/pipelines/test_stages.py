@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from drawing import Picture, picture_of
+from drawing import picture_of
 from drawing.canvas.palette import ALARM
 from drawing.canvas.scene import Rect, Text
 from lib.cluster.stages import Stages
+from tests.drawing.marks import rects, texts
 
 V = Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V")
 CUT = Stages(
@@ -26,10 +27,6 @@ def boxes(shown: Stages) -> dict[int, Rect]:
     return {int(mark.title.split()[1]): mark for mark in found}
 
 
-def texts(picture: Picture) -> list[str]:
-    return [mark.text for mark in picture.scene.marks if isinstance(mark, Text)]
-
-
 def test_stages_go_from_left_to_right_each_on_the_lane_of_its_rank() -> None:
     there = boxes(V)
     assert sorted(there) == list(range(8))
@@ -37,7 +34,7 @@ def test_stages_go_from_left_to_right_each_on_the_lane_of_its_rank() -> None:
     for one, other in ((0, 7), (1, 6), (2, 5), (3, 4)):
         assert there[one].y == there[other].y
     assert there[0].y < there[1].y < there[2].y < there[3].y
-    assert {"A V", "rank 3", "stage 7"} <= {*texts(picture_of(V))}
+    assert {"A V", "rank 3", "stage 7"} <= {*texts(V)}
 
 
 def test_messages_are_arrows_and_who_keeps_a_microbatch_sends_none() -> None:
@@ -45,7 +42,7 @@ def test_messages_are_arrows_and_who_keeps_a_microbatch_sends_none() -> None:
     titles = [mark.title for mark in marks if not isinstance(mark, Text)]
     assert titles.count("a message") == V.messages() == 6
     assert titles.count("stays on its rank: no message") == 1
-    assert "a microbatch goes through all stages, from left to right: 6 messages forward" in texts(picture_of(V))
+    assert "a microbatch goes through all stages, from left to right: 6 messages forward" in texts(V)
     assert Stages([(0, 4), (1, 5), (2, 6), (3, 7)]).messages() == 7
 
 
@@ -53,8 +50,8 @@ def test_layers_have_their_numbers_and_their_width() -> None:
     there = boxes(CUT)
     assert there[1].width == pytest.approx(1.5 * there[0].width)
     assert there[1].title == "stage 1 on rank 1: layers 2 to 4"
-    assert {*map(str, range(10)), "embedding", "head", "stage 2"} <= {*texts(picture_of(CUT))}
-    frames = [mark for mark in picture_of(CUT).scene.marks if isinstance(mark, Rect) and mark.stroke == ALARM]
+    assert {*map(str, range(10)), "embedding", "head", "stage 2"} <= {*texts(CUT)}
+    frames = rects(picture_of(CUT), stroke=ALARM)
     assert len(frames) == 1
 
 

@@ -243,11 +243,7 @@ ARCHIVES: dict[str, tuple[str, Callable[[], bytes], str | tuple[str, ...]]] = {
     "half a gzip": ("a.tgz", lambda: tar_bytes({"fsdp.py": FSDP})[:60], "is a damaged tgz"),
     "a gzip of no tar": ("a.tgz", lambda: gzip.compress(b"x" * 600), "is no tar, or a damaged one"),
     "half a tar": ("a.tar", lambda: tar_bytes({"fsdp.py": FSDP}, "w")[:520], "is cut off"),
-    "a tar of zeros": (
-        "a.tgz",
-        lambda: gzip.compress(bytes(10**8)),
-        "is larger than 64 MB when unpacked",
-    ),
+    "a tar of zeros": ("a.tgz", lambda: gzip.compress(bytes(10**8)), "is larger than 64 MB when unpacked"),
     "a link in a tar": ("a.tgz", lambda: tar_with(tarfile.SYMTYPE), "is a link, or another thing that is no file"),
     "a hard link": ("a.tgz", lambda: tar_with(tarfile.LNKTYPE), "is a link, or another thing that is no file"),
     "a device in a tar": ("a.tgz", lambda: tar_with(tarfile.CHRTYPE), "is a link, or another thing that is no file"),
@@ -363,11 +359,7 @@ NAMES = [
 CONTENTS = [b"", b"x = 1", FSDP.encode(), notebook(FSDP).encode(), b"\0\xff", notebook(FSDP).encode()[:30], b"PK\3\4"]
 
 contents = st.sampled_from(CONTENTS) | st.binary(max_size=40)
-trees = st.recursive(
-    contents,
-    lambda inner: st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
-    max_leaves=12,
-)
+trees = st.recursive(contents, lambda inner: st.dictionaries(st.sampled_from(NAMES), inner, max_size=4), max_leaves=12)
 
 
 def packed(tree: object, name: str) -> object:

@@ -19,21 +19,12 @@ from lib.files import child_environment
 from lib.grade.isolation import FEATURES, Isolation, Limits
 from lib.submissions.source import Source
 from tests.grade.isolation.attempts import ENDED, ENDLESS, EVERY, HEAD, HUNGRY, OUTSIDE, Attempt
+from tests.support.profiles import THOROUGH, sample
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server is Linux's")
 LIMITS = Limits(seconds=0.6, memory=2**30)
 HONEST = Source.of("honest.py", f"{HEAD}\ndef basic(model): good(model)\n")
 WALLS = frozenset({"processes", "network", "files", "landlock", "seccomp"})
-
-
-@pytest.fixture(scope="module")
-def isolation() -> Iterator[Isolation]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SECRET_OF_OTHERS", "hush")
-        with Isolation() as made:
-            assert made.features
-            yield made
-    assert alive() == []
 
 
 @pytest.fixture(scope="module")
@@ -105,26 +96,17 @@ def test_what_is_left_where_a_system_has_less_holds_too(without: set[str], secre
     before = alive()
     with Isolation(without) as isolation:
         assert not {FEATURES[name] for name in without} & set(isolation.features)
-        for attempt in WORST[WITHOUT.index(without) :: len(WITHOUT)]:  # each in one of them: it takes its time
+        for attempt in sample(WORST[WITHOUT.index(without) :: len(WITHOUT)]):  # each in one of them
             if all(has(isolation, name) for name in attempt.needs):
                 tampered(isolation, attempt, secret, port)
     assert alive() == before
 
 
-FRESH = [
-    "Model.check",
-    "check",
-    "printed",
-    "rules",
-    "puzzle",
-    "a stub",
-    "a Trace of another size",
-    "os._exit",
-    "a loop",
-]
+FRESH = {"rules", "a Trace of another size", "a loop"}
+SLOW = {"Model.check", "check", "printed", "puzzle", "a stub", "os._exit"} if THOROUGH else set[str]()
 
 
-@pytest.mark.parametrize("attempt", [one for _, one in EVERY if one.name in FRESH], ids=lambda one: one.name)
+@pytest.mark.parametrize("attempt", [one for _, one in EVERY if one.name in FRESH | SLOW], ids=lambda one: one.name)
 def test_nor_in_a_new_python_where_there_is_no_server(attempt: Attempt, secret: Path, port: int) -> None:
     with Isolation({"server"}) as isolation:
         assert isolation.features == ("a new Python for each run",)
@@ -190,6 +172,7 @@ isolation.run(Source.of("endless.py", {ENDLESS_FORK!r}), "basic", limits=Limits(
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("without", [set[str](), WALLS])
 def test_when_the_grading_is_killed_nothing_is_left(without: set[str]) -> None:
     program = [sys.executable, "-c", GRADER, *without]

@@ -71,6 +71,7 @@ def run(python: Path, notebook: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_an_edition_runs_in_an_empty_environment(editions: dict[str, Path], empty: Path) -> None:
     printed = run(empty, editions["student"])

@@ -1,0 +1,25 @@
+"""One server for all that is graded in this process: each that is started costs half a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lib.grade.isolation import Isolation
+
+
+@pytest.fixture(scope="session")
+def isolation() -> Iterator[Isolation]:
+    """What students' functions run in. Its server does not know a variable that this process had when it started."""
+    with Isolation() as made:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SECRET_OF_OTHERS", "hush")
+            assert made.features
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def one_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is graded in this process is graded there; `monkeypatch.undo()` gives a grading one of its own."""
+    monkeypatch.setattr("lib.grade.grading._isolation", lambda: request.getfixturevalue("isolation"))

@@ -1,0 +1,40 @@
+"""What people are told, to the letter: each text in a file beside its tests, under `### the expression it answers`.
+
+After a change that is meant, `TEXTS=write pytest FILE` writes the texts anew. Read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+
+class Said:
+    """The texts of a file: by expression, in its order."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.texts: dict[str, str] = {}
+        for part in path.read_text("utf-8").split("### ")[1:]:
+            expression, _, text = part.partition("\n")
+            assert expression not in self.texts, f"{path.name} has it twice: {expression}"
+            self.texts[expression] = text.strip("\n")
+
+    def by(self, expression: str, names: dict[str, Any]) -> str:
+        """What an expression is answered with, which must be an error."""
+        try:
+            eval(expression, names)
+        except (NameError, SyntaxError):
+            raise  # nobody's answer
+        except Exception as error:
+            return str(error)
+        raise AssertionError(f"nothing was wrong with {expression}")
+
+    def check(self, expression: str, names: dict[str, Any]) -> None:
+        """That an expression is answered as the file says; with TEXTS=write, the file says it from now on."""
+        text = self.by(expression, names)
+        if os.environ.get("TEXTS") == "write":
+            self.texts[expression] = text
+            self.path.write_text("\n".join(f"### {asked}\n{told}\n" for asked, told in self.texts.items()), "utf-8")
+        assert text == self.texts[expression]

@@ -1,0 +1,108 @@
+"""Forks students' functions off a Python that has imported everything: the start of a fresh one is most of their cost.
+
+`python -m tests.support.warm SOCKET` is that Python. It forks once a line of JSON, and says how each child ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, BinaryIO, NoReturn
+
+from lib.files import ROOT
+
+__all__ = ["Warm"]
+
+
+class Warm:
+    """The asking end: `popen` stands for subprocess.Popen in lib.course.child.asking, for one process at a time."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())], cwd=ROOT, pass_fds=[theirs.fileno()]
+        )
+        theirs.close()
+        self._said = self._control.makefile("rb")
+
+    def popen(self, program: Sequence[str], env: Mapping[str, str], stderr: BinaryIO, **_: Any) -> Warm:
+        """Starts what `python -m lib.course.child FOLDER` does; the folder is what the program ends with."""
+        line = json.dumps([program[-1], os.getcwd(), dict(env)]).encode() + b"\n"
+        socket.send_fds(self._control, [line], [stderr.fileno()])
+        self.pid, self._status = int(self._said.readline()), None
+        return self
+
+    def wait(self, timeout: float | None = None) -> int:
+        """How the last process ended."""
+        if self._status is None:
+            self._control.settimeout(timeout)
+            try:
+                self._status = int(self._said.readline())
+            except TimeoutError:
+                self._said = self._control.makefile("rb")  # a file that was late once is never read again
+                raise subprocess.TimeoutExpired("lib.course.child", timeout or 0) from None
+            finally:
+                self._control.settimeout(None)
+        return self._status
+
+    def kill(self) -> None:
+        """Ends the last process, if it has not ended."""
+        if self._status is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Ends the server, and waits for it, so that its time counts as that of the tests."""
+        self._said.close()
+        self._control.close()
+        self._server.wait()
+
+
+def _serve(control: socket.socket) -> None:
+    while line := _received(control):
+        message, noise = line
+        child = os.fork()
+        if child == 0:
+            _begin(control, noise, *json.loads(message))
+        os.close(noise)
+        control.send(b"%d\n" % child)
+        control.send(b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def _received(control: socket.socket) -> tuple[bytes, int] | None:
+    message, fds, _, _ = socket.recv_fds(control, 2**16, 1)
+    while message and not message.endswith(b"\n"):
+        message += control.recv(2**16)
+    return (message, fds[0]) if message else None
+
+
+def _begin(control: socket.socket, noise: int, folder: str, where: str, environment: dict[str, str]) -> NoReturn:
+    try:
+        os.setsid()
+        control.close()
+        os.chdir(where)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number, own in enumerate((nothing, nothing, noise)):
+            os.dup2(own, number)
+        os.closerange(3, 256)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv[1:] = [folder]
+        running.main(folder)
+    finally:
+        os._exit(70)
+
+
+if __name__ == "__main__":
+    from lib.course.child import running
+
+    for name in ("simulator.simulator", "submissions.function_check", "schedules.written", "course.child.ours"):
+        import_module(f"lib.{name}")
+    _serve(socket.socket(fileno=int(sys.argv[1])))
