@@ -61,6 +61,8 @@ class _Pile:
     others: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     junk: list[str] = field(default_factory=list[str])
     progress: list[File] = field(default_factory=list[File])
+    owner: Owner | None = None
+    late: bool = False
 
 
 def collect(paths: Sequence[Path]) -> Collected:
@@ -134,6 +136,7 @@ def _roster(entries: Iterable[Entry]) -> dict[str, str]:
 def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
     """Puts one entry where it belongs."""
     name = "/".join(map(readable, entry.parts))
+    pile.owner, pile.late = pile.owner or owner, pile.late or owner.late
     if entry.junk or not owner.parts:
         pile.junk.append(name)
         return
@@ -187,7 +190,9 @@ def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
     if len(rows) > MOST_ROWS:
         more = f"and {len(rows) - MOST_ROWS + 1:,} more of this student's files cannot be read, for reasons as above"
         rows = [*rows[: MOST_ROWS - 1], (rows[MOST_ROWS - 1][0], more)]
-    return Submission(student, tuple(files), tuple(notes), hints), [Refused(name, why, student) for name, why in rows]
+    owner = pile.owner or Owner(student, ())
+    of = Submission(student, tuple(files), tuple(notes), hints, owner.id, owner.platform, pile.late, owner.before)
+    return of, [Refused(name, why, student) for name, why in rows]
 
 
 def _by_reason(others: Iterable[tuple[str, str]]) -> list[str]:

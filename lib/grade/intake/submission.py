@@ -59,12 +59,19 @@ class File:
 @dataclass(frozen=True, slots=True)
 class Submission:
     """What one student handed in: the files that can be graded, earliest attempt first, and in words what became of
-    all others (`notes`). `hints` is how many hints were opened of each puzzle, where their progress came along."""
+    all others (`notes`). `hints` is how many hints were opened of each puzzle, where their progress came along.
+
+    The `platform` that named the files calls the student `id`, marked something of it as `late`, and wrote `before` in
+    front of each name."""
 
     student: str
     files: tuple[File, ...]
     notes: tuple[str, ...] = ()
     hints: Mapping[str, int] = field(default_factory=dict[str, int])
+    id: str = ""
+    platform: str = ""
+    late: bool = False
+    before: str = ""
 
     def sources(self) -> Iterator[tuple[File, Source | Refused]]:
         """Each file with its code; with a row for the report where it has none that can be read."""
