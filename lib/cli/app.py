@@ -8,6 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
 from lib.checker.checker import check as judge
 from lib.cli.comparing.compare import compare_command
 from lib.cli.comparing.gallery import gallery_command
@@ -45,14 +49,6 @@ from lib.replay.options import ReplayOptions
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.submissions.locations import home, is_checkout
 from lib.submissions.workplace import mine, prepared, yours
-
-try:
-    import typer
-    from rich.table import Column, Table
-    from rich.text import Text
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(schedules, name="schedule")

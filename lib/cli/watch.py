@@ -15,6 +15,7 @@ from lib.course.hints import Hints, next_hint
 from lib.course.progress import known, next_puzzle, solved
 from lib.course.solutions import refusal
 from lib.course.subject import Attempt, attempt
+from lib.extras import need_extra
 from lib.submissions.load import SourceError
 from lib.submissions.locations import shown
 from lib.submissions.workplace import notebook_of
@@ -188,10 +189,9 @@ def watch(watcher: Watcher) -> None:
 
     ImportError without watchfiles.
     """
-    try:
-        from watchfiles import watch as changes_of
-    except ImportError:
-        raise ImportError("watching needs watchfiles: pip install watchfiles") from None
+    need_extra("cli", "watching needs")
+    from watchfiles import watch as changes_of
+
     watched = watcher.watched
     typed: queue.SimpleQueue[str] = queue.SimpleQueue()
     changes = changes_of(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from lib.extras import install
 from lib.files import write_whole
 from lib.notebooks import teaching
 from lib.notebooks.demonstrations import demonstrated
@@ -29,8 +30,7 @@ try:
 
     from lib.notebooks.kernels import execute
 except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise ImportError(f"notebooks need {package}: pip install jupytext nbformat nbclient ipykernel") from missing
+    raise ImportError(f'notebooks need the extra "notebook": {install("notebook")}') from missing
 
 __all__ = ["Source", "build", "misnumbered", "read_sources", "renumber", "stale", "worked_on", "write"]
 

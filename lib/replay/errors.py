@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from lib.extras import install
+
 __all__ = [
     "InUse",
     "NotEnoughMemory",
@@ -74,7 +76,7 @@ def need_torch() -> ModuleType:
         import torch
         import torch.distributed
     except ImportError as error:
-        raise ImportError(f"a replay needs torch ({error}): pip install torch") from None
+        raise ImportError(f"a replay needs torch ({error}): {install('replay')}") from None
     if not torch.distributed.is_available():
         raise ImportError("this torch was built without torch.distributed; install an official one")
     return torch

@@ -378,25 +378,6 @@ def test_importing_lib_needs_none_of_the_extras() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize(
-    ("module", "absent", "hint"),
-    [
-        ("lib.cli.app", "rich", "the puzzles command needs rich: pip install typer rich watchfiles"),
-        (
-            "lib.notebooks.build",
-            "nbclient",
-            "notebooks need nbclient: pip install jupytext nbformat nbclient ipykernel",
-        ),
-    ],
-    ids=["cli", "notebook"],
-)
-def test_a_missing_extra_says_what_to_install(module: str, absent: str, hint: str) -> None:
-    code = f"import sys; sys.modules[{absent!r}] = None; import {module}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert hint in done.stderr
-
-
 def test_export_writes_notebooks_that_carry_the_package(tmp_path: Path) -> None:
     result = puzzles("export", "--colab", "ddp", "introduction", "-o", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output

@@ -131,10 +131,10 @@ def test_an_address_is_no_folder() -> None:
 
 
 def test_a_package_that_is_missing_is_said_first(passing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.cli.workers.find_spec", lambda name: None)
+    monkeypatch.setattr("lib.extras.find_spec", lambda name: None)
     code, text = run(passing)
     assert code == 1
-    assert "puzzles grade needs jinja2: pip install jinja2" in text
+    assert 'puzzles grade needs the extra "grade": pip install' in text
 
 
 def test_a_drop_folder_is_looked_at_after_each_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

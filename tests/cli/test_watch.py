@@ -392,7 +392,7 @@ def test_without_watchfiles_it_says_what_to_install(
     folder: Path, paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "watchfiles", None)
-    with pytest.raises(ImportError, match=r"pip install watchfiles"):
+    with pytest.raises(ImportError, match=r"watching needs the extra \"cli\""):
         watch(Watcher(folder, paper))
 
 

@@ -37,7 +37,7 @@ def test_a_missing_torch_says_what_to_install() -> None:
     assert ran.returncode == 1
     last = ran.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: a replay needs torch")
-    assert last.endswith("pip install torch")
+    assert last.endswith('pip install "llm-training-puzzles[replay]"')
 
 
 def test_the_public_names() -> None:

@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
 from lib.analysis.difference import difference, lesson, said, unequal
-from lib.cli.comparing.documents import COMPARISONS, Memory
+from lib.cli.comparing.documents import COMPARISONS, Memory, need_for
 from lib.cli.comparing.entries import ALL, Entry, chosen, entries_of
 from lib.cli.comparing.figures import FIGURES, best
 from lib.cli.console import say, show_table
@@ -15,14 +19,6 @@ from lib.cli.options import Batches, Layers, Limit, MeshOption, Ranks, output
 from lib.puzzles.records import Size
 from lib.submissions.source import SourceError
 from lib.trace.trace import Trace
-
-try:
-    import typer
-    from rich.table import Column, Table
-    from rich.text import Text
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 __all__ = ["compare_command"]
 
@@ -68,6 +64,8 @@ def compare_command(
 
     Exit status: 0 where every one ran to its end, 1 where one did not, 2 for a command that makes no sense.
     """
+    if output_ is not None:
+        need_for(output_)
     try:
         found = chosen(whats, puzzle)
     except SourceError as error:

@@ -10,18 +10,29 @@ from lib.cli.comparing.entries import Entry
 from lib.cli.comparing.figures import FIGURES
 from lib.cli.comparing.groups import SORTS, Gallery, Group
 from lib.errors.wording import counted
+from lib.extras import need_extra
 from lib.puzzles.records import PUZZLES
 
 if TYPE_CHECKING:
     from drawing.comparing.comparison import Compared
 
-__all__ = ["COMPARISONS", "GALLERIES", "Memory"]
+__all__ = ["COMPARISONS", "GALLERIES", "Memory", "need_for"]
 
 # What draws is imported where something is drawn: figures alone need no picture.
 
 Memory = Literal["peak", "each", "none"]
 """Whose memory is drawn."""
 Best = Mapping[str, float]
+
+
+def need_for(path: Path) -> None:
+    """ModuleNotFoundError where an extra is missing that the format of a file needs: before anything runs."""
+    if path.suffix == ".html":
+        need_extra("grade", "a page needs", "jinja2")
+    elif path.suffix == ".png":
+        need_extra("png", "a PNG needs", "vl_convert")
+    elif path.suffix == ".pdf":
+        need_extra("png", "slides need")
 
 
 def _compared(entries: Sequence[Entry]) -> list[Compared]:

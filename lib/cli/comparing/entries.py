@@ -9,6 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.cli.comparing.figures import figures_of
@@ -27,13 +30,6 @@ from lib.submissions.workplace import located
 from lib.trace.rebuild import rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace
-
-try:
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 __all__ = ["ALL", "STATES", "Chosen", "Entry", "Subject", "chosen", "entries_of"]
 

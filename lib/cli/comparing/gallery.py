@@ -7,7 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
-from lib.cli.comparing.documents import GALLERIES
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from lib.cli.comparing.documents import GALLERIES, need_for
 from lib.cli.comparing.entries import ALL, Entry, chosen, entries_of
 from lib.cli.comparing.figures import FIGURES, best
 from lib.cli.comparing.groups import SORTS, Gallery, grouped, in_order
@@ -16,14 +20,6 @@ from lib.cli.options import Limit, output
 from lib.course.solutions import without_lines
 from lib.errors.wording import counted
 from lib.submissions.source import SourceError
-
-try:
-    import typer
-    from rich.table import Column, Table
-    from rich.text import Text
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 __all__ = ["gallery_command"]
 
@@ -68,6 +64,7 @@ def gallery_command(
     if sort not in SORTS:
         raise typer.BadParameter(f"--sort takes one of {', '.join(SORTS)}; got {sort!r}")
     path = output_ or Path(f"gallery_{puzzle}.html")
+    need_for(path)
     try:
         official = chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle).subjects
         others = chosen(whats or [], puzzle)

@@ -106,11 +106,9 @@ def _size_of(runs: Sequence[Compared]) -> list[str]:
 
 
 def write_slides(slides: Sequence[Slide], foot: str, path: Path) -> None:
-    """Writes a PDF with a page for each. ModuleNotFoundError says which package is missing."""
-    try:
-        from pypdf import PdfReader, PdfWriter  # here and not above: only slides need it
-    except ImportError:
-        raise ModuleNotFoundError("slides need pypdf, which joins their pages: pip install pypdf") from None
+    """Writes a PDF with a page for each."""
+    from pypdf import PdfReader, PdfWriter  # here and not above: only slides need it
+
     writer = cast("Any", PdfWriter())
     for number, slide in enumerate(slides, 1):
         svg = scene_of(slide, number, len(slides), foot).svg(night=False)

@@ -10,11 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+
 from lib.cli.console import console, fail, say, show_table
 from lib.cli.grading.drop_folder import Changes
 from lib.cli.grading.report.report import write_report
-from lib.cli.workers import BACKEND, SCHEDULER, cluster, need_extras, some_jobs
+from lib.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
 from lib.errors.wording import counted, visible
+from lib.extras import need_extra
 from lib.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
 from lib.grade.gradebook import STATES, Gradebook
 from lib.grade.grading import TRACES, grade, worked_on
@@ -22,14 +27,6 @@ from lib.grade.intake.collecting import collect
 from lib.grade.intake.submission import Collected
 from lib.grade.results.forms import FORMS, write_results
 from lib.grade.traces import Traces
-
-try:
-    import typer
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.table import Column, Table
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 __all__ = ["grade_command"]
 
@@ -70,7 +67,7 @@ def grade_command(
     it goes on where it was. Exit status: 0 where everybody passed everything, 1 where somebody did not, and 2 for a
     command that makes no sense.
     """
-    need_extras("puzzles grade", "jinja2", "joblib")
+    need_extra("grade", "puzzles grade needs")
     _apart(submissions, out)
     try:
         asked = Config() if config is None else read_config(config)

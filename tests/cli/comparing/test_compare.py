@@ -170,16 +170,6 @@ def test_files_of_one_name_are_told_apart(folder: Path) -> None:
     assert "bob/basic.py" in result.output
 
 
-def test_a_missing_package_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for package, name in (("pypdf", "all.pdf"), ("jinja2", "all.html")):
-        with monkeypatch.context() as without:
-            without.setitem(__import__("sys").modules, package, None)
-            result = puzzles("basic", "-o", name)
-        assert result.exit_code == 1
-        assert f"pip install {package}" in words(result)
-        assert not (folder / name).exists()
-
-
 def test_what_a_terminal_would_obey_is_made_visible(folder: Path) -> None:
     (folder / "wrong.py").write_text(f"def basic(model):\n    raise ValueError({ESCAPES!r})\n", "utf-8")
     result = puzzles(f"{ESCAPES}=wrong.py", "--puzzle", "basic", "-o", "all.html")
