@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
-__all__ = ["STATES", "Asked", "Gradebook", "Refused", "Result", "Score", "Student", "result_from", "score_from"]
+__all__ = ["STATES", "Asked", "Gradebook", "Mark", "Refused", "Result", "Score", "Student", "result_from", "score_from"]
 
 FORMAT: Final = "llm-training-puzzles gradebook"
 VERSION: Final = 1
@@ -80,18 +80,57 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """The points for one puzzle, or for all that a student handed in (`puzzle` is ""): `points` that follow from the
+    score, less what being late costs, which `late` says in words; `of` how many there are; and what a person adds."""
+
+    puzzle: str
+    points: float = 0.0
+    of: float = 0.0
+    late: str = ""
+    by_hand: float | None = None
+    comment: str = ""
+
+    @property
+    def total(self) -> float:
+        """All points, never fewer than none."""
+        return max(0.0, round(self.points + (self.by_hand or 0.0), 4)) if self.puzzle else self.by_hand or 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Student:
     """One row: a student, a score for each puzzle that is asked, in order, and what else is to be said of the files,
-    such as attempts that a later one replaces."""
+    such as attempts that a later one replaces.
+
+    `id` is what the roster or the platform calls the student, and `more` are further columns of the roster. `marks` has
+    the points of each puzzle in the same order, and at its end what a person says of the whole, if that is said.
+    """
 
     name: str
     scores: tuple[Score, ...]
     notes: tuple[str, ...] = ()
+    id: str = ""
+    marks: tuple[Mark, ...] = ()
+    more: tuple[tuple[str, str], ...] = ()
 
     @property
     def passed(self) -> int:
         """How many puzzles passed."""
         return sum(score.state == "passed" for score in self.scores)
+
+    @property
+    def points(self) -> float:
+        """All points, never fewer than none."""
+        return max(0.0, round(sum(mark.total for mark in self.marks), 4))
+
+    @property
+    def of(self) -> float:
+        """How many points there are."""
+        return round(sum(mark.of for mark in self.marks), 4)
+
+    def mark(self, puzzle: str = "") -> Mark:
+        """The points of a puzzle, or what is said of the whole."""
+        return next((mark for mark in self.marks if mark.puzzle == puzzle), Mark(puzzle))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +164,8 @@ class Gradebook:
     """A class: what was asked, the students by name, and what could not be graded.
 
     `isolation` says what kept the code that ran apart from everything else, and `made_by` which version of this package
-    wrote it; the report shows both, and `title`, what the exercise is called.
+    wrote it; the report shows both, and `title`, what the exercise is called. `problems` are what is to be looked at in
+    the files of who teaches, such as a row of the roster: each says where.
     """
 
     asked: tuple[Asked, ...]
@@ -134,11 +174,14 @@ class Gradebook:
     isolation: tuple[str, ...] = ()
     made_by: str = ""
     title: str = ""
+    problems: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Whether every student passed every puzzle, and nothing was refused."""
-        return not self.refused and all(student.passed == len(self.asked) for student in self.students)
+        """Whether every student passed every puzzle, nothing was refused, and no file has a problem."""
+        return not (self.refused or self.problems) and all(
+            student.passed == len(self.asked) for student in self.students
+        )
 
     def refused_of(self, student: Student) -> tuple[Refused, ...]:
         """What a student handed in that cannot be graded."""
@@ -167,6 +210,7 @@ class Gradebook:
                 tuple(data.get("isolation", ())),
                 data.get("made_by", ""),
                 data.get("title", ""),
+                tuple(data.get("problems", ())),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"this is no {FORMAT}, version {VERSION}: {error}") from None
@@ -184,7 +228,14 @@ def score_from(data: Mapping[str, Any]) -> Score:
 
 
 def _student(data: Mapping[str, Any]) -> Student:
-    return Student(data["name"], tuple(score_from(one) for one in data["scores"]), tuple(data["notes"]))
+    return Student(
+        data["name"],
+        tuple(score_from(one) for one in data["scores"]),
+        tuple(data["notes"]),
+        data.get("id", ""),
+        tuple(Mark(**one) for one in data.get("marks", ())),
+        tuple((heading, text) for heading, text in data.get("more", ())),
+    )
 
 
 def _asked(data: Mapping[str, Any]) -> Asked:

@@ -15,8 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 
 from lib.cli.console import console, fail, say, show_table
+from lib.cli.grading.class_files import ClassFiles
 from lib.cli.grading.drop_folder import Changes
-from lib.cli.grading.report.report import write_report
+from lib.cli.grading.report.report import LEADERBOARD, write_report
 from lib.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
 from lib.errors.wording import counted, visible
 from lib.extras import need_extra
@@ -25,6 +26,7 @@ from lib.grade.gradebook import STATES, Gradebook
 from lib.grade.grading import TRACES, grade, worked_on
 from lib.grade.intake.collecting import collect
 from lib.grade.intake.submission import Collected
+from lib.grade.people.tables import TableError
 from lib.grade.results.forms import FORMS, write_results
 from lib.grade.traces import Traces
 
@@ -53,6 +55,18 @@ def grade_command(
     need: Annotated[str | None, typer.Option(help=GOAL)] = None,
     hidden: Annotated[int | None, typer.Option(help="So many hidden sizes are drawn for each puzzle.")] = None,
     seed: Annotated[str | None, typer.Option(help="What they are drawn from: keep it to yourself.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="Everybody in the class: a CSV with id and name, or a platform's export.")
+    ] = None,
+    points: Annotated[
+        str | None, typer.Option(help='Points of each puzzle, such as "correct=4 hidden=2"; else one that passed.')
+    ] = None,
+    marks: Annotated[
+        list[Path] | None, typer.Option(help="A CSV of points and comments by hand, or several; written if missing.")
+    ] = None,
+    platform: Annotated[
+        list[str] | None, typer.Option(help="Write the forms of moodle, canvas or brightspace; else those it is from.")
+    ] = None,
     limit: Annotated[float | None, typer.Option(min=0.1, help="Seconds that one run may take.")] = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", callback=some_jobs, help="Processes; else one for each core.")
@@ -71,16 +85,22 @@ def grade_command(
     _apart(submissions, out)
     try:
         asked = Config() if config is None else read_config(config)
-        asked = asked.with_options(puzzles=puzzle or (), need=need, hidden=hidden, seed=seed, seconds=limit)
+        asked = asked.with_options(
+            puzzles=puzzle or (), need=need, hidden=hidden, seed=seed, seconds=limit, points=points
+        )
         asked.assignment(asked.puzzles or ())  # what makes no sense is said before anything is read
-    except AssignmentError as error:
+        files = ClassFiles(roster, marks or (), platform or ())
+        files.check()
+    except (AssignmentError, TableError) as error:
         fail(str(error), status=2)
-    except FileNotFoundError:
-        fail(f"there is no file {config}", status=2)
+    except FileNotFoundError as error:
+        fail(f"there is no file {error.filename}", status=2)
+    except OSError as error:
+        fail(f"{error.filename} cannot be read: {error.strerror}", status=2)
 
     def once() -> Gradebook | None:
         try:
-            return _graded(submissions, out, asked, jobs, backend, scheduler)
+            return _graded(submissions, out, asked, files, jobs, backend, scheduler)
         except typer.Exit:
             if not watch:
                 raise
@@ -117,7 +137,13 @@ def _apart(submissions: list[Path], out: Path) -> None:
 
 
 def _graded(
-    submissions: list[Path], out: Path, asked: Config, jobs: int | None, backend: str | None, scheduler: str | None
+    submissions: list[Path],
+    out: Path,
+    asked: Config,
+    files: ClassFiles,
+    jobs: int | None,
+    backend: str | None,
+    scheduler: str | None,
 ) -> Gradebook:
     collected = collect(submissions)
     if not collected.submissions:
@@ -126,16 +152,23 @@ def _graded(
         more = f", and {counted(len(found) - 1, 'file')} more that cannot be graded" if len(found) > 1 else ""
         where = ", ".join(map(str, submissions))
         fail(f"there is no notebook (.ipynb) and no .py in {where}{else_there}{more}", status=2)
+    try:
+        collected = files.enroll(collected, asked.rules)
+    except (TableError, OSError) as error:  # it was whole when all began
+        fail(str(error), status=2)
     assignment = _assignment(asked, collected)
     processes = -1 if backend is not None else jobs or _cores()
     with cluster(backend, scheduler), _progress("Grading") as done:
         book = grade(collected, assignment, out, jobs=processes, done=done)
+    book = files.marked(book, assignment.rules)
     write_results(book, out)
     with _progress("Drawing") as done:
         index = write_report(
             book, Traces(out / TRACES), out, jobs=jobs or _cores(), tell_sizes=assignment.tell_sizes, done=done
         )
-    _show(book, out, index)
+    _show(book, out)
+    for line in (*files.give_back(book, out), f"To show to the class: {out / LEADERBOARD}", f"The report: {index}"):
+        say(visible(line))
     return book
 
 
@@ -163,7 +196,7 @@ def _progress(what: str) -> Generator[Callable[[int, int], None]]:
         yield done
 
 
-def _show(book: Gradebook, out: Path, index: Path) -> None:
+def _show(book: Gradebook, out: Path) -> None:
     """The class in a table, what is refused, and where the rest is."""
     counts = [Column(state, justify="right") for state in STATES]
     table = Table(
@@ -180,6 +213,9 @@ def _show(book: Gradebook, out: Path, index: Path) -> None:
         say(visible(f"Refused: {one.file}: {one.why}"))
     if len(book.refused) > SHOWN:
         say(f"Refused: {len(book.refused) - SHOWN} more; the report has them all")
+    for problem in book.problems[:SHOWN]:
+        say(visible(f"To look at: {problem}"))
+    if len(book.problems) > SHOWN:
+        say(f"To look at: {len(book.problems) - SHOWN} more; the report has them all")
     say(f"What kept each run apart: {', '.join(book.isolation) or 'nothing ran'}")
     say(f"For programs: {', '.join(str(out / form.file) for form in FORMS)}")
-    say(f"The report: {index}")

@@ -62,7 +62,7 @@ class Submission:
     all others (`notes`). `hints` is how many hints were opened of each puzzle, where their progress came along.
 
     The `platform` that named the files calls the student `id`, marked something of it as `late`, and wrote `before` in
-    front of each name."""
+    front of each name. The roster calls them `roster_id`, and `more` are its further columns."""
 
     student: str
     files: tuple[File, ...]
@@ -72,6 +72,8 @@ class Submission:
     platform: str = ""
     late: bool = False
     before: str = ""
+    roster_id: str = ""
+    more: tuple[tuple[str, str], ...] = ()
 
     def sources(self) -> Iterator[tuple[File, Source | Refused]]:
         """Each file with its code; with a row for the report where it has none that can be read."""

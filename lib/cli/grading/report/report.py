@@ -12,10 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lib.cli.grading.report.leaderboard import leaderboard
 from lib.cli.grading.report.pages import render
 from lib.cli.grading.report.pictures import Order, Pictures, Traces, draw_all
 from lib.cli.grading.report.puzzles import ClassPuzzle, puzzles_of
-from lib.cli.grading.report.students import beside, feedback_parts, feedback_text, own, parts, scores_of, unread_files
+from lib.cli.grading.report.students import (
+    beside,
+    feedback_parts,
+    feedback_text,
+    own,
+    parts,
+    scores_of,
+    unread_files,
+    whole,
+)
 from lib.cli.grading.report.wording import State, goals_reached, state_of
 from lib.cli.templates import markup
 from lib.errors.wording import counted, visible
@@ -25,7 +35,10 @@ from lib.grade.mistakes import mistakes
 from lib.grade.results.names import file_names, is_ours
 from lib.grade.similarity import INNOCENT, similar
 
-__all__ = ["Traces", "write_report"]
+__all__ = ["LEADERBOARD", "Traces", "write_report"]
+
+LEADERBOARD = "leaderboard.html"
+"""The page that the class may see."""
 
 SHORT = 60
 """Characters of a student's name in a table."""
@@ -56,6 +69,9 @@ class Line:
     notes: tuple[str, ...]
     unread: tuple[Refused, ...]
     cells: tuple[Cell, ...]
+    points: str = ""
+    total: float = 0.0
+    comment: str = ""
 
 
 def write_report(
@@ -90,6 +106,7 @@ def write_report(
         _write_feedback(out, lines[row], student, puzzles, pictures, tell_sizes, book.title)
         tell(len(orders) + row + 1)
     _remove_others(out, lines, pictures, orders)
+    write_whole(ready(out / LEADERBOARD), leaderboard(book, puzzles, traces))
     index = out / "index.html"
     write_whole(ready(index), _index(book, puzzles, lines))
     return index
@@ -106,6 +123,9 @@ def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[Line]:
             student.notes,
             book.refused_of(student),
             tuple(_cell(puzzle, score) for puzzle, score in scores_of(student, puzzles)),
+            whole(student) if student.of else "",
+            student.points,
+            student.mark().comment,
         )
         for file, student in zip(files, book.students, strict=True)
     ]
@@ -158,7 +178,9 @@ def _write_feedback(
 ) -> None:
     unread = unread_files(line.unread)
     found = list(feedback_parts(student, puzzles, pictures, tell_sizes, unread))
-    page = render("feedback.html", student=line, parts=found, unread=unread, title=title)
+    page = render(
+        "feedback.html", student=line, parts=found, unread=unread, title=title, points=line.points, comment=line.comment
+    )
     write_whole(ready(out / "feedback" / f"{line.file}.html"), page)
     text = "\n".join(visible(one) for one in feedback_text(student, found, unread))
     write_whole(out / "feedback" / f"{line.file}.txt", f"{text}\n")
@@ -239,6 +261,7 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line
         students=lines,
         puzzles=shown,
         refused=book.refused,
+        problems=book.problems,
         everything=_passed_everything(everything),
         isolation=book.isolation,
         made_by=book.made_by,

@@ -12,11 +12,23 @@ from lib.cli.grading.report.puzzles import ClassPuzzle
 from lib.cli.grading.report.wording import State, message_there, remarks, state_of, without_sizes
 from lib.cli.templates import markup
 from lib.errors.wording import amount, exact
-from lib.grade.gradebook import Asked, Refused, Result, Score, Student
+from lib.grade.gradebook import Asked, Mark, Refused, Result, Score, Student
 
-__all__ = ["Elsewhere", "Part", "Row", "beside", "feedback_parts", "feedback_text", "own", "parts", "unread_files"]
+__all__ = [
+    "Elsewhere",
+    "Part",
+    "Row",
+    "beside",
+    "feedback_parts",
+    "feedback_text",
+    "own",
+    "parts",
+    "unread_files",
+    "whole",
+]
 
 ABSENT = "nothing was handed in"
+NO_MARK = Mark("")
 UNREADABLE = "nothing was handed in that can be graded"
 
 
@@ -57,6 +69,28 @@ class Part:
     caption: str = ""
     elsewhere: Sequence[Elsewhere] = ()
     drawn: Any = ""
+    mark: Mark = NO_MARK
+
+    @property
+    def points(self) -> str:
+        """The points in words."""
+        return points_words(self.mark)
+
+
+def points_words(mark: Mark) -> str:
+    """The points of a puzzle in words, with what being late cost and what a person gave; nothing where there are
+    none."""
+    if not mark.of and mark.by_hand is None:
+        return ""
+    parts = [f"{amount(mark.points)} for the results"] if mark.by_hand is not None else []
+    parts += [f"{amount(mark.by_hand)} by hand"] if mark.by_hand is not None else []
+    parts += [mark.late] if mark.late else []
+    return f"{amount(mark.total)} of {amount(mark.of)} points" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def whole(student: Student) -> str:
+    """All points of a student in words."""
+    return f"{amount(student.points)} of {amount(student.of)} points"
 
 
 def scores_of(student: Student, puzzles: Sequence[ClassPuzzle]) -> Iterator[tuple[ClassPuzzle, Score]]:
@@ -98,6 +132,7 @@ def parts(student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures) 
             _message(score),
             None if order is None else pictures.drawn(order),
             "" if order is None else _caption(order),
+            mark=student.mark(puzzle.asked.puzzle),
         )
 
 
@@ -117,6 +152,7 @@ def feedback_parts(
             absent if score.state == "absent" else _message(score),
             elsewhere=tuple(_elsewhere(score, tell_sizes)),
             drawn="" if order is None else markup(pictures.svg(order)),
+            mark=student.mark(puzzle.asked.puzzle),
         )
 
 
@@ -128,11 +164,14 @@ def unread_files(refused: Sequence[Refused]) -> list[str]:
 def feedback_text(student: Student, found: Sequence[Part], unread: Sequence[str] = ()) -> Iterator[str]:
     """The same in plain text, for the comment box of a learning platform."""
     passed = sum(part.state.name == "passed" for part in found)
-    yield f"{student.name}: {passed} of {len(found)} puzzles passed."
+    points = f", {whole(student)}" if student.of else ""
+    yield f"{student.name}: {passed} of {len(found)} puzzles passed{points}."
+    yield from student.mark().comment.splitlines()
     yield from (f"Could not be graded: {text}" for text in unread)
     for part in found:
         yield ""
-        yield f"{part.asked.number}. {part.asked.title}: {part.state.words}"
+        yield f"{part.asked.number}. {part.asked.title}: {part.state.words}" + (part.points and f", {part.points}")
+        yield from (f"  {line}" for line in part.mark.comment.splitlines())
         for row in part.rows:
             if row.time is not None and row.memory is not None:
                 over = row.over_time or row.over_memory
