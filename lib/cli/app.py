@@ -368,6 +368,8 @@ def export(
     ] = None,
     colab: Annotated[bool, typer.Option("--colab", help="As notebooks that carry the package inside.")] = False,
     nbgrader: Annotated[bool, typer.Option("--nbgrader", help="As an assignment of nbgrader.")] = False,
+    gradescope: Annotated[bool, typer.Option("--gradescope", help="An autograder for Gradescope, a zip.")] = False,
+    config: Annotated[Path | None, typer.Option(help="What Gradescope asks: as in `puzzles grade`.")] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="A folder; with --colab also one .ipynb for all.", show_default=False),
@@ -379,17 +381,33 @@ def export(
     hidden: Annotated[int | None, typer.Option(help="So many hidden sizes, for nbgrader.")] = None,
     seed: Annotated[str | None, typer.Option(help="What they are drawn from.")] = None,
 ) -> None:
-    """Write notebooks for elsewhere: to mail, or to open in Colab; or for nbgrader, with our answers and tests."""
+    """Write notebooks for elsewhere: to mail, or to open in Colab; or for nbgrader, with our answers and tests;
+    or the autograder that Gradescope runs."""
     from lib.notebooks.exports import colab as editions
 
-    if colab == nbgrader:
-        raise typer.BadParameter("say what to export to: --colab or --nbgrader")
-    if nbgrader:
+    if colab + nbgrader + gradescope != 1:
+        raise typer.BadParameter("say what to export to: --colab, --nbgrader or --gradescope")
+    if gradescope:
+        written = [_for_gradescope(names or [], config, output or Path("autograder.zip"))]
+    elif nbgrader:
         written = _for_nbgrader(names or list(PUZZLES), output or Path("nbgrader"), assignment, need, hidden, seed)
     else:
         written = editions.export(editions.chosen(names or []), output or Path("colab"))
     for path in written:
         say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
+
+
+def _for_gradescope(names: list[str], config: Path | None, output: Path) -> Path:
+    """Writes an autograder, after a look at whether what is asked can be asked."""
+    from lib.cli.grading.autograder import autograder
+    from lib.grade.assignment import AssignmentError
+
+    try:
+        return autograder(names, config, output)
+    except AssignmentError as error:
+        fail(str(error), status=2)
+    except FileNotFoundError:
+        fail(f"there is no file {config}", status=2)
 
 
 def _for_nbgrader(

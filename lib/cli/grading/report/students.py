@@ -126,7 +126,7 @@ def parts(student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures) 
         yield Part(
             puzzle.asked,
             score,
-            state_of(score),
+            STATES[score.state],
             _size(puzzle, score),
             _rows(puzzle, score, "this student", others=True),
             _message(score),
@@ -146,7 +146,7 @@ def feedback_parts(
         yield Part(
             puzzle.asked,
             score,
-            state_of(score),
+            STATES[score.state],
             _size(puzzle, score),
             _rows(puzzle, score, "yours", others=False),
             absent if score.state == "absent" else _message(score),
@@ -163,22 +163,31 @@ def unread_files(refused: Sequence[Refused]) -> list[str]:
 
 def feedback_text(student: Student, found: Sequence[Part], unread: Sequence[str] = ()) -> Iterator[str]:
     """The same in plain text, for the comment box of a learning platform."""
-    passed = sum(part.state.name == "passed" for part in found)
-    points = f", {whole(student)}" if student.of else ""
-    yield f"{student.name}: {passed} of {len(found)} puzzles passed{points}."
-    yield from student.mark().comment.splitlines()
-    yield from (f"Could not be graded: {text}" for text in unread)
+    yield from head_text(student, unread)
     for part in found:
         yield ""
-        yield f"{part.asked.number}. {part.asked.title}: {part.state.words}" + (part.points and f", {part.points}")
-        yield from (f"  {line}" for line in part.mark.comment.splitlines())
-        for row in part.rows:
-            if row.time is not None and row.memory is not None:
-                over = row.over_time or row.over_memory
-                figures = f"time {row.limit}{exact(row.time)}, memory {row.limit}{amount(row.memory)} elements"
-                yield f"  {row.name}: {figures}" + (" (over)" if over else "")
-        for text in (part.message, *(one for each in part.elsewhere for one in (each.words, each.message))):
-            yield from (f"  {line}" for line in text.splitlines())
+        yield from part_text(part)
+
+
+def head_text(student: Student, unread: Sequence[str] = ()) -> Iterator[str]:
+    """What stands above the puzzles."""
+    points = f", {whole(student)}" if student.of else ""
+    yield f"{student.name}: {student.passed} of {len(student.scores)} puzzles passed{points}."
+    yield from student.mark().comment.splitlines()
+    yield from (f"Could not be graded: {text}" for text in unread)
+
+
+def part_text(part: Part) -> Iterator[str]:
+    """What is said of one puzzle."""
+    yield f"{part.asked.number}. {part.asked.title}: {part.state.word}" + (part.points and f", {part.points}")
+    yield from (f"  {line}" for line in part.mark.comment.splitlines())
+    for row in part.rows:
+        if row.time is not None and row.memory is not None:
+            over = row.over_time or row.over_memory
+            figures = f"time {row.limit}{exact(row.time)}, memory {row.limit}{amount(row.memory)} elements"
+            yield f"  {row.name}: {figures}" + (" (over)" if over else "")
+    for text in (part.message, *(one for each in part.elsewhere for one in (each.words, each.message))):
+        yield from (f"  {line}" for line in text.splitlines())
 
 
 def _size(puzzle: ClassPuzzle, score: Score) -> str:
