@@ -49,6 +49,10 @@ class Class:
         """How many points there are."""
         return self.book.students[0].of if self.book.students else 0.0
 
+    def own(self, platform: str) -> bool:
+        """Whether the roster is an export of this platform."""
+        return any(one.platform == platform and one.headings <= set(self.roster.headings) for one in RETURNS)
+
     def rows(self, platform: str) -> list[tuple[Mapping[str, str], str, Student]]:
         """The students whose id a platform knows, with their cells in the roster and that id, in its order.
 
@@ -61,10 +65,14 @@ class Class:
             for name, one in self.submissions.items()
             if one.platform == platform and one.id and one.id != one.roster_id
         }
-        other = any(self.submissions[name].roster_id for name in given)
+        own = self.own(platform)
+        other = not own and any(self.submissions[name].roster_id for name in given)
         found: list[tuple[Mapping[str, str], str, Student]] = []
         for student in sorted(self.book.students, key=lambda student: order.get(student.id, len(order))):
-            known_as = given.get(student.name) or ("" if other else student.id)
+            if own:
+                known_as = student.id if student.id in people else ""
+            else:
+                known_as = given.get(student.name) or ("" if other else student.id)
             if known_as:
                 found.append((people.get(student.id, {}), known_as, student))
         return found
@@ -107,7 +115,7 @@ def _comments(student: Student) -> str:
 
 
 def _moodle(group: Class) -> Table:
-    own = group.roster.headings if RETURNS[0].headings <= set(group.roster.headings) else ()
+    own = group.roster.headings if group.own("Moodle") else ()
     headings = own or ("Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)")
     headings = (*headings, *(() if "Feedback comments" in headings else ("Feedback comments",)))
     table = [[*headings]]
@@ -133,7 +141,7 @@ def _canvas(group: Class) -> Table:
     of_columns = next((row.cells for row in others if row.cells.get("Student") == "Points Possible"), dict[str, str]())
     most = of_columns.get(column) or _number(group.of)
     table = [[*first, column], ["    Points Possible", "", "", "", "", most]]
-    own = RETURNS[1].headings <= set(group.roster.headings)
+    own = group.own("Canvas")
     for cells, its_id, student in group.rows("Canvas"):
         known = {"Student": student.name, "ID": its_id, **(cells if own else {})}
         points = _scaled(student.points, student.of, most)
