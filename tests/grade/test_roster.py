@@ -192,3 +192,19 @@ def test_names_of_every_kind_are_one_line_each(tmp_path: Path) -> None:
     assert [one.roster_id for one in sorted(collected.submissions, key=lambda one: one.roster_id)] == [*"12345"]
     assert not any("\n" in one.student or "\u202e" in one.student for one in collected.submissions)
     assert problems == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "link"),
+    [
+        ("onlinetext.html", '<a href="https://colab.research.google.com/drive/1abc?usp=sharing">mine</a>', True),
+        ("mine.url", "[InternetShortcut]\nURL=https://drive.google.com/file/d/1abc/view\n", True),
+        ("onlinetext.html", "<p>I have no time, see example.org</p>", False),
+    ],
+)
+def test_a_share_link_is_called_one(tmp_path: Path, name: str, text: str, link: bool) -> None:
+    collected = collect([hand_in(tmp_path / "hw1", {f"{moodle('Ann Lee', 1)}/{name}": text})])
+    (refused,) = collected.refused
+    assert refused.student == "Ann Lee"
+    assert ("links are not followed" in refused.why) == link
+    assert refused.why.endswith("hand in the notebook itself")

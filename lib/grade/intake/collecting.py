@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -48,6 +49,12 @@ OF_PLATFORMS: Final = (
 )
 """What platforms and instructors put beside submissions; anything else that is nobody's may be one."""
 NOT_GRADABLE: Final = "neither a notebook (.ipynb) nor Python (.py)"
+LINK: Final = re.compile(
+    rb"https?://(?:colab\.research\.google|drive\.google|docs\.google|1drv|[\w.-]*dropbox)\.\w+/", re.I
+)
+WITH_LINKS: Final = (".html", ".htm", ".txt", ".url", ".webloc", ".md", ".rtf")
+"""Files in which platforms and browsers write a link."""
+A_LINK: Final = "a link to a notebook elsewhere, and links are not followed (in Colab: File, Download, Download .ipynb)"
 EMPTY: Final = "empty"
 
 
@@ -147,13 +154,23 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
     if entry.parts[-1] == PROGRESS:
         pile.progress.append(file)
     elif not is_gradable(entry.parts[-1]):
-        pile.others.append((name, NOT_GRADABLE))
+        pile.others.append((name, A_LINK if _is_link(entry) else NOT_GRADABLE))
     elif entry.size == 0 and ending(entry.parts[-1]) == PYTHON:  # such as __init__.py
         pile.others.append((name, EMPTY))
     elif entry.size > MOST_BYTES:
         pile.refused.append((name, f"has {entry.size / 1e6:,.1f} MB; at most {MOST_BYTES / 1e6:,.0f} are read"))
     else:
         pile.files.append(file)
+
+
+def _is_link(entry: Entry) -> bool:
+    """Whether a file is the address of a notebook that somebody shares."""
+    if entry.place is None or ending(entry.parts[-1]) not in WITH_LINKS or entry.size > MAX_BYTES:
+        return False
+    try:
+        return LINK.search(entry.place.read(MAX_BYTES)) is not None
+    except Unreadable:
+        return False
 
 
 # -- one student ------------------------------------------------------------------------------------------------
