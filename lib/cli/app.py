@@ -39,7 +39,7 @@ from lib.course.hints import next_hint
 from lib.course.progress import known
 from lib.course.progress_file import Standing
 from lib.course.solutions import refusal
-from lib.course.subject import Outcome, Run, attempt, feedings, outcome
+from lib.course.subject import Outcome, Run, attempt, feedings, outcome, subjects
 from lib.course.subject import run as run_subject
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
@@ -113,7 +113,7 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
     limit: Limit = None,
 ) -> None:
-    """Run a function, or those of several files, and say how good it is.
+    """Run a function, or those of several files, and say how good it is. Of a file with several puzzles all are run.
 
     Exit status: 0 where each reaches its first goal, 1 where one does not, for whatever reason, and 2 for a command
     that makes no sense. With --ranks, --layers, --batches or --mesh there are no goals, and 0 is for what is correct.
@@ -121,20 +121,25 @@ def run(
     options: dict[str, Any] = {"puzzle": puzzle, "limit": limit, "ranks": ranks, "layers": layers, "batches": batches}
     options["mesh"] = mesh
     files = {"save": save, "perfetto": perfetto, "chakra": chakra}
-    if len(whats) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
+    subjects_: list[tuple[str, str | None]] = [
+        (what, one) for what in whats for one in ((puzzle,) if puzzle else subjects(what))
+    ]
+    if len(subjects_) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
         raise typer.BadParameter(f"--{one} takes the Trace of one run")
-    if len(whats) == 1 and not json:
+    if len(subjects_) == 1 and not json:
         found = _outcome(whats[0], **options)
         _write(found.run, **files)
         _verdict(found)
         return
-    attempts = [attempt(what, **options) for what in whats]
+    rest = {name: value for name, value in options.items() if name != "puzzle"}
+    attempts = [attempt(what, one, **rest) for what, one in subjects_]
+    names = [what for what, _ in subjects_]
     if (found := attempts[0].outcome) is not None:
         _write(found.run, **files)
     if json:
-        print(as_json(whats, attempts))
+        print(as_json(names, attempts))
     else:
-        show(whats, attempts)
+        show(names, attempts)
     raise typer.Exit(0 if all(found.state == "passed" for found in attempts) else 1)
 
 

@@ -167,7 +167,7 @@ def test_a_saved_trace_is_checked_against_its_puzzle(folder: Path) -> None:
         ("run absent.json", "", "there is no file absent.json"),
         ("run fsdq", "", "the puzzles are basic, "),
         ("run good.py --puzzle fsdq", "", "there is no puzzle 'fsdq'; there are basic"),
-        ("run good.py --puzzle fsdp", "", "good.py defines no function 'fsdp'; its functions: basic"),
+        ("run good.py --puzzle fsdp", "", "good.py defines no function 'fsdp'; it has `basic` (line "),
         ("run bad.json", "", "bad.json"),
         ("run good.json --ranks 2", "", "good.json is a saved Trace: its size is what it is"),
         ("draw good.py -o good.py/picture.svg", "", "a file, and no folder"),

@@ -152,7 +152,7 @@ def test_what_a_save_can_go_through(start: Any, folder: Path) -> None:
     notebook.write_bytes(whole[: len(whole) // 2])
     session.until("01_basic.ipynb is not a notebook")
     notebook.write_bytes(b"")
-    session.until("01_basic.ipynb is not a notebook")
+    session.until("01_basic.ipynb is empty")
     notebook.unlink()
     session.until("01_basic.ipynb is not there any more")
     notebook.write_bytes(whole)
@@ -380,9 +380,13 @@ def test_files_of_no_puzzle_are_passed_over(folder: Path, paper: Paper, states: 
 def test_the_puzzle_of_a_file_can_be_said(folder: Path, paper: Paper, states: dict[str, str]) -> None:
     both = folder / "both.py"
     both.write_text("def basic(model): ...\n\n\nasync def ddp(model): ...\n")
+    states["both.py"] = "passed"
+    assert Watcher(both, paper).begin()
+    assert paper.taken() == ["basic: passes", "ddp: passes", "Every puzzle here passes."]
     watcher = Watcher(both, paper)
-    assert not watcher.begin()
-    assert "defines the function of several puzzles (basic, ddp)" in paper.taken()[0]
+    states["both.py"] = "failed"
+    assert not watcher.changed([both])
+    assert [line for line in paper.taken() if line.startswith("--")] == ["-- basic (both.py)", "-- ddp (both.py)"]
     watcher = Watcher(both, paper, "ddp")
     watcher.begin()
     assert paper.taken()[0] == "-- ddp (both.py)"
