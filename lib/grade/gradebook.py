@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
-__all__ = ["STATES", "Asked", "Gradebook", "Mark", "Refused", "Result", "Score", "Student", "result_from", "score_from"]
+from lib.submissions.states import STATES
+
+__all__ = ["Asked", "Gradebook", "Mark", "Refused", "Result", "Score", "Student", "result_from", "score_from"]
 
 FORMAT: Final = "llm-training-puzzles gradebook"
 VERSION: Final = 1
-STATES: Final = ("passed", "missed", "unsolved", "failed", "absent")
-"""From good to bad: all that is needed; correct, and not all that is needed; still the stub; anything else; not handed
-in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +134,14 @@ class Student:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Something that was handed in and cannot be graded, and why. `student` is "" where nobody knows whose it is."""
+    """Something that was handed in and cannot be graded, and why. `student` is "" where nobody knows whose it is, and
+    `puzzle` where nobody knows what it was for; `state` is one of STATES, in words."""
 
     file: str
     why: str
     student: str = ""
+    state: str = "unreadable"
+    puzzle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +190,9 @@ class Gradebook:
         return tuple(one for one in self.refused if one.student and one.student == student.name)
 
     def of(self, puzzle: str) -> dict[str, Score]:
-        """The scores of one puzzle by student, without those who did not hand it in."""
+        """The scores of one puzzle by student, without those who handed in no function for it."""
         found = {student.name: score for student in self.students for score in student.scores if score.puzzle == puzzle}
-        return {name: score for name, score in found.items() if score.state != "absent"}
+        return {name: score for name, score in found.items() if STATES[score.state].judged}
 
     def to_json(self) -> str:
         """As a JSON document, the same every time."""

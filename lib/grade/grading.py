@@ -26,18 +26,20 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lib.grade.assignment import Assignment, Required
-from lib.grade.gradebook import STATES, Asked, Gradebook, Mark, Refused, Result, Score, Student
-from lib.grade.intake.choosing import Chosen, chosen
+from lib.grade.gradebook import Asked, Gradebook, Mark, Refused, Result, Score, Student
+from lib.grade.intake.choosing import Chosen, chosen, claimed
 from lib.grade.intake.submission import Collected, File, Submission
 from lib.grade.isolation.isolation import Isolation, Limits
 from lib.grade.journal import Entry, Journal, version
 from lib.grade.judging import judge_source, reference_result
+from lib.grade.missing import missing
 from lib.grade.people.roster import DEADLINE, SUBMITTED
 from lib.grade.people.tables import moment
 from lib.grade.traces import Schedule, Traces
 from lib.processes import shared_out
 from lib.puzzles.records import PUZZLES
 from lib.submissions.source import Source
+from lib.submissions.states import STATES
 
 __all__ = ["JOURNAL", "TRACES", "grade", "worked_on"]
 
@@ -53,10 +55,11 @@ def worked_on(collected: Collected) -> tuple[str, ...]:
     """The puzzles in which somebody has written something; if nobody has, those that somebody handed in."""
     touched, there = set[str](), set[str]()
     for submission in collected.submissions:
-        for _, source in submission.sources():
+        for file, source in submission.sources():
             if not isinstance(source, Refused):
                 found = source.puzzles()
                 there.update(found)
+                touched.update(puzzle for puzzle in claimed(file, source) if puzzle not in found)  # renamed
                 touched.update(puzzle for puzzle in found if puzzle not in touched and not source.untouched(puzzle))
     return tuple(puzzle for puzzle in PUZZLES if puzzle in (touched or there))
 
@@ -227,13 +230,18 @@ class _Grading:
         """The gradebook. All that was handed in is known."""
         features: list[str] | None = None
         students: list[Student] = []
+        refused: defaultdict[str, list[Refused]] = defaultdict(list)
+        for unread in self._refused:
+            refused[unread.student].append(unread)
         for row in self._rows:
             scores: list[Score] = []
             marks: list[Mark] = []
             of, notes = row.submission, list(row.notes)
             for one in asked:
                 if one.puzzle not in row.keys:
-                    scores.append(Score(one.puzzle, "absent", Result("", "absent", message="not handed in")))
+                    scores.append(
+                        missing(one.puzzle, refused[of.student], others=bool(row.keys), anything=bool(of.files))
+                    )
                     marks.append(self._mark(of, None, scores[-1], one))
                     continue
                 entries = [(file, self._known[key]) for file, key in row.keys[one.puzzle]]
@@ -248,9 +256,9 @@ class _Grading:
             students.append(
                 Student(of.student, tuple(scores), tuple(notes), of.roster_id or of.id, tuple(marks), of.more)
             )
-        refused = sorted(set(self._refused), key=lambda one: (one.file, one.why, one.student))
+        every = sorted(set(self._refused), key=lambda one: (one.file, one.why, one.student, one.puzzle))
         title = self._assignment.title
-        return Gradebook(tuple(asked), tuple(students), tuple(refused), tuple(features or ()), made_by(), title)
+        return Gradebook(tuple(asked), tuple(students), tuple(every), tuple(features or ()), made_by(), title)
 
     def _mark(self, submission: Submission, file: File | None, score: Score, asked: Asked) -> Mark:
         """The points of a score, with what it costs that its file came late."""
@@ -264,7 +272,7 @@ class _Grading:
 def _worth(mark: Mark, _: File, entry: Entry) -> tuple[float, int, int, int]:
     """What makes one attempt better than another: points, and where they are equal what they are for."""
     score = entry.score
-    return mark.points, -STATES.index(score.state), score.hidden_passed, len(score.own.goals)
+    return mark.points, -list(STATES).index(score.state), score.hidden_passed, len(score.own.goals)
 
 
 def made_by() -> str:

@@ -22,13 +22,14 @@ from lib.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
 from lib.errors.wording import counted, visible
 from lib.extras import need_extra
 from lib.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
-from lib.grade.gradebook import STATES, Gradebook
+from lib.grade.gradebook import Gradebook
 from lib.grade.grading import TRACES, grade, worked_on
 from lib.grade.intake.collecting import collect
 from lib.grade.intake.submission import Collected
 from lib.grade.people.tables import TableError
 from lib.grade.results.forms import FORMS, write_results
 from lib.grade.traces import Traces
+from lib.submissions.states import STATES
 
 __all__ = ["grade_command"]
 
@@ -198,7 +199,9 @@ def _progress(what: str) -> Generator[Callable[[int, int], None]]:
 
 def _show(book: Gradebook, out: Path) -> None:
     """The class in a table, what is refused, and where the rest is."""
-    counts = [Column(state, justify="right") for state in STATES]
+    there = {score.state for student in book.students for score in student.scores}
+    states = [state for state in STATES if state in there or STATES[state].judged]
+    counts = [Column(state, justify="right") for state in states]
     table = Table(
         "puzzle",
         *counts,
@@ -206,8 +209,8 @@ def _show(book: Gradebook, out: Path) -> None:
         title=visible(f"{book.title and book.title + ': '}{counted(len(book.students), 'student')}"),
     )
     for position, asked in enumerate(book.asked):
-        states = Counter(student.scores[position].state for student in book.students)
-        table.add_row(asked.puzzle, *(str(states[state] or "") for state in STATES), str(len(asked.hidden) or "none"))
+        found = Counter(student.scores[position].state for student in book.students)
+        table.add_row(asked.puzzle, *(str(found[state] or "") for state in states), str(len(asked.hidden) or "none"))
     show_table(table)
     for one in book.refused[:SHOWN]:
         say(visible(f"Refused: {one.file}: {one.why}"))

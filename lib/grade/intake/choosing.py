@@ -16,9 +16,10 @@ from typing import Final
 from lib.grade.gradebook import Refused
 from lib.grade.intake.names import listed_names
 from lib.grade.intake.submission import File, Submission
-from lib.submissions.source import Source
+from lib.puzzles.records import PUZZLES
+from lib.submissions.source import Source, SourceError
 
-__all__ = ["Chosen", "chosen"]
+__all__ = ["Chosen", "chosen", "claimed"]
 
 IMPORTS: Final = re.compile(r"^[ \t]*(?:from|import)[ \t].*", re.MULTILINE)
 MOST_MODULES: Final = 50
@@ -69,9 +70,34 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
         for file in candidates:
             if file != first:
                 passed[_reason(ranks[file], ranks[first])].append(f"{puzzle} in {file.name}")
-    passed[NOTHING] += [file.name for file in sources if file not in used]
+    for puzzle in puzzles:
+        if puzzle not in of:
+            refused += _renamed(puzzle, sources, submission.student)
+    named = {row.file for row in refused}
+    passed[NOTHING] += [file.name for file in sources if file not in used and file.name not in named]
     notes = [f"{why}: {listed_names(names)}" for why, names in sorted(passed.items()) if names]
     return Chosen(of, tuple(notes), tuple(refused))
+
+
+def claimed(file: File, source: Source) -> list[str]:
+    """The puzzles that a file is there for, whether it defines their functions or not: the one that it is called after,
+    else those of whose notebooks it has text."""
+    if file.stem.puzzle is not None:
+        return [file.stem.puzzle]
+    return [puzzle for puzzle in PUZZLES if source.speaks_of(puzzle)]
+
+
+def _renamed(puzzle: str, sources: Mapping[File, Source], student: str) -> list[Refused]:
+    """A row for each file that is there for a puzzle and does not define its function."""
+    rows: list[Refused] = []
+    for file, source in sources.items():
+        if puzzle in claimed(file, source):
+            try:
+                why = f"defines no function `{puzzle}`: {source.instead_of(puzzle)}; call yours `{puzzle}`"
+                rows.append(Refused(file.name, f"{why}, and hand it in again", student, "renamed", puzzle))
+            except SourceError as error:
+                rows.append(Refused(file.name, f"cannot be read: {error}", student, puzzle=puzzle))
+    return rows
 
 
 def _read(submission: Submission) -> tuple[dict[File, Source], list[Refused]]:

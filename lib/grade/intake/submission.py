@@ -53,7 +53,7 @@ class File:
         try:
             return Source.of(shown[: len(shown) - len(kind)] + kind, self.text())
         except SourceError as error:
-            raise Unreadable(str(error)) from None
+            raise Unreadable(str(error), error.state) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Submission:
             try:
                 yield file, file.source()
             except Unreadable as error:
-                yield file, Refused(file.name, str(error), self.student)
+                yield file, Refused(file.name, str(error), self.student, error.state, file.stem.puzzle or "")
 
     def modules_of(self, file: File) -> tuple[File, ...]:
         """The other .py files of the same attempt in the folder of a file, and below it, which it may import."""

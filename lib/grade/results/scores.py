@@ -18,6 +18,7 @@ from typing import Final
 from lib.grade.gradebook import Asked, Gradebook, Mark, Score, Student
 from lib.grade.people.tables import neutral
 from lib.grade.results.names import file_names
+from lib.submissions.states import STATES
 
 __all__ = ["COLUMNS", "csv_of"]
 
@@ -36,9 +37,7 @@ class Column:
 
 
 COLUMNS: Final[tuple[Column, ...]] = (
-    Column(
-        "", "passed, missed (correct, and not what is needed), unsolved, failed or absent", lambda s, _, __: s.state
-    ),
+    Column("", "; ".join(f"{state.word} ({state.about})" for state in STATES.values()), lambda s, _, __: s.state),
     Column("goal", "the best goal reached at the puzzle's own size", lambda s, _, __: s.goal),
     Column(
         "hidden passed",

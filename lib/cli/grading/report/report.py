@@ -26,7 +26,7 @@ from lib.cli.grading.report.students import (
     unread_files,
     whole,
 )
-from lib.cli.grading.report.wording import State, goals_reached, state_of
+from lib.cli.grading.report.wording import goals_reached
 from lib.cli.templates import markup
 from lib.errors.wording import counted, visible
 from lib.files import ready, write_whole
@@ -34,6 +34,7 @@ from lib.grade.gradebook import Gradebook, Refused, Score, Student
 from lib.grade.mistakes import mistakes
 from lib.grade.results.names import file_names, is_ours
 from lib.grade.similarity import INNOCENT, similar
+from lib.submissions.states import STATES, State
 
 __all__ = ["LEADERBOARD", "Traces", "write_report"]
 
@@ -137,8 +138,8 @@ def _short(name: str) -> str:
 
 
 def _cell(puzzle: ClassPuzzle, score: Score) -> Cell:
-    state, goals = state_of(score), goals_reached(puzzle.asked, score)
-    order = 10_000 * state.order - 100 * goals - score.hidden_passed
+    state, goals = STATES[score.state], goals_reached(puzzle.asked, score)
+    order = 10_000 * list(STATES).index(state.word) - 100 * goals - score.hidden_passed
     found: list[str] = []
     if score.correct and puzzle.asked.goals:
         found.append(f"{goals}/{len(puzzle.asked.goals)} goals")
@@ -255,8 +256,10 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line
         }
         for puzzle in puzzles
     ]
+    there = {cell.state for line in lines for cell in line.cells}
     return render(
         "index.html",
+        present=[state for state in STATES.values() if state in there or state.word == "passed"],
         title=book.title,
         students=lines,
         puzzles=shown,

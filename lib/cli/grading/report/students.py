@@ -9,10 +9,11 @@ from typing import Any
 
 from lib.cli.grading.report.pictures import Drawn, Order, Pictures
 from lib.cli.grading.report.puzzles import ClassPuzzle
-from lib.cli.grading.report.wording import State, message_there, remarks, state_of, without_sizes
+from lib.cli.grading.report.wording import message_there, remarks, without_sizes
 from lib.cli.templates import markup
 from lib.errors.wording import amount, exact
 from lib.grade.gradebook import Asked, Mark, Refused, Result, Score, Student
+from lib.submissions.states import STATES, State
 
 __all__ = [
     "Elsewhere",
@@ -140,7 +141,6 @@ def feedback_parts(
     student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures, tell_sizes: bool, unread: Sequence[str] = ()
 ) -> Iterator[Part]:
     """The puzzles in what a student may have. `unread` says what of it cannot be graded."""
-    absent = UNREADABLE if unread else ABSENT
     for puzzle, score in scores_of(student, puzzles):
         order = own(score)
         yield Part(
@@ -149,7 +149,7 @@ def feedback_parts(
             STATES[score.state],
             _size(puzzle, score),
             _rows(puzzle, score, "yours", others=False),
-            absent if score.state == "absent" else _message(score),
+            _message(score),
             elsewhere=tuple(_elsewhere(score, tell_sizes)),
             drawn="" if order is None else markup(pictures.svg(order)),
             mark=student.mark(puzzle.asked.puzzle),
@@ -195,7 +195,9 @@ def _size(puzzle: ClassPuzzle, score: Score) -> str:
 
 
 def _message(score: Score) -> str:
-    """What is to be said beside the figures."""
+    """What is to be said beside the figures, or of what there is no function of."""
+    if not STATES[score.state].judged:
+        return score.own.message or STATES[score.state].about
     return remarks(score.own.message) if score.correct and score.own.time is not None else score.own.message
 
 
