@@ -37,7 +37,7 @@ class Column:
 
 
 COLUMNS: Final[tuple[Column, ...]] = (
-    Column("", "; ".join(f"{state.word} ({state.about})" for state in STATES.values()), lambda s, _, __: s.state),
+    Column("", f"its state: {', '.join([*STATES][:-1])} or {[*STATES][-1]}", lambda s, _, __: s.state),
     Column("goal", "the best goal reached at the puzzle's own size", lambda s, _, __: s.goal),
     Column(
         "hidden passed",

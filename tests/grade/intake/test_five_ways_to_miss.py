@@ -114,3 +114,8 @@ def test_a_renamed_function_is_refused_once_where_the_puzzle_is_nowhere_else(tmp
     assert json.loads(json.dumps(row.why)) == (
         "defines no function `ddp`: it has `my_ddp` (code cell 1, line 4); call yours `ddp`, and hand it in again"
     )
+
+
+def test_teaching_has_the_table_of_states() -> None:
+    text = (Path(__file__).parents[3] / "TEACHING.md").read_text("utf-8")
+    assert "\n".join(f"| {state.word} | {state.about} |" for state in STATES.values()) in text
