@@ -185,4 +185,6 @@ def _is_worked_on(path: Path) -> bool:
     if not path.is_file():
         return False
     text = path.read_text("utf-8")
-    return is_worked_on(text, path) or any(cell.get("execution_count") for cell in json.loads(text)["cells"])
+    # What is built has a number where it has outputs; whoever runs it comes through cells that have none.
+    run = (cell.get("execution_count") and not cell["outputs"] for cell in json.loads(text)["cells"])
+    return is_worked_on(text, path) or any(run)
