@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from lib.grade.assignment import Assignment, Required
 from lib.grade.gradebook import Asked, Gradebook, Mark, Refused, Result, Score, Student
-from lib.grade.intake.choosing import Chosen, chosen, claimed
+from lib.grade.intake.choosing import Chosen, chosen, renamed_in
 from lib.grade.intake.submission import Collected, File, Submission
 from lib.grade.isolation.isolation import Isolation, Limits
 from lib.grade.journal import Entry, Journal, version
@@ -59,7 +59,7 @@ def worked_on(collected: Collected) -> tuple[str, ...]:
             if not isinstance(source, Refused):
                 found = source.puzzles()
                 there.update(found)
-                touched.update(puzzle for puzzle in claimed(file, source) if puzzle not in found)  # renamed
+                touched.update(row.puzzle for row in renamed_in(file, source, PUZZLES))
                 touched.update(puzzle for puzzle in found if puzzle not in touched and not source.untouched(puzzle))
     return tuple(puzzle for puzzle in PUZZLES if puzzle in (touched or there))
 

@@ -18,7 +18,7 @@ GAP = 'def ddp(model):\n    raise NotSolved("ddp")'
 def shown(*sources: str) -> list[str]:
     """The cells whose output a student sees, where every cell of the solved notebook has put its number out."""
     student = [{"cell_type": "code", "id": f"c{n}", "source": s, "outputs": []} for n, s in enumerate(sources)]
-    solved = [{**cell, "outputs": [{"text": str(number)}]} for number, cell in enumerate(student)]
+    solved = [{**cell, "execution_count": n, "outputs": [{"text": str(n)}]} for n, cell in enumerate(student)]
     cells = demonstrated({"cells": student}, {"cells": solved})["cells"]
     return [output["text"] for cell in cells for output in cell["outputs"]]
 

@@ -37,6 +37,8 @@ STATE = {name: name for name in STATES} | {
     "by its text": "renamed",
 }
 
+pytest_plugins = ["pytester"]
+
 
 @cache
 def graded(out: Path) -> dict[str, dict[str, Any]]:
@@ -119,3 +121,11 @@ def test_a_renamed_function_is_refused_once_where_the_puzzle_is_nowhere_else(tmp
 def test_teaching_has_the_table_of_states() -> None:
     text = (Path(__file__).parents[3] / "TEACHING.md").read_text("utf-8")
     assert "\n".join(f"| {state.word} | {state.about} |" for state in STATES.values()) in text
+
+
+def test_pytest_fails_for_a_renamed_function_in_a_folder_too(pytester: pytest.Pytester) -> None:
+    files = {"03_ddp.ipynb": notebook(RENAMED), "ddp_helpers.py": "x = 1\n", "essay.ipynb": notebook("1")}
+    folder(pytester.path, files)
+    result = pytester.runpytest_inprocess("--puzzles", "-q", "-p", "no:randomly", ".")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*03_ddp.ipynb defines no function `ddp`: it has `my_ddp` (code cell 1, line 4)*"])
