@@ -47,6 +47,8 @@ JOURNAL: Final = Path("work", "journal.jsonl")
 TRACES: Final = Path("work", "traces")
 AT_ONCE: Final = 16
 """Functions that are sent to a process together: each takes hundredths of a second."""
+MOST_ATTEMPTS: Final = 10
+"""Earlier attempts of a student that are run, where the best counts."""
 GONE: Final = 1.0
 """Seconds between two looks of a worker at whether its parent is still there."""
 
@@ -215,7 +217,7 @@ class _Grading:
         if self._assignment.rules.attempts != "best" or puzzle not in found.of:
             return
         latest = found.of[puzzle][0].attempt
-        for attempt in sorted({file.attempt for file in submission.files if file.attempt < latest}):
+        for attempt in sorted({file.attempt for file in submission.files if file.attempt < latest})[-MOST_ATTEMPTS:]:
             files = tuple(file for file in submission.files if file.attempt == attempt)
             alone = chosen(replace(submission, files=files), [puzzle])
             if puzzle in alone.of:
@@ -264,7 +266,8 @@ class _Grading:
         """The points of a score, with what it costs that its file came late."""
         rules, cells = self._assignment.rules, {heading.casefold(): text for heading, text in submission.more}
         due = rules.due(submission.roster_id or submission.id, submission.student, cells.get(DEADLINE, ""))
-        told = file.attempt[0] if file is not None else ""
+        # Without a platform the time is that of a folder, which a student may have named.
+        told = file.attempt[0] if file is not None and submission.platform else ""
         when = moment(told) or next((found for name in SUBMITTED if (found := moment(cells.get(name, "")))), None)
         return rules.mark(score, asked, when, due, submission.late and due == rules.deadline)
 

@@ -176,6 +176,16 @@ late = {{ percent = 20 }}
     assert again == book
 
 
+def test_a_folder_that_a_student_calls_after_an_early_day_is_no_time(tmp_path: Path) -> None:
+    text = "deadline = 2026-11-02\nlate = { percent = 20 }\n"
+    assignment = config(tmp_path, text).with_options(puzzles=["ddp"], hidden=0).assignment()
+    names = ["Ann Lee_1_assignsubmission_file_/2026-12-01/ddp.py", "Ben Ode_2_assignsubmission_file_/2026-10-01/ddp.py"]
+    collected = collect([hand_in(tmp_path / "hw1", dict.fromkeys(names, solution("ddp")))])
+    late = tuple(replace(one, more=(("submitted", "2026-11-03 10:00"),)) for one in collected.submissions)
+    book = grade(replace(collected, submissions=late), assignment, tmp_path / "out")
+    assert [student.points for student in book.students] == [0.8, 0.8]
+
+
 def test_who_handed_in_nothing_has_a_row_and_no_points(tmp_path: Path) -> None:
     from lib.grade.intake.submission import Submission
 

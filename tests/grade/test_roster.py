@@ -208,3 +208,18 @@ def test_a_share_link_is_called_one(tmp_path: Path, name: str, text: str, link: 
     assert refused.student == "Ann Lee"
     assert ("links are not followed" in refused.why) == link
     assert refused.why.endswith("hand in the notebook itself")
+
+
+def test_a_list_of_names_that_a_student_hands_in_names_nobody(tmp_path: Path) -> None:
+    theirs = "submission_2:\n  :submitters:\n  - :name: Ann Lee\nben:\n  - :name: Ann Lee\n"
+    own = "submission_1:\n  :submitters:\n  - :name: Ann Lee\nsubmission_2:\n  :submitters:\n  - :name: Ben Ode\n"
+    folder = "assignment_9_export"
+    files = {
+        f"{folder}/submission_1/{name}": text
+        for name, text in {"ddp.py": STUB, "submission_metadata.yml": theirs}.items()
+    }
+    files |= {f"{folder}/submission_2/ddp.py": STUB, f"{folder}/submission_metadata.yml": own}
+    collected = collect([hand_in(tmp_path / "a", files) / folder])
+    assert {one.student: one.id for one in collected.submissions} == {"Ann Lee": "1", "Ben Ode": "2"}
+    plain = {"ann/ddp.py": STUB, "ann/submission_metadata.yml": theirs, "ben/ddp.py": STUB}
+    assert {one.student for one in collect([hand_in(tmp_path / "hw", plain)]).submissions} == {"ann", "ben"}

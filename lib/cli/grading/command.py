@@ -28,6 +28,7 @@ from lib.grade.intake.collecting import collect
 from lib.grade.intake.submission import Collected
 from lib.grade.people.tables import TableError
 from lib.grade.results.forms import FORMS, write_results
+from lib.grade.results.platforms import RETURNS
 from lib.grade.traces import Traces
 from lib.submissions.states import STATES
 
@@ -36,6 +37,8 @@ __all__ = ["grade_command"]
 SHOWN: Final = 40
 """Students, and refused files, that the table in the terminal has."""
 GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
+
+FORM = f"Write the forms of {', '.join(one.platform for one in RETURNS)}; else those of where the files are from."
 
 
 def _cores() -> int:
@@ -65,9 +68,7 @@ def grade_command(
     marks: Annotated[
         list[Path] | None, typer.Option(help="A CSV of points and comments by hand, or several; written if missing.")
     ] = None,
-    platform: Annotated[
-        list[str] | None, typer.Option(help="Write the forms of moodle, canvas or brightspace; else those it is from.")
-    ] = None,
+    platform: Annotated[list[str] | None, typer.Option(help=FORM)] = None,
     limit: Annotated[float | None, typer.Option(min=0.1, help="Seconds that one run may take.")] = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", callback=some_jobs, help="Processes; else one for each core.")

@@ -84,8 +84,8 @@ def collect(paths: Sequence[Path]) -> Collected:
         if not path.exists():
             raise FileNotFoundError(f"there is nothing at {path}: name a folder, an archive, a notebook or a .py")
         entries = _without_ours(list(walk(path)))
-        roster = _roster(entries)
         top = students_below(entry.parts for entry in entries if entry.place is not None)
+        roster = _roster(entries, top)
         for entry in entries:
             owner = owner_of(entry.parts, top)
             student = roster.get(owner.student, owner.student)
@@ -128,11 +128,12 @@ def _without_ours(entries: Sequence[Entry]) -> list[Entry]:
     return found
 
 
-def _roster(entries: Iterable[Entry]) -> dict[str, str]:
-    """The names of students that a platform gives in a file of its own, by what it calls them elsewhere."""
+def _roster(entries: Iterable[Entry], top: int) -> dict[str, str]:
+    """The names of students that a platform gives in a file of its own, by what it calls them elsewhere. One that lies
+    in what a student handed in is theirs, and says nothing about anybody."""
     found: dict[str, str] = {}
     for entry in entries:
-        if entry.parts[-1] == ROSTER and entry.place is not None:
+        if entry.parts[-1] == ROSTER and entry.place is not None and not owner_of(entry.parts, top).student:
             try:
                 found |= names_in_roster(decoded(entry.place.read(MOST_BYTES)))
             except Unreadable:

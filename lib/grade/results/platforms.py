@@ -202,9 +202,9 @@ RETURNS: Final[tuple[Return, ...]] = (
 
 def returning(collected: Collected, roster: Roster, also: Sequence[str] = ()) -> list[Return]:
     """The platforms to which a class goes back: that named its files, whose export the roster is, or that are named."""
-    used = {submission.platform for submission in collected.submissions} | {name.capitalize() for name in also}
-    headings = set(roster.headings)
-    return [one for one in RETURNS if one.platform in used or one.headings <= headings]
+    used = {submission.platform for submission in collected.submissions} | set(also)
+    known = {name.casefold() for name in used}
+    return [one for one in RETURNS if one.platform.casefold() in known or one.headings <= set(roster.headings)]
 
 
 def write_returns(group: Class, platforms: Sequence[Return], out: Path) -> list[Path]:
