@@ -297,10 +297,15 @@ def arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
 
 
 def operations(
-    layers: int, boxes: Iterable[Box], own: Collection[str] = (), padding: bool = False, coloured: str = "layer"
+    layers: int,
+    boxes: Iterable[Box],
+    own: Collection[str] = (),
+    padding: bool = False,
+    coloured: str = "layer",
+    numbers: bool = True,
 ) -> list[Entry]:
     """The legend of timelines: the layers (or what else is `coloured`), and those operations that occur. `own`: names
-    of batches."""
+    of batches that each rank has of its own. `numbers`: whether others have theirs."""
     families = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []
@@ -310,9 +315,8 @@ def operations(
         ramp.append(Text(place * 17 + 8.5, 6, str(layer), SMALL, ink_on(fill), "middle"))
     colour = layer_colour(0, layers)
     counted = any(name != "own" for name in own)
-    batches = (
-        "#0: first of each rank's batches" if counted else "each rank on its own batch" if own else "number: batch"
-    )
+    said = ["number: batch"] if numbers else [] if counted else ["each rank on its own batch"]
+    batches = ", ".join([*said, *(["#0: first of each rank's own"] if counted else [])])
     entries: list[Entry] = [(ramp, 17 * len(shown), coloured), swatch(colour, text="forward (" + batches + ")")]
     shades = [PASSES[name] for name in passes({family for family, _ in families})[1:]]
     entries += [swatch(*shade.pair(colour), shade.words) for shade in shades]

@@ -16,9 +16,9 @@ def texts(run: Trace) -> list[str]:
 
 
 def test_a_layer_is_the_last_label_to_go() -> None:
-    shown = [[line.text for line in place_label(["0 1"], "L3", width, 30, kept=True)] for width in (40, 17, 10, 7)]
-    assert shown == [["L3", "0 1"], ["L3"], ["L3"], []]
-    assert [line.turned for width in (17, 10) for line in place_label(["0 1"], "L3", width, 30, kept=True)] == [
+    shown = [[line.text for line in place_label(["0 1 2 3"], "L3", width, 30, kept=True)] for width in (60, 17, 10, 7)]
+    assert shown == [["L3", "0 1 2 3"], ["L3"], ["L3"], []]
+    assert [line.turned for width in (17, 10) for line in place_label(["0 1 2 3"], "L3", width, 30, kept=True)] == [
         False,
         True,
     ]

@@ -157,8 +157,65 @@ def test_slides_have_a_page_for_each_run_and_the_same_bytes(folder: Path) -> Non
     assert len(pages) == 1 + 3 + 1 + 1
     sizes = {(float(page.mediabox.width), float(page.mediabox.height)) for page in pages}
     assert sizes == {(1280.0, 720.0)}
-    said = pages[5].extract_text().split("\n")
-    assert said[:2] == ["Does the same as a, at the same times", "b, c"] or "b, c" in said
+    said = [page.extract_text() for page in pages]
+    assert "One device\n1 rank, 2 layers, 4 batches\na, b and c\n" in said[0]
+    assert "Figures" in said[1]
+    assert "b, c" in said[5]
+    assert [("optimizer state" in words) for words in said] == [True, True, False, False, False, False]  # in a bar, too
+
+
+def test_a_size_is_proposed_only_where_all_are_correct(folder: Path) -> None:
+    """gpipe does not run with the 2 layers of ddp."""
+    output = words(puzzles("ddp", "gpipe"))
+    assert "To compare them at one size, say it: --layers 8 ddp" not in output
+    assert output.endswith("To compare them at one size, say it: --layers 8")
+    again = puzzles("ddp", "gpipe", "--layers", "8")
+    assert again.exit_code == 0
+    assert "first differ" not in again.output
+    Trace.of(simulate(load_function(reference("basic"), "basic"), puzzle="basic")).save(folder / "basic.json")
+    assert "None of their own sizes suits all of them" in words(puzzles("gpipe", "basic.json"))
+
+
+def test_runs_of_different_puzzles_are_named_in_words_and_differ_from_the_start(folder: Path) -> None:
+    result = puzzles("ddp", "gpipe", "fsdp", "--layers", "8", "--batches", "4", "-o", "all.svg")
+    assert "first differ" not in result.output
+    svg = (folder / "all.svg").read_text("utf-8")
+    for name in ("DDP, GPipe and FSDP", "Distributed data parallel (DDP)", "Fully sharded data parallel (FSDP)"):
+        assert f">{name}</text>" in svg
+    assert "first differ" not in svg
+    assert "first differ" in puzzles("gpipe", "gpipe:one_f_one_b").output
+
+
+def test_a_picture_for_a_slide_has_its_shape_and_no_frame(folder: Path) -> None:
+    for shape in ("16:9", "4:3", "1:1"):
+        assert puzzles("basic", "grad_accum", "--frame", "none", "--aspect", shape, "-o", "a.svg").exit_code == 0
+        svg = (folder / "a.svg").read_text("utf-8")
+        width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0])
+        wide, high = map(int, shape.split(":"))
+        assert width / height == pytest.approx(wide / high, abs=0.002)
+        assert 'rx="6"' not in svg
+    assert puzzles("basic", "-o", "a.svg").exit_code == 0
+    assert 'rx="6"' in (folder / "a.svg").read_text("utf-8")
+
+
+def test_ranks_have_rows_of_their_own_where_that_is_asked_for(folder: Path) -> None:
+    rows: list[int] = []
+    for options in ([], ["--unfold"]):
+        assert puzzles("ddp", *options, "-o", "a.svg").exit_code == 0
+        rows.append(len(re.findall(">rank [0-3]</text>", (folder / "a.svg").read_text("utf-8"))))
+    assert rows == [0, 4]
+
+
+@pytest.mark.parametrize("shape", ["16", "0:9", "16:0", "a:b", "1:99", "-16:9", "²:1"])
+def test_a_shape_that_is_none_is_refused(folder: Path, shape: str) -> None:
+    result = puzzles("basic", "-o", "a.svg", f"--aspect={shape}")
+    assert result.exit_code == 2
+    assert "such as 16:9" in words(result)
+
+
+def test_a_shape_is_for_pictures(folder: Path) -> None:
+    assert "are for a picture" in words(puzzles("basic", "-o", "a.html", "--aspect", "16:9"))
+    assert "are for a picture" in words(puzzles("basic", "--frame", "none"))
 
 
 def test_files_of_one_name_are_told_apart(folder: Path) -> None:

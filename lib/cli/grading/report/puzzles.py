@@ -98,14 +98,14 @@ def _rank(kind: Kind) -> tuple[float, ...] | tuple[float | str, ...]:
 
 
 def _spread(book: Gradebook, puzzle: ClassPuzzle) -> str:
-    """The picture of time against memory, as markup; nothing where no schedule is correct."""
+    """The picture of time against memory, as markup; nothing where all correct schedules, if any, are at one place."""
     from drawing.class_report.spread import Handed, draw_spread  # here: a class of plain functions needs none
     from lib.puzzles.records import Goal
 
     places: dict[tuple[float, float], list[Kind]] = {}
     for kind in puzzle.kinds:
         places.setdefault((kind.result.time or 0.0, kind.result.memory or 0.0), []).append(kind)
-    if not places:
+    if len(places) < 2:
         return ""
     dots = [
         Handed(
