@@ -50,7 +50,7 @@ def puzzles_of(path: str | Path) -> tuple[str, ...]:
     source = source_in(file)
     if found := source.puzzles():
         return found
-    if (spoken := next(filter(source.speaks_of, PUZZLES), None)) is not None:
+    if (spoken := next(filter(source.spoken_of().__contains__, PUZZLES), None)) is not None:
         raise SourceError(f"{file.name} defines no function {spoken!r}; {source.instead_of(spoken)}", "renamed")
     what = source.instead_of("")
     ids = ", ".join(PUZZLES)
@@ -64,6 +64,6 @@ def source_in(file: Path) -> Source:
     if not file.is_file():
         raise SourceError(f"there is no file {file}")
     try:
-        return Source.of(str(file), file.read_text("utf-8"))
+        return Source.of(str(file), file.read_text("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise SourceError(f"{file.name} is not text in UTF-8: {error.reason} at byte {error.start}") from None

@@ -22,6 +22,7 @@ from lib.submissions.reading.normal_form import normal_form
 
 __all__ = ["Source", "SourceError", "code_cells", "function_of"]
 
+TEXT = re.compile(r"""\b(?:puzzle[ \t]*=[ \t]*|NotSolved\([ \t]*)["'](\w+)["']""")
 FEW = 3
 LONGEST_NAME = 60
 """Functions that a message names, and characters of the name of one."""
@@ -78,10 +79,9 @@ class Source:
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
         return any(name.rpartition(".")[2] in stems for name in names)
 
-    def speaks_of(self, puzzle: str) -> bool:
-        """Whether it has text of a puzzle's notebook: its stub, or a call about it."""
-        text = re.compile(rf"""\bpuzzle\s*=\s*["']{puzzle}["']|\bNotSolved\(\s*["']{puzzle}["']""")
-        return any(text.search(cell) for _, cell in self.cells)
+    def spoken_of(self) -> frozenset[str]:
+        """What it has text of a notebook of: the stub of a puzzle, or a call about one."""
+        return frozenset(name for _, text in self.cells for name in TEXT.findall(text))
 
     def instead_of(self, puzzle: str) -> str:
         """What it has where the function of a puzzle should be, in words: for a source that does not answer the puzzle.
@@ -93,9 +93,12 @@ class Source:
             return f"{where} takes {counted(required(found.node), 'argument')}, and is given {_taken(puzzle)}"
         if found is not None and isinstance(found.node, ast.ImportFrom | ast.Import):
             return f"`{puzzle}` ({_place(found)}) is imported from what was not handed in"
-        functions = program.functions()
-        # The first is likeliest what is meant: of these, one with the puzzle's name in its own.
-        functions.sort(key=lambda one: (puzzle not in _name(one).lower(), not isinstance(one.node, FUNCTIONS)))
+        # What is meant is likely called after the puzzle, or handed to a call about it.
+        call = re.compile(rf"""\b(\w{{1,100}})[ \t]*,[ \t]*puzzle[ \t]*=[ \t]*["']{puzzle}["']""")
+        handed = {name for _, text in self.cells for name in call.findall(text)}
+        every = program.functions()
+        likely = [one for one in every if _name(one) in handed or (puzzle and puzzle in _name(one).lower())]
+        functions = likely or sorted(every, key=lambda one: not isinstance(one.node, FUNCTIONS))
         names = [f"`{_name(one)[:LONGEST_NAME]}` ({_place(one)})" for one in functions]
         more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
         return f"it has {', '.join(names[:FEW])}{more}" if names else "it has no function at all"

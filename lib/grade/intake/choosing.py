@@ -80,8 +80,8 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
 def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str = "") -> list[Refused]:
     """A row for each of some puzzles that a file is there for, and whose function it does not define. It is there for
     the puzzle that it is called after, else for those of whose notebooks it has text."""
-    its = file.stem.puzzle
-    claims = [puzzle for puzzle in puzzles if (source.speaks_of(puzzle) if its is None else puzzle == its)]
+    its = source.spoken_of() if file.stem.puzzle is None else {file.stem.puzzle}
+    claims = [puzzle for puzzle in puzzles if puzzle in its]
     found = source.puzzles() if claims else ()
     rows: list[Refused] = []
     for puzzle in claims:
