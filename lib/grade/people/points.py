@@ -132,9 +132,9 @@ class Rules:
         if not points or not _days(late, self.late.grace):
             return Mark(asked.puzzle, points, of)
         factor = self.late.factor(late)
-        days = counted(_days(late, self.late.grace), "day") if handed_in is not None else "marked so by the platform"
+        days = counted(_days(late, self.late.grace), "day") if handed_in is not None else "the platform's mark"
         cost = f"{100 - 100 * factor:g} percent less" if factor else "nothing of it counts"
-        return Mark(asked.puzzle, round(points * factor, 4), of, f"late ({days}): {cost}")
+        return Mark(asked.puzzle, round(points * factor, 4), of, f"late by {days}: {cost}")
 
 
 def of_puzzle(score: Score, asked: Asked, weights: Mapping[str, float]) -> tuple[float, float]:

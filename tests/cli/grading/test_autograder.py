@@ -85,7 +85,7 @@ def test_a_submission_gets_points_and_words_for_each_puzzle(root: Path) -> None:
 def test_being_late_costs_what_the_file_says(root: Path) -> None:
     results = graded(root, {"ddp.py": solution("ddp")}, "2026-11-02T10:00:00.000000-07:00")
     assert results["score"] == pytest.approx(5.4)
-    assert "late (1 day): 10 percent less" in results["tests"][0]["output"]
+    assert "late by 1 day: 10 percent less" in results["tests"][0]["output"]
 
 
 def test_nothing_that_is_handed_in_stops_it_or_names_points_of_its_own(root: Path) -> None:

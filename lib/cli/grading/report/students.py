@@ -173,14 +173,18 @@ def head_text(student: Student, unread: Sequence[str] = ()) -> Iterator[str]:
     """What stands above the puzzles."""
     points = f", {whole(student)}" if student.of else ""
     yield f"{student.name}: {student.passed} of {len(student.scores)} puzzles passed{points}."
-    yield from student.mark().comment.splitlines()
+    yield from _comment(student.mark())
     yield from (f"Could not be graded: {text}" for text in unread)
+
+
+def _comment(mark: Mark) -> list[str]:
+    return f"Comment: {mark.comment}".splitlines() if mark.comment else []
 
 
 def part_text(part: Part) -> Iterator[str]:
     """What is said of one puzzle."""
     yield f"{part.asked.number}. {part.asked.title}: {part.state.word}" + (part.points and f", {part.points}")
-    yield from (f"  {line}" for line in part.mark.comment.splitlines())
+    yield from (f"  {line}" for line in _comment(part.mark))
     for row in part.rows:
         if row.time is not None and row.memory is not None:
             over = row.over_time or row.over_memory
