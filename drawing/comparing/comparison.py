@@ -94,6 +94,8 @@ def together(names: Sequence[str]) -> str:
     """Names in a row, "ddp, fsdp and gpipe"; of many the first, and how many others there are."""
     if len(names) > NAMED:
         names = [*names[: NAMED - 1], f"{len(names) - NAMED + 1} others"]
+    if any(" and " in name for name in names):
+        return ", ".join(names)
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""
 
 

@@ -82,7 +82,7 @@ def measures(
     """Paints the bars of each measure below those of the one before, as wide as there is room; returns where it ends.
     `judged` and `counts` are those of a table."""
     valid = [judged] * len(runs) if counts is None else [judged and one for one in counts]
-    x = left + _room_of_names(runs)
+    x = left + _room_of_names(runs, 230.0)
     for measure in _measures(runs):
         column, _ = _column(measure, [trace for _, trace in runs], valid)
         for row, (name, _) in enumerate(runs):
@@ -91,8 +91,8 @@ def measures(
     return y
 
 
-def _room_of_names(runs: Sequence[tuple[str, Trace]]) -> float:
-    return min(170.0, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
+def _room_of_names(runs: Sequence[tuple[str, Trace]], most: float = 170.0) -> float:
+    return min(most, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
 
 
 def _common(runs: Sequence[Trace]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from math import ceil
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -46,21 +47,21 @@ def comparison_slides(
 
     pages = [Slide(title, cover, partial(_key, laid) if drawn else None, cover=True)]
     whole = [run for run in drawn if run.trace is not None and run.trace.error is None]
-    parts = [whole[first : first + ROWS] for first in range(0, len(whole), ROWS)] if len(whole) > 1 else []
+    rows = ceil(len(whole) / ceil(len(whole) / ROWS)) if len(whole) > 1 else 0  # about as many on each page
+    parts = [whole[first : first + rows] for first in range(0, len(whole), rows)] if rows else []
     pages += [Slide("Figures", [], partial(_figures, part)) for part in parts]
     for entry, run in zip(entries, runs, strict=True):
         at = drawn.index(run) if run in drawn else None
-        pages.append(
-            Slide(_headed(entry.title), said_of(entry), None if at is None else partial(_part, laid, (at,)), "runs")
-        )
+        pages.append(Slide(entry.title, said_of(entry), None if at is None else partial(_part, laid, (at,)), "runs"))
     both = Comparison(drawn)
-    same = [run.name for run, gap, alike in zip(drawn[1:], both.gaps, both.related, strict=True) if alike and not gap]
-    for at, (run, words) in enumerate(zip(drawn[1:], both.differences(), strict=True), 1):
-        if run.name not in same:
-            said = [words] if words else []
-            pages.append(
-                Slide(f"{drawn[0].name} and {run.name}", said, partial(_part, beside_each_other, (0, at)), "pairs")
-            )
+    same: list[str] = []
+    parted = zip(drawn[1:], both.differences(), both.gaps, both.related, strict=True)
+    for at, (run, words, gap, alike) in enumerate(parted, 1):
+        if alike and gap is None:
+            same.append(run.name)
+            continue
+        painted = partial(_part, beside_each_other, (0, at))
+        pages.append(Slide(together([drawn[0].name, run.name]), [words] if words else [], painted, "pairs"))
     if same:
         pages.append(Slide(f"Does the same as {drawn[0].name}, at the same times", [", ".join(same)]))
     return pages
@@ -82,7 +83,7 @@ def gallery_slides(shown: Gallery) -> list[Slide]:
     if len(correct) > 1:
         few = [f"the first {DOTS} of {len(correct)}"] if len(correct) > DOTS else []
         dots = draw_trade_off(dict([*correct.items()][:DOTS]), shown.puzzle)
-        pages.append(Slide("Time against memory", few, partial(_same, dots)))
+        pages.append(Slide(shown.title, few, partial(_same, dots)))
     for at, (title, group) in enumerate(named):
         said = said_of(group.first) if group.correct else [group.message]
         pages.append(Slide(title, said, partial(_part, laid, (at,)), "runs"))
@@ -106,11 +107,6 @@ def _part(
 
 def _figures(runs: Sequence[Compared], width: float, height: float, beside: float) -> Picture:
     return Comparison(runs, width=width).large_figures(height)
-
-
-def _headed(title: str) -> str:
-    """A name as it begins a page; that of a file stays as it is."""
-    return title if "." in title else title[:1].upper() + title[1:]
 
 
 def said_of(entry: Entry) -> list[str]:
