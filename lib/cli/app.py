@@ -516,10 +516,13 @@ def demo(
     made_up: Annotated[
         bool, typer.Option("--class", help="Write what a made-up class hands in, to try `puzzles grade` on.")
     ] = False,
+    students: Annotated[
+        int, typer.Option(min=0, max=2000, help="With --class: so many students, and their roster.", show_default=False)
+    ] = 0,
 ) -> None:
     """Run, check and draw the reference solution of every puzzle. Or write an exercise that a class hands in."""
     if made_up:
-        return _made_up_class(output or Path("class"))
+        return _made_up_class(output or Path("class"), students)
     from drawing.timeline.schedule import picture_of_trace
 
     output = output or Path("demo")
@@ -539,12 +542,14 @@ def demo(
     raise typer.Exit(0 if correct else 1)
 
 
-def _made_up_class(folder: Path) -> None:
+def _made_up_class(folder: Path, number: int) -> None:
     from lib.notebooks.example_class import ASKED, STUDENTS, write_class
 
-    files = write_class(folder)
-    say(f"Wrote {len(files)} files of {len(STUDENTS)} students who do not exist to {folder}: {', '.join(ASKED)}.")
-    say(f"Grade them: puzzles grade {folder} --out report")
+    files = write_class(folder, number)
+    people = number or len(STUDENTS)
+    say(f"Wrote {len(files)} files of {people} students who do not exist to {folder}: {', '.join(ASKED)}.")
+    roster = f" --roster {folder / 'roster.csv'}" if number else ""
+    say(f"Grade them: puzzles grade {folder}{roster} --out report")
 
 
 def _write(found: Run | None, save: Path | None, perfetto: Path | None, chakra: Path | None) -> None:
