@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from lib.cli.app import app
 from lib.course.subject import attempt
-from lib.grade.gradebook import Gradebook
+from lib.grade.gradebook import Gradebook, Refused
 from lib.grade.intake.choosing import chosen
 from lib.grade.intake.collecting import collect
+from lib.grade.missing import missing
 from lib.submissions.states import STATES
 from tests.grade.intake.trees import folder, notebook, stub
 
@@ -132,3 +133,20 @@ def test_pytest_fails_for_a_renamed_function_in_a_folder_too(pytester: pytest.Py
     result = pytester.runpytest_inprocess("--puzzles", "-q", "-p", "no:randomly", ".")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*03_ddp.ipynb defines no function `ddp`: it has `my_ddp` (code cell 1, line 4)*"])
+
+
+@pytest.mark.parametrize(
+    ("file", "states"),
+    [
+        ("03_ddp.ipynb", {"ddp": "unreadable", "fsdp": "absent"}),
+        ("final.ipynb", {"ddp": "unreadable", "fsdp": "unreadable"}),  # it may be any
+        ("07_gpipe.ipynb", {"ddp": "absent", "fsdp": "absent"}),
+    ],
+)
+def test_a_damaged_file_counts_for_what_it_may_have_been(file: str, states: dict[str, str]) -> None:
+    row = Refused(f"class/Ana/{file}", "is cut off", "Ana")
+    found = {puzzle: missing(puzzle, [row], others=False, anything=True).state for puzzle in states}
+    assert found == states
+    assert missing("ddp", [], others=True, anything=True).state == "absent"
+    assert missing("ddp", [], others=False, anything=True).state == "unrelated"
+    assert missing("ddp", [], others=False, anything=False).state == "absent"
