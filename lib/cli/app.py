@@ -118,22 +118,18 @@ def run(
     Exit status: 0 where each reaches its first goal, 1 where one does not, for whatever reason, and 2 for a command
     that makes no sense. With --ranks, --layers, --batches or --mesh there are no goals, and 0 is for what is correct.
     """
-    options: dict[str, Any] = {"puzzle": puzzle, "limit": limit, "ranks": ranks, "layers": layers, "batches": batches}
-    options["mesh"] = mesh
+    options: dict[str, Any] = {"limit": limit, "ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
     files = {"save": save, "perfetto": perfetto, "chakra": chakra}
-    subjects_: list[tuple[str, str | None]] = [
-        (what, one) for what in whats for one in ((puzzle,) if puzzle else subjects(what))
-    ]
-    if len(subjects_) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
+    asked = [(what, one) for what in whats for one in ([puzzle] if puzzle else subjects(what))]
+    if len(asked) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
         raise typer.BadParameter(f"--{one} takes the Trace of one run")
-    if len(subjects_) == 1 and not json:
-        found = _outcome(whats[0], **options)
+    if len(asked) == 1 and not json:
+        found = _outcome(whats[0], puzzle=puzzle, **options)
         _write(found.run, **files)
         _verdict(found)
         return
-    rest = {name: value for name, value in options.items() if name != "puzzle"}
-    attempts = [attempt(what, one, **rest) for what, one in subjects_]
-    names = [what for what, _ in subjects_]
+    attempts = [attempt(what, one, **options) for what, one in asked]
+    names = [what for what, _ in asked]
     if (found := attempts[0].outcome) is not None:
         _write(found.run, **files)
     if json:

@@ -298,6 +298,17 @@ def test_nbval_has_nothing_against_it(form: str, way: str, handed_in: Callable[[
     assert of_pytest(handed_in(form, way), "--nbval-lax", "--nbval-current-env") == "passed"
 
 
+def test_a_file_with_several_puzzles_is_run_with_all_of_them(handed_in: Callable[[str, str], Path]) -> None:
+    path = handed_in("colab, three in one", "saved by Colab")
+    result = CliRunner().invoke(app, ["run", "--json", str(path)])
+    runs = json.loads(result.output)["runs"]
+    assert {run["puzzle"]: run["state"] for run in runs} == dict.fromkeys(("ddp", "fsdp", "gpipe"), "passed")
+    assert result.exit_code == 0
+    of_one = CliRunner().invoke(app, ["check", str(path)])
+    assert of_one.exit_code == 1
+    assert "several puzzles (ddp, fsdp, gpipe); name one with" in " ".join(of_one.output.split())
+
+
 # -- what students do to the set-up cell ------------------------------------------------------------------------------
 
 
