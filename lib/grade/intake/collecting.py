@@ -210,7 +210,8 @@ def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
         rows = [*rows[: MOST_ROWS - 1], (rows[MOST_ROWS - 1][0], more)]
     owner = pile.owner or Owner(student, ())
     of = Submission(student, tuple(files), tuple(notes), hints, owner.id, owner.platform, pile.late, owner.before)
-    return of, [Refused(name, why, student) for name, why in rows]
+    empty = {name for name, why in pile.others if why == EMPTY}
+    return of, [Refused(name, why, student, "empty" if name in empty else "unreadable") for name, why in rows]
 
 
 def _by_reason(others: Iterable[tuple[str, str]]) -> list[str]:

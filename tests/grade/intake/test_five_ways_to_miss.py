@@ -25,6 +25,7 @@ RENAMED = "from lib import Model\n\n\nasync def my_ddp(model):\n    return model
 OTHER_NAME = 'def helper(): ...\n\n\nasync def mine(model): ...\n\n\nmodels = simulate(mine, puzzle="ddp")\n'
 HANDED_IN: Mapping[str, tuple[str, str | bytes, str]] = {
     "empty": ("03_ddp.ipynb", b"", "is empty"),
+    "empty Python": ("03_ddp.py", b"", "is empty"),
     "blank": ("03_ddp.ipynb", notebook("", "  \n"), "is a notebook without code"),
     "unsolved": ("03_ddp.ipynb", notebook("from lib import NotSolved", stub("ddp")), "still holds its stub"),
     "unreadable": ("03_ddp.ipynb", notebook(RENAMED)[:-20], "is cut off"),
@@ -35,6 +36,7 @@ HANDED_IN: Mapping[str, tuple[str, str | bytes, str]] = {
     "unrelated": ("essay.ipynb", notebook("print('my essay')"), "none of the puzzles"),
 }
 STATE = {name: name for name in STATES} | {
+    "empty Python": "empty",
     "blank": "empty",
     "picture": "unreadable",
     "by its text": "renamed",
