@@ -272,7 +272,7 @@ def test_runs_are_compared_by_names_and_at_sizes_of_ones_own(folder: Path) -> No
     assert result.exit_code == 0
     words = " ".join(result.output.split())
     assert "FSDP takes 16% less time, holds 13% more at its peak and sends 29% less" in words
-    assert "sharded and FSDP first differ on rank 0" in words
+    assert "first differ" not in words  # of two puzzles
     assert ">sharded and FSDP<" in (folder / "all.svg").read_text("utf-8")
 
 
