@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
+from lib.extras import need_extra
+
 __all__ = ["shared_out"]
 
 T = TypeVar("T")
@@ -25,10 +27,9 @@ def shared_out(
     if jobs in (None, 1):
         yield from map(work, items)
         return
-    try:
-        import joblib  # pyright: ignore[reportMissingTypeStubs]  # here: it is an extra, and one process needs none
-    except ImportError:
-        raise ModuleNotFoundError(f"{doing} in several processes needs joblib: pip install joblib") from None
+    need_extra("grade", f"{doing} in several processes needs", "joblib")
+    import joblib  # pyright: ignore[reportMissingTypeStubs]  # here: it is an extra, and one process needs none
+
     loose = cast("Any", joblib)
     parallel = loose.Parallel(n_jobs=jobs, return_as="generator_unordered", **options)
     try:

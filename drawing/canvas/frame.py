@@ -20,16 +20,15 @@ from typing import Any, Final
 
 from drawing.canvas.palette import PAGE, Colour
 from drawing.canvas.scene import escape
+from drawing.canvas.sheet import DARK_PAGES
 from lib.files import ready
 
 __all__ = ["Page", "asset", "document", "framed", "json_in_html", "save_page", "variables"]
 
-# A page in a frame takes the side of the frame, and the frame that of the notebook: JupyterLab and VS Code say on their
-# body whether their theme is dark, whatever the system prefers.
+# A page in a frame takes the side of the frame, and the frame that of the notebook around it: dark where pictures are,
+# whatever the system prefers. A frame of which nothing is said would follow the system, beside pictures that do not.
 THEMES: Final = (
-    "<style>.framed-page{color-scheme:light dark}"
-    "[data-jp-theme-light=true] .framed-page,.vscode-light .framed-page{color-scheme:light}"
-    "[data-jp-theme-light=false] .framed-page,.vscode-dark .framed-page{color-scheme:dark}</style>"
+    f"<style>.framed-page{{color-scheme:light}}:is({','.join(DARK_PAGES)}) .framed-page{{color-scheme:dark}}</style>"
 )
 
 

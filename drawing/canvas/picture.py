@@ -7,7 +7,7 @@ to it; as long as nobody has called the first, a picture is shown at the size th
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -22,10 +22,10 @@ from chalk.visitor import A, ShapeVisitor
 
 from drawing.canvas import bitmap
 from drawing.canvas.notebook import image, linked, width_of_a_cell
-from drawing.canvas.scene import Link, Scene
+from drawing.canvas.scene import Link, Scene, moved
 from lib.files import ready
 
-__all__ = ["UNIT", "Canvas", "Picture", "bundle"]
+__all__ = ["UNIT", "Canvas", "Picture", "bundle", "on_paper"]
 
 UNIT: Final = 40
 """Pixels of a Scene in one unit of chalk, so that a rectangle(1, 1) is about as high as a row of a timeline."""
@@ -139,6 +139,23 @@ class Picture(Primitive):
 
     def __repr__(self) -> str:
         return self.words
+
+
+def on_paper(paint: Callable[[float], Picture], width: float, frame: bool, aspect: float | None) -> Picture:
+    """A picture with or without a frame around its paper, which is `aspect` times as wide as high, where that is given:
+    the picture is painted wider, from `width` on, and stands in the middle where it is still too high or too low."""
+    picture = paint(width)
+    if aspect is not None:
+        for _ in range(3):  # what is wider is often a little lower
+            wanted = aspect * picture.scene.height
+            if wanted <= picture.scene.width + 1:
+                break
+            picture = paint(wanted)
+    given = picture.scene
+    wide = max(given.width, (aspect or 0) * given.height)
+    high = wide / aspect if aspect is not None else given.height
+    dx, dy = (wide - given.width) / 2, (high - given.height) / 2
+    return Picture(Scene(wide, high, [moved(mark, dx, dy) for mark in given.marks], frame=frame), picture.words)
 
 
 def bundle(diagram: BaseDiagram) -> dict[str, str]:

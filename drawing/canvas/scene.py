@@ -82,12 +82,15 @@ Mark = Rect | Poly | Text
 
 class Scene:
     """What a picture consists of, in the order in which it is painted, on paper of a size in pixels; or on what lies
-    behind it, where it has no `paper` of its own."""
+    behind it, where it has no `paper` of its own. A `frame` goes around the paper, with round corners."""
 
-    def __init__(self, width: float, height: float, marks: Iterable[Mark] = (), paper: bool = True) -> None:
+    def __init__(
+        self, width: float, height: float, marks: Iterable[Mark] = (), paper: bool = True, frame: bool = True
+    ) -> None:
         self.width = width
         self.height = height
         self.paper = paper
+        self.frame = frame
         self.marks: list[Mark] = list(marks)
 
     def add(self, *marks: Mark) -> None:
@@ -105,7 +108,9 @@ class Scene:
 
     def fragment(self, line: float = 1, night: bool = True) -> str:
         """One <g> element with everything in it. `line` makes all lines thicker or thinner."""
-        paper = Rect(0.5, 0.5, self.width - 1, self.height - 1, PAPER, EDGE, radius=6)
+        paper = Rect(0, 0, self.width, self.height, PAPER)
+        if self.frame:
+            paper = Rect(0.5, 0.5, self.width - 1, self.height - 1, PAPER, EDGE, radius=6)
         marks = [paper, *self.marks] if self.paper else self.marks
         parts = ['<g fill="none" stroke="none" stroke-width="1" fill-opacity="1" stroke-opacity="1"']
         parts.append(f' font-family="{FONT}" font-size="{TEXT}"')

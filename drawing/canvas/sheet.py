@@ -15,7 +15,7 @@ from zlib import crc32
 
 from drawing.canvas.palette import night
 
-__all__ = ["sheet"]
+__all__ = ["DARK_PAGES", "sheet"]
 
 DARK_PAGES: Final = (
     "[data-jp-theme-light=false]",  # JupyterLab, and what nbconvert makes of it

@@ -6,52 +6,60 @@ All of it in one picture, or in parts, for a page or for slides: what was run is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from drawing.canvas.axes import legend
+from drawing.canvas.axes import Entry, legend
 from drawing.canvas.palette import ALARM, INK, SOFT
 from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, fit, text_width, wrapped
-from drawing.figures.table import table
+from drawing.figures.table import LINE, measures, table
 from drawing.timeline.folding import shown_rows
 from drawing.timeline.labels import size
 from drawing.timeline.memory import kinds_of, memory, memory_at_peak
 from drawing.timeline.paint import SHOWN, Rows
-from drawing.timeline.panel import LEFT, WIDTH, Panel, panels
+from drawing.timeline.panel import LEFT, WIDTH, Panel, panels_of
 from drawing.timeline.schedule import note, trace_of
 from lib.analysis.difference import Difference, difference, figures_of, lesson, said, unequal
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
 
-__all__ = ["Compared", "Comparison", "Memory", "compare", "draw_figures"]
+__all__ = ["Compared", "Comparison", "Memory", "compare", "draw_figures", "together"]
 
 TITLE: Final = 17
 EDGE_ROOM: Final = 24.0
 """Pixels beside what is no timeline."""
 LINES: Final = 8
 """Lines of what is said of a run that went wrong; what else there is to say is in the words of the command."""
+APART: Final = 4
+"""Runs whose figures stand on a page of their own a measure below the other; those of more do in a table."""
 NAMED: Final = 6
 """Runs that are all named in a headline; of more it says how many there are."""
 Memory = Literal["peak", "each", "none"]
 
 
 class Compared(NamedTuple):
-    """What is compared, under its name. A run that failed is there up to where it did; where there is none at all,
-    `trace` is None. `said` is what went wrong. One that does not count has figures, and is never the best."""
+    """What is compared, under its name, and in more words its `title`. A run that failed is there up to where it did;
+    where there is none at all, `trace` is None. `said` is what went wrong. One that does not count has figures, and is
+    never the best. `task` is what it does: two runs of different puzzles are different from the start, and it says
+    nothing where they first are."""
 
     name: str
     trace: Trace | None
     said: str = ""
     counts: bool = True
+    title: str = ""
+    task: str = ""
 
 
-def compare(*runs: Any, names: Sequence[str] | None = None, **named: Any) -> Picture:
+def compare(*runs: Any, names: Sequence[str] | None = None, fold: bool = True, **named: Any) -> Picture:
     """Draws runs (Traces, Models or lists of Models) under each other: `compare(ddp=out1, fsdp=out2)`.
 
-    Names come from the keywords, from `names`, or from the keys of a dict given alone.
+    Names come from the keywords, from `names`, or from the keys of a dict given alone. Ranks that do the same at the
+    same times share a row, unless `fold` is False.
     """
     found = _named("compare", runs, names, named)
-    return found if isinstance(found, Picture) else Comparison(found).picture()
+    return found if isinstance(found, Picture) else Comparison(found, fold=fold).picture()
 
 
 def draw_figures(*runs: Any, names: Sequence[str] | None = None, **named: Any) -> Picture:
@@ -78,7 +86,17 @@ def _named(
     for name, run in labelled:
         if (why := nothing_to("draw", run, name)) is not None:
             return note(why)
-    return [Compared(name, trace_of(run, call)) for name, run in labelled]
+    traces = [(name, trace_of(run, call)) for name, run in labelled]
+    return [Compared(name, trace, task=trace.puzzle or "") for name, trace in traces]
+
+
+def together(names: Sequence[str]) -> str:
+    """Names in a row, "ddp, fsdp and gpipe"; of many the first, and how many others there are."""
+    if len(names) > NAMED:
+        names = [*names[: NAMED - 1], f"{len(names) - NAMED + 1} others"]
+    if any(" and " in name for name in names):
+        return ", ".join(names)
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""
 
 
 class _Placed(NamedTuple):
@@ -90,22 +108,38 @@ class _Placed(NamedTuple):
 
 
 class Comparison:
-    """Runs that are drawn beside each other: in one picture, or in parts as wide as you like.
+    """Runs that are drawn beside each other: in one picture, or in parts as wide as you like, all on one time axis.
 
-    `memory` is drawn of the rank with the highest "peak", of "each" rank, or of "none". The `title` is what stands
-    above all in one picture, else the names of the runs.
+    `memory` is drawn of the rank with the highest "peak", of "each" rank, or of "none". `fold`: ranks that are alike
+    share a row. The `title` is what stands above all in one picture, else the names of the runs. `beside`: how many
+    times as much room as usual there is beside the time axis.
     """
 
     def __init__(
-        self, runs: Sequence[Compared], *, width: float = WIDTH, memory: Memory = "peak", title: str = ""
+        self,
+        runs: Sequence[Compared],
+        *,
+        width: float = WIDTH,
+        memory: Memory = "peak",
+        fold: bool = True,
+        title: str = "",
+        beside: float = 1.0,
     ) -> None:
         self.runs = tuple(runs)
         self.width = width
-        self.memory = memory
+        self.memory: Memory = memory
+        self.fold = fold
         self.title = title
+        self.beside = beside
+        shown = [run for run in runs if run.trace is not None]
         self.drawn = [(run.name, run.trace) for run in runs if run.trace is not None]
         self.traces = [trace for _, trace in self.drawn]
-        self.gaps = [difference(self.traces[0], trace) for trace in self.traces[1:]]
+        self.related = [not shown[0].task or not run.task or run.task == shown[0].task for run in shown[1:]]
+        """For each run after the first whether it may do the same, so that it is worth saying where it does not."""
+        self.gaps = [
+            difference(self.traces[0], trace) if alike else None
+            for trace, alike in zip(self.traces[1:], self.related, strict=True)
+        ]
         # The first schedule is marked where it differs from the next one that does, the others where they do from it.
         self.marks = [next((gap for gap in self.gaps if gap is not None), None), *self.gaps]
         self.highest = max((float(peak(trace).elements) for trace in self.traces), default=0.0)
@@ -114,9 +148,9 @@ class Comparison:
         """All of it in one picture."""
         scene = self._scene()
         y = self._table(scene, self._headline(scene)) + 8
-        shown, y = self._legend(scene, y)
-        for place, run in enumerate(self.runs):
-            y = self._run(scene, shown[place], run, y) + 16
+        y = self._legend(scene, y)
+        for placed, run in zip(self._laid[0], self.runs, strict=True):
+            y = self._run(scene, placed, run, y) + 16
         y = self._differences(scene, y)
         scene.height = y + 6
         return Picture(scene, "\n".join(self._words()))
@@ -126,37 +160,65 @@ class Comparison:
         scene = self._scene()
         y = self._table(scene, self._headline(scene) if headline else 20.0)
         scene.height = legend(scene, EDGE_ROOM, y + 12, self.width - 12, kinds_of(self.traces)) + 6
-        return Picture(scene, "\n".join(f"{name}: {figures_of(trace)}" for name, trace in self.drawn))
+        return Picture(scene, self._figures_in_words())
 
-    def timelines(self) -> Picture:
-        """The runs alone under each other: neither figures nor words."""
+    def large_figures(self, height: float) -> Picture:
+        """The figures so that they fill a page of a height: each measure of few runs by itself, those of more in a
+        table. What the colours mean stands elsewhere."""
+        scene, runs = self._scene(), [run for run in self.runs if run.trace is not None and run.trace.error is None]
+        shown = [(run.name, run.trace) for run in runs if run.trace is not None]
+        judged, counts = unequal(shown) is None, [run.counts for run in runs]
+        if len(shown) <= APART:
+            scene.height = measures(scene, shown, 0, self.width, 12, judged, counts)
+        else:
+            line = max(LINE, min(2 * LINE, (height - 40) / len(shown)))
+            scene.height = table(scene, shown, 0, self.width, 12, judged, counts, line)
+        return Picture(scene, self._figures_in_words())
+
+    def _figures_in_words(self) -> str:
+        return "\n".join(f"{name}: {figures_of(trace)}" for name, trace in self.drawn)
+
+    def key(self) -> Picture:
+        """What the colours mean, by itself."""
         scene = self._scene()
-        shown, y = self._legend(scene, 14)
-        for place, run in enumerate(self.runs):
-            y = self._run(scene, shown[place], run, y) + 12
+        entries = [*self._laid[1], *(kinds_of(self.traces) if self.memory != "none" else ())]
+        scene.height = legend(scene, 0, 2, self.width, entries)
+        return Picture(scene, "what the colours mean")
+
+    def part(self, *places: int) -> Picture:
+        """Some of the runs under each other, without what the colours mean. One alone is without its name; of two the
+        first is marked where the second departs from it."""
+        scene, y = self._scene(), 10.0
+        last = self._laid[0][places[-1]]
+        gap = last.gap if last is not None and len(places) > 1 else None
+        for side, place in enumerate(places):
+            placed, run = self._laid[0][place], self.runs[place]
+            placed = placed and placed._replace(number=side, gap=gap)
+            y = self._run(scene, placed, run._replace(name=run.name if len(places) > 1 else "", said=""), y) + 8
         scene.height = y
-        return Picture(scene, "\n".join(map(_words_of, self.runs)))
+        return Picture(scene, "\n".join(_words_of(self.runs[place]) for place in places))
 
     def parts(self) -> tuple[Picture, list[Picture]]:
-        """What the colours mean, and a picture for each run, all on one time axis, to stand under each other."""
-        scene = self._scene()
-        shown, y = self._legend(scene, 14)
-        scene.height = y
+        """What the colours mean, and a picture for each run under its name, to stand under each other."""
         pictures: list[Picture] = []
-        for place, run in enumerate(self.runs):
+        for placed, run in zip(self._laid[0], self.runs, strict=True):
             part = self._scene()
-            part.height = self._run(part, shown[place], run, 10) + 8
+            part.height = self._run(part, placed, run, 10) + 8
             pictures.append(Picture(part, _words_of(run)))
+        scene = self._scene()
+        scene.height = self._legend(scene, 14)
         return Picture(scene, "what the colours mean"), pictures
 
     def differences(self) -> list[str]:
-        """How each run differs from the first, in words: what it has less or more of, and where they first part."""
+        """How each run differs from the first, in words: what it has less or more of, and where they first part, if
+        they are of one puzzle."""
         found: list[str] = []
         counts = [run.counts for run in self.runs if run.trace is not None]
         for place, (gap, (name, trace)) in enumerate(zip(self.gaps, self.drawn[1:], strict=True), 1):
             first = self.drawn[0]
             taught = lesson([first, (name, trace)]) if counts[0] and counts[place] else None
-            found.append(" ".join(filter(None, (taught, f"{said(gap, first[0], name)}."))))
+            parting = f"{said(gap, first[0], name)}." if self.related[place - 1] else None
+            found.append(" ".join(filter(None, (taught, parting))))
         return found
 
     def _scene(self) -> Scene:
@@ -166,19 +228,17 @@ class Comparison:
         """What is read aloud: figures, what differs, and where first."""
         yield from map(_words_of, self.runs)
         yield from filter(None, (unequal(self.drawn), self._lesson()))
-        for (name, _), gap in zip(self.drawn[1:], self.gaps, strict=True):
-            yield said(gap, self.drawn[0][0], name)
+        for (name, _), gap, related in zip(self.drawn[1:], self.gaps, self.related, strict=True):
+            if related:
+                yield said(gap, self.drawn[0][0], name)
 
     def _lesson(self) -> str | None:
         return lesson(self.drawn) if all(run.counts for run in self.runs) else None
 
     def _headline(self, scene: Scene) -> float:
         """The names and the size, or that the sizes differ; and what there is to learn. Returns where it ends."""
-        names = [run.name for run in self.runs]
-        if len(names) > NAMED:
-            names = [*names[: NAMED - 1], f"{len(names) - NAMED + 1} others"]
-        together = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-        scene.add(Text(EDGE_ROOM, 26, fit(self.title or together, self.width - 260, TITLE), TITLE, INK, bold=True))
+        title = self.title or together([run.name for run in self.runs])
+        scene.add(Text(EDGE_ROOM, 26, fit(title, self.width - 260, TITLE), TITLE, INK, bold=True))
         y, room = 48.0, self.width - 2 * EDGE_ROOM
         if (warning := unequal(self.drawn)) is not None:
             y = scene.paragraph(EDGE_ROOM, y, warning, room, 17, ALARM, bold=True)
@@ -197,17 +257,22 @@ class Comparison:
         counts = [run.counts for run in whole]
         return table(scene, runs, EDGE_ROOM, self.width - EDGE_ROOM, y, unequal(runs) is None, counts)
 
-    def _legend(self, scene: Scene, y: float) -> tuple[list[_Placed | None], float]:
-        """The panels of the runs (None for one that has no Trace), and what the colours mean, which is painted."""
+    @cached_property
+    def _laid(self) -> tuple[list[_Placed | None], list[Entry]]:
+        """The panels of the runs, laid out once (None for one that has no Trace), and what their colours mean."""
         if not self.traces:
-            return [None] * len(self.runs), y
-        shown, y = panels(scene, self.traces, y, fold=True)
-        if self.memory != "none":
-            y = legend(scene, LEFT, y, self.width - 12, kinds_of(self.traces))
-        y += 4
+            return [None] * len(self.runs), []
+        shown, entries = panels_of(self.width, self.traces, fold=self.fold, beside=self.beside)
         drawn = enumerate(zip(shown, self.marks, strict=True))
         placed = iter(_Placed(panel, number, gap) for number, (panel, gap) in drawn)
-        return [None if run.trace is None else next(placed) for run in self.runs], y
+        return [None if run.trace is None else next(placed) for run in self.runs], entries
+
+    def _legend(self, scene: Scene, y: float) -> float:
+        """Paints what the colours mean; returns where that ends."""
+        if not self.traces:
+            return y
+        y = legend(scene, LEFT, y, self.width - 12, self._laid[1])
+        return 4 + (y if self.memory == "none" else legend(scene, LEFT, y, self.width - 12, kinds_of(self.traces)))
 
     def _run(self, scene: Scene, placed: _Placed | None, run: Compared, y: float) -> float:
         """A run under its name, with what went wrong, its timeline and its memory; returns where it ends."""
@@ -215,7 +280,7 @@ class Comparison:
             scene.add(Text(LEFT, y + 8, fit(run.name, self.width - LEFT - 10, TEXT), TEXT, INK, bold=True))
             return self._message(scene, run, y + 26)
         panel, number, gap = placed
-        y = self._message(scene, run, panel.heading(scene, run.name, y, "") if run.name else y + 4)
+        y = self._message(scene, run, panel.heading(scene, run.title or run.name, y, "") if run.name else y + 4)
         below = len(scene.marks)
         rows = panel.rows(scene, y)
         if gap is not None and gap.rank in rows.tops:
@@ -224,7 +289,7 @@ class Comparison:
         if not self.highest or self.memory == "none":
             return y
         if self.memory == "each":
-            folds = shown_rows(panel.trace, True, SHOWN).rows
+            folds = shown_rows(panel.trace, self.fold, SHOWN).rows
             return memory(scene, panel.trace, panel.axis, folds, y + 4, self.highest)
         return memory_at_peak(scene, panel.trace, panel.axis, self.highest, y)
 
@@ -240,13 +305,13 @@ class Comparison:
 
     def _differences(self, scene: Scene, y: float) -> float:
         """Where each run first differs from the first."""
-        for (name, _), gap in zip(self.drawn[1:], self.gaps, strict=True):
-            for part in _told(gap, self.drawn[0][0], name, self.width):
+        for (name, _), gap, related in zip(self.drawn[1:], self.gaps, self.related, strict=True):
+            for part in _told(gap, self.drawn[0][0], name, self.width) if related else ():
                 scene.add(
                     Text(LEFT, y + 6, fit(part, self.width - LEFT - 10, TEXT), TEXT, INK if gap is None else SOFT)
                 )
                 y += 18
-            y += 5
+            y += 5 if related else 0
         return y
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from drawing.canvas.palette import INK, SOFT
 from drawing.canvas.scene import TEXT, Scene, Text, fit, text_width
-from drawing.figures.bars import HIGH, Bar, Column, Part, columns, row_name
+from drawing.figures.bars import HIGH, PITCH, Bar, Column, Part, columns, row_name
 from drawing.figures.parts import memory_parts, sent_parts, time_parts
 from lib.analysis.difference import apart
 from lib.analysis.figures import bubbles
@@ -16,7 +16,7 @@ from lib.errors.wording import amount, counted, exact
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 
-__all__ = ["table"]
+__all__ = ["LINE", "measures", "table"]
 
 LINE: Final = 24
 """Pixels from one run to the next."""
@@ -41,32 +41,58 @@ def table(
     y: float,
     judged: bool = True,
     counts: Sequence[bool] | None = None,
+    line: float = LINE,
 ) -> float:
-    """Paints the table from `y` on; returns where it ends. Where it is `judged` the better ones are marked, and of two
-    runs the last row says how far they are apart. What does not count (`counts`) is never a better one: a run that
-    leaves something out is soon over."""
-    names = min(170.0, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
+    """Paints the table from `y` on, a run on each `line` of so many pixels; returns where it ends. Where it is `judged`
+    the better ones are marked, and of two runs the last row says how far they are apart. What does not count (`counts`)
+    is never a better one: a run that leaves something out is soon over."""
+    names = _room_of_names(runs)
     valid = [judged] * len(runs) if counts is None else [judged and one for one in counts]
     two = len(runs) == 2 and all(valid)
     if two:
         names = max(names, text_width("difference", TEXT) + 18)
-    room = right - left - names
-    first = y + 16 + HIGH / 2
+    room, high = right - left - names, HIGH * line / LINE
+    first = y + 16 + high / 2
     for row, (name, _) in enumerate(runs):
-        row_name(scene, name, left, first + LINE * row, names - 8)
+        row_name(scene, name, left, first + line * row, names - 8)
     if two:
-        scene.add(Text(left, first + LINE * 2, "difference", TEXT, SOFT))
+        scene.add(Text(left, first + line * 2, "difference", TEXT, SOFT))
     x, placed = left + names, list[tuple[Column, float, float]]()
     for measure, part in zip(_measures(runs), WIDTHS, strict=False):
         column, apart = _column(measure, [trace for _, trace in runs], valid)
         placed.append((column, x, room * part - 14))
         if two:
             same = apart == "the same"
-            scene.add(Text(x, first + LINE * 2, apart, TEXT, SOFT if same else INK, bold=not same))
+            scene.add(Text(x, first + line * 2, apart, TEXT, SOFT if same else INK, bold=not same))
         x += room * part
-    bottom = columns(scene, placed, y, LINE)
-    _texts(scene, [trace for _, trace in runs], x, room, y, valid)
-    return bottom + (LINE if two else 0) + 4
+    bottom = columns(scene, placed, y, line, high)
+    _texts(scene, [trace for _, trace in runs], x, room, y, valid, line)
+    return bottom + (line if two else 0) + 4
+
+
+def measures(
+    scene: Scene,
+    runs: Sequence[tuple[str, Trace]],
+    left: float,
+    right: float,
+    y: float,
+    judged: bool = True,
+    counts: Sequence[bool] | None = None,
+) -> float:
+    """Paints the bars of each measure below those of the one before, as wide as there is room; returns where it ends.
+    `judged` and `counts` are those of a table."""
+    valid = [judged] * len(runs) if counts is None else [judged and one for one in counts]
+    x = left + _room_of_names(runs, 230.0)
+    for measure in _measures(runs):
+        column, _ = _column(measure, [trace for _, trace in runs], valid)
+        for row, (name, _) in enumerate(runs):
+            row_name(scene, name, left, y + 16 + HIGH / 2 + PITCH * row, x - left - 8)
+        y = columns(scene, [(column, x, right - x)], y) + 14
+    return y
+
+
+def _room_of_names(runs: Sequence[tuple[str, Trace]], most: float = 170.0) -> float:
+    return min(most, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
 
 
 def _common(runs: Sequence[Trace]) -> list[str]:
@@ -106,9 +132,11 @@ def _column(measure: Measure, runs: Sequence[Trace], valid: Sequence[bool]) -> t
     return Column(measure.name, bars), apart(*sums) if len(sums) == 2 else ""
 
 
-def _texts(scene: Scene, runs: Sequence[Trace], x: float, room: float, y: float, valid: Sequence[bool]) -> None:
+def _texts(
+    scene: Scene, runs: Sequence[Trace], x: float, room: float, y: float, valid: Sequence[bool], line: float
+) -> None:
     """How long the ranks are idle, and how often a rank communicates."""
-    first = y + 16 + HIGH / 2
+    first = y + 16 + HIGH * line / LINE / 2
     idle = [round(bubbles(trace).makespan, 6) for trace in runs]
     cells = [("idle", [f"{share:.1%}" for share in idle], _best(idle, valid))]
     common = _common(runs)
@@ -116,7 +144,7 @@ def _texts(scene: Scene, runs: Sequence[Trace], x: float, room: float, y: float,
     for (name, words, good), part in zip(cells, WIDTHS[3:], strict=True):
         scene.add(Text(x, y + 5, name, TEXT, SOFT))
         for row, (said, marked) in enumerate(zip(words, good, strict=True)):
-            scene.add(Text(x, first + LINE * row, fit(said, room * part, TEXT), TEXT, INK, bold=marked))
+            scene.add(Text(x, first + line * row, fit(said, room * part, TEXT), TEXT, INK, bold=marked))
         x += room * part
 
 

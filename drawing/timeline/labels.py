@@ -72,9 +72,9 @@ def labels(
     if row.loads:
         layer = "read" if row.kind == "read" else "copy"
     if box.number in own:
-        lettered = [f"{row.letter} {own[box.number]}"] if row.letter else []
-        # A number alone would name a batch.
-        return [*lettered, own[box.number], own[box.number].replace("own ", "#")], layer
+        # A number alone would name a batch. Of one batch that each rank has there is nothing to tell apart.
+        batch = own[box.number].replace("own ", "#") if own[box.number] != "own" else ""
+        return [text for text in dict.fromkeys((row.letter + batch, batch)) if text], layer
     shortened = ranges(event.batches)
     every = " ".join(map(str, sorted(event.batches))) if len(event.batches) <= 32 else shortened
     lettered = [row.letter + every] if row.letter else []

@@ -28,8 +28,9 @@ from drawing.timeline.folding import Fold, Shown
 from drawing.timeline.labels import labels, title, waiting
 from drawing.timeline.names import Name, groups, write_names
 from lib.errors.wording import counted, numbered
-from lib.trace.event import Event
+from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
+from lib.values.operations import COMPUTE
 
 __all__ = ["SHOWN", "Rows", "arrow", "left_out", "operations", "paint", "place_label", "place_rows", "row_height"]
 
@@ -168,6 +169,7 @@ class _Painter:
         self.details: list[Poly | Rect] = []
         self.texts: list[Text] = []
         self.waiting: set[tuple[int, int]] = set()
+        self.layered = {rank for rank in self.folds if len(_computed(trace.programs[rank])) > 1}
 
     def box(self, box: Box) -> None:
         """One box with its label."""
@@ -236,7 +238,8 @@ class _Painter:
         texts, below = labels(box, event, self.folds[box.rank].own, waits)
         if waits is not None and waits.who and height < TWO_LINES:
             texts = [f"{texts[0]}, {waits.who}", *texts]
-        for line in place_label(texts, below, width, height):
+        kept = event.op in COMPUTE and box.rank in self.layered
+        for line in place_label(texts, below, width, height, kept):
             middle = top + height / 2 + line.below
             text = Text(x + width / 2, middle, line.text, line.size, colour, "middle", turned=line.turned)
             self.texts.append(text)
@@ -251,18 +254,33 @@ class Line(NamedTuple):
     turned: bool = False
 
 
-def place_label(texts: Sequence[str], layer: str, width: float, height: float) -> list[Line]:
-    """The longest text that fits into a box, upright or turned, with the layer below where there is room."""
+def _computed(program: Program) -> set[int]:
+    """The layers that a rank computes something of. Where it is always the same one, boxes need not say which."""
+    return {event.layer for event in program.events if event.op in COMPUTE and event.layer is not None}
+
+
+def place_label(texts: Sequence[str], layer: str, width: float, height: float, kept: bool = False) -> list[Line]:
+    """The longest text that fits into a box, upright or turned, with the layer below where there is room for both.
+
+    Where there is not, the layer is left out, or the text, if the layer is `kept`: the colour says what a box does.
+    """
     sizes = [size for least, size in LABEL_SIZES if height >= least]
-    if not sizes or width < LABEL_WIDTH or not texts:
+    if not sizes or width < LABEL_WIDTH:
         return []
-    fitting = ((text, size) for size in sizes for text in texts if text_width(text, size) <= width - LABEL_MARGIN)
-    best, size = next(fitting, (None, 0.0))
-    if best is not None:
-        if not layer or height < TWO_LINES or text_width(layer, SMALL) > width - LAYER_MARGIN:
-            return [Line(best, size)]
-        return [Line(layer, SMALL, LAYER_BELOW), Line(best, size, -LABEL_ABOVE)]
-    short = texts[-1]
+    lines = _line(texts, sizes, width, height)
+    if not layer:
+        return lines
+    if lines and not lines[0].turned and height >= TWO_LINES and text_width(layer, SMALL) <= width - LAYER_MARGIN:
+        return [Line(layer, SMALL, LAYER_BELOW), lines[0]._replace(below=-LABEL_ABOVE)]
+    return (_line([layer], sizes, width, height) or lines) if kept or not texts else lines
+
+
+def _line(texts: Sequence[str], sizes: Sequence[float], width: float, height: float) -> list[Line]:
+    """The longest of some texts that fits, as large as it can be; else the shortest, turned, if that fits."""
+    fitting = (Line(text, size) for size in sizes for text in texts if text_width(text, size) <= width - LABEL_MARGIN)
+    if (best := next(fitting, None)) is not None:
+        return [best]
+    short = texts[-1] if texts else "…"
     if short.endswith("…") or width < TURNED_WIDTH or text_width(short, SMALL) > height - TURNED_MARGIN:
         return []
     return [Line(short, SMALL, -1, turned=len(short) > 1)]  # a U that lies down looks like no letter
@@ -279,10 +297,15 @@ def arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
 
 
 def operations(
-    layers: int, boxes: Iterable[Box], own: Collection[str] = (), padding: bool = False, coloured: str = "layer"
+    layers: int,
+    boxes: Iterable[Box],
+    own: Collection[str] = (),
+    padding: bool = False,
+    coloured: str = "layer",
+    numbers: bool = True,
 ) -> list[Entry]:
     """The legend of timelines: the layers (or what else is `coloured`), and those operations that occur. `own`: names
-    of batches."""
+    of batches that each rank has of its own. `numbers`: whether others have theirs."""
     families = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []
@@ -292,7 +315,8 @@ def operations(
         ramp.append(Text(place * 17 + 8.5, 6, str(layer), SMALL, ink_on(fill), "middle"))
     colour = layer_colour(0, layers)
     counted = any(name != "own" for name in own)
-    batches = "own 0, #0: first of each rank's own" if counted else "own: each rank's own" if own else "number: batch"
+    said = ["number: batch"] if numbers else [] if counted else ["each rank on its own batch"]
+    batches = ", ".join([*said, *(["#0: first of each rank's own"] if counted else [])])
     entries: list[Entry] = [(ramp, 17 * len(shown), coloured), swatch(colour, text="forward (" + batches + ")")]
     shades = [PASSES[name] for name in passes({family for family, _ in families})[1:]]
     entries += [swatch(*shade.pair(colour), shade.words) for shade in shades]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
-from drawing.canvas.axes import Axis, legend
+from drawing.canvas.axes import Axis, Entry, legend
 from drawing.canvas.palette import INK, SOFT
 from drawing.canvas.scene import TEXT, Scene, Text, fit, text_width
 from drawing.timeline.boxes import Timeline, boxes
@@ -19,7 +19,7 @@ from lib.analysis.difference import ending, figures_of
 from lib.analysis.figures import makespan
 from lib.trace.trace import Trace
 
-__all__ = ["LEFT", "RIGHT", "WIDTH", "Panel", "panels"]
+__all__ = ["LEFT", "RIGHT", "WIDTH", "Panel", "panels", "panels_of"]
 
 WIDTH: Final = 840
 """Pixels of a picture of runs, if it is none for a slide; LEFT (or more, for long names) and RIGHT are beside the time
@@ -69,10 +69,24 @@ class Panel(NamedTuple):
 def panels(
     scene: Scene, traces: Sequence[Trace], y: float, fold: bool | None = None, only: Container[int] | None = None
 ) -> tuple[list[Panel], float]:
-    """Panels of runs on one axis as wide as the scene, and their legend, which is painted; returns where it ends.
+    """Panels of runs on one axis as wide as the scene, and their legend, which is painted; returns where it ends. See
+    `panels_of`."""
+    found, entries = panels_of(scene.width, traces, fold, only)
+    return found, legend(scene, LEFT, y, scene.width - 12, entries)
+
+
+def panels_of(
+    width: float,
+    traces: Sequence[Trace],
+    fold: bool | None = None,
+    only: Container[int] | None = None,
+    beside: float = 1.0,
+) -> tuple[list[Panel], list[Entry]]:
+    """Panels of runs on one axis in so many pixels, and what their colours mean.
 
     `fold`: whether ranks that are alike share a row; where nothing is said, those of runs of more than 4 ranks do.
     `only`: the ranks that have rows, where not all have.
+    `beside`: how many times as much room as usual there is beside the axis.
     """
     shown = [shown_rows(trace, trace.ranks > UNFOLDED if fold is None else fold, SHOWN) for trace in traces]
     if only is not None:
@@ -82,14 +96,15 @@ def panels(
     # Below a timeline of few ranks the memory folds those that are alike, and "ranks 0-1" is longer than "rank 0".
     arranged = [trace for trace in traces if trace.mesh is not None]
     folded = [names(trace, shown_rows(trace, fold is not False, SHOWN).rows) for trace in arranged]
-    left = max([LEFT, *(margin(found, row_height(len(found))) for found in (*named, *folded))])
-    axis = Axis(left, scene.width - left - RIGHT, max(timeline.end for timeline in timelines))
+    left = beside * max([LEFT, *(margin(found, row_height(len(found))) for found in (*named, *folded))])
+    axis = Axis(left, width - left - beside * RIGHT, max(timeline.end for timeline in timelines))
     layers = max(trace.layers for trace in traces)
     every = [box for line in timelines for box in line.boxes]
     own = {name for found in shown for row in found.rows for name in row.own.values()}
-    y = legend(scene, LEFT, y, scene.width - 12, operations(layers, every, own, any(trace.padding for trace in traces)))
+    numbers = any(not row.own for found in shown for row in found.rows)
+    entries = operations(layers, every, own, any(trace.padding for trace in traces), numbers=numbers)
     parts = zip(traces, timelines, shown, named, strict=True)
-    return [Panel(trace, line, axis, layers, found, name) for trace, line, found, name in parts], y
+    return [Panel(trace, line, axis, layers, found, name) for trace, line, found, name in parts], entries
 
 
 def _few(shown: Shown, only: Container[int]) -> Shown:

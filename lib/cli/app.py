@@ -8,6 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
 from lib.checker.checker import check as judge
 from lib.cli.comparing.compare import compare_command
 from lib.cli.comparing.gallery import gallery_command
@@ -35,7 +39,7 @@ from lib.course.hints import next_hint
 from lib.course.progress import known
 from lib.course.progress_file import Standing
 from lib.course.solutions import refusal
-from lib.course.subject import Outcome, Run, attempt, feedings, outcome
+from lib.course.subject import Outcome, Run, attempt, feedings, outcome, subjects
 from lib.course.subject import run as run_subject
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
@@ -45,14 +49,6 @@ from lib.replay.options import ReplayOptions
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.submissions.locations import home, is_checkout
 from lib.submissions.workplace import mine, prepared, yours
-
-try:
-    import typer
-    from rich.table import Column, Table
-    from rich.text import Text
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 app = typer.Typer(cls=Door, context_settings=SHORT, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(schedules, name="schedule")
@@ -117,28 +113,29 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
     limit: Limit = None,
 ) -> None:
-    """Run a function, or those of several files, and say how good it is.
+    """Run a function, or those of several files, and say how good it is. Of a file with several puzzles all are run.
 
     Exit status: 0 where each reaches its first goal, 1 where one does not, for whatever reason, and 2 for a command
     that makes no sense. With --ranks, --layers, --batches or --mesh there are no goals, and 0 is for what is correct.
     """
-    options: dict[str, Any] = {"puzzle": puzzle, "limit": limit, "ranks": ranks, "layers": layers, "batches": batches}
-    options["mesh"] = mesh
+    options: dict[str, Any] = {"limit": limit, "ranks": ranks, "layers": layers, "batches": batches, "mesh": mesh}
     files = {"save": save, "perfetto": perfetto, "chakra": chakra}
-    if len(whats) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
+    asked = [(what, one) for what in whats for one in ([puzzle] if puzzle else subjects(what))]
+    if len(asked) > 1 and (one := next((name for name, path in files.items() if path is not None), None)):
         raise typer.BadParameter(f"--{one} takes the Trace of one run")
-    if len(whats) == 1 and not json:
-        found = _outcome(whats[0], **options)
+    if len(asked) == 1 and not json:
+        found = _outcome(whats[0], puzzle=puzzle, **options)
         _write(found.run, **files)
         _verdict(found)
         return
-    attempts = [attempt(what, **options) for what in whats]
+    attempts = [attempt(what, one, **options) for what, one in asked]
+    names = [what for what, _ in asked]
     if (found := attempts[0].outcome) is not None:
         _write(found.run, **files)
     if json:
-        print(as_json(whats, attempts))
+        print(as_json(names, attempts))
     else:
-        show(whats, attempts)
+        show(names, attempts)
     raise typer.Exit(0 if all(found.state == "passed" for found in attempts) else 1)
 
 
@@ -375,6 +372,8 @@ def export(
     ] = None,
     colab: Annotated[bool, typer.Option("--colab", help="As notebooks that carry the package inside.")] = False,
     nbgrader: Annotated[bool, typer.Option("--nbgrader", help="As an assignment of nbgrader.")] = False,
+    gradescope: Annotated[bool, typer.Option("--gradescope", help="An autograder for Gradescope, a zip.")] = False,
+    config: Annotated[Path | None, typer.Option(help="What Gradescope asks: as in `puzzles grade`.")] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="A folder; with --colab also one .ipynb for all.", show_default=False),
@@ -386,17 +385,33 @@ def export(
     hidden: Annotated[int | None, typer.Option(help="So many hidden sizes, for nbgrader.")] = None,
     seed: Annotated[str | None, typer.Option(help="What they are drawn from.")] = None,
 ) -> None:
-    """Write notebooks for elsewhere: to mail, or to open in Colab; or for nbgrader, with our answers and tests."""
+    """Write notebooks for elsewhere: to mail, or to open in Colab; or for nbgrader, with our answers and tests;
+    or the autograder that Gradescope runs."""
     from lib.notebooks.exports import colab as editions
 
-    if colab == nbgrader:
-        raise typer.BadParameter("say what to export to: --colab or --nbgrader")
-    if nbgrader:
+    if colab + nbgrader + gradescope != 1:
+        raise typer.BadParameter("say what to export to: --colab, --nbgrader or --gradescope")
+    if gradescope:
+        written = [_for_gradescope(names or [], config, output or Path("autograder.zip"))]
+    elif nbgrader:
         written = _for_nbgrader(names or list(PUZZLES), output or Path("nbgrader"), assignment, need, hidden, seed)
     else:
         written = editions.export(editions.chosen(names or []), output or Path("colab"))
     for path in written:
         say(f"Wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
+
+
+def _for_gradescope(names: list[str], config: Path | None, output: Path) -> Path:
+    """Writes an autograder, after a look at whether what is asked can be asked."""
+    from lib.cli.grading.autograder import autograder
+    from lib.grade.assignment import AssignmentError
+
+    try:
+        return autograder(names, config, output)
+    except AssignmentError as error:
+        fail(str(error), status=2)
+    except FileNotFoundError:
+        fail(f"there is no file {config}", status=2)
 
 
 def _for_nbgrader(
@@ -500,10 +515,13 @@ def demo(
     made_up: Annotated[
         bool, typer.Option("--class", help="Write what a made-up class hands in, to try `puzzles grade` on.")
     ] = False,
+    students: Annotated[
+        int, typer.Option(min=0, max=2000, help="With --class: so many students, and their roster.", show_default=False)
+    ] = 0,
 ) -> None:
     """Run, check and draw the reference solution of every puzzle. Or write an exercise that a class hands in."""
     if made_up:
-        return _made_up_class(output or Path("class"))
+        return _made_up_class(output or Path("class"), students)
     from drawing.timeline.schedule import picture_of_trace
 
     output = output or Path("demo")
@@ -523,12 +541,14 @@ def demo(
     raise typer.Exit(0 if correct else 1)
 
 
-def _made_up_class(folder: Path) -> None:
+def _made_up_class(folder: Path, number: int) -> None:
     from lib.notebooks.example_class import ASKED, STUDENTS, write_class
 
-    files = write_class(folder)
-    say(f"Wrote {len(files)} files of {len(STUDENTS)} students who do not exist to {folder}: {', '.join(ASKED)}.")
-    say(f"Grade them: puzzles grade {folder} --out report")
+    files = write_class(folder, number)
+    people = number or len(STUDENTS)
+    say(f"Wrote {len(files)} files of {people} students who do not exist to {folder}: {', '.join(ASKED)}.")
+    roster = f" --roster {folder / 'roster.csv'}" if number else ""
+    say(f"Grade them: puzzles grade {folder}{roster} --out report")
 
 
 def _write(found: Run | None, save: Path | None, perfetto: Path | None, chakra: Path | None) -> None:

@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.syntax import Syntax
+from rich.table import Column, Table
+from rich.text import Text
+from typer.core import TyperGroup
+
 from lib.checker import graded
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course.hints import Hints
@@ -18,20 +28,6 @@ from lib.submissions.gap import BuildError
 from lib.submissions.load import SourceError
 from lib.submissions.locations import shown
 from lib.submissions.workplace import notebook_of
-
-try:
-    import typer
-    from rich.console import Console
-    from rich.markdown import Markdown
-    from rich.panel import Panel
-    from rich.rule import Rule
-    from rich.syntax import Syntax
-    from rich.table import Column, Table
-    from rich.text import Text
-    from typer.core import TyperGroup
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 __all__ = [
     "WIDTH",

@@ -6,14 +6,26 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
 from lib.cluster.mesh import Mesh, mesh_from
 
-__all__ = ["SHORT", "Batches", "Layers", "Limit", "MeshOption", "Output", "PuzzleOption", "Ranks", "mesh_of"]
-__all__ += ["output", "takes_fields_of"]
+__all__ = [
+    "SHORT",
+    "Aspect",
+    "Batches",
+    "Frame",
+    "Layers",
+    "Limit",
+    "MeshOption",
+    "Output",
+    "PuzzleOption",
+    "Ranks",
+    "mesh_of",
+]
+__all__ += ["output", "shape_of", "takes_fields_of"]
 
 SHORT = {"help_option_names": ["-h", "--help"]}
 C = TypeVar("C", bound=Callable[..., Any])
@@ -35,6 +47,32 @@ def output(what: str, formats: Sequence[str], default: str = "") -> Any:
 
 
 Output = Annotated[Path | None, output("a picture", (".svg", ".png", ".pdf"))]
+
+
+def _aspect(text: str) -> float:
+    """The shape of a picture: "16:9" is 1.78."""
+    wide, _, high = text.partition(":")
+    if not (wide.isdecimal() and high.isdecimal() and int(high) and 0.2 <= int(wide) / int(high) <= 5):
+        raise typer.BadParameter(f"the shape of a picture is its width and height, such as 16:9 or 4:3; got {text!r}")
+    return int(wide) / int(high)
+
+
+Frame = Annotated[
+    Literal["card", "none"], typer.Option(help="What is around a picture: a card with round corners, or nothing.")
+]
+Aspect = Annotated[
+    float | None,
+    typer.Option(
+        parser=_aspect, metavar="WIDTH:HEIGHT", help="The shape of a picture, such as 16:9.", show_default=False
+    ),
+]
+
+
+def shape_of(path: Path | None, frame: str, aspect: float | None) -> tuple[bool, float | None]:
+    """What --frame and --aspect say, which are for pictures: slides are 16:9 without one anyway."""
+    if (frame != "card" or aspect is not None) and (path is None or path.suffix not in (".svg", ".png")):
+        raise typer.BadParameter("--frame and --aspect are for a picture: say -o NAME.svg or -o NAME.png")
+    return frame == "card", aspect
 
 
 def mesh_of(text: str) -> Mesh:

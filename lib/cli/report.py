@@ -7,9 +7,10 @@
          "error": null, "printed": ""}]}
 
 `passed` is what the exit status says. `state` is "passed", "missed" (correct, and no goal reached), "unsolved" or
-"failed". Where there is no verdict, `error` says why, and `correct` is null. `faults` are what is wrong with a run, and
-`notes` what else is to be said of it. Figures are those of a correct run: `memory` is the highest peak in elements, on
-`rank`, and `sent` the elements sent by the rank that sends most. The answers of a plain function have none.
+"failed"; or, where there is no function to run, "renamed", "unreadable", "empty" or "unrelated". Where there is no
+verdict, `error` says why, and `correct` is null. `faults` are what is wrong with a run, and `notes` what else is to be
+said of it. Figures are those of a correct run: `memory` is the highest peak in elements, on `rank`, and `sent` the
+elements sent by the rank that sends most. The answers of a plain function have none.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = ["as_json", "show"]
 
 FORMAT = "llm-training-puzzles run"
 VERSION = 1
-COLOURS = {"passed": "green", "missed": "yellow", "unsolved": "yellow", "failed": "red"}
+COLOURS = {"passed": "green", "missed": "yellow", "unsolved": "yellow"}
 
 
 def show(files: Sequence[str], attempts: Sequence[Attempt]) -> None:
@@ -48,7 +49,7 @@ def show(files: Sequence[str], attempts: Sequence[Attempt]) -> None:
         measured = (
             ("", "", "") if verdict is None else (verdict.best or "none", f"{verdict.time:g}", amount(verdict.memory))
         )
-        table.add_row(file, found.puzzle or "", Text(found.state, COLOURS[found.state]), *measured)
+        table.add_row(file, found.puzzle or "", Text(found.state, COLOURS.get(found.state, "red")), *measured)
     show_table(table)
     passed = sum(found.state == "passed" for found in attempts)
     say(f"{passed} of {len(attempts)} passed.")

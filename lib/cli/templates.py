@@ -11,8 +11,8 @@ from typing import Any
 
 from drawing.canvas.frame import asset
 from drawing.canvas.palette import PAGE, Colour
-from lib.cli.workers import need_extras
 from lib.errors.wording import visible
+from lib.extras import need_extra
 
 __all__ = ["colours", "markup", "policy", "rendered"]
 
@@ -22,7 +22,7 @@ def rendered(package: str | None, template: str, **values: Any) -> str:
 
     What is text is escaped; markup of ours comes as `markup`. ModuleNotFoundError without jinja2.
     """
-    need_extras("a page", "jinja2")
+    need_extra("grade", "a page needs", "jinja2")
     return _template(package, template).render(**values)
 
 

@@ -15,6 +15,7 @@ from lib.course.hints import Hints, next_hint
 from lib.course.progress import known, next_puzzle, solved
 from lib.course.solutions import refusal
 from lib.course.subject import Attempt, attempt
+from lib.extras import need_extra
 from lib.submissions.load import SourceError
 from lib.submissions.locations import shown
 from lib.submissions.workplace import notebook_of
@@ -63,7 +64,7 @@ class Watcher:
 
     def begin(self) -> bool:
         """Runs the puzzles in order, up to the first that does not pass. Whether all of them pass."""
-        if self.watched.alone:
+        if self.watched.alone and len(self.watched.by_puzzle()) <= 1:
             return self.changed([self.watched.path])
         for puzzle, paths in self.watched.by_puzzle().items():
             self.current, tried = puzzle, list[Attempt]()
@@ -80,7 +81,7 @@ class Watcher:
         return True
 
     def changed(self, paths: Iterable[Path]) -> bool:
-        """Runs the puzzles of the files that were saved. Whether the last of them passes."""
+        """Runs the puzzles of files that were saved, of several in one those begun. Whether the last file passes."""
         passes = False
         for path in sorted(set(paths)):
             if not path.is_file():
@@ -88,12 +89,12 @@ class Watcher:
                     self.screen.say(f"{path.name} is not there any more. It is run again when it comes back.")
                 continue
             try:
-                puzzle = self.watched.about(path)
+                begun = self.watched.begun(path)
             except (SourceError, OSError) as error:
                 if self.watched.ought_to_have_one(path):
                     self.screen.say(str(error))
                 continue
-            passes = self._run(path, puzzle)
+            passes = [self._run(path, puzzle) for puzzle in begun].count(False) == 0
         return passes
 
     def _run(self, path: Path, puzzle: str) -> bool:
@@ -188,10 +189,9 @@ def watch(watcher: Watcher) -> None:
 
     ImportError without watchfiles.
     """
-    try:
-        from watchfiles import watch as changes_of
-    except ImportError:
-        raise ImportError("watching needs watchfiles: pip install watchfiles") from None
+    need_extra("cli", "watching needs")
+    from watchfiles import watch as changes_of
+
     watched = watcher.watched
     typed: queue.SimpleQueue[str] = queue.SimpleQueue()
     changes = changes_of(

@@ -1,11 +1,11 @@
-"""The files that `puzzles watch` looks after, and the puzzle that each is about."""
+"""The files that `puzzles watch` looks after, and the puzzles that each is about."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from lib.puzzles.records import PUZZLES, puzzle_of_file
-from lib.submissions.load import SourceError, puzzle_of
+from lib.submissions.load import SourceError, puzzles_of, source_in
 
 __all__ = ["Watched"]
 
@@ -39,7 +39,8 @@ class Watched:
         for path in [self.path] if self.alone else sorted(self.folder.glob("*")):
             if self.concerns(path):
                 try:
-                    found.setdefault(self.about(path), []).append(path)
+                    for puzzle in self.about(path):
+                        found.setdefault(puzzle, []).append(path)
                 except (SourceError, OSError):
                     continue  # one of no puzzle, or that cannot be read just now
         return {puzzle: found[puzzle] for puzzle in PUZZLES if puzzle in found}
@@ -50,11 +51,19 @@ class Watched:
             return path.name == self.path.name
         return path.suffix in ENDINGS and not path.name.startswith(".")
 
-    def about(self, path: Path) -> str:
-        """The puzzle of a file. SourceError or OSError where it has none, or cannot be read."""
-        puzzle = self._puzzle or puzzle_of(path)
+    def about(self, path: Path) -> tuple[str, ...]:
+        """The puzzles of a file. SourceError or OSError where it has none, or cannot be read."""
+        puzzles = (self._puzzle,) if self._puzzle else puzzles_of(path)
         self._known.add(path.name)
-        return puzzle
+        return puzzles
+
+    def begun(self, path: Path) -> tuple[str, ...]:
+        """Those of them in which somebody has written something; the first, where nobody has."""
+        puzzles = self.about(path)
+        if len(puzzles) == 1:
+            return puzzles
+        source = source_in(path)
+        return tuple(puzzle for puzzle in puzzles if not source.untouched(puzzle)) or puzzles[:1]
 
     def was_known(self, path: Path) -> bool:
         """Whether a file, which may be gone by now, is one that had a puzzle, or is the one to watch."""

@@ -1,29 +1,21 @@
-"""What a command works with: the packages that it needs, processes, and a cluster that joblib is to take."""
+"""What a command works with: processes, and a cluster that joblib is to take."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
 import typer
 
-__all__ = ["BACKEND", "SCHEDULER", "cluster", "need_extras", "some_jobs"]
+__all__ = ["BACKEND", "SCHEDULER", "cluster", "some_jobs"]
 
 BACKEND = "A backend of joblib, such as dask or ray, for a cluster."
 SCHEDULER = "Where the cluster is, such as tcp://10.0.0.1:8786; else its configuration says so."
 
 
 J = TypeVar("J", int, int | None)
-
-
-def need_extras(what: str, *packages: str) -> None:
-    """ModuleNotFoundError where a package is missing: before long work, not after it."""
-    for package in packages:
-        if find_spec(package) is None:
-            raise ModuleNotFoundError(f"{what} needs {package}: pip install {package}")
 
 
 def some_jobs(number: J) -> J:

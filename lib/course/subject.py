@@ -22,15 +22,13 @@ from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Unsolved, simulate
 from lib.submissions.function_check import judge_answers
 from lib.submissions.gap import BuildError
-from lib.submissions.load import SourceError, load_function, puzzle_of
+from lib.submissions.load import SourceError, load_function, puzzle_of, puzzles_of, source_in
 from lib.submissions.locations import home, reference, shown
 from lib.submissions.workplace import is_edition, located, notebook_of
 from lib.trace.trace import Trace
 
-__all__ = ["STATES", "Attempt", "Outcome", "Run", "Stub", "attempt", "feedings", "outcome", "ran", "run"]
+__all__ = ["Attempt", "Outcome", "Run", "Stub", "attempt", "feedings", "outcome", "ran", "run", "subjects"]
 
-STATES = ("passed", "missed", "unsolved", "failed")
-"""Within the easiest goal; correct but not within it; still the stub; anything else."""
 PATIENCE = 30.0
 """Seconds that a function may run when the command runs it once; more, where somebody asks for another size."""
 
@@ -80,8 +78,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of running something. `text` says why there is no verdict, or is the verdict's; `printed` is what the
-    function printed. `puzzle` is None where it could not be told."""
+    """What came of running something: `state` is one of `lib.submissions.states`. `text` says why there is no verdict,
+    or is the verdict's; `printed` is what the function printed. `puzzle` is None where it could not be told."""
 
     puzzle: str | None
     state: str
@@ -173,10 +171,39 @@ def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = L
         return Attempt(name, "unsolved")
     except Failed as failed:
         return Attempt(name, "failed", str(failed), failed.printed)
-    except (PuzzleError, TraceError, SourceError, BuildError, OSError) as error:
+    except SourceError as error:
+        return Attempt(name, _state_of(str(what), name, error), str(error))
+    except (PuzzleError, TraceError, BuildError, OSError) as error:
         return Attempt(name, "failed", str(error))
     state = "passed" if found.passed else "missed" if found.verdict.correct else "failed"
     return Attempt(name, state, found.text(), found.printed, found)
+
+
+def subjects(what: str) -> tuple[str | None, ...]:
+    """The puzzles that something is about, where it is one of several puzzles; else (None,): `attempt` finds which."""
+    path = located(Path(what))
+    if what in PUZZLES or path.suffix not in (".py", ".ipynb"):
+        return (None,)
+    try:
+        found = puzzles_of(path)
+    except SourceError:
+        return (None,)
+    return found if len(found) > 1 else (None,)
+
+
+def _state_of(what: str, puzzle: str | None, error: SourceError) -> str:
+    """The state of what has no function that could run. A process in which it did not begin sends words alone."""
+    path = Path(what)
+    if not path.is_file():
+        return "failed"
+    if error.state != "unreadable" or puzzle is None:
+        return error.state
+    try:
+        source = source_in(path)
+        source.instead_of(puzzle)  # of what nobody reads
+        return "failed" if puzzle in source.puzzles() else "renamed"
+    except SourceError as why:
+        return why.state
 
 
 @contextmanager

@@ -10,6 +10,7 @@ That is: which puzzles, what counts as passed, at which sizes besides the puzzle
     seconds = 10                    # by the clock on the wall, for one run
     memory = 1024                   # MiB for one run
     tell_sizes = false              # true: students read in their feedback at which hidden sizes they failed
+    points = { passed = 1 }         # for each puzzle; that, and deadlines, in lib/grade/people/points.py
 
     [puzzle.fsdp]                   # the same for one puzzle, or sizes that are said
     need = "keeps only shards"
@@ -27,6 +28,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime, time
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, cast
@@ -35,6 +37,7 @@ from lib.cluster.costs import costs_from
 from lib.course.child.messages import Limits
 from lib.errors.wording import counted
 from lib.grade.isolation.asked import AtSize
+from lib.grade.people.points import ATTEMPTS, BY_HAND, TERMS, Late, Rules
 from lib.grade.sizes.draws import MOST, draw_sizes
 from lib.grade.sizes.goals import Unfit, figures_at, record_at
 from lib.puzzles.records import PUZZLES, Puzzle, Task, mesh_from_table
@@ -64,8 +67,14 @@ class _Bounds(NamedTuple):
 
 OF_A_RUN: Final = {"seconds": _Bounds(0.1, 3600), "memory": _Bounds(64, 2**20, 2**20)}
 """The fields of `Limits` that a file may set."""
-KEYS: Final = ("title", "puzzles", "need", "hidden", "seed", *OF_A_RUN, "tell_sizes", "puzzle")
-OF_A_PUZZLE: Final = ("need", "hidden", "seed")
+OF_RULES: Final = ("deadline", "attempts", "points", "late", "extension")
+KEYS: Final = ("title", "puzzles", "need", "hidden", "seed", *OF_A_RUN, "tell_sizes", *OF_RULES, "puzzle")
+OF_A_PUZZLE: Final = ("need", "hidden", "seed", "points")
+WORTH: Final = (*(term.name for term in TERMS), BY_HAND)
+"""What points are given for."""
+MOST_POINTS: Final = 1000
+OF_BEING_LATE: Final = {"percent": 100.0, "grace": 100_000.0, "days": 1000.0}
+"""The keys of `late`, and how much each may be."""
 OF_A_SIZE: Final = ("ranks", "layers", "batches", "mesh", "costs")
 
 
@@ -104,6 +113,7 @@ class Assignment:
     title: str = ""
     limits: Limits = LIMITS
     tell_sizes: bool = False
+    rules: Rules = field(default_factory=Rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +135,7 @@ class Config:
     limits: Limits = LIMITS
     parts: Mapping[str, PartOfConfig] = field(default_factory=dict[str, PartOfConfig])
     tell_sizes: bool = False
+    rules: Rules = field(default_factory=Rules)
 
     def with_options(
         self,
@@ -134,6 +145,7 @@ class Config:
         hidden: int | None = None,
         seed: int | str | None = None,
         seconds: float | None = None,
+        points: str | None = None,
     ) -> Config:
         """The same with what options say, which win: over what a file says of single puzzles, too."""
         chosen = tuple(puzzles)
@@ -148,6 +160,7 @@ class Config:
             every=_over(given, self.every),
             parts={puzzle: _over(given, part) for puzzle, part in self.parts.items()},
             limits=self.limits if seconds is None else replace(self.limits, seconds=seconds),
+            rules=self.rules if points is None else replace(self.rules, points={"": _said_points(points)}),
         )
 
     def assignment(self, worked_on: Iterable[str] = ()) -> Assignment:
@@ -161,7 +174,7 @@ class Config:
             if puzzle in names:
                 part = _over(self.parts.get(puzzle, PartOfConfig()), self.every)
                 required.append(_required(record, part))
-        return Assignment(tuple(required), self.title, self.limits, self.tell_sizes)
+        return Assignment(tuple(required), self.title, self.limits, self.tell_sizes, self.rules)
 
 
 def _over(first: PartOfConfig, second: PartOfConfig) -> PartOfConfig:
@@ -171,6 +184,20 @@ def _over(first: PartOfConfig, second: PartOfConfig) -> PartOfConfig:
         second.hidden if first.hidden is None else first.hidden,
         second.seed if first.seed is None else first.seed,
     )
+
+
+def _said_points(text: str) -> dict[str, float]:
+    """Points as an option says them: "correct=4 hidden=2"."""
+    found: dict[str, float] = {}
+    for word in re.split(r"[\s,;]+", text.strip()):
+        name, _, number = word.partition("=")
+        if name not in WORTH or not re.fullmatch(r"\d{1,3}(\.\d+)?", number):
+            raise AssignmentError(
+                f'--points {text!r}: {word!r} is not understood\n  expected: such as "correct=4 hidden=2", of '
+                f"{', '.join(WORTH)}"
+            )
+        found[name] = float(number)
+    return found
 
 
 def _required(record: Puzzle, part: PartOfConfig) -> Required:
@@ -275,9 +302,48 @@ class _Reader:
             self.wrong(key, "the id of a puzzle", _shown(name), _did_you_mean(str(name), PUZZLES))
         return name
 
+    def number(self, value: object, key: str, most: float) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+            self.wrong(key, f"a number from 0 to {most:,g}", _shown(value))
+        return float(value)
+
+    def points(self, value: object, key: str) -> dict[str, float]:
+        """Points by what they are given for."""
+        table = self.table(value, key, WORTH)
+        return {name: self.number(number, f"{key}.{name}", MOST_POINTS) for name, number in table.items()}
+
+    def moment(self, value: object, key: str) -> datetime:
+        """A time by the clock on the wall; a day alone is meant to its end."""
+        if not isinstance(value, datetime) and isinstance(value, date):
+            return datetime.combine(value, time(23, 59, 59))
+        if not isinstance(value, datetime):
+            self.wrong(key, "a time without quotation marks, such as 2026-11-01T23:59:00", _shown(value))
+        return value.replace(tzinfo=None)
+
+    def rules(self, table: dict[str, Any]) -> Rules:
+        """How points follow from results."""
+        points = {"": self.points(table["points"], "points")} if "points" in table else dict(Rules().points)
+        for name, part in table.get("puzzle", {}).items():
+            if "points" in part:
+                points[name] = self.points(part["points"], f"puzzle.{name}.points")
+        attempts = table.get("attempts", ATTEMPTS[0])
+        if attempts not in ATTEMPTS:
+            self.wrong("attempts", " or ".join(f'"{one}"' for one in ATTEMPTS), _shown(attempts))
+        late = self.table(table.get("late", {}), "late", OF_BEING_LATE)
+        costs = {name: self.number(late[name], f"late.{name}", OF_BEING_LATE[name]) for name in late}
+        people = table.get("extension", {})
+        extensions = self.table(people, "extension", people)
+        return Rules(
+            points,
+            attempts,
+            self.moment(table["deadline"], "deadline") if "deadline" in table else None,
+            {name: self.moment(until, f"extension.{name}") for name, until in extensions.items()},
+            Late(**costs),
+        )
+
     def part(self, table: dict[str, Any], key: str, puzzle: Puzzle | None) -> PartOfConfig:
         """What is said of a puzzle, or (None) of all of them."""
-        need, hidden, seed = (table.get(name) for name in OF_A_PUZZLE)
+        need, hidden, seed = (table.get(name) for name in ("need", "hidden", "seed"))
         if need is not None:
             need = self.text(need, f"{key}need")
             if puzzle is not None:
@@ -356,6 +422,7 @@ def read_config(path: str | Path) -> Config:
         limits=replace(LIMITS, **{name: reader.limit(table[name], name) for name in OF_A_RUN if name in table}),
         parts=parts,
         tell_sizes=reader.truth(table.get("tell_sizes", False), "tell_sizes"),
+        rules=reader.rules(table),
     )
 
 

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
-__all__ = ["STATES", "Asked", "Gradebook", "Refused", "Result", "Score", "Student", "result_from", "score_from"]
+from lib.submissions.states import STATES
+
+__all__ = ["Asked", "Gradebook", "Mark", "Refused", "Result", "Score", "Student", "result_from", "score_from"]
 
 FORMAT: Final = "llm-training-puzzles gradebook"
 VERSION: Final = 1
-STATES: Final = ("passed", "missed", "unsolved", "failed", "absent")
-"""From good to bad: all that is needed; correct, and not all that is needed; still the stub; anything else; not handed
-in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +79,69 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """The points for one puzzle, or for all that a student handed in (`puzzle` is ""): `points` that follow from the
+    score, less what being late costs, which `late` says in words; `of` how many there are; and what a person adds."""
+
+    puzzle: str
+    points: float = 0.0
+    of: float = 0.0
+    late: str = ""
+    by_hand: float | None = None
+    comment: str = ""
+
+    @property
+    def total(self) -> float:
+        """All points, never fewer than none."""
+        return max(0.0, round(self.points + (self.by_hand or 0.0), 4)) if self.puzzle else self.by_hand or 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Student:
     """One row: a student, a score for each puzzle that is asked, in order, and what else is to be said of the files,
-    such as attempts that a later one replaces."""
+    such as attempts that a later one replaces.
+
+    `id` is what the roster or the platform calls the student, and `more` are further columns of the roster. `marks` has
+    the points of each puzzle in the same order, and at its end what a person says of the whole, if that is said.
+    """
 
     name: str
     scores: tuple[Score, ...]
     notes: tuple[str, ...] = ()
+    id: str = ""
+    marks: tuple[Mark, ...] = ()
+    more: tuple[tuple[str, str], ...] = ()
 
     @property
     def passed(self) -> int:
         """How many puzzles passed."""
         return sum(score.state == "passed" for score in self.scores)
 
+    @property
+    def points(self) -> float:
+        """All points, never fewer than none."""
+        return max(0.0, round(sum(mark.total for mark in self.marks), 4))
+
+    @property
+    def of(self) -> float:
+        """How many points there are."""
+        return round(sum(mark.of for mark in self.marks), 4)
+
+    def mark(self, puzzle: str = "") -> Mark:
+        """The points of a puzzle, or what is said of the whole."""
+        return next((mark for mark in self.marks if mark.puzzle == puzzle), Mark(puzzle))
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Something that was handed in and cannot be graded, and why. `student` is "" where nobody knows whose it is."""
+    """Something that was handed in and cannot be graded, and why. `student` is "" where nobody knows whose it is, and
+    `puzzle` where nobody knows what it was for; `state` is one of STATES, in words."""
 
     file: str
     why: str
     student: str = ""
+    state: str = "unreadable"
+    puzzle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +166,8 @@ class Gradebook:
     """A class: what was asked, the students by name, and what could not be graded.
 
     `isolation` says what kept the code that ran apart from everything else, and `made_by` which version of this package
-    wrote it; the report shows both, and `title`, what the exercise is called.
+    wrote it; the report shows both, and `title`, what the exercise is called. `problems` are what is to be looked at in
+    the files of who teaches, such as a row of the roster: each says where.
     """
 
     asked: tuple[Asked, ...]
@@ -134,20 +176,23 @@ class Gradebook:
     isolation: tuple[str, ...] = ()
     made_by: str = ""
     title: str = ""
+    problems: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Whether every student passed every puzzle, and nothing was refused."""
-        return not self.refused and all(student.passed == len(self.asked) for student in self.students)
+        """Whether every student passed every puzzle, nothing was refused, and no file has a problem."""
+        return not (self.refused or self.problems) and all(
+            student.passed == len(self.asked) for student in self.students
+        )
 
     def refused_of(self, student: Student) -> tuple[Refused, ...]:
         """What a student handed in that cannot be graded."""
         return tuple(one for one in self.refused if one.student and one.student == student.name)
 
     def of(self, puzzle: str) -> dict[str, Score]:
-        """The scores of one puzzle by student, without those who did not hand it in."""
+        """The scores of one puzzle by student, without those who handed in no function for it."""
         found = {student.name: score for student in self.students for score in student.scores if score.puzzle == puzzle}
-        return {name: score for name, score in found.items() if score.state != "absent"}
+        return {name: score for name, score in found.items() if STATES[score.state].judged}
 
     def to_json(self) -> str:
         """As a JSON document, the same every time."""
@@ -167,6 +212,7 @@ class Gradebook:
                 tuple(data.get("isolation", ())),
                 data.get("made_by", ""),
                 data.get("title", ""),
+                tuple(data.get("problems", ())),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"this is no {FORMAT}, version {VERSION}: {error}") from None
@@ -184,7 +230,14 @@ def score_from(data: Mapping[str, Any]) -> Score:
 
 
 def _student(data: Mapping[str, Any]) -> Student:
-    return Student(data["name"], tuple(score_from(one) for one in data["scores"]), tuple(data["notes"]))
+    return Student(
+        data["name"],
+        tuple(score_from(one) for one in data["scores"]),
+        tuple(data["notes"]),
+        data.get("id", ""),
+        tuple(Mark(**one) for one in data.get("marks", ())),
+        tuple((heading, text) for heading, text in data.get("more", ())),
+    )
 
 
 def _asked(data: Mapping[str, Any]) -> Asked:

@@ -26,16 +26,20 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lib.grade.assignment import Assignment, Required
-from lib.grade.gradebook import Asked, Gradebook, Refused, Result, Score, Student
-from lib.grade.intake.choosing import chosen
-from lib.grade.intake.submission import Collected, Submission
+from lib.grade.gradebook import Asked, Gradebook, Mark, Refused, Result, Score, Student
+from lib.grade.intake.choosing import Chosen, chosen, renamed_in
+from lib.grade.intake.submission import Collected, File, Submission
 from lib.grade.isolation.isolation import Isolation, Limits
 from lib.grade.journal import Entry, Journal, version
 from lib.grade.judging import judge_source, reference_result
+from lib.grade.missing import missing
+from lib.grade.people.roster import DEADLINE, SUBMITTED
+from lib.grade.people.tables import moment
 from lib.grade.traces import Schedule, Traces
 from lib.processes import shared_out
 from lib.puzzles.records import PUZZLES
 from lib.submissions.source import Source
+from lib.submissions.states import STATES
 
 __all__ = ["JOURNAL", "TRACES", "grade", "worked_on"]
 
@@ -43,6 +47,8 @@ JOURNAL: Final = Path("work", "journal.jsonl")
 TRACES: Final = Path("work", "traces")
 AT_ONCE: Final = 16
 """Functions that are sent to a process together: each takes hundredths of a second."""
+MOST_ATTEMPTS: Final = 10
+"""Earlier attempts of a student that are run, where the best counts."""
 GONE: Final = 1.0
 """Seconds between two looks of a worker at whether its parent is still there."""
 
@@ -51,10 +57,11 @@ def worked_on(collected: Collected) -> tuple[str, ...]:
     """The puzzles in which somebody has written something; if nobody has, those that somebody handed in."""
     touched, there = set[str](), set[str]()
     for submission in collected.submissions:
-        for _, source in submission.sources():
+        for file, source in submission.sources():
             if not isinstance(source, Refused):
                 found = source.puzzles()
                 there.update(found)
+                touched.update(row.puzzle for row in renamed_in(file, source, PUZZLES))
                 touched.update(puzzle for puzzle in found if puzzle not in touched and not source.untouched(puzzle))
     return tuple(puzzle for puzzle in PUZZLES if puzzle in (touched or there))
 
@@ -112,10 +119,11 @@ class _Finished(NamedTuple):
 
 @dataclass(slots=True)
 class _Row:
-    """What is known of a student: the key of each puzzle that was handed in, and the name of its file."""
+    """What is known of a student: for each puzzle that was handed in every attempt that may count, the latest last,
+    with its file and the key of what came of it."""
 
     submission: Submission
-    keys: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    keys: dict[str, list[tuple[File, str]]] = field(default_factory=dict[str, list[tuple[File, str]]])
     notes: tuple[str, ...] = ()
 
 
@@ -191,19 +199,29 @@ class _Grading:
         self._refused += found.refused
         jobs: list[_Job] = []
         for required in self._assignment.required:
-            if required.record.id not in found.of:
-                continue
-            file, source = found.of[required.record.id]
-            key = f"{self._prefix}-{_digest(source)}-{required.record.id}-{required.key}"
-            row.keys[required.record.id] = file.name, key
-            if self._is_known(key):
-                continue
-            if key not in self._pending:
-                jobs.append(_Job(key, source, required))
-            self._pending.setdefault(key, []).append(number)
-            self._left[number] += 1
+            puzzle = required.record.id
+            for file, source in (*self._earlier(submission, puzzle, found), *filter(None, [found.of.get(puzzle)])):
+                key = f"{self._prefix}-{_digest(source)}-{puzzle}-{required.key}"
+                row.keys.setdefault(puzzle, []).append((file, key))
+                if self._is_known(key):
+                    continue
+                if key not in self._pending:
+                    jobs.append(_Job(key, source, required))
+                self._pending.setdefault(key, []).append(number)
+                self._left[number] += 1
         self._finished += not self._left[number]
         return jobs
+
+    def _earlier(self, submission: Submission, puzzle: str, found: Chosen) -> Iterator[tuple[File, Source]]:
+        """What else may count for a puzzle where the best attempt does: what is chosen of each earlier one."""
+        if self._assignment.rules.attempts != "best" or puzzle not in found.of:
+            return
+        latest = found.of[puzzle][0].attempt
+        for attempt in sorted({file.attempt for file in submission.files if file.attempt < latest})[-MOST_ATTEMPTS:]:
+            files = tuple(file for file in submission.files if file.attempt == attempt)
+            alone = chosen(replace(submission, files=files), [puzzle])
+            if puzzle in alone.of:
+                yield alone.of[puzzle]
 
     def _is_known(self, key: str) -> bool:
         """Whether a score is known, and its schedule is still there."""
@@ -214,21 +232,50 @@ class _Grading:
         """The gradebook. All that was handed in is known."""
         features: list[str] | None = None
         students: list[Student] = []
+        refused: defaultdict[str, list[Refused]] = defaultdict(list)
+        for unread in self._refused:
+            refused[unread.student].append(unread)
         for row in self._rows:
             scores: list[Score] = []
+            marks: list[Mark] = []
+            of, notes = row.submission, list(row.notes)
             for one in asked:
                 if one.puzzle not in row.keys:
-                    scores.append(Score(one.puzzle, "absent", Result("", "absent", message="not handed in")))
+                    scores.append(
+                        missing(one.puzzle, refused[of.student], others=bool(row.keys), anything=bool(of.files))
+                    )
+                    marks.append(self._mark(of, None, scores[-1], one))
                     continue
-                file, key = row.keys[one.puzzle]
-                score, kept = self._known[key]
+                entries = [(file, self._known[key]) for file, key in row.keys[one.puzzle]]
+                tried = [(self._mark(of, file, entry.score, one), file, entry) for file, entry in entries]
+                mark, file, (score, kept) = max(enumerate(tried), key=lambda each: (_worth(*each[1]), each[0]))[1]
                 features = list(kept) if features is None else [word for word in features if word in kept]
-                opened = [count for count in (score.hints, row.submission.hints.get(one.puzzle)) if count is not None]
-                scores.append(replace(score, file=file, hints=max(opened, default=None)))
-            students.append(Student(row.submission.student, tuple(scores), row.notes))
-        refused = sorted(set(self._refused), key=lambda one: (one.file, one.why, one.student))
+                opened = [count for count in (score.hints, of.hints.get(one.puzzle)) if count is not None]
+                scores.append(replace(score, file=file.name, hints=max(opened, default=None)))
+                marks.append(mark)
+                if len(tried) > 1:
+                    notes.append(f"{one.puzzle}: the best of {len(tried)} attempts counts, {file.name}")
+            students.append(
+                Student(of.student, tuple(scores), tuple(notes), of.roster_id or of.id, tuple(marks), of.more)
+            )
+        every = sorted(set(self._refused), key=lambda one: (one.file, one.why, one.student, one.puzzle))
         title = self._assignment.title
-        return Gradebook(tuple(asked), tuple(students), tuple(refused), tuple(features or ()), made_by(), title)
+        return Gradebook(tuple(asked), tuple(students), tuple(every), tuple(features or ()), made_by(), title)
+
+    def _mark(self, submission: Submission, file: File | None, score: Score, asked: Asked) -> Mark:
+        """The points of a score, with what it costs that its file came late."""
+        rules, cells = self._assignment.rules, {heading.casefold(): text for heading, text in submission.more}
+        due = rules.due(submission.roster_id or submission.id, submission.student, cells.get(DEADLINE, ""))
+        # Without a platform the time is that of a folder, which a student may have named.
+        told = file.attempt[0] if file is not None and submission.platform else ""
+        when = moment(told) or next((found for name in SUBMITTED if (found := moment(cells.get(name, "")))), None)
+        return rules.mark(score, asked, when, due, submission.late and due == rules.deadline)
+
+
+def _worth(mark: Mark, _: File, entry: Entry) -> tuple[float, int, int, int]:
+    """What makes one attempt better than another: points, and where they are equal what they are for."""
+    score = entry.score
+    return mark.points, -list(STATES).index(score.state), score.hidden_passed, len(score.own.goals)
 
 
 def made_by() -> str:

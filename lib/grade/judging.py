@@ -21,7 +21,7 @@ from lib.course.child import Sent
 from lib.course.child.messages import MORE
 from lib.errors.wording import counted, message_of
 from lib.grade.assignment import INPUTS, Required
-from lib.grade.gradebook import STATES, Result, Score
+from lib.grade.gradebook import Result, Score
 from lib.grade.isolation.asked import AtSize
 from lib.grade.isolation.isolation import Isolation, Limits
 from lib.grade.sizes.goals import reference_run
@@ -112,8 +112,10 @@ def _hints(source: Source, record: Puzzle) -> int | None:
 
 def _with(score: Score, own: Result, hidden: Sequence[Result]) -> Score:
     """A score with its results: hidden sizes make it no better."""
-    states = [own.state, *(result.state for result in hidden)]
-    state = own.state if own.state == "unsolved" else max(states, key=STATES.index)
+    elsewhere = {result.state for result in hidden}
+    state = own.state
+    if own.correct and elsewhere:
+        state = "partly" if elsewhere & {"failed", "unsolved"} else "missed" if "missed" in elsewhere else own.state
     return replace(score, own=own, hidden=tuple(hidden), state=state)
 
 

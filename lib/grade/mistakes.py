@@ -125,7 +125,7 @@ def _without_file(happened: str) -> str:
     found = FILE.fullmatch(happened)
     if found is None:
         return happened
-    said = found["said"].partition("; its functions: ")[0]
+    said = found["said"].partition("; it has ")[0]
     kind, _, rest = said.partition(": ")
     return said if kind.endswith(("Error", "Exception")) or not rest else kind
 

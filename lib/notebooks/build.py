@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from lib.extras import install
 from lib.files import write_whole
 from lib.notebooks import teaching
 from lib.notebooks.demonstrations import demonstrated
@@ -29,8 +30,7 @@ try:
 
     from lib.notebooks.kernels import execute, tidied
 except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise ImportError(f"notebooks need {package}: pip install jupytext nbformat nbclient ipykernel") from missing
+    raise ImportError(f'notebooks need the extra "notebook": {install("notebook")}') from missing
 
 __all__ = ["Source", "build", "misnumbered", "read_sources", "renumber", "stale", "worked_on", "write"]
 
@@ -204,4 +204,6 @@ def _is_worked_on(path: Path) -> bool:
     if not path.is_file():
         return False
     text = path.read_text("utf-8")
-    return is_worked_on(text, path) or any(cell.get("execution_count") for cell in json.loads(text)["cells"])
+    # What is built has a number where it has outputs; whoever runs it comes through cells that have none.
+    run = (cell.get("execution_count") and not cell["outputs"] for cell in json.loads(text)["cells"])
+    return is_worked_on(text, path) or any(run)

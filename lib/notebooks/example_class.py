@@ -10,7 +10,7 @@ import ast
 import json
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,17 +38,32 @@ class HandedIn:
     """Whether the file ends in the middle."""
 
 
-def write_class(folder: Path) -> list[Path]:
-    """Writes a folder for each student into `folder`, named as Moodle names them, and returns the files."""
+def write_class(folder: Path, number: int = 0) -> list[Path]:
+    """Writes a folder for each student into `folder`, named as Moodle names them, and returns the files.
+
+    A larger class, of so many (`number`), has everybody several times, with other comments in the code, and beside the
+    folders a roster, which knows of one more student: Nobody, who hands in nothing.
+    """
     written: list[Path] = []
-    for number, (student, work) in enumerate(STUDENTS.items(), 1):
-        place = folder / f"{student} Example_{1000 + number}_assignsubmission_file_"
-        place.mkdir(parents=True, exist_ok=True)
+    rows = ["id,name"]
+    for place in range(number or len(STUDENTS)):
+        student, work = [*STUDENTS.items()][place % len(STUDENTS)]
+        again = place // len(STUDENTS)
+        name, its_id = f"{student} Example{f' {again + 1}' if again else ''}", 1001 + place
+        rows.append(f"{its_id},{name}")
         for puzzle, handed_in in work():
-            path = place / (handed_in.name or f"{PUZZLES[puzzle].stem}.ipynb")
-            text = handed_in.code if path.suffix == ".py" else _notebook(puzzle, handed_in)
-            write_whole(path, text[: len(text) // 2] if handed_in.cut else text)
+            path = (
+                folder / f"{name}_{its_id}_assignsubmission_file_" / (handed_in.name or f"{PUZZLES[puzzle].stem}.ipynb")
+            )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            one = replace(handed_in, code=f"{handed_in.code}\n# {name}") if again and handed_in.code else handed_in
+            text = one.code if path.suffix == ".py" else _notebook(puzzle, one)
+            write_whole(path, text[: len(text) // 2] if one.cut else text)
             written.append(path)
+    if number:
+        rows.append(f"{1001 + number},Nobody Example")
+        write_whole(folder / "roster.csv", "\n".join([*rows, ""]))
+        written.append(folder / "roster.csv")
     return written
 
 

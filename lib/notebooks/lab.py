@@ -5,7 +5,6 @@ All of it is said to this one JupyterLab, by variables and options: nobody's own
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from lib.extras import need_extra
 from lib.submissions.locations import home
 
 __all__ = ["command", "environment", "trust"]
@@ -30,8 +30,7 @@ def command(options: Sequence[str]) -> list[str]:
 
     ImportError without JupyterLab.
     """
-    if importlib.util.find_spec("jupyterlab") is None:
-        raise ImportError(f"there is no JupyterLab here: {sys.executable} -m pip install jupyterlab")
+    need_extra("notebook", "JupyterLab needs", "jupyterlab")
     ours = [f"--LabApp.default_url=/lab/tree/{FIRST}"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         ours.append("--allow-root")

@@ -63,6 +63,10 @@ _HOMES = {
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 """Where each public name lives. It is imported when it is first asked for: the `puzzles` command reads our options."""
+_ABSENT = (
+    "a notebook that brings the puzzles along brings no replay: it is in the folder that it was made in. There "
+    "`make setup` installs what it needs, and `make lab` opens the notebooks"
+)
 
 
 def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = None, **choices: Any) -> ReplayResult:
@@ -73,10 +77,10 @@ def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = No
     could not be done; wrong numbers raise nothing, see `ReplayResult.ok`.
     """
     from lib.replay.errors import need_torch
-    from lib.replay.options import ReplayOptions
     from lib.trace.trace import trace_of
 
-    chosen = replace(options, **choices) if options is not None else ReplayOptions(**choices)
+    chosen: ReplayOptions
+    chosen = replace(options, **choices) if options is not None else _from_home("ReplayOptions")(**choices)
     trace = trace_of(schedule, "replay takes a Trace, or the Models that simulate returned")
     need_torch()
     from lib.replay.run import run  # here and not above: it imports torch
@@ -88,5 +92,14 @@ def __getattr__(name: str) -> Any:
     """A public name, from the module where it lives."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    found = globals()[name] = _from_home(name)
     return found
+
+
+def _from_home(name: str) -> Any:
+    try:
+        return getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != _HOME[name]:
+            raise
+        raise ModuleNotFoundError(_ABSENT, name=error.name) from None

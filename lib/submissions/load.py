@@ -10,7 +10,7 @@ from typing import Any
 from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.submissions.source import Source, SourceError, function_of
 
-__all__ = ["Notebook", "SourceError", "load_function", "puzzle_of", "source_in"]
+__all__ = ["Notebook", "SourceError", "load_function", "puzzle_of", "puzzles_of", "source_in"]
 
 Notebook = dict[str, Any]
 """A notebook as JSON: its cells, its metadata."""
@@ -32,14 +32,31 @@ def load_function(path: str | Path, name: str) -> Callable[..., Any]:
 
 def puzzle_of(path: str | Path) -> str:
     """The puzzle that a file is about: by its name, else by the only puzzle whose function it defines."""
+    first, *others = puzzles_of(path)
+    if others:
+        ids = ", ".join([first, *others])
+        raise SourceError(f"{Path(path).name} defines the function of several puzzles ({ids}); name one with --puzzle")
+    return first
+
+
+def puzzles_of(path: str | Path) -> tuple[str, ...]:
+    """The puzzles that a file is about: that which it is called after, else all whose function it defines, in order.
+
+    SourceError where there are none.
+    """
     file = Path(path)
     if (named := puzzle_of_file(file.stem)) is not None:
-        return named.id
-    found = source_in(file).puzzles()
-    if len(found) == 1:
-        return found[0]
-    which = f"several puzzles ({', '.join(sorted(found))})" if found else "no puzzle"
-    raise SourceError(f"{file.name} defines the function of {which}; name one with --puzzle: {', '.join(PUZZLES)}")
+        return (named.id,)
+    source = source_in(file)
+    if found := source.puzzles():
+        return found
+    if (spoken := next(filter(source.spoken_of().__contains__, PUZZLES), None)) is not None:
+        raise SourceError(f"{file.name} defines no function {spoken!r}; {source.instead_of(spoken)}", "renamed")
+    what = source.instead_of("")
+    ids = ", ".join(PUZZLES)
+    raise SourceError(
+        f"{file.name} defines the function of no puzzle; {what}; name one with --puzzle: {ids}", "unrelated"
+    )
 
 
 def source_in(file: Path) -> Source:
@@ -47,6 +64,6 @@ def source_in(file: Path) -> Source:
     if not file.is_file():
         raise SourceError(f"there is no file {file}")
     try:
-        return Source.of(str(file), file.read_text("utf-8"))
+        return Source.of(str(file), file.read_text("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise SourceError(f"{file.name} is not text in UTF-8: {error.reason} at byte {error.start}") from None

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import PurePath
 from typing import Any
 
+from lib.errors.wording import counted
 from lib.puzzles.records import PUZZLES
 from lib.submissions import gap
 from lib.submissions.execution import importable, run
 from lib.submissions.locations import reference
-from lib.submissions.reading.cells import Cell, SourceError, code_cells, statements, tidy
+from lib.submissions.reading.cells import Cell, SourceError, Statement, code_cells, statements, tidy, without_package
 from lib.submissions.reading.names import FUNCTIONS, Function, own_returns, required
 from lib.submissions.reading.needed import Needed, Program
 from lib.submissions.reading.normal_form import normal_form
 
 __all__ = ["Source", "SourceError", "code_cells", "function_of"]
+
+TEXT = re.compile(r"""\b(?:puzzle[ \t]*=[ \t]*|NotSolved\([ \t]*)["'](\w+)["']""")
+FEW = 3
+LONGEST_NAME = 60
+"""Functions that a message names, and characters of the name of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +46,14 @@ class Source:
     def of(cls, name: str, text: str) -> Source:
         """The source in the text of a .py or .ipynb, by the ending of its name. SourceError where it is neither."""
         suffix = PurePath(name).suffix
+        if suffix in (".py", ".ipynb") and not text.strip():
+            raise SourceError(f"{PurePath(name).name} is empty", "empty")
         if suffix == ".py":
-            return cls(((name, text),), name=name)
+            return cls(((name, without_package(text)),), name=name)
         if suffix == ".ipynb":
             cells = code_cells(name, text)
+            if not any(cell.strip() for cell in cells):
+                raise SourceError(f"{PurePath(name).name} is a notebook without code", "empty")
             numbered = tuple((f"{name}, code cell {number}", cell) for number, cell in enumerate(cells, 1))
             return cls(numbered, name=name)
         raise SourceError(f"{PurePath(name).name} is neither a notebook (.ipynb) nor Python (.py)")
@@ -67,6 +78,30 @@ class Source:
         stems = {PurePath(path).stem for path, _ in self.modules}
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
         return any(name.rpartition(".")[2] in stems for name in names)
+
+    def spoken_of(self) -> frozenset[str]:
+        """What it has text of a notebook of: the stub of a puzzle, or a call about one."""
+        return frozenset(name for _, text in self.cells for name in TEXT.findall(text))
+
+    def instead_of(self, puzzle: str) -> str:
+        """What it has where the function of a puzzle should be, in words: for a source that does not answer the puzzle.
+        SourceError where it cannot be read."""
+        program = _program(self.cells)
+        found = program.definition(puzzle)
+        if found is not None and isinstance(found.node, FUNCTIONS) and required(found.node) != _taken(puzzle):
+            where = f"`{puzzle}` ({_place(found)})"
+            return f"{where} takes {counted(required(found.node), 'argument')}, and is given {_taken(puzzle)}"
+        if found is not None and isinstance(found.node, ast.ImportFrom | ast.Import):
+            return f"`{puzzle}` ({_place(found)}) is imported from what was not handed in"
+        # What is meant is likely called after the puzzle, or handed to a call about it.
+        call = re.compile(rf"""\b(\w{{1,100}})[ \t]*,[ \t]*puzzle[ \t]*=[ \t]*["']{puzzle}["']""")
+        handed = {name for _, text in self.cells for name in call.findall(text)}
+        every = program.functions()
+        likely = [one for one in every if _name(one) in handed or (puzzle and puzzle in _name(one).lower())]
+        functions = likely or sorted(every, key=lambda one: not isinstance(one.node, FUNCTIONS))
+        names = [f"`{_name(one)[:LONGEST_NAME]}` ({_place(one)})" for one in functions]
+        more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+        return f"it has {', '.join(names[:FEW])}{more}" if names else "it has no function at all"
 
     def untouched(self, puzzle: str) -> bool:
         """Whether the gap of a puzzle still holds its stub, and the function comes to it: nothing need run."""
@@ -110,6 +145,17 @@ class Source:
             return self
         alone = not broken and len(every) == len(first.statements)
         return replace(self, cells=kept, needs=(first.names, first.missing) if alone else None)
+
+
+def _name(statement: Statement) -> str:
+    return str(getattr(statement.node, "name", ""))
+
+
+def _place(statement: Statement) -> str:
+    """Where a statement stands: its cell, if there are several, and its line."""
+    cell = statement.cell.rpartition(", ")[2]
+    line = f"line {getattr(statement.node, 'lineno', 0)}"
+    return f"{cell}, {line}" if cell.startswith("code cell ") else line
 
 
 def _kept(cells: tuple[Cell, ...], needed: Needed, program: Program) -> tuple[Cell, ...]:
@@ -172,8 +218,8 @@ def function_of(source: Source, name: str) -> Callable[..., Any]:
         raise why
     if program.broken and len(source.cells) == 1:
         raise program.broken[0].error
-    others = ", ".join(dict.fromkeys(program.functions())) or "none"
-    raise SourceError(f"{PurePath(source.name).name or 'it'} defines no function {name!r}; its functions: {others}")
+    file = PurePath(source.name).name or "it"
+    raise SourceError(f"{file} defines no function {name!r}; {source.instead_of(name)}", "renamed")
 
 
 @lru_cache(maxsize=2)  # the puzzles of one source are asked one after the other

@@ -8,7 +8,7 @@ import sys
 if sys.version_info < (3, 11):
     raise RuntimeError(f"the puzzles need Python 3.11 or newer; this is Python {sys.version.split()[0]}")
 try:
-    import drawing
+    from drawing import draw
     from lib import simulate
 except ImportError:
     packages = "$requirements".split()
@@ -17,4 +17,14 @@ except ImportError:
     )
     if install.returncode:
         raise RuntimeError(f"the puzzles could not be installed; pip says:\n{install.stderr}") from None
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("lib", "drawing")]:
+        del sys.modules[name]
     importlib.invalidate_caches()
+    try:
+        from drawing import draw
+        from lib import simulate
+    except ImportError as error:
+        raise RuntimeError(
+            f"{error}: another `lib` or `drawing` lies where this notebook does, and comes before the puzzles' own. "
+            "Call it something else, or move the notebook, and restart it."
+        ) from None

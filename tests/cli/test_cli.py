@@ -178,7 +178,7 @@ def test_runs_are_compared_by_names_and_at_sizes_of_ones_own(folder: Path) -> No
     assert result.exit_code == 0
     words = " ".join(result.output.split())
     assert "FSDP takes 16% less time, holds 13% more at its peak and sends 29% less" in words
-    assert "sharded and FSDP first differ on rank 0" in words
+    assert "first differ" not in words  # of two puzzles
     assert ">sharded and FSDP<" in (folder / "all.svg").read_text("utf-8")
 
 
@@ -284,20 +284,11 @@ import lib, lib.submissions.load, lib.course.subject, lib.cli.watch
 
 extras = "typer rich click watchfiles jupytext nbformat nbclient jupyter_client drawing chalk".split()
 assert [name for name in extras if name in sys.modules] == []
-for module, absent in (("lib.cli.app", "rich"), ("lib.notebooks.build", "nbclient")):
-    sys.modules[absent] = None
-    try:
-        __import__(module)
-    except BaseException as error:
-        print(error)
 """
 
 
-def test_importing_lib_needs_none_of_the_extras_and_what_does_says_what_to_install() -> None:
-    assert python(EXTRAS).splitlines() == [
-        "the puzzles command needs rich: pip install typer rich watchfiles",
-        "notebooks need nbclient: pip install jupytext nbformat nbclient ipykernel",
-    ]
+def test_importing_lib_needs_none_of_the_extras() -> None:
+    assert python(EXTRAS) == ""
 
 
 def test_export_writes_notebooks_that_carry_the_package(tmp_path: Path) -> None:

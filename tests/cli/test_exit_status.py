@@ -62,7 +62,7 @@ OUTCOMES = {
     "unsolved": (UNSOLVED, 1, "basic is not solved yet"),
     "syntax": ("def basic(model):\n    x = = 3\n", 1, "mine.py, line 2: invalid syntax"),
     "nothing": ("x = 3\n", 1, "mine.py defines no function 'basic'"),
-    "empty": ("", 1, "mine.py defines no function 'basic'"),
+    "empty": ("", 1, "mine.py is empty"),
 }
 
 

@@ -47,10 +47,10 @@ def test_a_range_of_limits_is_all_of_them(tmp_path: Path) -> None:
 
 
 def test_a_package_that_is_missing_is_said_before_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.cli.workers.find_spec", lambda name: None)
+    monkeypatch.setattr("lib.extras.find_spec", lambda name: None)
     code, text = run("-o", str(tmp_path / "out"))
     assert code == 1
-    assert "puzzles explore needs jinja2: pip install jinja2" in text
+    assert 'puzzles explore needs the extra "explore": pip install' in text
     assert not (tmp_path / "out").exists()
 
 

@@ -303,10 +303,10 @@ def test_what_a_save_can_go_through(folder: Path, paper: Paper) -> None:
 
     watcher.begin()
     says("basic is not solved yet")
-    for part in (whole[: len(whole) // 2], b""):
+    for part, why in ((whole[: len(whole) // 2], "is not a notebook"), (b"", "is empty")):
         notebook.write_bytes(part)
         watcher.changed([notebook])
-        says("01_basic.ipynb is not a notebook")
+        says(f"01_basic.ipynb {why}")
     notebook.unlink()
     watcher.changed([notebook])
     says("01_basic.ipynb is not there any more")
@@ -367,9 +367,13 @@ def test_files_of_no_puzzle_are_passed_over(folder: Path, paper: Paper, states: 
 def test_the_puzzle_of_a_file_can_be_said(folder: Path, paper: Paper, states: dict[str, str]) -> None:
     both = folder / "both.py"
     both.write_text("def basic(model): ...\n\n\nasync def ddp(model): ...\n")
+    states["both.py"] = "passed"
+    assert Watcher(both, paper).begin()
+    assert paper.taken() == ["basic: passes", "ddp: passes", "Every puzzle here passes."]
     watcher = Watcher(both, paper)
-    assert not watcher.begin()
-    assert "defines the function of several puzzles (basic, ddp)" in paper.taken()[0]
+    states["both.py"] = "failed"
+    assert not watcher.changed([both])
+    assert [line for line in paper.taken() if line.startswith("--")] == ["-- basic (both.py)", "-- ddp (both.py)"]
     watcher = Watcher(both, paper, "ddp")
     watcher.begin()
     assert paper.taken()[0] == "-- ddp (both.py)"
@@ -379,5 +383,5 @@ def test_without_watchfiles_it_says_what_to_install(
     folder: Path, paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "watchfiles", None)
-    with pytest.raises(ImportError, match=r"pip install watchfiles"):
+    with pytest.raises(ImportError, match=r"watching needs the extra \"cli\""):
         watch(Watcher(folder, paper))

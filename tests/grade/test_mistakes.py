@@ -67,7 +67,7 @@ def test_the_same_mistake_at_another_size_is_of_the_same_kind(part: int) -> None
         ("rank 1, position 8: 0F1 needs 0B0", "rank 0, position 12: F3 needs B1"),
         ("peak of 1,835,008 elements", "peak of 7 elements"),
         ("a.ipynb, code cell 3, line 2: invalid syntax: y = = 2", "b_2.py, line 40: invalid syntax: for in x:"),
-        ("a.py defines no function 'fsdp'; its functions: f", "b.ipynb defines no function 'fsdp'; its functions: g"),
+        ("a.py defines no function 'fsdp'; it has `f` (line 1)", "b.py defines no function 'fsdp'; it has `g`"),
         (
             "name 'foo' is not defined\n  fix:      foo has no value",
             "name 'bar' is not defined\n  fix:      bar has no value",

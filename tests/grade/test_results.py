@@ -41,7 +41,7 @@ def test_a_row_for_each_student() -> None:
     assert (row["passed"], row["of"], row["ddp"], row["ddp goal"]) == ("1", "1", "passed", "passes")
     assert (row["ddp hidden passed"], row["ddp hidden of"], row["ddp time"]) == ("0", "1", "5.6")
     assert (row["ddp memory"], row["ddp hints"]) == ("1572864", "2")
-    assert len(row) == 3 + len(COLUMNS) + 2
+    assert len(row) == 6 + len(COLUMNS) + 3
     assert row["feedback"].startswith("ana-")
 
 
@@ -53,7 +53,7 @@ def test_what_could_not_be_graded_is_in_the_row_of_its_student() -> None:
     assert Gradebook.from_json(replace(unread, title="Exercise 3").to_json()).title == "Exercise 3"
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "\tx", "\r=1", "=cmd|' /C calc'!A0"])
+@pytest.mark.parametrize("name", ["=1+1", "+1+1", "-1+1", "@x", "\tx", "\r=1", "=cmd|' /C calc'!A0"])
 def test_no_name_is_a_formula(name: str) -> None:
     (row,) = rows(csv_of(book(name, message=name)))
     assert row["student"] == row["notes"]

@@ -77,10 +77,10 @@ def test_one_source_makes_two_notebooks(built: dict[str, str]) -> None:
 
 def test_the_students_copy_has_the_gap_and_the_outputs_of_demonstrations(built: dict[str, str]) -> None:
     student = [cell for cell in cells(built["puzzles/01_basic.ipynb"]) if cell["cell_type"] == "code"]
-    assert [cell["execution_count"] for cell in student] == [None] * 4
+    assert [cell["execution_count"] for cell in student] == [None, None, None, 4]
     assert [bool(cell["outputs"]) for cell in student] == [False, False, False, True]
     (result,) = student[3]["outputs"]
-    assert (result["execution_count"], result["data"]) == (None, {"text/plain": ["42"]})
+    assert (result["execution_count"], result["data"]) == (4, {"text/plain": ["42"]})
     assert "".join(student[1]["source"]).splitlines()[1:] == [
         "    # --- your code (about 1 line) ---",
         '    raise NotSolved("basic")',

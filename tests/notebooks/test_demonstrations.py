@@ -18,7 +18,7 @@ GAP = 'def ddp(model):\n    raise NotSolved("ddp")'
 def shown(*sources: str) -> list[str]:
     """The cells whose output a student sees, where every cell of the solved notebook has put its number out."""
     student = [{"cell_type": "code", "id": f"c{n}", "source": s, "outputs": []} for n, s in enumerate(sources)]
-    solved = [{**cell, "outputs": [{"text": str(number)}]} for number, cell in enumerate(student)]
+    solved = [{**cell, "execution_count": n, "outputs": [{"text": str(n)}]} for n, cell in enumerate(student)]
     cells = demonstrated({"cells": student}, {"cells": solved})["cells"]
     return [output["text"] for cell in cells for output in cell["outputs"]]
 
@@ -44,13 +44,13 @@ def test_an_output_is_shown_where_nothing_of_the_students_is_in_it(sources: list
     assert "".join(shown(*sources)) == numbers
 
 
-def test_nobody_has_run_what_is_shown() -> None:
+def test_an_output_has_the_number_of_the_run_that_it_is_of() -> None:
     ran = {"cell_type": "code", "id": "a", "source": "1", "execution_count": 4}
     output = {"output_type": "execute_result", "execution_count": 4, "data": {}}
     student = {"cells": [{**ran, "execution_count": None, "outputs": []}]}
     (cell,) = demonstrated(student, {"cells": [{**ran, "outputs": [output]}]})["cells"]
-    assert cell["execution_count"] is None
-    assert cell["outputs"] == [{**output, "execution_count": None}]
+    assert cell["execution_count"] == 4
+    assert cell["outputs"] == [output]
     assert student["cells"][0]["outputs"] == []
 
 
@@ -58,7 +58,7 @@ def test_nobody_has_run_what_is_shown() -> None:
 def test_students_notebooks_can_be_read_before_they_are_run(path: Path) -> None:
     cells: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
-    assert all(cell["execution_count"] is None for cell in code)
+    assert all((cell["execution_count"] is None) == (not cell["outputs"]) for cell in code)
     assert any(cell["outputs"] for cell in code)
     for cell in code:
         source = "".join(cell["source"])

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from lib import PUZZLES, PuzzleError, Unsolved, check, simulate
 from lib.cli.app import app
 from lib.grade.intake.collecting import collect
+from lib.grade.people.roster import enrolled, read_roster
 from lib.notebooks.example_class import ASKED, STUDENTS, write_class
 from lib.submissions.load import SourceError, load_function
 
@@ -85,3 +86,15 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 0
     assert "36 files of 12 students who do not exist" in " ".join(result.output.split())
     assert len([*(tmp_path / "class").iterdir()]) == 12
+
+
+def test_a_larger_class_has_everybody_in_its_roster_and_one_more(tmp_path: Path) -> None:
+    write_class(tmp_path / "class", 15)
+    collected = collect([tmp_path / "class"])
+    roster = read_roster(tmp_path / "class" / "roster.csv")
+    everybody, problems = enrolled(collected, roster)
+    assert problems == ()
+    assert [len(one.submissions) for one in (collected, everybody)] == [15, 16]
+    assert [one.student for one in everybody.submissions if not one.files] == ["Nobody Example"]
+    codes = [one.files[0].text() for one in collected.submissions if one.student.startswith("Alma")]
+    assert len(set(codes)) == 2

@@ -55,8 +55,8 @@ def test_the_question_about_news_is_not_asked() -> None:
 
 
 def test_without_jupyterlab_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    with pytest.raises(ImportError, match=r"there is no JupyterLab here: .* -m pip install jupyterlab"):
+    monkeypatch.setattr("lib.extras.find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    with pytest.raises(ImportError, match=r"JupyterLab needs the extra \"notebook\""):
         lab.command([])
 
 

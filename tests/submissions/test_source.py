@@ -89,7 +89,10 @@ def test_modules_that_were_handed_in() -> None:
         ),
         (("import nothing_like_it as np\nA = np.zeros(3)", "def basic(m): return A"), "line 1: ModuleNotFoundError"),
         (("from nothing_like_it import *", "def basic(m): return zeros"), "line 1: ModuleNotFoundError"),
-        (("def helper(): ...", "class A: ..."), "work.ipynb defines no function 'basic'; its functions: helper, A"),
+        (
+            ("def helper(): ...", "class A: ..."),
+            "no function 'basic'; it has `helper` (code cell 1, line 1), `A` (code cell 2, line 1)",
+        ),
     ],
     ids=range(6),
 )

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Final
 
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
 from lib.analysis.difference import difference, lesson, said, unequal
-from lib.cli.comparing.documents import COMPARISONS, Memory
-from lib.cli.comparing.entries import ALL, Entry, chosen, entries_of
+from lib.cli.comparing.documents import COMPARISONS, Form, Memory, Paper, need_for
+from lib.cli.comparing.entries import ALL, Entry, Subject, chosen, entries_of
 from lib.cli.comparing.figures import FIGURES, best
 from lib.cli.console import say, show_table
-from lib.cli.options import Batches, Layers, Limit, MeshOption, Ranks, output
+from lib.cli.options import Aspect, Batches, Frame, Layers, Limit, MeshOption, Ranks, output, shape_of
 from lib.puzzles.records import Size
 from lib.submissions.source import SourceError
 from lib.trace.trace import Trace
 
-try:
-    import typer
-    from rich.table import Column, Table
-    from rich.text import Text
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
-
 __all__ = ["compare_command"]
 
 COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
+TRIES: Final = 12
+"""Sizes that are tried at most before one is proposed."""
 NAME: Final = 26
 """Columns of a name that do not fold."""
 
@@ -49,6 +48,11 @@ def compare_command(
     memory: Annotated[
         Memory, typer.Option(help="Whose memory is drawn: of the rank with the highest peak, of each rank, or of none.")
     ] = "peak",
+    fold: Annotated[
+        bool, typer.Option("--fold/--unfold", help="Whether ranks that do the same at the same times share a row.")
+    ] = True,
+    frame: Frame = "card",
+    aspect: Aspect = None,
     ranks: Ranks = None,
     layers: Layers = None,
     batches: Batches = None,
@@ -57,8 +61,9 @@ def compare_command(
 ) -> None:
     """Put runs side by side: their figures, their timelines on one axis, and where they first differ from the first.
 
-    With -o lesson.svg (or .png) it is one picture; with lesson.html a page with a table to sort, which needs no
-    network; with lesson.pdf slides: each run on a page, then the figures, then where each departs from the first.
+    With -o lesson.svg (or .png) it is one picture, for a slide of yours with --frame none --aspect 16:9; with
+    lesson.html a page with a table to sort, which needs no network; with lesson.pdf slides: the figures, each run on a
+    page, all on one time axis, and then each beside the first.
     A run that fails, or is not solved, is shown as far as it came, and stops nothing.
 
     For example: `puzzles compare gpipe:all`, `puzzles compare mine.ipynb gpipe -o both.svg`, or
@@ -68,6 +73,9 @@ def compare_command(
 
     Exit status: 0 where every one ran to its end, 1 where one did not, 2 for a command that makes no sense.
     """
+    form = Form(memory, fold, Paper(*shape_of(output_, frame, aspect)))
+    if output_ is not None:
+        need_for(output_)
     try:
         found = chosen(whats, puzzle)
     except SourceError as error:
@@ -80,8 +88,10 @@ def compare_command(
     entries = entries_of(found.subjects, limit, **size)
     _show(entries)
     _tell(entries, " ".join(f"--{name} {value}" for name, value in size.items() if value is not None))
+    if unequal(_runs(entries)) is not None:
+        say(_one_size(found.subjects, entries, limit))
     if output_ is not None:
-        COMPARISONS[output_.suffix](entries, memory, _best(entries), output_)
+        COMPARISONS[output_.suffix](entries, form, _best(entries), output_)
         say(f"Wrote {output_}")
     if any(entry.verdict is None for entry in entries):
         raise typer.Exit(1)
@@ -131,14 +141,25 @@ def _tell(entries: Sequence[Entry], sized: str) -> None:
             say(f"{entry.name}{with_size}: {entry.message}")
     runs = _runs(entries)
     if (warning := unequal(runs)) is not None:
-        say(f"{warning}\nTo compare them at one size, say it: {_one_size(runs)}")
+        say(warning)
     if (words := lesson(runs)) is not None and all(entry.correct for entry in entries):
         say(words)
-    for name, trace in runs[1:]:
-        say(said(difference(runs[0][1], trace), runs[0][0], name))
+    tasks = [entry.task for entry in entries if entry.trace is not None]
+    for (name, trace), task in zip(runs[1:], tasks[1:], strict=True):
+        if task in (None, tasks[0]) or tasks[0] is None:  # of different puzzles they differ from the start
+            say(said(difference(runs[0][1], trace), runs[0][0], name))
 
 
-def _one_size(runs: Sequence[tuple[str, Trace]]) -> str:
-    """Options that give all runs the smallest of their sizes, where they differ."""
-    sizes = {name: {getattr(trace, name) for _, trace in runs} for name in Size._fields}
-    return " ".join(f"--{name} {min(numbers)}" for name, numbers in sizes.items() if len(numbers) > 1)
+def _one_size(subjects: Sequence[Subject], entries: Sequence[Entry], limit: float | None) -> str:
+    """Which options give all runs one size: one of their own, at which each of them was tried and is correct."""
+    able = [(subject, entry.trace) for subject, entry in zip(subjects, entries, strict=True) if entry.trace]
+    sizes = {name: sorted({getattr(trace, name) for _, trace in able}) for name in Size._fields}
+    wanted = {name: numbers for name, numbers in sizes.items() if len(numbers) > 1}
+    at = [Size.of(trace)._asdict() for _, trace in able]
+    tries = [dict(zip(wanted, size, strict=True)) for size in product(*wanted.values())]
+    tries.sort(key=lambda size: -sum(size.items() <= one.items() for one in at))  # that of most of them first
+    for size in tries[:TRIES]:
+        if all(entries_of([subject], limit, **size)[0].correct for subject, _ in able):
+            said = " ".join(f"--{name} {number}" for name, number in size.items())
+            return f"To compare them at one size, say it: {said}"
+    return "None of their own sizes suits all of them. Try another with --ranks, --layers and --batches."

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from lib.cli.comparing.entries import Entry
 from lib.cli.comparing.figures import FIGURES
 from lib.cli.comparing.groups import SORTS, Gallery, Group
-from lib.errors.wording import counted
+from lib.extras import need_extra
 from lib.puzzles.records import PUZZLES
 
 if TYPE_CHECKING:
+    from drawing.canvas.picture import Picture
     from drawing.comparing.comparison import Compared
 
-__all__ = ["COMPARISONS", "GALLERIES", "Memory"]
+__all__ = ["COMPARISONS", "GALLERIES", "Form", "Memory", "Paper", "need_for"]
 
 # What draws is imported where something is drawn: figures alone need no picture.
 
@@ -24,41 +25,86 @@ Memory = Literal["peak", "each", "none"]
 Best = Mapping[str, float]
 
 
+class Paper(NamedTuple):
+    """What a picture is on: with a frame around it or not, and how many times as wide as it is high, where somebody
+    says so."""
+
+    frame: bool = True
+    aspect: float | None = None
+
+    def save(self, paint: Callable[[float], Picture], path: Path) -> None:
+        """Paints a picture as wide as its paper asks for, and writes it."""
+        from drawing.canvas.picture import on_paper
+        from drawing.timeline.panel import WIDTH
+
+        on_paper(paint, WIDTH, self.frame, self.aspect).save(path)
+
+
+class Form(NamedTuple):
+    """What a comparison shows: whose memory, and whether ranks that are alike share a row; and on which paper."""
+
+    memory: Memory = "peak"
+    fold: bool = True
+    paper: Paper = Paper()
+
+
+def need_for(path: Path) -> None:
+    """ModuleNotFoundError where an extra is missing that the format of a file needs: before anything runs."""
+    if path.suffix == ".html":
+        need_extra("grade", "a page needs", "jinja2")
+    elif path.suffix == ".png":
+        need_extra("png", "a PNG needs", "vl_convert")
+    elif path.suffix == ".pdf":
+        need_extra("png", "slides need")
+
+
 def _compared(entries: Sequence[Entry]) -> list[Compared]:
     from drawing.comparing.comparison import Compared
 
-    return [Compared(entry.name, entry.trace, entry.message, entry.correct) for entry in entries]
+    return [
+        Compared(entry.short, entry.trace, entry.message, entry.correct, entry.title, entry.task or "")
+        for entry in entries
+    ]
 
 
 def _title(entries: Sequence[Entry]) -> str:
-    """The puzzle, where all are of one."""
-    found = {entry.puzzle for entry in entries if entry.puzzle is not None}
-    what = PUZZLES[found.pop()].title if len(found) == 1 else "Schedules"
-    return f"{what}: {counted(len(entries), 'run')} compared"
+    """The puzzle, where all are of one; else what they are called."""
+    from drawing.comparing.comparison import together
+
+    tasks = {entry.task for entry in entries}
+    if len(entries) > 1 and len(tasks) == 1 and (task := tasks.pop()) is not None:
+        return PUZZLES[task].title
+    return together([entry.short for entry in entries])
 
 
-def _comparison_picture(entries: Sequence[Entry], memory: Memory, best: Best, path: Path) -> None:
+def _comparison_picture(entries: Sequence[Entry], form: Form, best: Best, path: Path) -> None:
     from drawing.comparing.comparison import Comparison
 
-    title = _title(entries) if len({entry.puzzle for entry in entries}) == 1 else ""
-    Comparison(_compared(entries), memory=memory, title=title).picture().save(path)
+    runs, title = _compared(entries), _title(entries)
+
+    def paint(width: float) -> Picture:
+        return Comparison(runs, width=width, memory=form.memory, fold=form.fold, title=title).picture()
+
+    form.paper.save(paint, path)
 
 
-def _comparison_page(entries: Sequence[Entry], memory: Memory, best: Best, path: Path) -> None:
+def _comparison_page(entries: Sequence[Entry], form: Form, best: Best, path: Path) -> None:
     from drawing.comparing.comparison import Comparison
     from lib.cli.comparing.pages import comparison_page, write_page
 
     silent = [run._replace(said="") for run in _compared(entries)]  # the page says what went wrong
-    write_page(path, comparison_page(_title(entries), entries, Comparison(silent, memory=memory), best))
+    compared = Comparison(silent, memory=form.memory, fold=form.fold)
+    write_page(path, comparison_page(_title(entries), entries, compared, best))
 
 
-def _comparison_slides(entries: Sequence[Entry], memory: Memory, best: Best, path: Path) -> None:
+def _comparison_slides(entries: Sequence[Entry], form: Form, best: Best, path: Path) -> None:
     from lib.cli.comparing.slides import comparison_slides, write_slides
 
-    write_slides(comparison_slides(_title(entries), entries, _compared(entries), memory), _title(entries), path)
+    slides = comparison_slides(_title(entries), entries, _compared(entries), form.memory, form.fold)
+    write_slides(slides, _title(entries), path)
 
 
-COMPARISONS: Final[Mapping[str, Callable[[Sequence[Entry], Memory, Best, Path], None]]] = {
+COMPARISONS: Final[Mapping[str, Callable[[Sequence[Entry], Form, Best, Path], None]]] = {
     ".svg": _comparison_picture,
     ".png": _comparison_picture,
     ".html": _comparison_page,
@@ -66,7 +112,7 @@ COMPARISONS: Final[Mapping[str, Callable[[Sequence[Entry], Memory, Best, Path], 
 }
 
 
-def _gallery_picture(shown: Gallery, path: Path) -> None:
+def _gallery_picture(shown: Gallery, paper: Paper, path: Path) -> None:
     from drawing.comparing.overview import Tile, draw_overview
 
     tiles: list[Tile] = []
@@ -75,7 +121,8 @@ def _gallery_picture(shown: Gallery, path: Path) -> None:
         assert first.trace is not None, "what is shown has a run"
         goal = f"goal reached: {first.goals[-1]}" if first.goals else ""
         tiles.append(Tile(group.title(shown.names), first.trace, _lines(group), group.message or goal, group.correct))
-    draw_overview(shown.title, f"{shown.about} · sorted by {SORTS[shown.sort]}", tiles).save(path)
+    overview = draw_overview(shown.title, f"{shown.about} · sorted by {SORTS[shown.sort]}", tiles)
+    paper.save(lambda width: overview, path)
 
 
 def _lines(group: Group) -> list[str]:
@@ -88,7 +135,7 @@ def _lines(group: Group) -> list[str]:
     return [" · ".join(said[:half]), " · ".join(said[half:])]
 
 
-def _gallery_page(shown: Gallery, path: Path) -> None:
+def _gallery_page(shown: Gallery, paper: Paper, path: Path) -> None:
     from lib.cli.comparing.pages import gallery_page, write_page
 
     html, large = gallery_page(shown, f"{path.stem}_pictures" if shown.pictures else "")
@@ -97,13 +144,13 @@ def _gallery_page(shown: Gallery, path: Path) -> None:
         picture.save(path.parent / name)
 
 
-def _gallery_slides(shown: Gallery, path: Path) -> None:
+def _gallery_slides(shown: Gallery, paper: Paper, path: Path) -> None:
     from lib.cli.comparing.slides import gallery_slides, write_slides
 
     write_slides(gallery_slides(shown), shown.title, path)
 
 
-GALLERIES: Final[Mapping[str, Callable[[Gallery, Path], None]]] = {
+GALLERIES: Final[Mapping[str, Callable[[Gallery, Paper, Path], None]]] = {
     ".html": _gallery_page,
     ".svg": _gallery_picture,
     ".png": _gallery_picture,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
 from lib.checker.checker import check
 from lib.checker.verdict import Verdict
 from lib.cli.comparing.figures import figures_of
 from lib.cli.comparing.handed_in import handed_in, traces_in
 from lib.cli.console import console
-from lib.course.solutions import OFFICIAL, files_of, run_of_file
+from lib.course.solutions import OFFICIAL, description, files_of, run_of_file
 from lib.course.subject import Stub, ran
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.wording import visible
@@ -22,18 +26,12 @@ from lib.grade.intake.archives import archive_format
 from lib.grade.isolation import AtSize, Isolation, Limits
 from lib.puzzles.records import PUZZLES
 from lib.submissions.gap import BuildError
+from lib.submissions.load import puzzle_of
 from lib.submissions.source import Source, SourceError
 from lib.submissions.workplace import located
 from lib.trace.rebuild import rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace
-
-try:
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 __all__ = ["ALL", "STATES", "Chosen", "Entry", "Subject", "chosen", "entries_of"]
 
@@ -48,14 +46,22 @@ DIFFERENT = (
 )
 
 
+class Called(NamedTuple):
+    """What a run of ours is called in words, briefly and in full: "FSDP", "Fully sharded data parallel (FSDP)"."""
+
+    short: str
+    full: str
+
+
 class Subject(NamedTuple):
     """Something to run: what it is called, what it is, its puzzle where that is known, and whether it is ours. A Source
-    is somebody else's, of whom nothing is believed."""
+    is somebody else's, of whom nothing is believed. `called` is its name in words, where it has one."""
 
     name: str
     what: Path | str | Source
     puzzle: str | None = None
     ours: bool = False
+    called: Called | None = None
 
 
 class Chosen(NamedTuple):
@@ -69,7 +75,8 @@ class Chosen(NamedTuple):
 class Entry:
     """What came of it. A run that failed has a Trace up to there, if it came so far, and `message` says what happened.
 
-    `verdict` is that on a whole run. `puzzle` is None where it has another size than its puzzle, or is of none.
+    `verdict` is that on a whole run. `puzzle` is None where it has another size than its puzzle, or is of none; `task`
+    is the puzzle whatever the size is, where it is known.
     """
 
     name: str
@@ -79,6 +86,18 @@ class Entry:
     error: str = ""
     solved: bool = True
     ours: bool = False
+    task: str | None = None
+    called: Called | None = None
+
+    @property
+    def short(self) -> str:
+        """What it is called in words, briefly."""
+        return self.name if self.called is None else self.called.short
+
+    @property
+    def title(self) -> str:
+        """What it is called in words."""
+        return self.name if self.called is None else self.called.full
 
     @property
     def state(self) -> str:
@@ -126,9 +145,12 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> Chosen:
         named = bool(equals and name and rest) and not Path(what).exists()
         several = _meant(rest if named else what, puzzle, notes)
         if named:
-            several = [one._replace(name=name if len(several) == 1 else f"{name}: {one.name}") for one in several]
+            said = [name if len(several) == 1 else f"{name}: {one.name}" for one in several]
+            several = [one._replace(name=own, called=None) for one, own in zip(several, said, strict=True)]
         found += several
     shown = [one._replace(name=visible(one.name, lines=False)) for one in _told_apart(_short(found))]
+    titles = Counter(one.called for one in shown)
+    shown = [one if titles[one.called] == 1 else one._replace(called=None) for one in shown]
     return Chosen(shown, [visible(note) for note in notes])
 
 
@@ -155,11 +177,27 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Subject]:
             f"{head} is another puzzle than {puzzle}. To compare solutions of different puzzles leave --puzzle out"
         )
     if not way:
-        return [Subject(head, head, head, ours=True)]
+        return [Subject(head, head, head, ours=True, called=_in_words(head))]
     files = files_of(head)
     if way != ALL and way not in files:
         raise SourceError(f"{head} has no solution called {way!r}; there are {', '.join([*files, ALL])}")
-    return [Subject(f"{head}:{name}", files[name], head, ours=True) for name in (files if way == ALL else (way,))]
+    names = files if way == ALL else (way,)
+    return [Subject(f"{head}:{name}", files[name], head, True, _in_words(head, name)) for name in names]
+
+
+def _in_words(puzzle: str, way: str = "") -> Called:
+    """What our solution to a puzzle is called, or another one."""
+    words = PUZZLES[puzzle].title.partition(":")[0]
+    initials = "".join(word[0] for word in words.replace("-", " ").split()).upper()
+    known = initials if initials == puzzle.upper() else words
+    if not way:
+        return Called(known, words if known == words else f"{words} ({known})")
+    if way == OFFICIAL:
+        return Called(known, known)
+    about, _ = description(files_of(puzzle)[way].read_text("utf-8"))
+    named = re.search(r"\(([^()]+)\)\.$", about)  # "Begin with a backward ... (1F1B)."
+    way = way.replace("_", " ") if named is None else named[1]
+    return Called(f"{known}: {way}", f"{known}: {way}")
 
 
 def _of_class(path: Path, puzzle: str | None, notes: list[str]) -> list[Subject]:
@@ -185,9 +223,19 @@ def _need_schedule(puzzle: str) -> None:
 
 def _short(found: list[Subject]) -> list[Subject]:
     """Where all are of one puzzle, ours need not say of which: gpipe:interleaved is interleaved."""
-    short = [one._replace(name=one.name.rpartition(":")[2]) if one.ours else one for one in found]
+    short = [
+        one._replace(name=one.name.rpartition(":")[2], called=one.called and Called(*map(_way, one.called)))
+        if one.ours
+        else one
+        for one in found
+    ]
     of_one = len({one.puzzle for one in found}) == 1
     return short if of_one and len({one.name for one in short}) == len({one.name for one in found}) else found
+
+
+def _way(words: str) -> str:
+    way = words.rpartition(": ")[2]
+    return way[:1].upper() + way[1:]
 
 
 def _told_apart(found: list[Subject]) -> list[Subject]:
@@ -218,7 +266,7 @@ def entries_of(subjects: Sequence[Subject], limit: float | None = None, **size: 
 
 def _entry(subject: Subject, what: Path | str, limit: float | None, given: Mapping[str, Any]) -> Entry:
     """Of our solutions, and of the user's own files: see `lib.course.subject`."""
-    start = Entry(subject.name, subject.puzzle, ours=subject.ours)
+    start = _start(subject)
     try:
         if subject.ours and isinstance(what, Path) and not given:
             assert subject.puzzle is not None, "ours are of a puzzle"
@@ -232,9 +280,22 @@ def _entry(subject: Subject, what: Path | str, limit: float | None, given: Mappi
         return _unsolved(start)
     except (PuzzleError, TraceError, SourceError, BuildError, OSError) as error:
         return replace(start, error=str(error), trace=getattr(error, "trace", None))
+    start = replace(start, task=start.task or trace.puzzle or puzzle or _named(what))
     if trace.error is not None:
         return replace(start, puzzle=puzzle, trace=trace, error=trace.error)
     return replace(start, puzzle=puzzle, trace=trace, verdict=check(trace, puzzle))
+
+
+def _start(subject: Subject) -> Entry:
+    return Entry(subject.name, subject.puzzle, ours=subject.ours, task=subject.puzzle, called=subject.called)
+
+
+def _named(what: Path | str) -> str | None:
+    """The puzzle that a file of the user's is about, at whatever size it ran."""
+    try:
+        return None if str(what).endswith(".json") else puzzle_of(what)
+    except (SourceError, OSError):
+        return None
 
 
 def _kept_apart(
@@ -242,7 +303,7 @@ def _kept_apart(
 ) -> Entry:
     """Of what somebody else handed in. What comes back is timed anew: a Trace may state any times."""
     assert subject.puzzle is not None, "what is handed in is of a puzzle"
-    record, start = PUZZLES[subject.puzzle], Entry(subject.name, subject.puzzle)
+    record, start = PUZZLES[subject.puzzle], _start(subject)
     if source.untouched(record.id):
         return _unsolved(start)
     mesh = given.get("mesh")

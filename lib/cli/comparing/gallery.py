@@ -7,23 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
-from lib.cli.comparing.documents import GALLERIES
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from lib.cli.comparing.documents import GALLERIES, Paper, need_for
 from lib.cli.comparing.entries import ALL, Entry, chosen, entries_of
 from lib.cli.comparing.figures import FIGURES, best
 from lib.cli.comparing.groups import SORTS, Gallery, grouped, in_order
 from lib.cli.console import say, show_table
-from lib.cli.options import Limit, output
+from lib.cli.options import Aspect, Frame, Limit, output, shape_of
 from lib.course.solutions import without_lines
 from lib.errors.wording import counted
 from lib.submissions.source import SourceError
-
-try:
-    import typer
-    from rich.table import Column, Table
-    from rich.text import Text
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 __all__ = ["gallery_command"]
 
@@ -51,6 +47,8 @@ def gallery_command(
     pictures: Annotated[
         bool, typer.Option(help="With a page, write a large picture of each solution into a folder beside it.")
     ] = True,
+    frame: Frame = "card",
+    aspect: Aspect = None,
     limit: Limit = None,
 ) -> None:
     """Show all solutions of one puzzle as small timelines with their figures: ours, and those of a class.
@@ -68,6 +66,8 @@ def gallery_command(
     if sort not in SORTS:
         raise typer.BadParameter(f"--sort takes one of {', '.join(SORTS)}; got {sort!r}")
     path = output_ or Path(f"gallery_{puzzle}.html")
+    paper = Paper(*shape_of(path, frame, aspect))
+    need_for(path)
     try:
         official = chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle).subjects
         others = chosen(whats or [], puzzle)
@@ -81,7 +81,7 @@ def gallery_command(
     entries = [_bare(entry) for entry in entries_of(subjects, limit)]
     shown = _gallery(puzzle, entries, sort, names, reverse, most, pictures)
     _say(shown, entries)
-    GALLERIES[path.suffix](shown, path)
+    GALLERIES[path.suffix](shown, paper, path)
     say(f"Wrote {path}")
 
 

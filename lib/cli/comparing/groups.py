@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Final, NamedTuple
 
 from lib.analysis.difference import alike
@@ -16,6 +17,8 @@ __all__ = ["SORTS", "Gallery", "Group", "grouped", "in_order"]
 
 SORTS: Final = {name: figure.title for name, figure in FIGURES.items()} | {"name": "name", "count": "how many have it"}
 """What solutions are sorted by, and what it is called: a figure, their names, or how many have them."""
+LONG: Final = 60
+"""Letters of a goal or a mistake in a title."""
 NAMED: Final = 3
 """Students who are named together; of more it says how many."""
 
@@ -56,14 +59,24 @@ class Group:
         return words[0] if words and not self.correct else ""
 
     def title(self, names: bool) -> str:
-        """What it is called: by its name where it is ours, with its students, or with how many they are."""
+        """What it is called: by its name where it is ours, with its students, or with how many they are; what nobody
+        has a name for is called by the goal that it reaches, or by what is wrong with it."""
         count = len(self.students)
         who = counted(count, "student") if count else ""
         if names and count:
             more = f" and {count - NAMED} more" if count > NAMED else ""
             who = ", ".join(self.students[:NAMED]) + more
-        ours = " and ".join(self.ours)
-        return f"{ours} · {who}" if ours and who else ours or who
+        ours = " and ".join(entry.short for entry in self.entries if entry.ours)
+        if ours:
+            return f"{ours} (ours) · {who}" if who else f"{ours} (ours)"
+        return who if names else f"{who}: {shorten(self.reaches, LONG, placeholder='…')}"
+
+    @property
+    def reaches(self) -> str:
+        """The best goal that it reaches, or what is wrong with it."""
+        if self.correct:
+            return self.first.goals[-1] if self.first.goals else "correct, within no goal"
+        return self.message or self.first.state
 
     def key(self, sort: str, names: bool) -> tuple[float, str]:
         """What it is sorted by, smallest first; by its name among equals."""

@@ -34,19 +34,20 @@ def handed_in(paths: Sequence[Path], puzzle: str) -> HandedIn:
     collected = collect(paths)
     found: list[tuple[str, Source]] = []
     refused = [*collected.refused]
-    without = 0
+    without: list[str] = []
     for submission in collected.submissions:
         of_student = chosen(submission, (puzzle,))
         refused += of_student.refused
         if puzzle in of_student.of:
             found.append((submission.student, of_student.of[puzzle][1]))
         else:
-            without += 1
+            without.append(submission.student)
     notes = [f"{one.file} is left out: it {one.why}" for one in refused[:REFUSED]]
     if len(refused) > REFUSED:
         notes.append(f"{len(refused) - REFUSED} more files are left out; `puzzles grade` says of each why")
-    if without:
-        notes.append(f"{counted(without, 'student')} handed in nothing for {puzzle}")
+    said = {one.student for one in refused}
+    if silent := sum(student not in said for student in without):
+        notes.append(f"{counted(silent, 'student')} handed in nothing for {puzzle}")
     return HandedIn(tuple(found), tuple(notes))
 
 

@@ -26,7 +26,6 @@ from lib.cli.templates import colours, policy, rendered
 from lib.course.solutions import OFFICIAL
 from lib.files import ready, write_whole
 from lib.puzzles.records import PUZZLES, Size
-from lib.trace.trace import Trace
 
 __all__ = ["comparison_page", "gallery_page", "write_page"]
 
@@ -51,7 +50,8 @@ def comparison_page(title: str, entries: Sequence[Entry], compared: Comparison, 
         size=Size.of(compared.traces[0]).words() if compared.traces and warning is None else "",
         legend=legend.svg() if compared.traces else "",
         runs=runs,
-        differences=compared.differences(),
+        differences=[words for words in compared.differences() if words],
+        parted=any(gap is not None for gap in compared.gaps),
         marked=bool(best),
     )
 
@@ -64,7 +64,7 @@ def gallery_page(shown: Gallery, folder: str) -> tuple[str, dict[str, Picture]]:
     fills = {mark.fill for marks in small for mark in marks}
     strokes = {mark.stroke for marks in small for mark in marks if not isinstance(mark, Text)}
     night, style = sheet(fills, strokes, titles=False)
-    start = next((one for one in groups if OFFICIAL in one[0].ours), None)
+    start = next((group for group, _ in groups if OFFICIAL in group.ours), None)
     tiles: list[dict[str, Any]] = []
     large: dict[str, Picture] = {}
     for (group, trace), marks in zip(groups, small, strict=True):
@@ -84,7 +84,7 @@ def gallery_page(shown: Gallery, folder: str) -> tuple[str, dict[str, Picture]]:
                 "message": group.message,
                 "students": group.students if shown.names else (),
                 "picture": Scene(WIDE, HIGH, marks, paper=False).svg(label=title, night=False),
-                "differs": _differs(start[1], group, trace) if start is not None and start[0] is not group else (),
+                "differs": _differs(start, group) if start is not None and start is not group else (),
                 "large": name,
             }
         )
@@ -95,10 +95,11 @@ def gallery_page(shown: Gallery, folder: str) -> tuple[str, dict[str, Picture]]:
     ), large
 
 
-def _differs(official: Trace, group: Group, trace: Trace) -> list[str]:
+def _differs(official: Group, group: Group) -> list[str]:
     """How a schedule departs from the official one."""
-    name = group.ours[0] if group.ours else "this one"
-    return Comparison([Compared(OFFICIAL, official), Compared(name, trace, counts=group.correct)]).differences()
+    name = group.first.short if group.ours else "this one"
+    other = Compared(name, group.first.trace, counts=group.correct)
+    return Comparison([Compared(official.first.short, official.first.trace), other]).differences()
 
 
 def figure_cells(entry: Entry, best: Mapping[str, float]) -> list[dict[str, Any]]:

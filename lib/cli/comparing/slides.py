@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
+from math import ceil
 from pathlib import Path
 from typing import Any, Final, cast
 
 from drawing.canvas.bitmap import convert
-from drawing.canvas.picture import Picture
-from drawing.comparing.comparison import Compared, Comparison, Memory
-from drawing.comparing.slides import Slide, scene_of
+from drawing.canvas.picture import Picture, on_paper
+from drawing.comparing.comparison import Compared, Comparison, Memory, together
+from drawing.comparing.slides import Slide, scenes_of
 from drawing.trade_off import draw_trade_off
 from lib.analysis.difference import unequal
 from lib.cli.comparing.entries import Entry
@@ -22,57 +23,90 @@ from lib.puzzles.records import Size
 
 __all__ = ["comparison_slides", "gallery_slides", "write_slides"]
 
-ROWS: Final = 9
+ROWS: Final = 12
 """Runs whose figures stand on one page."""
-BARS: Final = 740
-"""Pixels that the bars of figures need."""
 DOTS: Final = 12
 """Solutions that have a dot, and a line beside it, on one page."""
-PLOT: Final = 840
-"""Pixels that the dots and their lines have."""
 
 
-def comparison_slides(title: str, entries: Sequence[Entry], runs: Sequence[Compared], memory: Memory) -> list[Slide]:
-    """The title; each run; the figures of all; and where each departs from the first."""
+def comparison_slides(
+    title: str, entries: Sequence[Entry], runs: Sequence[Compared], memory: Memory, fold: bool = True
+) -> list[Slide]:
+    """The title with what the colours mean; the figures of all; each run; and each beside the first."""
     drawn = [run for run in runs if run.trace is not None]
-    names = ", ".join(entry.name for entry in entries)
-    pages = [Slide(title, [*_size_of(drawn), names])]
-    for entry, run in zip(entries, runs, strict=True):
-        pages.append(Slide(entry.name, said_of(entry), timeline([run], memory)))
+    names = together([entry.title for entry in entries])
+    cover = [*_size_of(drawn), *([names] if names != title else [])]
+
+    @cache
+    def laid(width: float, beside: float) -> Comparison:
+        return Comparison(drawn, width=width, memory=memory, fold=fold, beside=beside)
+
+    @cache
+    def beside_each_other(width: float, beside: float) -> Comparison:
+        return Comparison(drawn, width=width, memory="none", fold=fold, beside=beside)
+
+    pages = [Slide(title, cover, partial(_key, laid) if drawn else None, cover=True)]
     whole = [run for run in drawn if run.trace is not None and run.trace.error is None]
-    parts = [whole[first : first + ROWS] for first in range(0, len(whole), ROWS)] if len(whole) > 1 else []
-    pages += [Slide("The figures of all", [], _figures(part), BARS) for part in parts]
+    rows = ceil(len(whole) / ceil(len(whole) / ROWS)) if len(whole) > 1 else 0  # about as many on each page
+    parts = [whole[first : first + rows] for first in range(0, len(whole), rows)] if rows else []
+    pages += [Slide("Figures", [], partial(_figures, part)) for part in parts]
+    for entry, run in zip(entries, runs, strict=True):
+        at = drawn.index(run) if run in drawn else None
+        pages.append(Slide(entry.title, said_of(entry), None if at is None else partial(_part, laid, (at,)), "runs"))
     both = Comparison(drawn)
-    same = [run.name for run, gap in zip(drawn[1:], both.gaps, strict=True) if gap is None]
-    for run, gap, words in zip(drawn[1:], both.gaps, both.differences(), strict=True):
-        if gap is not None:
-            pages.append(Slide(f"{drawn[0].name} and {run.name}", [words], timeline([drawn[0], run], "none")))
+    same: list[str] = []
+    parted = zip(drawn[1:], both.differences(), both.gaps, both.related, strict=True)
+    for at, (run, words, gap, alike) in enumerate(parted, 1):
+        if alike and gap is None:
+            same.append(run.name)
+            continue
+        painted = partial(_part, beside_each_other, (0, at))
+        pages.append(Slide(together([drawn[0].name, run.name]), [words] if words else [], painted, "pairs"))
     if same:
         pages.append(Slide(f"Does the same as {drawn[0].name}, at the same times", [", ".join(same)]))
     return pages
 
 
 def gallery_slides(shown: Gallery) -> list[Slide]:
-    """The title; time against memory of all that are correct; and each schedule, in their order."""
-    pages = [Slide(shown.title, [shown.about, f"sorted by {SORTS[shown.sort]}"])]
+    """The title with what the colours mean; time against memory of all that are correct; and each schedule, in their
+    order."""
     named = [(f"{place}. {group.title(shown.names)}", group) for place, group in enumerate(shown.groups, 1)]
+    runs = [Compared(title, group.first.trace) for title, group in named]
+
+    @cache
+    def laid(width: float, beside: float) -> Comparison:
+        return Comparison(runs, width=width, beside=beside)
+
+    about = [shown.about, f"sorted by {SORTS[shown.sort]}"]
+    pages = [Slide(shown.title, about, partial(_key, laid), cover=True)]
     correct = {title: group.first.trace for title, group in named if group.correct}
-    if correct:
+    if len(correct) > 1:
         few = [f"the first {DOTS} of {len(correct)}"] if len(correct) > DOTS else []
         dots = draw_trade_off(dict([*correct.items()][:DOTS]), shown.puzzle)
-        pages.append(Slide("Time against memory", few, partial(_same, dots), PLOT))
-    for title, group in named:
+        pages.append(Slide(shown.title, few, partial(_same, dots)))
+    for at, (title, group) in enumerate(named):
         said = said_of(group.first) if group.correct else [group.message]
-        pages.append(Slide(title, said, timeline([Compared("", group.first.trace)], "peak")))
+        pages.append(Slide(title, said, partial(_part, laid, (at,)), "runs"))
     return pages
 
 
-def timeline(runs: Sequence[Compared], memory: Memory) -> Callable[[float], Picture] | None:
-    """What paints timelines at a width, without what the page says of them; None where there is none."""
-    shown = [run._replace(said="", name=run.name if len(runs) > 1 else "") for run in runs]
-    if all(run.trace is None for run in runs):
-        return None
-    return lambda width: Comparison(shown, width=width, memory=memory).timelines()
+def _same(picture: Picture, width: float, height: float, beside: float) -> Picture:
+    """A picture that has one width, in the middle of the page."""
+    return on_paper(lambda _: picture, picture.scene.width, frame=False, aspect=width / height)
+
+
+def _key(laid: Callable[[float, float], Comparison], width: float, height: float, beside: float) -> Picture:
+    return laid(width, beside).key()
+
+
+def _part(
+    laid: Callable[[float, float], Comparison], places: Sequence[int], width: float, height: float, beside: float
+) -> Picture:
+    return laid(width, beside).part(*places)
+
+
+def _figures(runs: Sequence[Compared], width: float, height: float, beside: float) -> Picture:
+    return Comparison(runs, width=width).large_figures(height)
 
 
 def said_of(entry: Entry) -> list[str]:
@@ -86,15 +120,6 @@ def said_of(entry: Entry) -> list[str]:
     return [words, *([f"goal reached: {entry.goals[-1]}"] if entry.goals else [])]
 
 
-def _same(picture: Picture, width: float) -> Picture:
-    """A picture that has one width."""
-    return picture
-
-
-def _figures(runs: Sequence[Compared]) -> Callable[[float], Picture]:
-    return lambda width: Comparison(runs, width=width).figures(headline=False)
-
-
 def _size_of(runs: Sequence[Compared]) -> list[str]:
     traces = [(run.name, run.trace) for run in runs if run.trace is not None]
     if not traces:
@@ -106,15 +131,12 @@ def _size_of(runs: Sequence[Compared]) -> list[str]:
 
 
 def write_slides(slides: Sequence[Slide], foot: str, path: Path) -> None:
-    """Writes a PDF with a page for each. ModuleNotFoundError says which package is missing."""
-    try:
-        from pypdf import PdfReader, PdfWriter  # here and not above: only slides need it
-    except ImportError:
-        raise ModuleNotFoundError("slides need pypdf, which joins their pages: pip install pypdf") from None
+    """Writes a PDF with a page for each."""
+    from pypdf import PdfReader, PdfWriter  # here and not above: only slides need it
+
     writer = cast("Any", PdfWriter())
-    for number, slide in enumerate(slides, 1):
-        svg = scene_of(slide, number, len(slides), foot).svg(night=False)
-        (page,) = cast("Any", PdfReader(io.BytesIO(convert(svg, ".pdf", 1)))).pages
+    for scene in scenes_of(slides, foot):
+        (page,) = cast("Any", PdfReader(io.BytesIO(convert(scene.svg(night=False), ".pdf", 1)))).pages
         _in_order(page["/Resources"])
         writer.add_page(page)
     writer.metadata = {"/Title": foot}

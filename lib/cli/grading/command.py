@@ -10,31 +10,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+
 from lib.cli.console import console, fail, say, show_table
+from lib.cli.grading.class_files import ClassFiles
 from lib.cli.grading.drop_folder import Changes
-from lib.cli.workers import BACKEND, SCHEDULER, cluster, need_extras, some_jobs
+from lib.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
 from lib.errors.wording import counted, visible
+from lib.extras import need_extra
 from lib.grade.assignment import NEEDS, Assignment, AssignmentError, Config, read_config
-from lib.grade.gradebook import STATES, Gradebook
+from lib.grade.gradebook import Gradebook
 from lib.grade.grading import TRACES, grade, worked_on
 from lib.grade.intake.collecting import collect
 from lib.grade.intake.submission import Collected
+from lib.grade.people.tables import TableError
 from lib.grade.results.forms import FORMS, write_results
+from lib.grade.results.platforms import RETURNS
 from lib.grade.traces import Traces
-
-try:
-    import typer
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.table import Column, Table
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
+from lib.submissions.states import STATES
 
 __all__ = ["grade_command"]
 
 SHOWN: Final = 40
 """Students, and refused files, that the table in the terminal has."""
 GOAL = f"What counts as passed: {', '.join(NEEDS)}, or a goal's name."
+
+FORM = f"Write the forms of {', '.join(one.platform for one in RETURNS)}; else those of where the files are from."
 
 
 def _cores() -> int:
@@ -55,6 +58,16 @@ def grade_command(
     need: Annotated[str | None, typer.Option(help=GOAL)] = None,
     hidden: Annotated[int | None, typer.Option(help="So many hidden sizes are drawn for each puzzle.")] = None,
     seed: Annotated[str | None, typer.Option(help="What they are drawn from: keep it to yourself.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="Everybody in the class: a CSV with id and name, or a platform's export.")
+    ] = None,
+    points: Annotated[
+        str | None, typer.Option(help='Points of each puzzle, such as "correct=4 hidden=2"; else one that passed.')
+    ] = None,
+    marks: Annotated[
+        list[Path] | None, typer.Option(help="A CSV of points and comments by hand, or several; written if missing.")
+    ] = None,
+    platform: Annotated[list[str] | None, typer.Option(help=FORM)] = None,
     limit: Annotated[float | None, typer.Option(min=0.1, help="Seconds that one run may take.")] = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", callback=some_jobs, help="Processes; else one for each core.")
@@ -69,20 +82,26 @@ def grade_command(
     it goes on where it was. Exit status: 0 where everybody passed everything, 1 where somebody did not, and 2 for a
     command that makes no sense.
     """
-    need_extras("puzzles grade", "jinja2", "joblib")
+    need_extra("grade", "puzzles grade needs")
     _apart(submissions, out)
     try:
         asked = Config() if config is None else read_config(config)
-        asked = asked.with_options(puzzles=puzzle or (), need=need, hidden=hidden, seed=seed, seconds=limit)
+        asked = asked.with_options(
+            puzzles=puzzle or (), need=need, hidden=hidden, seed=seed, seconds=limit, points=points
+        )
         asked.assignment(asked.puzzles or ())  # what makes no sense is said before anything is read
-    except AssignmentError as error:
+        files = ClassFiles(roster, marks or (), platform or ())
+        files.check()
+    except (AssignmentError, TableError) as error:
         fail(str(error), status=2)
-    except FileNotFoundError:
-        fail(f"there is no file {config}", status=2)
+    except FileNotFoundError as error:
+        fail(f"there is no file {error.filename}", status=2)
+    except OSError as error:
+        fail(f"{error.filename} cannot be read: {error.strerror}", status=2)
 
     def once() -> Gradebook | None:
         try:
-            return _graded(submissions, out, asked, jobs, backend, scheduler)
+            return _graded(submissions, out, asked, files, jobs, backend, scheduler)
         except typer.Exit:
             if not watch:
                 raise
@@ -119,7 +138,13 @@ def _apart(submissions: list[Path], out: Path) -> None:
 
 
 def _graded(
-    submissions: list[Path], out: Path, asked: Config, jobs: int | None, backend: str | None, scheduler: str | None
+    submissions: list[Path],
+    out: Path,
+    asked: Config,
+    files: ClassFiles,
+    jobs: int | None,
+    backend: str | None,
+    scheduler: str | None,
 ) -> Gradebook:
     collected = collect(submissions)
     if not collected.submissions:
@@ -128,19 +153,26 @@ def _graded(
         more = f", and {counted(len(found) - 1, 'file')} more that cannot be graded" if len(found) > 1 else ""
         where = ", ".join(map(str, submissions))
         fail(f"there is no notebook (.ipynb) and no .py in {where}{else_there}{more}", status=2)
+    try:
+        collected = files.enroll(collected, asked.rules)
+    except (TableError, OSError) as error:  # it was whole when all began
+        fail(str(error), status=2)
     assignment = _assignment(asked, collected)
     processes = -1 if backend is not None else jobs or _cores()
     with cluster(backend, scheduler), _progress("Grading") as done:
         book = grade(collected, assignment, out, jobs=processes, done=done)
+    book = files.marked(book, assignment.rules)
     write_results(book, out)
     with _progress("Drawing") as done:
         # Here and not above: it draws, and what draws takes half of the time in which any command starts.
-        from lib.cli.grading.report.report import write_report
+        from lib.cli.grading.report.report import LEADERBOARD, write_report
 
         index = write_report(
             book, Traces(out / TRACES), out, jobs=jobs or _cores(), tell_sizes=assignment.tell_sizes, done=done
         )
-    _show(book, out, index)
+    _show(book, out)
+    for line in (*files.give_back(book, out), f"To show to the class: {out / LEADERBOARD}", f"The report: {index}"):
+        say(visible(line))
     return book
 
 
@@ -168,9 +200,11 @@ def _progress(what: str) -> Generator[Callable[[int, int], None]]:
         yield done
 
 
-def _show(book: Gradebook, out: Path, index: Path) -> None:
+def _show(book: Gradebook, out: Path) -> None:
     """The class in a table, what is refused, and where the rest is."""
-    counts = [Column(state, justify="right") for state in STATES]
+    there = {score.state for student in book.students for score in student.scores}
+    states = [state for state in STATES if state in there or STATES[state].judged]
+    counts = [Column(state, justify="right") for state in states]
     table = Table(
         "puzzle",
         *counts,
@@ -178,13 +212,16 @@ def _show(book: Gradebook, out: Path, index: Path) -> None:
         title=visible(f"{book.title and book.title + ': '}{counted(len(book.students), 'student')}"),
     )
     for position, asked in enumerate(book.asked):
-        states = Counter(student.scores[position].state for student in book.students)
-        table.add_row(asked.puzzle, *(str(states[state] or "") for state in STATES), str(len(asked.hidden) or "none"))
+        found = Counter(student.scores[position].state for student in book.students)
+        table.add_row(asked.puzzle, *(str(found[state] or "") for state in states), str(len(asked.hidden) or "none"))
     show_table(table)
     for one in book.refused[:SHOWN]:
         say(visible(f"Refused: {one.file}: {one.why}"))
     if len(book.refused) > SHOWN:
         say(f"Refused: {len(book.refused) - SHOWN} more; the report has them all")
+    for problem in book.problems[:SHOWN]:
+        say(visible(f"To look at: {problem}"))
+    if len(book.problems) > SHOWN:
+        say(f"To look at: {len(book.problems) - SHOWN} more; the report has them all")
     say(f"What kept each run apart: {', '.join(book.isolation) or 'nothing ran'}")
     say(f"For programs: {', '.join(str(out / form.file) for form in FORMS)}")
-    say(f"The report: {index}")

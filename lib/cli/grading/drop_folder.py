@@ -9,6 +9,8 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import Final
 
+from lib.extras import need_extra
+
 __all__ = ["Changes"]
 
 TICK: Final = 1000
@@ -23,10 +25,9 @@ class Changes:
     """Changes below some paths, from the moment on when this is made. ImportError without watchfiles."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        try:
-            from watchfiles import watch
-        except ImportError:
-            raise ImportError("watching needs watchfiles: pip install watchfiles") from None
+        need_extra("cli", "watching needs")
+        from watchfiles import watch
+
         self._paths = paths
         self._before = _state(paths)
         folders = {path if path.is_dir() else path.parent for path in paths}

@@ -10,20 +10,17 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+
 from lib.cli.console import console, say, show_table
-from lib.cli.workers import BACKEND, SCHEDULER, cluster, need_extras, some_jobs
+from lib.cli.workers import BACKEND, SCHEDULER, cluster, some_jobs
 from lib.errors.wording import exact
+from lib.extras import need_extra
 from lib.files import ready, write_whole
 from lib.schedules.explore import Explored, Grid, Point, called, explore, front, run_of, settings
 from lib.schedules.pipelines.catalogue import SCHEDULES
-
-try:
-    import typer
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.table import Column, Table
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 __all__ = ["explore_command"]
 
@@ -94,7 +91,7 @@ def explore_command(
     In the folder are then points.jsonl (what is known; stopped and started again, it goes on), points.csv, and for each
     world of costs a picture of the front, with index.html and a notebook in which each of its points is drawn.
     """
-    need_extras("puzzles explore", "jinja2", "nbformat")
+    need_extra("explore", "puzzles explore needs")
     passes = _numbers(costs, "costs")
     if len(passes) != 3:
         raise typer.BadParameter(f"--costs takes three numbers, such as 1,1.2,0.8; got {costs}")

@@ -6,6 +6,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import typer
+from rich.table import Column, Table
+
 from lib.cli.console import fail, say, show_table
 from lib.cli.options import SHORT, Output
 from lib.course.subject import run as run_subject
@@ -30,13 +33,6 @@ from lib.schedules.pipelines.lowering import compute_only
 from lib.schedules.pipelines.program import MESSAGES_ARE, program_of
 from lib.simulator.simulator import simulate
 from lib.trace.trace import Trace
-
-try:
-    import typer
-    from rich.table import Column, Table
-except ImportError as missing:
-    package = (missing.name or "more").partition(".")[0]
-    raise SystemExit(f"the puzzles command needs {package}: pip install typer rich watchfiles") from None
 
 __all__ = ["schedules"]
 

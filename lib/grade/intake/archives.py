@@ -23,7 +23,12 @@ IN_UTF_8: Final = 0x800
 
 
 class Unreadable(ValueError):
-    """Something that was handed in and cannot be read. The message goes on after its name: "is empty"."""
+    """Something that was handed in and cannot be read. The message goes on after its name: "is empty". `state` is the
+    one of a puzzle that was handed in so (see `lib.submissions.states`)."""
+
+    def __init__(self, message: str, state: str = "unreadable") -> None:
+        super().__init__(message)
+        self.state = state
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from lib.grade.gradebook import Refused
 from lib.grade.intake.names import listed_names
 from lib.grade.intake.submission import File, Submission
-from lib.submissions.source import Source
+from lib.submissions.source import Source, SourceError
 
-__all__ = ["Chosen", "chosen"]
+__all__ = ["Chosen", "chosen", "renamed_in"]
 
 IMPORTS: Final = re.compile(r"^[ \t]*(?:from|import)[ \t].*", re.MULTILINE)
 MOST_MODULES: Final = 50
@@ -69,9 +69,29 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
         for file in candidates:
             if file != first:
                 passed[_reason(ranks[file], ranks[first])].append(f"{puzzle} in {file.name}")
-    passed[NOTHING] += [file.name for file in sources if file not in used]
+    lacking = [puzzle for puzzle in puzzles if puzzle not in of]
+    refused += [row for file in sources for row in renamed_in(file, sources[file], lacking, submission.student)]
+    named = {row.file for row in refused}
+    passed[NOTHING] += [file.name for file in sources if file not in used and file.name not in named]
     notes = [f"{why}: {listed_names(names)}" for why, names in sorted(passed.items()) if names]
     return Chosen(of, tuple(notes), tuple(refused))
+
+
+def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str = "") -> list[Refused]:
+    """A row for each of some puzzles that a file is there for, and whose function it does not define. It is there for
+    the puzzle that it is called after, else for those of whose notebooks it has text."""
+    its = source.spoken_of() if file.stem.puzzle is None else {file.stem.puzzle}
+    claims = [puzzle for puzzle in puzzles if puzzle in its]
+    found = source.puzzles() if claims else ()
+    rows: list[Refused] = []
+    for puzzle in claims:
+        try:
+            if puzzle not in found:
+                why = f"defines no function `{puzzle}`: {source.instead_of(puzzle)}; call yours `{puzzle}`"
+                rows.append(Refused(file.name, f"{why}, and hand it in again", student, "renamed", puzzle))
+        except SourceError as error:
+            rows.append(Refused(file.name, f"cannot be read: {error}", student, puzzle=puzzle))
+    return rows
 
 
 def _read(submission: Submission) -> tuple[dict[File, Source], list[Refused]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -48,6 +49,12 @@ OF_PLATFORMS: Final = (
 )
 """What platforms and instructors put beside submissions; anything else that is nobody's may be one."""
 NOT_GRADABLE: Final = "neither a notebook (.ipynb) nor Python (.py)"
+LINK: Final = re.compile(
+    rb"https?://(?:colab\.research\.google|drive\.google|docs\.google|1drv|[\w.-]*dropbox)\.\w+/", re.I
+)
+WITH_LINKS: Final = (".html", ".htm", ".txt", ".url", ".webloc", ".md", ".rtf")
+"""Files in which platforms and browsers write a link."""
+A_LINK: Final = "a link to a notebook elsewhere, and links are not followed (in Colab: File, Download, Download .ipynb)"
 EMPTY: Final = "empty"
 
 
@@ -61,6 +68,8 @@ class _Pile:
     others: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     junk: list[str] = field(default_factory=list[str])
     progress: list[File] = field(default_factory=list[File])
+    owner: Owner | None = None
+    late: bool = False
 
 
 def collect(paths: Sequence[Path]) -> Collected:
@@ -75,8 +84,8 @@ def collect(paths: Sequence[Path]) -> Collected:
         if not path.exists():
             raise FileNotFoundError(f"there is nothing at {path}: name a folder, an archive, a notebook or a .py")
         entries = _without_ours(list(walk(path)))
-        roster = _roster(entries)
         top = students_below(entry.parts for entry in entries if entry.place is not None)
+        roster = _roster(entries, top)
         for entry in entries:
             owner = owner_of(entry.parts, top)
             student = roster.get(owner.student, owner.student)
@@ -119,11 +128,12 @@ def _without_ours(entries: Sequence[Entry]) -> list[Entry]:
     return found
 
 
-def _roster(entries: Iterable[Entry]) -> dict[str, str]:
-    """The names of students that a platform gives in a file of its own, by what it calls them elsewhere."""
+def _roster(entries: Iterable[Entry], top: int) -> dict[str, str]:
+    """The names of students that a platform gives in a file of its own, by what it calls them elsewhere. One that lies
+    in what a student handed in is theirs, and says nothing about anybody."""
     found: dict[str, str] = {}
     for entry in entries:
-        if entry.parts[-1] == ROSTER and entry.place is not None:
+        if entry.parts[-1] == ROSTER and entry.place is not None and not owner_of(entry.parts, top).student:
             try:
                 found |= names_in_roster(decoded(entry.place.read(MOST_BYTES)))
             except Unreadable:
@@ -134,6 +144,7 @@ def _roster(entries: Iterable[Entry]) -> dict[str, str]:
 def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
     """Puts one entry where it belongs."""
     name = "/".join(map(readable, entry.parts))
+    pile.owner, pile.late = pile.owner or owner, pile.late or owner.late
     if entry.junk or not owner.parts:
         pile.junk.append(name)
         return
@@ -144,13 +155,23 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
     if entry.parts[-1] == PROGRESS:
         pile.progress.append(file)
     elif not is_gradable(entry.parts[-1]):
-        pile.others.append((name, NOT_GRADABLE))
+        pile.others.append((name, A_LINK if _is_link(entry) else NOT_GRADABLE))
     elif entry.size == 0 and ending(entry.parts[-1]) == PYTHON:  # such as __init__.py
         pile.others.append((name, EMPTY))
     elif entry.size > MOST_BYTES:
         pile.refused.append((name, f"has {entry.size / 1e6:,.1f} MB; at most {MOST_BYTES / 1e6:,.0f} are read"))
     else:
         pile.files.append(file)
+
+
+def _is_link(entry: Entry) -> bool:
+    """Whether a file is the address of a notebook that somebody shares."""
+    if entry.place is None or ending(entry.parts[-1]) not in WITH_LINKS or entry.size > MAX_BYTES:
+        return False
+    try:
+        return LINK.search(entry.place.read(MAX_BYTES)) is not None
+    except Unreadable:
+        return False
 
 
 # -- one student ------------------------------------------------------------------------------------------------
@@ -187,7 +208,10 @@ def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
     if len(rows) > MOST_ROWS:
         more = f"and {len(rows) - MOST_ROWS + 1:,} more of this student's files cannot be read, for reasons as above"
         rows = [*rows[: MOST_ROWS - 1], (rows[MOST_ROWS - 1][0], more)]
-    return Submission(student, tuple(files), tuple(notes), hints), [Refused(name, why, student) for name, why in rows]
+    owner = pile.owner or Owner(student, ())
+    of = Submission(student, tuple(files), tuple(notes), hints, owner.id, owner.platform, pile.late, owner.before)
+    empty = {name for name, why in pile.others if why == EMPTY}
+    return of, [Refused(name, why, student, "empty" if name in empty else "unreadable") for name, why in rows]
 
 
 def _by_reason(others: Iterable[tuple[str, str]]) -> list[str]:

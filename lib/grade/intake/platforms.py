@@ -33,7 +33,8 @@ class Owner:
     """Who handed in a file: `student`, and `id` where two may have one name; "" is for what is nobody's.
 
     `parts` is the path of the file within what they handed in; it is empty for a file that the platform made. `time` of
-    the attempt is text that sorts, and `number` counts what was handed in again.
+    the attempt is text that sorts, and `number` counts what was handed in again. `platform` gave the name, marked it as
+    `late`, and wrote `before` in front of the student's own part of it: it takes feedback back under that name.
     """
 
     student: str
@@ -41,6 +42,9 @@ class Owner:
     id: str = ""
     time: str = ""
     number: int = 0
+    platform: str = ""
+    late: bool = False
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +66,20 @@ def _row(name: str, pattern: str, example: str, source: str, *, numbered: bool =
 PLATFORMS: Final = (
     _row(
         "Moodle",
-        r"(?:.*/)?(?P<student>[^/]+)_(?P<id>\d+)_assignsubmission_[a-z]+(?:_?/|_)(?P<file>.+)",
+        r"(?:.*?/)?(?P<student>[^/]+?)_(?P<id>\d+)_assignsubmission_[a-z]+(?:_?/|_)(?P<file>.+)",
         "hw1/Ann Lee_123456_assignsubmission_file_/05_fsdp.ipynb",
         "moodle/moodle, mod/assign: the full name with spaces for underscores, the participant's number, the plugin; "
         "a folder for each student, or without folders a prefix",
     ),
     _row(
         "Blackboard",
-        r"(?:.*/)?[^/]*_(?P<student>[^/_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})(?:_(?P<file>.+)|\.txt)",
+        r"(?:.*?/)?[^/]*?_(?P<student>[^/_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})(?:_(?P<file>.+)|\.txt)",
         "gradebook/Homework 1_alee7_attempt_2026-11-01-10-00-00_05_fsdp.ipynb",
         "kwurst/bb-file-cleanup, README: assignmentname_username_attempt_datetime_filename.ext, and a .txt beside it",
     ),
     _row(
         "Brightspace",
-        r"(?:.*/)?(?P<id>\d+)-\d+ ?- (?P<student>[^/]+?) ?- (?P<time>\w+ \d+, \d{4} \d{1,2}:?\d\d ?[AP]M)"
+        r"(?:.*?/)?(?P<id>\d+)-\d+ ?- (?P<student>[^/]+?) ?- (?P<time>\w+ \d+, \d{4} \d{1,2}:?\d\d ?[AP]M)"
         r"(?: - |/)(?P<file>.+)",
         "hw1/12345-67890 - Ann Lee - Nov 1, 2026 1000 AM - 05_fsdp.ipynb",
         "<student-id>-<submission-id> - <student-name> - <month> <day>, <year> <time> <AM/PM>, as parsers of "
@@ -83,25 +87,25 @@ PLATFORMS: Final = (
     ),
     _row(
         "Gradescope",
-        r"(?:.*/)?assignment_\d+_export/(?P<student>submission_(?P<id>\d+))/(?P<file>.+)",
+        r"(?:.*?/)?assignment_\d+_export/(?P<student>submission_(?P<id>\d+))/(?P<file>.+)",
         "assignment_9100_export/submission_212345678/05_fsdp.ipynb",
         "its export of submissions: a folder for each, and submission_metadata.yml, which says whose each is",
     ),
     _row(
         "Sakai",
-        r"(?:.*/)?(?P<student>[^/]+)\((?P<id>[^/()]+)\)(?:/|_)Submission attachment\(s\)(?:/|_)(?P<file>.+)",
+        r"(?:.*?/)?(?P<student>[^/]+?)\((?P<id>[^/()]+)\)(?:/|_)Submission attachment\(s\)(?:/|_)(?P<file>.+)",
         "hw1/Lee, Ann(alee7)/Submission attachment(s)/05_fsdp.ipynb",
         "Sakai's assignments, Download All: <Last, First(id)>/Submission attachment(s)/, beside it grades.csv",
     ),
     _row(
         "nbgrader",
-        r"(?:.*/)?submitted/(?P<student>[^/]+)/[^/]+/(?P<file>.+)",
+        r"(?:.*?/)?submitted/(?P<student>[^/]+)/[^/]+/(?P<file>.+)",
         "submitted/alee7/hw1/05_fsdp.ipynb",
         "nbgrader's documentation: {nbgrader_step}/{student_id}/{assignment_id}/{notebook_id}.ipynb",
     ),
     _row(
         "GitHub Classroom",
-        r"(?:.*/)?(?P<assignment>[^/]+)-submissions/(?P=assignment)-(?P<student>[^/]+)/(?P<file>.+)",
+        r"(?:.*?/)?(?P<assignment>[^/]+)-submissions/(?P=assignment)-(?P<student>[^/]+)/(?P<file>.+)",
         "hw1-submissions/hw1-alee7/05_fsdp.ipynb",
         "`gh classroom clone student-repos`: a folder for the assignment, in it a repository <assignment>-<user> each",
     ),
@@ -114,7 +118,7 @@ PLATFORMS: Final = (
     ),
     _row(
         "Canvas",
-        r"(?:.*/)?(?P<student>[^/_]+)(?:_LATE)?_(?P<id>\d{2,})_\d{2,}_(?P<file>.+)",
+        r"(?:.*?/)?(?P<student>[^/_]+)(?P<late>_LATE)?_(?P<id>\d{2,})_\d{2,}_(?P<file>[^/]+\.\w+(?:/.*)?)",
         "submissions/leeann_LATE_12345_6789012_05_fsdp-2.ipynb",
         "mikewesthad/canvas-unzipper, README: <lastfirst>_<user>_<submission>_<file>; LATE after the name of who was, "
         "and -1, -2 after that of a file that was handed in again",
@@ -127,20 +131,35 @@ PLATFORMS: Final = (
         "the folder of an assignment in Google Drive, in which each file has its student's name before it",
     ),
 )
-"""Each way in which a platform names a student's files; the first that fits counts."""
+"""Each way in which a platform names a student's files. The last is the loosest, and counts where no other fits."""
 
 
 def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
     """Whose a file is, from its path. Where no platform says it: the folder below the `top` parts, which lead to what
     holds all students; of a file that lies there itself what its name says besides its puzzle."""
     path = "/".join(parts)
-    for platform in PLATFORMS if len(path) <= LONGEST_PATH else ():
-        if (found := platform.pattern.fullmatch(path)) and stem_of(found["student"]).puzzle is None:
-            groups = found.groupdict()
-            rest = tuple((groups["file"] or "").split("/")) if groups["file"] else ()
-            number = stem_of(rest[-1]).copy if rest and platform.numbered else 0
-            time = _sortable(groups.get("time") or "")
-            return Owner(found["student"], rest, groups.get("id") or "", time, number)
+    fitting = [
+        (found.start("file") if found["file"] else found.end(), number, found)
+        for number, platform in enumerate(PLATFORMS if len(path) <= LONGEST_PATH else ())
+        if (found := platform.pattern.fullmatch(path)) and stem_of(found["student"]).puzzle is None
+    ]
+    if fitting:
+        # What comes first in a path is the platform's; a student chooses what follows, and could write another's name.
+        strict = [one for one in fitting if PLATFORMS[one[1]] is not PLATFORMS[-1]]
+        start, number, found = min(strict or fitting)
+        platform, groups = PLATFORMS[number], found.groupdict()
+        rest = tuple(groups["file"].split("/")) if groups["file"] else ()
+        name = path.rfind("/", 0, min(found.start(one) for one in ("student", "id") if groups.get(one))) + 1
+        return Owner(
+            found["student"],
+            rest,
+            groups.get("id") or "",
+            _sortable(groups.get("time") or ""),
+            stem_of(rest[-1]).copy if rest and platform.numbered else 0,
+            platform.name,
+            bool(groups.get("late")),
+            path[name:start],
+        )
     return _plain(parts, top)
 
 

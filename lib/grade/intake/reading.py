@@ -14,13 +14,14 @@ from typing import Final, cast
 
 from lib.grade.intake.archives import Unreadable
 from lib.grade.intake.names import NOTEBOOK, ending
+from lib.submissions.reading.cells import without_package
 
 __all__ = ["MOST_BYTES", "decoded", "kind_of_bytes", "text_of"]
 
 MOST_BYTES: Final = 20_000_000
 """Bytes of a file that is read."""
 MOST_CODE: Final = 2**20
-"""Characters of code in one file: more than any person writes."""
+"""Characters of code in one file, without the package that a notebook for Colab brings: more than any person writes."""
 SIGNATURES: Final = {
     b"PK\3\4": "a zip archive",
     b"PK\5\6": "a zip archive",
@@ -74,7 +75,7 @@ def text_of(name: str, data: bytes) -> str:
     Unreadable, with a sentence for people, where it is none.
     """
     if not data.strip():
-        raise Unreadable("is empty; perhaps the upload was cut off: hand it in again")
+        raise Unreadable("is empty; perhaps the upload was cut off: hand it in again", "empty")
     wanted = "a notebook" if ending(name) == NOTEBOOK else "Python"
     if (kind := kind_of_bytes(data)) is not None:
         raise Unreadable(f"is {kind}, and not {wanted}, whatever it is called; hand in the file itself")
@@ -82,11 +83,12 @@ def text_of(name: str, data: bytes) -> str:
     if text.lstrip()[:200].lower().startswith(("<!doctype", "<html", "<?xml", "<head", "<body")):
         raise Unreadable(f"is a web page, and not {wanted}: perhaps the page of a login was saved in its place")
     if ending(name) == NOTEBOOK:
-        cells = [_clean(cell) for cell in _code_cells(text)]
+        cells = [without_package(_clean(cell)) for cell in _code_cells(text)]
         _not_too_long(sum(map(len, cells)))
         return json.dumps({"nbformat": 4, "cells": [{"cell_type": "code", "source": cell} for cell in cells]})
+    text = without_package(_clean(text))
     _not_too_long(len(text))
-    return _clean(text)
+    return text
 
 
 def decoded(data: bytes) -> str:
@@ -174,7 +176,7 @@ def _code_cells(text: str) -> list[str]:
     cells = [cell for sheet in _objects(sheets) for cell in _objects(sheet.get("cells"))]
     code = [_joined(cell) for cell in cells if cell.get("cell_type") == "code"]
     if not any(source.strip() for source in code):
-        raise Unreadable("is a notebook without code: nothing in it can be graded")
+        raise Unreadable("is a notebook without code: nothing in it can be graded", "empty")
     return code
 
 

@@ -53,18 +53,27 @@ class File:
         try:
             return Source.of(shown[: len(shown) - len(kind)] + kind, self.text())
         except SourceError as error:
-            raise Unreadable(str(error)) from None
+            raise Unreadable(str(error), error.state) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
     """What one student handed in: the files that can be graded, earliest attempt first, and in words what became of
-    all others (`notes`). `hints` is how many hints were opened of each puzzle, where their progress came along."""
+    all others (`notes`). `hints` is how many hints were opened of each puzzle, where their progress came along.
+
+    The `platform` that named the files calls the student `id`, marked something of it as `late`, and wrote `before` in
+    front of each name. The roster calls them `roster_id`, and `more` are its further columns."""
 
     student: str
     files: tuple[File, ...]
     notes: tuple[str, ...] = ()
     hints: Mapping[str, int] = field(default_factory=dict[str, int])
+    id: str = ""
+    platform: str = ""
+    late: bool = False
+    before: str = ""
+    roster_id: str = ""
+    more: tuple[tuple[str, str], ...] = ()
 
     def sources(self) -> Iterator[tuple[File, Source | Refused]]:
         """Each file with its code; with a row for the report where it has none that can be read."""
@@ -72,7 +81,7 @@ class Submission:
             try:
                 yield file, file.source()
             except Unreadable as error:
-                yield file, Refused(file.name, str(error), self.student)
+                yield file, Refused(file.name, str(error), self.student, error.state, file.stem.puzzle or "")
 
     def modules_of(self, file: File) -> tuple[File, ...]:
         """The other .py files of the same attempt in the folder of a file, and below it, which it may import."""

@@ -23,6 +23,7 @@ from lib.grade.assignment import Config
 from lib.grade.gradebook import Result, Score
 from lib.grade.isolation.isolation import Isolation
 from lib.grade.judging import judge_source
+from lib.submissions.reading.cells import without_package
 from lib.submissions.source import Source
 
 __all__ = ["require", "require_elsewhere"]
@@ -62,7 +63,8 @@ def _score(cells: tuple[str, ...], puzzle: str, need: str, hidden: int | None, s
     """What came of a puzzle in the cells of a notebook, each called as nbval and nbgrader show them."""
     config = Config().with_options(puzzles=[puzzle], need=need, hidden=hidden, seed=seed)
     (required,) = config.assignment().required
-    source = Source(tuple((f"code cell {number}", text) for number, text in enumerate(cells, 1)), name="notebook.ipynb")
+    numbered = tuple((f"code cell {number}", without_package(text)) for number, text in enumerate(cells, 1))
+    source = Source(numbered, name="notebook.ipynb")
     return judge_source(source, required, _isolation(), config.limits).score
 
 

@@ -193,9 +193,16 @@ class PuzzleFile(pytest.File):
         """A file that cannot be read is a test that fails, and stops none of the others."""
         from lib.grade.assignment import AssignmentError
         from lib.grade.intake.archives import Unreadable
+        from lib.grade.intake.choosing import renamed_in
+        from lib.puzzles.records import PUZZLES
 
+        file = _file(self.path)
         try:
-            puzzles = _file(self.path).source().puzzles()
+            source = file.source()
+            puzzles = source.puzzles()
+            asked = PUZZLES if self.grading.config.puzzles is None else self.grading.config.puzzles
+            is_module = bool(file.stem.rest) and self.path.suffix == ".py"  # such as fsdp_helpers.py
+            renamed = [] if is_module else renamed_in(file, source, asked)
         except Unreadable as error:
             yield Unread.of(self, f"{self.path.name} {error}")
             return
@@ -206,7 +213,9 @@ class PuzzleFile(pytest.File):
         for one in required:
             for number, words in enumerate(_names(one)):
                 yield PuzzleItem.of(self, one, number, words)
-        if not required and self.session.isinitpath(self.path):
+        for row in renamed:
+            yield Unread.of(self, f"{self.path.name} {row.why}")
+        if not required and not renamed and self.session.isinitpath(self.path):
             yield Unread.of(self, f"{self.path.name} defines the function of no puzzle that is asked")
 
     def result(self, required: Required, number: int) -> Result | None:

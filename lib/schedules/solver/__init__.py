@@ -4,5 +4,5 @@
     python -m lib.schedules.solver --order zb_h1 --stages 4 --batches 8 [--limit 3] [--write]
 
 Run when the puzzles are written, never when they are solved: what it found is stored, and `lib.analysis.bounds.optima`
-reads it, or `best_orders` beside it. The only room that needs OR-tools: pip install ortools.
+reads it, or `best_orders` beside it. The only room that needs OR-tools, which the extra `optimum` brings.
 """

@@ -8,12 +8,23 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import PurePath
 from typing import Any
 
 from lib.submissions.gap import CELL, parse
 
-__all__ = ["Broken", "Cell", "SourceError", "Statement", "broken_line", "code_cells", "statements", "tidy"]
+__all__ = [
+    "Broken",
+    "Cell",
+    "SourceError",
+    "Statement",
+    "broken_line",
+    "code_cells",
+    "statements",
+    "tidy",
+    "without_package",
+]
 
 MOST_TEXT = 2_000_000
 """Characters that are read: the sources of all puzzles together, with their texts, have a quarter of that."""
@@ -23,6 +34,8 @@ MOST_CELLS = 5_000
 """Cells: each is parsed by itself, also one in which nothing stands."""
 LONGEST = 160
 """Characters of a line that a message shows."""
+PACKED = re.compile(r"[\s#]*[A-Za-z0-9+/=]{76,}\s*")
+"""A line of packed bytes, also one that somebody has indented, or made a comment."""
 RUN_PYTHON = frozenset({"capture", "debug", "mprun", "memit", "prun", "python", "python3", "time", "timeit"})
 """The cell magics (`%%time`) below which Python stands."""
 COMMAND = re.compile(r"(\s*)(?:%time\b\s*(?P<timed>[^-\s].*)|[%!?].*)")
@@ -37,7 +50,12 @@ Cell = tuple[str, str]
 
 
 class SourceError(ValueError):
-    """A file that is not there, is no notebook or Python, or does not define the function asked for."""
+    """A file that is not there, is no notebook or Python, or does not define the function asked for. `state` is the one
+    of what was handed in so (see `lib.submissions.states`)."""
+
+    def __init__(self, message: str, state: str = "unreadable") -> None:
+        super().__init__(message)
+        self.state = state
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +77,32 @@ class Broken:
 
 
 def code_cells(name: str, text: str) -> list[str]:
-    """The sources of the code cells of a notebook, whose file holds `text`. SourceError where it is none."""
+    """The sources of the code cells of a notebook, whose file holds `text`, without a package that it brings along.
+    SourceError where it is none."""
     try:
         cells: list[Any] = json.loads(text)["cells"]
         sources = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
-        return [source if isinstance(source, str) else "".join(source) for source in sources]
+        return [without_package(source if isinstance(source, str) else "".join(source)) for source in sources]
     except (ValueError, KeyError, TypeError, RecursionError):
         shown = PurePath(name).name
         raise SourceError(f"{shown} is not a notebook: it has no list of cells with their sources") from None
+
+
+def without_package(text: str) -> str:
+    """A text with empty lines for the package that a notebook for Colab brings along (`lib.notebooks.exports.package`):
+    for lines one after the other of packed bytes, if they are more than anybody writes. What a student does to the rest
+    of that cell changes nothing about it, nor does the version that made it.
+
+    Nothing can hide there: what is left out of the text is not run either.
+    """
+    if len(text) <= MOST_CODE:
+        return text
+    kept: list[str] = []
+    for packed, lines in groupby(text.split("\n"), key=lambda line: PACKED.fullmatch(line) is not None):
+        several = list(lines)
+        large = packed and sum(map(len, several)) > MOST_CODE
+        kept += [""] * len(several) if large else several
+    return "\n".join(kept)
 
 
 def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:

@@ -109,9 +109,10 @@ class Program:
 
     # -- what is asked of it ----------------------------------------------------------------------------------------
 
-    def functions(self) -> list[str]:
+    def functions(self) -> list[Statement]:
         """The functions and classes that it defines, in order."""
-        return [unit.node.name for unit in self._units if isinstance(unit.node, (*FUNCTIONS, ast.ClassDef))]
+        units = (unit for unit in self._units if isinstance(unit.node, (*FUNCTIONS, ast.ClassDef)))
+        return [Statement(unit.node, unit.cell) for unit in units]
 
     def definition(self, name: str) -> Statement | None:
         """The last statement that makes a name a function; None where none does."""

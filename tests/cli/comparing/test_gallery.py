@@ -50,7 +50,12 @@ def test_equal_schedules_are_shown_once_without_names(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "1 solution not shown: still the stub." in result.output
     html = (folder / "all.html").read_text("utf-8")
-    assert titles(html) == ["interleaved · 1 student", "one_f_one_b", "official · 2 students", "1 student"]
+    assert titles(html) == [
+        "Interleaved (ours) · 1 student",
+        "1F1B (ours)",
+        "GPipe (ours) · 2 students",
+        "1 student: rank 0: TypeError: Model.forward() missing 1 required…",
+    ]
     for text in (result.output, html, *(path.read_text() for path in (folder / "all_pictures").iterdir())):
         assert not any(name in text for name in NAMES)
     assert len(list((folder / "all_pictures").iterdir())) == 4
@@ -61,7 +66,7 @@ def test_equal_schedules_are_shown_once_without_names(folder: Path) -> None:
 def test_names_are_said_where_they_are_asked_for(folder: Path) -> None:
     assert puzzles("gpipe", "class", "--names", "--no-pictures", "-o", "all.html").exit_code == 0
     html = (folder / "all.html").read_text("utf-8")
-    assert "official · ada, bob" in titles(html)
+    assert "GPipe (ours) · ada, bob" in titles(html)
     assert "eve<b>" not in html
     assert "eve&lt;b&gt;" in html
     page = Read(html)

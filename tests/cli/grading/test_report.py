@@ -151,7 +151,7 @@ def test_every_state_has_a_sign_and_words(tmp_path: Path) -> None:
     index = Page(written(book, traces, tmp_path)["index.html"])
     states = {score.state for student in book.students for score in student.scores}
     assert states >= {"passed", "failed", "unsolved", "absent"}
-    for words in ("✓ passed", "✗ not correct", "○ not started", "– not handed in"):
+    for words in ("✓ passed", "✗ failed", "○ unsolved", "– absent"):
         assert words in " ".join(index.text.split())
 
 
@@ -248,7 +248,7 @@ def test_hidden_sizes_are_told_only_where_the_teacher_wants_it(tmp_path: Path) -
     )
     first = book.students[0]
     scores = tuple(
-        replace(score, state="failed", own=replace(score.own, state="passed"), hidden=(wrong,))
+        replace(score, state="partly", own=replace(score.own, state="passed"), hidden=(wrong,))
         for score in first.scores
     )
     book = replace(book, students=(replace(first, scores=scores),))
@@ -261,7 +261,7 @@ def test_hidden_sizes_are_told_only_where_the_teacher_wants_it(tmp_path: Path) -
         assert "line 9" in quiet[ending]
         assert "977 ranks" in told[ending]
     index = (tmp_path / "quiet" / "index.html").read_text("utf-8")
-    assert "not at all sizes" in index
+    assert "right at the puzzle&#39;s own size, and not at all others" in index
 
 
 def test_who_handed_in_a_damaged_file_is_told(tmp_path: Path) -> None:

@@ -5,19 +5,25 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawing.canvas.frame import asset
 from lib import check, simulate
-from lib.cli.grading.report.wording import STATES_IN_WORDS, remarks, without_sizes
-from lib.grade.gradebook import STATES
+from lib.cli.grading.report.pages import STATE_COLOURS
+from lib.cli.grading.report.wording import remarks, without_sizes
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
+from lib.submissions.states import STATES
 from tests.diagnosis import corpus
 from tests.support.classes import ways
 
 
-def test_every_state_of_a_gradebook_has_words_and_a_sign_of_its_own() -> None:
-    assert set(STATES) < set(STATES_IN_WORDS)
-    assert len({state.sign for state in STATES_IN_WORDS.values()}) == len(STATES_IN_WORDS)
-    assert len({state.words for state in STATES_IN_WORDS.values()}) == len(STATES_IN_WORDS)
+def test_every_state_has_a_word_a_sign_a_meaning_and_a_colour() -> None:
+    assert all(word == state.word and word.isalpha() for word, state in STATES.items())
+    assert (
+        len({state.sign for state in STATES.values()}) == len({state.about for state in STATES.values()}) == len(STATES)
+    )
+    style = asset("lib.cli.grading.report", "page.css")
+    assert set(STATE_COLOURS) == set(STATES)
+    assert all(f".s-{word}" in style and f".b-{word}" in style for word in STATES)
 
 
 def test_of_a_correct_schedule_only_the_notes_are_said() -> None:

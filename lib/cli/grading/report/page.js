@@ -72,7 +72,7 @@
       const wanted = which.value && `s-${which.value}`;
       let count = 0;
       rows.forEach((row, at) => {
-        const cells = where.value === "" ? Array.from(row.cells).slice(2) : [row.cells[2 + Number(where.value)]];
+        const cells = where.value === "" ? Array.from(row.cells).slice(3) : [row.cells[3 + Number(where.value)]];
         const fits = names[at].includes(name) && (!wanted || cells.some((cell) => cell.classList.contains(wanted)));
         row.hidden = !fits;
         count += fits;

@@ -8,18 +8,23 @@ from typing import Any
 
 from drawing.canvas.frame import asset
 from drawing.canvas.palette import GOLD, GOOD, PAGE, PAPER, Colour, mix
-from lib.cli.grading.report.wording import STATES_IN_WORDS, message_there
+from lib.cli.grading.report.wording import message_there
 from lib.cli.templates import colours, markup, policy, rendered
 from lib.errors.wording import amount, counted, exact
+from lib.submissions.states import STATES
 
 __all__ = ["render"]
 
 STATE_COLOURS: Mapping[str, Colour] = {
     "passed": GOOD,
     "missed": GOLD,
-    "elsewhere": mix(GOLD, PAGE["alarm"], 0.45),
+    "partly": mix(GOLD, PAGE["alarm"], 0.45),
     "failed": PAGE["alarm"],
     "unsolved": PAGE["soft"],
+    "renamed": GOLD,
+    "unreadable": PAGE["alarm"],
+    "empty": PAGE["soft"],
+    "unrelated": PAGE["soft"],
     "absent": PAGE["edge"],
 }
 """Of the stripe that stands for a state; the cells are the same, much paler."""
@@ -41,7 +46,7 @@ def _shared() -> dict[str, Any]:
         "policy": policy(script, "'self' data:"),
         "style": markup(colours(every) + asset(__package__, "page.css")),
         "script": markup(script),
-        "states": STATES_IN_WORDS,
+        "states": STATES,
         "amount": amount,
         "counted": counted,
         "exact": exact,

@@ -21,7 +21,7 @@ FEW: Final = 100
 """Pictures that are drawn here before other processes would have started."""
 MOST_EVENTS: Final = 60_000
 """Operations of all schedules of a picture; what is larger is said in words."""
-EDITION: Final = "1"
+EDITION: Final = "2"
 """Changes when pictures are drawn otherwise: those of before have other names."""
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lib.cli.grading.report.wording import STATES_IN_WORDS, State, state_of
 from lib.errors.wording import amount, counted, exact, visible
 from lib.grade.gradebook import Asked, Gradebook, Result, Score
+from lib.submissions.states import STATES, State
 
 __all__ = ["ClassPuzzle", "Kind", "puzzles_of"]
 
@@ -44,7 +44,7 @@ class ClassPuzzle:
     @property
     def states(self) -> list[tuple[State, int]]:
         """How many students are in each state, those that nobody is in left out."""
-        return [(state, self.counts[name]) for name, state in STATES_IN_WORDS.items() if self.counts.get(name)]
+        return [(state, self.counts[name]) for name, state in STATES.items() if self.counts.get(name)]
 
     @property
     def best(self) -> Result | None:
@@ -67,7 +67,7 @@ def puzzles_of(book: Gradebook) -> list[ClassPuzzle]:
 
 
 def _puzzle(book: Gradebook, asked: Asked, scores: Mapping[int, Score]) -> ClassPuzzle:
-    counts = Counter(state_of(score).name for score in scores.values())
+    counts = Counter(STATES[score.state].word for score in scores.values())
     counts["absent"] += len(book.students) - len(scores)
     found = ClassPuzzle(asked, scores, counts, _kinds(asked, scores))
     return replace(found, picture=_spread(book, found))
@@ -98,14 +98,14 @@ def _rank(kind: Kind) -> tuple[float, ...] | tuple[float | str, ...]:
 
 
 def _spread(book: Gradebook, puzzle: ClassPuzzle) -> str:
-    """The picture of time against memory, as markup; nothing where no schedule is correct."""
+    """The picture of time against memory, as markup; nothing where all correct schedules, if any, are at one place."""
     from drawing.class_report.spread import Handed, draw_spread  # here: a class of plain functions needs none
     from lib.puzzles.records import Goal
 
     places: dict[tuple[float, float], list[Kind]] = {}
     for kind in puzzle.kinds:
         places.setdefault((kind.result.time or 0.0, kind.result.memory or 0.0), []).append(kind)
-    if not places:
+    if len(places) < 2:
         return ""
     dots = [
         Handed(

@@ -12,11 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lib.cli.grading.report.leaderboard import leaderboard
 from lib.cli.grading.report.pages import render
 from lib.cli.grading.report.pictures import Order, Pictures, Traces, draw_all
 from lib.cli.grading.report.puzzles import ClassPuzzle, puzzles_of
-from lib.cli.grading.report.students import beside, feedback_parts, feedback_text, own, parts, scores_of, unread_files
-from lib.cli.grading.report.wording import State, goals_reached, state_of
+from lib.cli.grading.report.students import (
+    beside,
+    feedback_parts,
+    feedback_text,
+    own,
+    parts,
+    scores_of,
+    unread_files,
+    whole,
+)
+from lib.cli.grading.report.wording import goals_reached
 from lib.cli.templates import markup
 from lib.errors.wording import counted, visible
 from lib.files import ready, write_whole
@@ -24,8 +34,12 @@ from lib.grade.gradebook import Gradebook, Refused, Score, Student
 from lib.grade.mistakes import mistakes
 from lib.grade.results.names import file_names, is_ours
 from lib.grade.similarity import INNOCENT, similar
+from lib.submissions.states import STATES, State
 
-__all__ = ["Traces", "write_report"]
+__all__ = ["LEADERBOARD", "Traces", "write_report"]
+
+LEADERBOARD = "leaderboard.html"
+"""The page that the class may see."""
 
 SHORT = 60
 """Characters of a student's name in a table."""
@@ -56,6 +70,9 @@ class Line:
     notes: tuple[str, ...]
     unread: tuple[Refused, ...]
     cells: tuple[Cell, ...]
+    points: str = ""
+    total: float = 0.0
+    comment: str = ""
 
 
 def write_report(
@@ -90,6 +107,7 @@ def write_report(
         _write_feedback(out, lines[row], student, puzzles, pictures, tell_sizes, book.title)
         tell(len(orders) + row + 1)
     _remove_others(out, lines, pictures, orders)
+    write_whole(ready(out / LEADERBOARD), leaderboard(book, puzzles, traces))
     index = out / "index.html"
     write_whole(ready(index), _index(book, puzzles, lines))
     return index
@@ -106,6 +124,9 @@ def _lines(book: Gradebook, puzzles: Sequence[ClassPuzzle]) -> list[Line]:
             student.notes,
             book.refused_of(student),
             tuple(_cell(puzzle, score) for puzzle, score in scores_of(student, puzzles)),
+            whole(student) if student.of else "",
+            student.points,
+            student.mark().comment,
         )
         for file, student in zip(files, book.students, strict=True)
     ]
@@ -117,8 +138,8 @@ def _short(name: str) -> str:
 
 
 def _cell(puzzle: ClassPuzzle, score: Score) -> Cell:
-    state, goals = state_of(score), goals_reached(puzzle.asked, score)
-    order = 10_000 * state.order - 100 * goals - score.hidden_passed
+    state, goals = STATES[score.state], goals_reached(puzzle.asked, score)
+    order = 10_000 * list(STATES).index(state.word) - 100 * goals - score.hidden_passed
     found: list[str] = []
     if score.correct and puzzle.asked.goals:
         found.append(f"{goals}/{len(puzzle.asked.goals)} goals")
@@ -158,7 +179,9 @@ def _write_feedback(
 ) -> None:
     unread = unread_files(line.unread)
     found = list(feedback_parts(student, puzzles, pictures, tell_sizes, unread))
-    page = render("feedback.html", student=line, parts=found, unread=unread, title=title)
+    page = render(
+        "feedback.html", student=line, parts=found, unread=unread, title=title, points=line.points, comment=line.comment
+    )
     write_whole(ready(out / "feedback" / f"{line.file}.html"), page)
     text = "\n".join(visible(one) for one in feedback_text(student, found, unread))
     write_whole(out / "feedback" / f"{line.file}.txt", f"{text}\n")
@@ -233,12 +256,15 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Line
         }
         for puzzle in puzzles
     ]
+    there = {cell.state for line in lines for cell in line.cells}
     return render(
         "index.html",
+        present=[state for state in STATES.values() if state in there or state.word == "passed"],
         title=book.title,
         students=lines,
         puzzles=shown,
         refused=book.refused,
+        problems=book.problems,
         everything=_passed_everything(everything),
         isolation=book.isolation,
         made_by=book.made_by,

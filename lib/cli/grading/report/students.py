@@ -9,14 +9,27 @@ from typing import Any
 
 from lib.cli.grading.report.pictures import Drawn, Order, Pictures
 from lib.cli.grading.report.puzzles import ClassPuzzle
-from lib.cli.grading.report.wording import State, message_there, remarks, state_of, without_sizes
+from lib.cli.grading.report.wording import message_there, remarks, without_sizes
 from lib.cli.templates import markup
 from lib.errors.wording import amount, exact
-from lib.grade.gradebook import Asked, Refused, Result, Score, Student
+from lib.grade.gradebook import Asked, Mark, Refused, Result, Score, Student
+from lib.submissions.states import STATES, State
 
-__all__ = ["Elsewhere", "Part", "Row", "beside", "feedback_parts", "feedback_text", "own", "parts", "unread_files"]
+__all__ = [
+    "Elsewhere",
+    "Part",
+    "Row",
+    "beside",
+    "feedback_parts",
+    "feedback_text",
+    "own",
+    "parts",
+    "unread_files",
+    "whole",
+]
 
 ABSENT = "nothing was handed in"
+NO_MARK = Mark("")
 UNREADABLE = "nothing was handed in that can be graded"
 
 
@@ -57,6 +70,28 @@ class Part:
     caption: str = ""
     elsewhere: Sequence[Elsewhere] = ()
     drawn: Any = ""
+    mark: Mark = NO_MARK
+
+    @property
+    def points(self) -> str:
+        """The points in words."""
+        return points_words(self.mark)
+
+
+def points_words(mark: Mark) -> str:
+    """The points of a puzzle in words, with what being late cost and what a person gave; nothing where there are
+    none."""
+    if not mark.of and mark.by_hand is None:
+        return ""
+    parts = [f"{amount(mark.points)} for the results"] if mark.by_hand is not None else []
+    parts += [f"{amount(mark.by_hand)} by hand"] if mark.by_hand is not None else []
+    parts += [mark.late] if mark.late else []
+    return f"{amount(mark.total)} of {amount(mark.of)} points" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def whole(student: Student) -> str:
+    """All points of a student in words."""
+    return f"{amount(student.points)} of {amount(student.of)} points"
 
 
 def scores_of(student: Student, puzzles: Sequence[ClassPuzzle]) -> Iterator[tuple[ClassPuzzle, Score]]:
@@ -92,12 +127,13 @@ def parts(student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures) 
         yield Part(
             puzzle.asked,
             score,
-            state_of(score),
+            STATES[score.state],
             _size(puzzle, score),
             _rows(puzzle, score, "this student", others=True),
             _message(score),
             None if order is None else pictures.drawn(order),
             "" if order is None else _caption(order),
+            mark=student.mark(puzzle.asked.puzzle),
         )
 
 
@@ -105,18 +141,18 @@ def feedback_parts(
     student: Student, puzzles: Sequence[ClassPuzzle], pictures: Pictures, tell_sizes: bool, unread: Sequence[str] = ()
 ) -> Iterator[Part]:
     """The puzzles in what a student may have. `unread` says what of it cannot be graded."""
-    absent = UNREADABLE if unread else ABSENT
     for puzzle, score in scores_of(student, puzzles):
         order = own(score)
         yield Part(
             puzzle.asked,
             score,
-            state_of(score),
+            STATES[score.state],
             _size(puzzle, score),
             _rows(puzzle, score, "yours", others=False),
-            absent if score.state == "absent" else _message(score),
+            _message(score),
             elsewhere=tuple(_elsewhere(score, tell_sizes)),
             drawn="" if order is None else markup(pictures.svg(order)),
+            mark=student.mark(puzzle.asked.puzzle),
         )
 
 
@@ -127,19 +163,35 @@ def unread_files(refused: Sequence[Refused]) -> list[str]:
 
 def feedback_text(student: Student, found: Sequence[Part], unread: Sequence[str] = ()) -> Iterator[str]:
     """The same in plain text, for the comment box of a learning platform."""
-    passed = sum(part.state.name == "passed" for part in found)
-    yield f"{student.name}: {passed} of {len(found)} puzzles passed."
-    yield from (f"Could not be graded: {text}" for text in unread)
+    yield from head_text(student, unread)
     for part in found:
         yield ""
-        yield f"{part.asked.number}. {part.asked.title}: {part.state.words}"
-        for row in part.rows:
-            if row.time is not None and row.memory is not None:
-                over = row.over_time or row.over_memory
-                figures = f"time {row.limit}{exact(row.time)}, memory {row.limit}{amount(row.memory)} elements"
-                yield f"  {row.name}: {figures}" + (" (over)" if over else "")
-        for text in (part.message, *(one for each in part.elsewhere for one in (each.words, each.message))):
-            yield from (f"  {line}" for line in text.splitlines())
+        yield from part_text(part)
+
+
+def head_text(student: Student, unread: Sequence[str] = ()) -> Iterator[str]:
+    """What stands above the puzzles."""
+    points = f", {whole(student)}" if student.of else ""
+    yield f"{student.name}: {student.passed} of {len(student.scores)} puzzles passed{points}."
+    yield from _comment(student.mark())
+    yield from (f"Could not be graded: {text}" for text in unread)
+
+
+def _comment(mark: Mark) -> list[str]:
+    return f"Comment: {mark.comment}".splitlines() if mark.comment else []
+
+
+def part_text(part: Part) -> Iterator[str]:
+    """What is said of one puzzle."""
+    yield f"{part.asked.number}. {part.asked.title}: {part.state.word}" + (part.points and f", {part.points}")
+    yield from (f"  {line}" for line in _comment(part.mark))
+    for row in part.rows:
+        if row.time is not None and row.memory is not None:
+            over = row.over_time or row.over_memory
+            figures = f"time {row.limit}{exact(row.time)}, memory {row.limit}{amount(row.memory)} elements"
+            yield f"  {row.name}: {figures}" + (" (over)" if over else "")
+    for text in (part.message, *(one for each in part.elsewhere for one in (each.words, each.message))):
+        yield from (f"  {line}" for line in text.splitlines())
 
 
 def _size(puzzle: ClassPuzzle, score: Score) -> str:
@@ -147,7 +199,9 @@ def _size(puzzle: ClassPuzzle, score: Score) -> str:
 
 
 def _message(score: Score) -> str:
-    """What is to be said beside the figures."""
+    """What is to be said beside the figures, or of what there is no function of."""
+    if not STATES[score.state].judged:
+        return score.own.message or STATES[score.state].about
     return remarks(score.own.message) if score.correct and score.own.time is not None else score.own.message
 
 

@@ -1,45 +1,17 @@
-"""What the pages call things: the states, and what of a message may be said of a size that nobody is to know."""
+"""What the pages say: how many goals, and what of a message may be said of a size that nobody is to know."""
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from lib.grade.gradebook import Asked, Result, Score
 
-__all__ = ["STATES_IN_WORDS", "State", "goals_reached", "message_there", "remarks", "state_of", "without_sizes"]
+__all__ = ["goals_reached", "message_there", "remarks", "without_sizes"]
 
 
-class State(NamedTuple):
-    """How a state is shown: its name in the style sheet, a sign, and words. Colour alone says nothing."""
-
-    name: str
-    sign: str
-    words: str
-    order: int
-
-
-STATES_IN_WORDS: Final = {
-    state.name: state
-    for state in (
-        State("passed", "✓", "passed", 0),
-        State("missed", "◐", "over the goal", 1),
-        State("elsewhere", "◑", "not at all sizes", 2),
-        State("failed", "✗", "not correct", 3),
-        State("unsolved", "○", "not started", 4),
-        State("absent", "–", "not handed in", 5),
-    )
-}
-"""The states of a gradebook, and one more: all is well at the puzzle's size, and not at the others."""
 WITHHELD: Final = "…"
 """In place of a number."""
-
-
-def state_of(score: Score) -> State:
-    """How the state of a score is shown."""
-    if score.state == "failed" and score.correct:
-        return STATES_IN_WORDS["elsewhere"]
-    return STATES_IN_WORDS[score.state]
 
 
 def goals_reached(asked: Asked, score: Score) -> int:

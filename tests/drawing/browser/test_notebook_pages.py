@@ -1,0 +1,65 @@
+"""Pages in a notebook's frame, and the report of a class on a phone, as a reader sees them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Page
+
+from drawing import draw_ring, step_through
+from drawing.canvas.palette import PAPER
+from tests.cli.grading.test_report import small, written
+from tests.drawing.runs import RUNS
+
+pytestmark = pytest.mark.xdist_group("browser")
+LIGHT = ["", "data-jp-theme-light=true", "class=vscode-light", "theme=light"]
+DARK = ["data-jp-theme-light=false", "class=vscode-dark", "class=vscode-high-contrast", "theme=dark"]
+SEEN = 50
+"""How often it is looked whether a frame is painted, a tenth of a second apart."""
+
+
+def corner(tab: Page, path: Path, shown: Any, root: str) -> tuple[int, ...]:
+    """The colour in the corner of a page in its frame, once that is painted."""
+    output = shown._repr_mimebundle_()["text/html"]
+    assert "framed-page" in output
+    path.write_text(
+        f"<!doctype html><html data-ready {root}><meta charset=utf-8><body style='margin:0'>{output}", "utf-8"
+    )
+    tab.set_viewport_size({"width": 700, "height": 400})
+    tab.emulate_media(color_scheme="null")  # playwright's own would be said to the frame, too, whatever is around it
+    tab.goto(path.as_uri())
+    for _ in range(SEEN):
+        image = Image.open(io.BytesIO(tab.screenshot())).convert("RGB")
+        if image.getcolors(100) is None:
+            pixel = image.getpixel((3, 3))
+            assert isinstance(pixel, tuple)
+            return pixel
+        tab.wait_for_timeout(100)
+    raise AssertionError("nothing was painted in the frame")
+
+
+@pytest.mark.parametrize("root", LIGHT + DARK)
+def test_the_notebook_decides(tab: Page, tmp_path: Path, root: str) -> None:
+    wanted = PAPER.night if root in DARK else PAPER
+    rgb = tuple(int(wanted[place : place + 2], 16) for place in (1, 3, 5))
+    for shown in (step_through(RUNS["ddp"]), draw_ring(RUNS["ddp"])):
+        assert corner(tab, tmp_path / "page.html", shown, root) == rgb
+
+
+def test_no_page_of_a_class_report_is_wider_than_a_phone(tab: Page, tmp_path: Path) -> None:
+    pages = [name for name in written(*small(), tmp_path) if name.endswith(".html")]
+    students = [name for name in pages if name.startswith("students")]
+    tab.set_viewport_size({"width": 390, "height": 900})
+    for name in [*(name for name in pages if "/" not in name), *students[:2]]:
+        tab.goto((tmp_path / name).as_uri())
+        tab.wait_for_selector("h1")
+        tab.evaluate(
+            "document.querySelectorAll('section, article').forEach(e => e.style.contentVisibility = 'visible')"
+        )
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, name
+        wide = "[...document.querySelectorAll('caption')].filter(c => c.getBoundingClientRect().width > 390).length"
+        assert tab.evaluate(wide) == 0, name

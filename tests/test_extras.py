@@ -1,0 +1,96 @@
+"""What an installation without extras can do, and how it says which extra is missing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from lib.extras import EXTRAS, need_extra
+from lib.submissions.locations import home, reference
+
+IMPORTED_AS = {"vl-convert-python": "vl_convert"}
+BARE = """
+import json, sys
+from importlib.abc import MetaPathFinder
+
+class Hidden(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in hidden:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+hidden, commands = json.load(sys.stdin)
+sys.meta_path.insert(0, Hidden())
+from typer.testing import CliRunner
+from lib.cli.app import app
+found = [CliRunner().invoke(app, command.split()) for command in commands]
+print(json.dumps([(result.exit_code, result.output) for result in found]))
+"""
+WORKS = (
+    "",
+    "list",
+    "run ddp",
+    "hint ddp",
+    "draw gpipe -o gpipe.svg",
+    "compare ddp wsdp --layers 6 -o both.svg",
+    "gallery gpipe -o all.svg",
+)
+MISSING = {
+    "grade .": "grade",
+    "explore": "explore",
+    "compare basic grad_accum -o both.html": "grade",
+    "compare basic grad_accum -o both.png": "png",
+    "compare basic grad_accum -o both.pdf": "png",
+    "gallery gpipe": "grade",
+    "draw gpipe -o gpipe.png": "png",
+    "watch basic.py": "cli",
+    "grade basic.py --watch": "grade",
+    "lab": "notebook",
+    "check": "notebook",
+    "replay ddp": "replay",
+}
+
+
+def puzzles(commands: Iterable[str], folder: Path) -> list[tuple[int, str]]:
+    """Exit status and output of commands where no extra is installed."""
+    (folder / "basic.py").write_text(reference("basic").read_text("utf-8"), "utf-8")
+    hidden = sorted({library for every in EXTRAS.values() for library in every} | {"markupsafe"})
+    given = json.dumps([hidden, [*commands]])
+    call = [sys.executable, "-c", BARE]
+    done = subprocess.run(call, cwd=folder, input=given, capture_output=True, text=True, check=True, timeout=100)
+    return [(status, " ".join(output.replace("│", " ").split())) for status, output in json.loads(done.stdout)]
+
+
+def test_the_table_is_what_pyproject_says() -> None:
+    project = tomllib.loads((home() / "pyproject.toml").read_text("utf-8"))["project"]
+    for extra, libraries in EXTRAS.items():
+        named = [wanted.partition(">")[0] for wanted in project["optional-dependencies"][extra]]
+        assert {IMPORTED_AS.get(name, name) for name in named} == set(libraries), extra
+
+
+def test_what_needs_no_extra_works_without(tmp_path: Path) -> None:
+    for command, (status, output) in zip(WORKS, puzzles(WORKS, tmp_path), strict=True):
+        assert status == 0, (command, output)
+        assert "pip install" not in output, command
+
+
+def test_what_is_missing_is_said_once_by_its_extra(tmp_path: Path) -> None:
+    for (command, extra), (status, output) in zip(MISSING.items(), puzzles(MISSING, tmp_path), strict=True):
+        assert status == 1, (command, output)
+        assert output.count("pip install") == 1, (command, output)
+        assert f'pip install "llm-training-puzzles[{extra}]"' in output, (command, output)
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".html", ".png", ".pdf")]
+
+
+def test_only_libraries_that_are_named_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    need_extra("png", "pictures need", "vl_convert")
+    with pytest.raises(
+        ModuleNotFoundError, match=r'^slides need the extra "png": pip install "llm-training-puzzles\[png]"$'
+    ):
+        need_extra("png", "slides need")
