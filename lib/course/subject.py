@@ -18,7 +18,7 @@ from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.course import progress
 from lib.course.child import LIMIT, Sent, answers_of, run_of
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
-from lib.puzzles.records import PUZZLES
+from lib.puzzles.records import PUZZLES, puzzle_of_file
 from lib.simulator.simulator import Unsolved, simulate
 from lib.submissions.function_check import judge_answers
 from lib.submissions.gap import BuildError
@@ -180,14 +180,19 @@ def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = L
 
 
 def subjects(what: str) -> tuple[str | None, ...]:
-    """The puzzles that something is about, where it is one of several puzzles; else (None,): `attempt` finds which."""
+    """The puzzles that something is about, where it is one of several puzzles; else (None,): `attempt` finds which.
+
+    A file of several is about one whose function it defines, and about one that it only has the text of, too: its
+    function has another name there.
+    """
     path = located(Path(what))
     if what in PUZZLES or path.suffix not in (".py", ".ipynb"):
         return (None,)
     try:
-        found = puzzles_of(path)
+        about = {*puzzles_of(path), *(source_in(path).spoken_of() if puzzle_of_file(path.stem) is None else ())}
     except SourceError:
         return (None,)
+    found = tuple(puzzle for puzzle in PUZZLES if puzzle in about)
     return found if len(found) > 1 else (None,)
 
 

@@ -307,6 +307,10 @@ def test_a_file_with_several_puzzles_is_run_with_all_of_them(handed_in: Callable
     of_one = CliRunner().invoke(app, ["check", str(path)])
     assert of_one.exit_code == 1
     assert "several puzzles (ddp, fsdp, gpipe); name one with" in " ".join(of_one.output.split())
+    path.write_text(path.read_text("utf-8").replace("def gpipe(", "def my_gpipe("), "utf-8")
+    result = CliRunner().invoke(app, ["run", "--json", str(path)])
+    assert [run["state"] for run in json.loads(result.output)["runs"]] == ["passed", "passed", "renamed"]
+    assert result.exit_code == 1
 
 
 # -- what students do to the set-up cell ------------------------------------------------------------------------------
