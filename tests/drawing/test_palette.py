@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import drawing.canvas.palette as palette
-from drawing import Picture, draw_step, picture_of
+from drawing import Picture, draw_collective, draw_step, picture_of
 from drawing.canvas.palette import (
     KINDS,
     LOOKS,
@@ -25,6 +25,7 @@ from drawing.canvas.palette import (
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
 from lib import check
 from lib.course.subject import run
+from tests.drawing.communication.exchanges import EXCHANGES
 from tests.drawing.marks import written
 from tests.drawing.test_golden import pictures
 from tests.support.profiles import sample
@@ -36,8 +37,8 @@ DAY_AND_NIGHT = [str, palette.night]
 
 @pytest.fixture(scope="module")
 def every() -> dict[str, Picture]:
-    """The golden pictures, and the run, the verdict and the step of references."""
-    found = pictures()
+    """The golden pictures, every exchange, and the run, the verdict and the step of references."""
+    found = pictures() | {f"exchange: {name}": draw_collective(trace) for name, trace in EXCHANGES.items()}
     for puzzle in sample(SCHEDULES):
         if (reference := run(puzzle)) is not None:
             found[f"{puzzle}: run"] = picture_of(reference.trace)
@@ -77,6 +78,7 @@ def test_layers_get_lighter_by_day_and_by_night(shade: type[str]) -> None:
     for layers in (2, 3, 4, 8, 12):
         ramp = [contrast(shade(layer_colour(layer, layers)), "#000000") for layer in range(layers)]
         assert all(one < other for one, other in pairwise(ramp))
+    assert layer_colour(99, 8) == layer_colour(7, 8)
 
 
 @pytest.mark.parametrize("shade", DAY_AND_NIGHT)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from drawing import picture_of
-from drawing.canvas.palette import ALARM
 from drawing.canvas.scene import Rect, Text
 from lib.cluster.stages import Stages
-from tests.drawing.marks import rects, texts
+from tests.drawing.marks import texts
 
 V = Stages([(0, 7), (1, 6), (2, 5), (3, 4)], title="A V")
 CUT = Stages(
@@ -44,15 +43,6 @@ def test_messages_are_arrows_and_who_keeps_a_microbatch_sends_none() -> None:
     assert titles.count("stays on its rank: no message") == 1
     assert "a microbatch goes through all stages, from left to right: 6 messages forward" in texts(V)
     assert Stages([(0, 4), (1, 5), (2, 6), (3, 7)]).messages() == 7
-
-
-def test_layers_have_their_numbers_and_their_width() -> None:
-    there = boxes(CUT)
-    assert there[1].width == pytest.approx(1.5 * there[0].width)
-    assert there[1].title == "stage 1 on rank 1: layers 2 to 4"
-    assert {*map(str, range(10)), "embedding", "head", "stage 2"} <= {*texts(CUT)}
-    frames = rects(picture_of(CUT), stroke=ALARM)
-    assert len(frames) == 1
 
 
 @pytest.mark.parametrize(("ranks", "rounds"), [(1, 1), (1, 9), (2, 30), (16, 2), (64, 1), (40, 8)])
