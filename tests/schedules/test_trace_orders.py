@@ -71,18 +71,6 @@ def test_an_update_before_the_end_is_said() -> None:
     assert order_of(Trace.of(simulate(program_of(order), layers=2, batches=1))) == order
 
 
-@pytest.mark.parametrize(
-    ("puzzle", "why"),
-    [
-        ("ddp", "no rank passes anything to another: each computes all layers, on other batches"),
-        ("place_inputs", "ranks 0 and 1 both compute layer 0 of batch 0"),
-    ],
-)
-def test_what_is_no_pipeline(puzzle: str, why: str) -> None:
-    with pytest.raises(ValueError, match=f"^this run is no pipeline: {why}"):
-        order_of(_official(puzzle))
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_every_legal_order_runs_in_both_worlds_and_comes_back(seed: int) -> None:
     """Stages of any length anywhere, halves, pairs; stages that a rank does in one go may come back as one."""
