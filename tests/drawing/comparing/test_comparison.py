@@ -15,7 +15,7 @@ from lib.analysis.figures import most_sent
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from tests.drawing.marks import polys, rects, texts
-from tests.drawing.runs import RUNS, ddp, overlapped, trace
+from tests.drawing.runs import RUNS, ddp, overlapped, solved, trace
 
 FRAME = 2.2
 """How much wider than its box a frame is."""
@@ -67,8 +67,8 @@ def test_runs_may_come_with_names_in_many_ways_and_figures_without_timelines() -
 
 
 def test_what_is_sent_is_to_scale_and_the_better_one_is_marked() -> None:
-    runs = [Trace.of(simulate(load_function(reference(name), name), puzzle="wsdp")) for name in ("wsdp", "fsdp")]
-    picture = compare(wsdp=runs[0], fsdp=runs[1])
+    runs = [solved("wsdp"), Trace.of(simulate(load_function(reference("fsdp"), "fsdp"), puzzle="wsdp"))]
+    picture = compare(*runs, names=["wsdp", "fsdp"])
     widths: dict[float, float] = defaultdict(float)
     for part in rects(picture):
         if part.title.startswith(("all-gather: ", "all-reduce: ", "reduce-scatter: ")):
