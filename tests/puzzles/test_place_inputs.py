@@ -80,10 +80,7 @@ def test_the_figures_of_all_ways() -> None:
     assert check(run(official()), PUZZLE).best == RECORD.goals[-1].name
     ways = {path.stem: load_function(path, PUZZLE) for path in alternatives(PUZZLE)}
     times = {name: [check(run(way, placement), PUZZLE).time for placement in PLACEMENTS] for name, way in ways.items()}
-    assert times == {
-        "place_inputs_await_all": [12.45, 12.2, 12.3],
-        "place_inputs_hide_gradients": [11.25, 11.0, 11.1],
-    }
+    assert times == {"place_inputs_await_all": [12.45, 12.2, 12.3], "place_inputs_hide_gradients": [11.25, 11.0, 11.1]}
 
 
 def test_fsdp_is_nearly_as_fast_where_every_rank_has_a_batch() -> None:
