@@ -88,6 +88,8 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "grade.toml").write_bytes(b"title = '\xff'")
     with pytest.raises(AssignmentError, match="not text in UTF-8"):
         read_config(tmp_path / "grade.toml")
+    with pytest.raises(AssignmentError, match="is not TOML"):
+        config(tmp_path, "a = " + "[" * 5000)
 
 
 @pytest.mark.parametrize("puzzle", sample(SCHEDULES))
