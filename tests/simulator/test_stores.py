@@ -166,8 +166,7 @@ def test_moves_stand_before_the_next_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "held"),
-    [([], "nothing"), ([0], "[0]"), ([0, "whole", (1, 2)], "[0], ['whole'], [1, 2]")],
+    ("keys", "held"), [([], "nothing"), ([0], "[0]"), ([0, "whole", (1, 2)], "[0], ['whole'], [1, 2]")]
 )
 def test_a_key_that_is_not_there_says_what_is(keys: list[Any], held: str) -> None:
     model = Model(rank=2)
@@ -192,23 +191,10 @@ def test_a_key_that_is_not_there_says_what_is(keys: list[Any], held: str) -> Non
     assert 3 not in model.grad_weights
 
 
-def test_nothing_to_pop_is_a_key_error_in_a_coroutine_too() -> None:
-    async def pop(model: Model) -> None:
-        with pytest.raises(KeyError):
-            model.weights.popitem()
-
-    simulate(pop)
-
-
 def test_the_stores_have_their_names() -> None:
     model = Model()
-    assert [store.name for store in model.storage()] == [
-        "weights",
-        "opt_states",
-        "activations",
-        "grad_activations",
-        "grad_weights",
-    ]
+    names = ["weights", "opt_states", "activations", "grad_activations", "grad_weights"]
+    assert [store.name for store in model.storage()] == names
     assert all(store is getattr(model, store.name) for store in model.storage())
 
 

@@ -108,19 +108,6 @@ def test_a_written_schedule_is_simulated() -> None:
     assert figures.peak(trace).elements == 3 * HIDDEN * HIDDEN
 
 
-def test_a_failed_run_comes_back() -> None:
-    async def skip(model: Model) -> None:
-        if model.rank:
-            await model.allreduce(model.fake_grad(0), 0)
-
-    with pytest.raises(AssertionError) as raised:
-        simulate(skip, ranks=2)
-    trace: Trace = raised.value.trace  # type: ignore[attr-defined]
-    again = Trace.parse(trace.text())
-    assert again.error == trace.error
-    assert same(again, trace)
-
-
 # -- wrong text ---------------------------------------------------------------------------------------------------
 
 HEAD = "llm-training-puzzles 1 layers=1 batches=1 ranks=1\n"
