@@ -21,9 +21,11 @@ ORDERS = {
     "breadth_first": lambda ranks, batches: breadth_first(ranks, batches, 2),
 }
 PUBLISHED = {
+    ("gpipe", 3): (29.0, 2_490_368),
     ("gpipe", 4): (33.8, 2_883_584),
     ("gpipe", 8): (53.0, 4_456_448),
     ("gpipe", 16): (91.4, 7_602_176),
+    ("one_f_one_b", 3): (28.6, 2_228_224),
     ("one_f_one_b", 4): (33.4, 2_490_368),
     ("one_f_one_b", 8): (52.6, 2_752_512),
     ("one_f_one_b", 16): (91.0, 2_752_512),
@@ -36,7 +38,11 @@ PUBLISHED = {
 }
 """Messages awaited. Where a gradient waits on its way the peak of interleaved counts it."""
 POSTED = {
+    ("one_f_one_b", 4): (33.0, 3_014_656),
+    ("one_f_one_b", 8): (51.4, 3_145_728),
     ("one_f_one_b", 16): (88.2, 3_145_728),
+    ("interleaved", 4): (28.6, 2_883_584),
+    ("interleaved", 8): (44.6, 3_670_016),
     ("interleaved", 16): (76.6, 3_670_016),
     ("breadth_first", 16): (73.4, 7_602_176),
 }
