@@ -13,7 +13,7 @@ import chalk.core
 import pytest
 
 import drawing
-from drawing import Picture, draw, draw_group, picture_of
+from drawing import draw, draw_group, picture_of
 from drawing.canvas.picture import Canvas
 from lib import Model, NotSolved, PuzzleError, Weight, simulate
 from tests.drawing.runs import RUNS, VALUES, ddp, quietly, relay, trace
@@ -49,13 +49,10 @@ def test_draw_prints_the_two_lines_of_the_original(case: Case) -> None:
     )
 
 
-def test_draw_prints_when_and_where() -> None:
+def test_figures_are_printed_of_the_originals_runs_and_no_others_beside_simulate() -> None:
+    """When the last operation starts is not when it is over, and what the stores hold is not all that is alive."""
     _, printed = quietly(draw, in_asyncio(relay, ranks=3, layers=3, batches=2))
     assert printed == "Timesteps: 14.2 \nMaximum Memory: 524288.0 at GPU: 0 time: 6.6\n"
-
-
-def test_beside_a_run_of_simulate_no_other_figures_are_printed() -> None:
-    """When the last operation starts is not when it is over, and what the stores hold is not all that is alive."""
     models = simulate(ddp, ranks=4, layers=2, batches=4)
     sandbox = Model(layers=1)
     sandbox.load_weights(0)
@@ -159,26 +156,21 @@ def test_saving(tmp_path: Path) -> None:
     assert 'height="500"' in (tmp_path / "b.svg").read_text("utf-8")
     with pytest.raises(ValueError, match=r"\.svg, \.png or \.pdf"):
         picture.save(tmp_path / "a.gif")
-
-
-def test_bitmaps(tmp_path: Path) -> None:
-    pytest.importorskip("vl_convert")
-    picture = draw_group(Weight(0, 2, 0))
-    assert picture.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert picture.save(tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    visitor: Any = object()  # of another backend of chalk
+    with pytest.raises(NotImplementedError, match=r"picture\.save"):
+        Canvas(picture.scene).accept(visitor)
 
 
 def test_bitmaps_need_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    with pytest.raises(ImportError, match=r"pip install vl-convert-python"):
-        Picture.save(draw_group(Weight(0, 2, 0)), tmp_path / "a.png")
+    picture = draw_group(Weight(0, 2, 0))
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "vl_convert", None)
+        with pytest.raises(ImportError, match=r"pip install vl-convert-python"):
+            picture.save(tmp_path / "a.png")
     assert not (tmp_path / "a.png").exists()
-
-
-def test_chalks_other_backends_say_what_to_use() -> None:
-    visitor: Any = object()
-    with pytest.raises(NotImplementedError, match=r"picture\.save"):
-        Canvas(draw_group(Weight(0, 2, 0)).scene).accept(visitor)
+    pytest.importorskip("vl_convert")
+    assert picture.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert picture.save(tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_a_rank_that_had_not_begun_when_another_failed_says_so() -> None:

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from drawing import Picture, draw_collective, draw_mesh, draw_recordings, draw_ring, draw_step, puzzle_map
+from drawing import Picture, draw_collective, draw_gallery, draw_mesh, draw_recordings, draw_ring, draw_step, puzzle_map
 from drawing.registry import picture_of
 from drawing.stepper import step_through
 from lib import Trace, review, simulate, why
 from lib.course.review import Review
 from lib.course.subject import run
 from lib.schedules.formats.timelines.recorded import recording_of_order
+from lib.schedules.gallery import gallery
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import zb_h1
 from lib.schedules.pipelines.program import program_of
@@ -101,12 +102,10 @@ def digests() -> dict[str, str]:
     """Of all that is drawn and said: every picture, the text of two reviews, and pages to step through."""
     said = {name: picture.words + picture.svg() for name, picture in pictures().items()}
     said |= {f"review of {name}": wasteful(name).text() for name in ("ddp", "gpipe")}
-    views = [
-        step_through(TRACES["1f1b"]),
-        step_through(TRACES["deadlock"]),
-        step_through(TRACES["ddp"], TRACES["relay"]),
-    ]
-    said |= {repr(view): view._repr_mimebundle_()["text/html"] for view in views}
+    for names in (["1f1b"], ["deadlock"], ["ddp", "relay"]):
+        view = step_through(*(TRACES[name] for name in names), names=None)
+        said[repr(view)] = view._repr_mimebundle_()["text/html"]
+    said["gallery"] = draw_gallery(gallery(2, 3)).html()
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in said.items()}
 
 

@@ -15,7 +15,8 @@ from drawing.stepper import View, step_through
 from drawing.stepper.page import json_in_html
 from lib import Trace
 from lib.simulator.simulator import Unsolved
-from tests.drawing.stepper.runs import HOSTILE, TRACES, data_of, hostile, large
+from tests.drawing.shown import data_of
+from tests.drawing.stepper.runs import HOSTILE, TRACES, hostile, large
 
 ROOT = Path(__file__).parents[3]
 
