@@ -109,33 +109,6 @@ def test_the_classic_costs_leave_one_exposed_gather_a_direction() -> None:
     assert judged(within_a_direction, costs=UNIT).time == 12 + 2 * 0.3 + 6 * 0.3 + 3
 
 
-# -- for nothing --------------------------------------------------------------------------------------------------
-
-
-async def whole_weights(model: Model) -> None:
-    """Loads whole weights, so that nothing has to be gathered: they are at rest, and count."""
-    for layer in range(model.LAYERS):
-        model.weights[layer], _ = model.load_weights(layer)
-        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer)
-    loss(model)
-    coming = {}
-    for layer in reversed(range(model.LAYERS)):
-        coming[layer] = model.scatterreduce(backward(model, layer), layer)
-        model.weights[layer] = model.weights[layer].shard(model.rank, model.RANKS)
-    for layer in coming:
-        model.grad_weights[layer] = await coming[layer]
-        step(model, layer)
-
-
-def test_weights_that_are_whole_from_the_start_do_not_fit_the_last_goals() -> None:
-    trace = Trace.of(simulate(whole_weights, puzzle=PUZZLE))
-    verdict = check(trace, PUZZLE)
-    assert not verdict.passed, "a rank that began with whole weights is left with shards"
-
-
 # -- the picture --------------------------------------------------------------------------------------------------
 
 

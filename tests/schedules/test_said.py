@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from lib import Mesh, Trace, Uneven, schedule, simulate, stages
 from lib.schedules import explore, gallery, one_collective
 from lib.schedules.formats import order_file, order_json, torch_csv, trace
+from lib.schedules.formats.timelines.perfetto import read_perfetto
 from lib.schedules.pipelines import action, generators, legality, lowering, program, timing, zero_bubble_search
 from lib.schedules.pipelines.generators import one_f_one_b
 from lib.submissions.load import load_function
@@ -36,6 +38,13 @@ exec(STUDENTS, NAMES)
 def changed(**fields: Any) -> Any:
     """A good file in JSON, with other fields."""
     return order_json.decode(json.dumps(GOOD | fields))
+
+
+def recorded(data: bytes) -> Any:
+    """What is read of a file with this in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder, "trace.json")).write_bytes(data)
+        return read_perfetto(path)
 
 
 def official(puzzle: str) -> Trace:
