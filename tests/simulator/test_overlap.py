@@ -308,9 +308,13 @@ def test_buffers_under_way_are_not_called_hidden(run: Run) -> None:
 # -- a Work by itself ---------------------------------------------------------------------------------------------
 
 
-def test_awaiting_twice_brings_the_same_and_waits_once(run: Run) -> None:
+def test_a_work_says_what_it_is_and_awaiting_twice_brings_the_same_and_waits_once(run: Run) -> None:
     async def twice(model: Model) -> None:
         coming = model.allreduce(model.fake_grad(0), 0)
+        assert isinstance(coming, Work)
+        assert repr(coming) == "<allreduce, to be awaited>"
+        assert not hasattr(coming, "layer")
+        assert getattr(coming, "batches", None) is None
         first = await coming
         assert await coming is first
         assert model.time == 0.3
@@ -330,16 +334,6 @@ def test_a_work_that_nobody_awaits_happens_all_the_same(run: Run) -> None:
     models = run(forget, ranks=2)
     assert [model.time for model in models] == [0.0, 0.0]
     assert figures.end(Trace.of(models)) == 0.4
-
-
-def test_a_work_says_what_it_is(run: Run) -> None:
-    async def look(model: Model) -> None:
-        coming = model.allreduce(model.fake_grad(0), 0)
-        assert isinstance(coming, Work)
-        assert repr(coming) == "<allreduce, to be awaited>"
-        await coming
-
-    run(look, ranks=2)
 
 
 def test_an_awaited_value_is_new_on_every_rank(run: Run) -> None:
@@ -379,6 +373,8 @@ PLACES: dict[str, Any] = {
     "pass_to": lambda model, work: model.pass_to(1 - model.rank, work),
     "pass_to, in a tuple": lambda model, work: model.pass_to(1 - model.rank, (0, work)),
     "sum from the left": lambda model, work: work + model.fake_grad(0),
+    "sum from the right": lambda model, work: model.fake_grad(0) + work,
+    "combine from the right": lambda model, work: model.fake_grad(0).shard(0, 2).combine(work),
     "item": lambda model, work: work[0],
     "loop": lambda model, work: list(work),
     "unpacking": lambda model, work: (lambda a, b: None)(*work),
@@ -397,31 +393,6 @@ def test_a_forgotten_await_is_called_that(place: str) -> None:
         assert ": coming = await model.allreduce(model.fake_grad(0), 0)" in str(raised.value.fix)
 
     simulate(forget, ranks=2)
-
-
-@pytest.mark.parametrize(
-    "use",
-    [lambda grad, work: grad + work, lambda grad, work: grad.shard(0, 2).combine(work)],
-    ids=["sum from the right", "combine from the right"],
-)
-def test_a_law_of_values_reminds_too(use: Any) -> None:
-    async def forget(model: Model) -> None:
-        coming = model.allreduce(model.fake_grad(0), 0)
-        with pytest.raises(ForgottenAwait) as raised:
-            use(model.fake_grad(0), coming)
-        assert raised.value.rank == model.rank
-        assert ": coming = await model.allreduce(model.fake_grad(0), 0)" in str(raised.value.fix)
-
-    simulate(forget, ranks=2)
-
-
-def test_a_work_has_no_attributes_for_those_who_ask() -> None:
-    async def ask(model: Model) -> None:
-        coming = model.allreduce(model.fake_grad(0), 0)
-        assert not hasattr(coming, "layer")
-        assert getattr(coming, "batches", None) is None
-
-    simulate(ask, ranks=2)
 
 
 def test_overlap_is_priced_by_the_cost_model(run: Run) -> None:
