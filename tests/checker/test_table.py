@@ -17,6 +17,14 @@ from lib.checker.table import Answer, Draw, Failure, Judge, ask_here, decode, en
 from lib.puzzles.records import Row
 from lib.submissions.wrong_answer import wrong_answer
 
+
+def failing(rows: Sequence[Row], count: int, judge: Judge, function: Any) -> Failure:
+    """The input that is shown of a function that goes wrong."""
+    _, failure = first_failure(rows, count, judge, ask_here(function))
+    assert failure is not None
+    return failure
+
+
 ATOMS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 KEYS = st.integers() | st.text(max_size=3) | st.tuples(st.integers(), st.integers())
 DATA = st.recursive(
@@ -129,8 +137,7 @@ def raised(error: BaseException) -> Any:
     ],
 )
 def test_odd_answers_are_wrong_and_worded(expected: Any, answer: Any) -> None:
-    _, failure = first_failure([Row((), expected)], 0, Judge(lambda: expected), ask_here(answer))
-    assert failure is not None
+    failure = failing([Row((), expected)], 0, Judge(lambda: expected), answer)
     assert "expected:" in str(wrong_answer("odd", failure))
 
 
@@ -155,8 +162,7 @@ def test_what_a_function_does_to_its_inputs_changes_nothing() -> None:
         return 0
 
     rows = [Row(([1, 2],), 2)]
-    _, failure = first_failure(rows, 0, Judge(len), ask_here(greedy))
-    assert failure == Failure(([1, 2],), Answer(2), Answer(0))
+    assert failing(rows, 0, Judge(len), greedy) == Failure(([1, 2],), Answer(2), Answer(0))
 
 
 def test_a_stub_is_no_answer() -> None:
@@ -233,21 +239,15 @@ def test_a_generator_gives_every_input() -> None:
 
 def test_of_a_table_and_random_inputs_the_smaller_is_shown() -> None:
     rows = [Row(([9] * 9,), 81), Row(([1],), 1)]
-    _, failure = first_failure(rows, 50, Judge(sum, numbers), ask_here(wrong_from(lambda items: len(items) > 4)))
-    assert failure is not None
-    assert failure.given == ([0] * 5,)
-    _, failure = first_failure(rows, 0, Judge(sum, numbers), ask_here(wrong_from(lambda items: len(items) > 4)))
-    assert failure is not None
-    assert failure.given == ([9] * 9,)
+    assert failing(rows, 50, Judge(sum, numbers), wrong_from(lambda items: len(items) > 4)).given == ([0] * 5,)
+    assert failing(rows, 0, Judge(sum, numbers), wrong_from(lambda items: len(items) > 4)).given == ([9] * 9,)
 
 
 def test_more_than_one_answer_may_be_right() -> None:
     judge = Judge(min, numbers_of_one, accepts=lambda answer, items: answer in items)
     assert first_failure([], 30, judge, ask_here(max)) == (30, None)
-    _, failure = first_failure([], 30, judge, ask_here(lambda items: -1))
-    assert failure == Failure(([0],), Answer(0), Answer(-1))
-    _, failure = first_failure([], 30, judge, ask_here(lambda items: items[1]))
-    assert failure is not None
+    assert failing([], 30, judge, lambda items: -1) == Failure(([0],), Answer(0), Answer(-1))
+    failure = failing([], 30, judge, lambda items: items[1])
     assert failure.got.raised == "IndexError"
 
 
@@ -255,17 +255,16 @@ def numbers_of_one(draw: Draw) -> tuple[list[int]]:
     return ([draw.integer(0, 9) for _ in range(draw.integer(1, 5))],)
 
 
-def test_an_input_may_have_to_be_refused() -> None:
-    def half(number: int) -> int:
-        if number % 2:
-            raise ValueError("odd")
-        return number // 2
+def half(number: int) -> int:
+    if number % 2:
+        raise ValueError("odd")
+    return number // 2
 
+
+def test_an_input_may_have_to_be_refused() -> None:
     judge = Judge(half, lambda draw: (draw.integer(0, 9),))
     assert first_failure([], 30, judge, ask_here(half)) == (30, None)
-    _, failure = first_failure([], 30, judge, ask_here(lambda number: number // 2))
-    assert failure is not None
-    text = str(wrong_answer("half", failure))
+    text = str(wrong_answer("half", failing([], 30, judge, lambda number: number // 2)))
     assert text == (
         "half(1) is not right\n"
         "  expected: ValueError: odd\n"
@@ -275,11 +274,6 @@ def test_an_input_may_have_to_be_refused() -> None:
 
 
 def test_what_is_to_be_refused_is_shown_last() -> None:
-    def half(number: int) -> int:
-        if number % 2:
-            raise ValueError("odd")
-        return number // 2
-
     def every() -> Iterator[tuple[int]]:
         yield from ((number,) for number in range(1, 10))
 
@@ -289,20 +283,13 @@ def test_what_is_to_be_refused_is_shown_last() -> None:
     table = [Row((3,), raises="ValueError"), Row((44,), 22)]
     for inputs in (None, every, drawn):
         judge = Judge(half, inputs)
-        _, failure = first_failure(table, 40, judge, ask_here(lambda number: 7))
-        assert failure is not None
+        failure = failing(table, 40, judge, lambda number: 7)
         assert failure.given == ((44,) if inputs is None else (2,))
-        _, failure = first_failure(table, 40, judge, ask_here(lambda number: number // 2))
-        assert failure is not None
+        failure = failing(table, 40, judge, lambda number: number // 2)
         assert failure.given == ((3,) if inputs is None else (1,))
 
 
 def test_a_row_may_ask_for_an_error() -> None:
-    def half(number: int) -> int:
-        if number % 2:
-            raise ValueError("whatever it says")
-        return number // 2
-
     def careless(number: int) -> int:
         assert number % 2 == 0, "odd"
         return number // 2
@@ -349,10 +336,12 @@ def test_what_is_wrong_may_be_said_by_the_puzzle() -> None:
     judge = Judge(abs, accepts=accepts)
     table = [Row((3,), 3), Row((-12,), 12)]
     assert first_failure(table, 0, judge, ask_here(lambda number: number)) == (2, None)
-    _, failure = first_failure(table, 0, judge, ask_here(lambda number: 3))
-    assert str(failure and wrong_answer("size", failure)).endswith("fix:      3 is not -12, with or without a sign")
-    _, failure = first_failure(table, 0, judge, ask_here(lambda number: None))
-    assert str(failure and wrong_answer("size", failure)).endswith("fix:      None is not 3, with or without a sign")
+    assert str(wrong_answer("size", failing(table, 0, judge, lambda number: 3))).endswith(
+        "fix:      3 is not -12, with or without a sign"
+    )
+    assert str(wrong_answer("size", failing(table, 0, judge, lambda number: None))).endswith(
+        "fix:      None is not 3, with or without a sign"
+    )
 
 
 def test_a_dict_is_shown_in_the_order_of_its_keys() -> None:
