@@ -11,8 +11,7 @@ from lib import Model, RuleError, Trace, TraceError, check, simulate
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.steps import mine
 from lib.trace.json_format import encode
-from tests.adversary.judging import judged, puzzle_of, read, ready
-from tests.adversary.replaying import replayed
+from tests.adversary.judging import judged, puzzle_of, read, ready, replayed
 
 
 def data_of(function: Any, ranks: int = 1) -> dict[str, Any]:

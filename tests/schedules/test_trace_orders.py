@@ -37,6 +37,7 @@ def test_the_orders_that_have_a_name_come_back(name: str, messages: Messages) ->
         size = {"layers": len(places(order)), "batches": batches, "ranks": ranks}
         trace = Trace.of(simulate(program_of(order, messages=messages), **size))  # pyright: ignore[reportArgumentType]
         assert order_of(trace) == _again(order), (ranks, batches)
+        assert (check(trace).faults, check(trace).notes) == ((), ())
 
 
 def test_settings_come_back_with_it() -> None:
