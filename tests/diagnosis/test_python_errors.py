@@ -111,15 +111,6 @@ def test_warnings_of_others_come_through_and_the_module_is_as_it_was() -> None:
 # -- what simulate is given ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("thing", "got"), [(None, "None"), (3, "the number 3"), ("ddp", "str 'ddp'"), ([], "a list of 0")], ids=str
-)
-def test_no_function_at_all(thing: Any, got: str) -> None:
-    with pytest.raises(PuzzleError) as raised:
-        simulate(thing)
-    assert (raised.value.what, raised.value.got) == ("simulate was not given a function", got)
-
-
 def test_what_has_defaults_can_be_called() -> None:
     def student(model: Model, times: int = 2, *more: int, **other: int) -> None:
         for _ in range(times):

@@ -209,7 +209,7 @@ def test_evil_fields_fool_no_rule() -> None:
 
 
 def test_a_value_that_cannot_be_is_refused() -> None:
-    """The others are tests.values.test_values.MADE_BY_HAND."""
+    """The others are in tests/values/said/laws.txt."""
     model = Model(layers=1, batches=2)
     for value in (Weight("x", 1, 0), Weight(0, 1, 10**5000), Activation(0, 1, [3], 2)):  # type: ignore[arg-type]
         assert said(lambda value=value: model.weights.update({0: value})).startswith(

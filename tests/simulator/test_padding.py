@@ -56,14 +56,6 @@ def test_padding_stands_for_no_real_batch() -> None:
     assert "batch 5 is missing" in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("padding", "words"), [(0, "batches from 0 to 5\n"), (2, "batches from 0 to 5, and 6 to 7 for padding\n")]
-)
-def test_padding_that_is_not_there(padding: int, words: str) -> None:
-    with pytest.raises(RuleError, match=words):
-        simulate(lambda model: model.get_activation([8]), batches=6, padding=padding)
-
-
 def test_it_is_saved_and_printed_and_timed_anew() -> None:
     trace = run()[0].trace
     assert encode(trace)["padding"] == 2

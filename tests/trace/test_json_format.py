@@ -272,15 +272,13 @@ def test_thousands_of_large_unions_are_a_fault_and_not_all_of_the_memory(monkeyp
 
 
 def test_a_thousand_different_numbers_of_shards_are_enough(folder: Path) -> None:
-    data = copy.deepcopy(DATA["star"])
-    data["programs"][0]["values"] += [["weight", 0, 1, 0, "0", total] for total in range(2, 1500)]
-    with pytest.raises(TraceError, match="values cut into more than 1000 different numbers of shards"):
-        load(data, folder)
-    data = copy.deepcopy(DATA["star"])
+    values = [["weight", 0, 1, 0, "0", total] for total in range(2, 1500)]
     wide = [["load_weights", 0, "", [], [], 0, 0, 0, -1, [0, total], -1, None, False] for total in range(2, 1500)]
-    data["programs"][0]["events"] += wide
-    with pytest.raises(TraceError, match="values cut into more than 1000 different numbers of shards"):
-        load(data, folder)
+    for field, more in (("values", values), ("events", wide)):
+        data = copy.deepcopy(DATA["star"])
+        data["programs"][0][field] += more
+        with pytest.raises(TraceError, match="values cut into more than 1000 different numbers of shards"):
+            load(data, folder)
 
 
 def test_a_file_that_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
