@@ -61,13 +61,6 @@ def test_overlapping_communications_take_several_lanes_and_then_share_the_last()
     assert boxes(trace(flood, ranks=9, layers=1, batches=9)).lanes == [LANES + 1, *[2] * 8]
 
 
-def test_operations_of_the_future_are_boxes_too() -> None:
-    run = trace(lambda model: None, ranks=1, layers=1, batches=1)
-    program = run.programs[0]
-    program.events.append(Event("recompute", 0, frozenset([0]), (), (), 0, 0, 10**9, None))
-    assert [(box.look, box.end) for box in boxes(run).boxes] == [("other", 10**9)]
-
-
 def test_memory_changes_when_an_operation_is_issued_and_shows_the_highest_of_equal_times() -> None:
     late = [(units(level.time), level.sums[-1]) for level in levels(RUNS["late"], 0)]
     # Both weights are at rest from the beginning, and nothing is after the end.
@@ -83,7 +76,10 @@ def test_memory_changes_when_an_operation_is_issued_and_shows_the_highest_of_equ
     assert curve == [(0, 524_288), (2, 786_432), (4, 786_432)]
 
 
-def test_a_rank_without_a_program_is_empty() -> None:
+def test_operations_of_the_future_are_boxes_too_and_a_rank_without_a_program_is_empty() -> None:
+    run = trace(lambda model: None, ranks=1, layers=1, batches=1)
+    run.programs[0].events.append(Event("recompute", 0, frozenset([0]), (), (), 0, 0, 10**9, None))
+    assert [(box.look, box.end) for box in boxes(run).boxes] == [("other", 10**9)]
     models = simulate(lambda model: model.load_weights(0), ranks=3)
     assert boxes(Trace.of(models[:1])).boxes == []
     assert levels(Trace.of(models[:1]), 2) == []

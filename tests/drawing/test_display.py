@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,26 +143,17 @@ def test_a_mistake_shows_the_students_lines_and_the_picture(
         assert picture["text/plain"].endswith(end)
 
 
-def failure(function: Callable[[Model], Any]) -> PuzzleError:
-    with pytest.raises(PuzzleError) as caught:
-        simulate(function, ranks=2)
-    return caught.value
-
-
-def test_frames_of_students_are_theirs_alone() -> None:
-    error = failure(lambda model: model.forward(0, model.get_activation([0]), 3))  # pyright: ignore
-    files = {Path(frame.f_code.co_filename).name for frame, _ in student_frames(error.__traceback__)}
-    assert files == {"test_display.py"}
-    assert len(list(traceback.walk_tb(error.__traceback__))) > 3
-
-
-def test_the_text_of_an_error_is_short() -> None:
+def test_frames_of_students_are_theirs_alone_and_the_text_of_an_error_is_short() -> None:
     def deep(model: Model, levels: int = 40) -> Any:
         return deep(model, levels - 1) if levels else model.activations["absent"]
 
-    error = failure(deep)
-    text = error_text(error, error.__traceback__)
+    with pytest.raises(PuzzleError) as caught:
+        simulate(deep, ranks=2)
+    error, frames = caught.value, caught.value.__traceback__
+    assert {Path(frame.f_code.co_filename).name for frame, _ in student_frames(frames)} == {"test_display.py"}
+    assert len([*traceback.walk_tb(frames)]) > len([*student_frames(frames)]) + 2
+    text = error_text(error, frames)
     assert sum(line.startswith("  test_display.py, line ") for line in text.splitlines()) == 8
     assert "  ...\n" in text
     assert text.splitlines()[-1].startswith("  fix:")
-    assert "\x1b[" in error_text(error, error.__traceback__, colour=True)
+    assert "\x1b[" in error_text(error, frames, colour=True)

@@ -74,32 +74,25 @@ def compute(batch: Callable[[Model], int], more: Callable[[Model], int] | None =
     return trace(function, ranks=4, layers=1, batches=8)
 
 
-def test_batches_that_ranks_share_are_told_from_their_own() -> None:
+def test_batches_that_ranks_share_are_told_from_their_own_which_are_counted() -> None:
     assert fold(compute(lambda model: model.rank)) == [Fold((0, 1, 2, 3), {1: "own", 2: "own"})]
     assert fold(compute(lambda model: 0)) == [Fold((0, 1, 2, 3))]
     assert ranks(compute(lambda model: max(model.rank, 1))) == [(0, 1), (2, 3)]
-
-
-def test_several_batches_of_a_rank_are_counted() -> None:
-    run = compute(lambda model: model.rank, lambda model: model.rank + 4)
-    (row,) = fold(run)
-    assert sorted(set(row.own.values())) == ["own 0", "own 1"]
     other = compute(lambda model: model.rank, lambda model: model.rank)
     assert set(fold(other)[0].own.values()) == {"own"}
     mixed = compute(lambda model: model.rank, lambda model: model.rank + 4 if model.rank else 0)
     assert ranks(mixed) == [(0,), (1, 2, 3)]
+    for first in (0, 1):
+        run = compute(lambda model, first=first: model.rank + first, lambda model: model.rank + 4)
+        (row,) = fold(run)
+        assert sorted(set(row.own.values())) == ["own 0", "own 1"]
+        events = run.programs[0].events
+        said = {box.number: labels(box, events[box.number], row.own)[0] for box in boxes(run).boxes if box.rank == 0}
+        assert ["own 0", "#0"] in said.values()  # no number of a batch, however little room there is
+        assert not [text for number in row.own for text in said.get(number, []) if text.isdigit()]
 
 
-def test_a_batch_of_its_own_is_called_by_no_number_however_little_room_there_is() -> None:
-    run = compute(lambda model: model.rank + 1, lambda model: model.rank + 4)
-    (row,) = fold(run)
-    events = run.programs[0].events
-    texts = {box.number: labels(box, events[box.number], row.own)[0] for box in boxes(run).boxes if box.rank == 0}
-    assert ["own 0", "#0"] in texts.values()
-    assert not [text for number in row.own for text in texts.get(number, []) if text.isdigit()]
-
-
-def test_who_holds_more_or_takes_longer_has_a_row_of_its_own() -> None:
+def test_who_holds_more_or_passes_the_others_messages_has_a_row_of_its_own() -> None:
     def uneven(model: Model) -> None:
         weight = model.load_weights(0)[0]
         model.activations[0] = model.get_activation([model.rank])
@@ -109,14 +102,11 @@ def test_who_holds_more_or_takes_longer_has_a_row_of_its_own() -> None:
         if model.rank != 1:
             model.weights[0] = weight
 
-    assert ranks(trace(uneven, ranks=4, layers=2, batches=4)) == [(0, 2, 3), (1,)]
-
-
-def test_ranks_that_pass_each_other_messages_keep_their_rows() -> None:
     async def ring(model: Model) -> None:
         await model.pass_to((model.rank + 1) % model.RANKS, model.get_activation([model.rank]))
         await model.receive((model.rank - 1) % model.RANKS)
 
+    assert ranks(trace(uneven, ranks=4, layers=2, batches=4)) == [(0, 2, 3), (1,)]
     assert ranks(trace(ring, ranks=4, batches=4)) == [(0,), (1,), (2,), (3,)]
 
 

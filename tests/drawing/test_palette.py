@@ -26,7 +26,6 @@ from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
 from lib import check
 from lib.course.subject import run
 from tests.drawing.communication.exchanges import EXCHANGES
-from tests.drawing.marks import written
 from tests.drawing.test_golden import pictures
 from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES
@@ -82,17 +81,14 @@ def test_layers_get_lighter_by_day_and_by_night(shade: type[str]) -> None:
 
 
 @pytest.mark.parametrize("shade", DAY_AND_NIGHT)
-def test_every_text_is_readable_on_what_it_stands_on(every: dict[str, Picture], shade: type[str]) -> None:
-    for name, picture in every.items():
-        for text, ground in grounds(picture.scene):
-            assert contrast(shade(text.fill), shade(ground)) >= READABLE, (name, text, ground)
-
-
-def test_text_is_large_enough(every: dict[str, Picture]) -> None:
+def test_every_text_is_large_enough_and_readable_on_what_it_stands_on(
+    every: dict[str, Picture], shade: type[str]
+) -> None:
     for name, picture in every.items():
         assert picture.scene.width <= 840, name  # a wider one would be shown smaller
-        for text in written(picture.scene):
+        for text, ground in grounds(picture.scene):
             assert text.size == SMALL or text.size >= TEXT, (name, text)
+            assert contrast(shade(text.fill), shade(ground)) >= READABLE, (name, text, ground)
 
 
 def grounds(scene: Scene) -> list[tuple[Text, str]]:

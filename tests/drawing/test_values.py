@@ -116,7 +116,10 @@ def test_absurd_values_are_drawn_and_named() -> None:
         assert len(picture_of(value).svg()) < 20_000
 
 
-def test_columns_lie_side_by_side_and_features_go_down() -> None:
+def test_columns_lie_side_by_side_features_go_down_and_a_part_of_a_sum_is_pale() -> None:
+    part = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("terms", [1], 2)])
+    assert filled(part, "activation") == []
+    assert {"Σ 1 of 2", "across: batches, pale: a part of a sum"} <= set(shown(part))
     rows, columns = (
         value_of(Weight, by_hand(), layer, 2, 0, frozenset([1 - layer]), 2 - layer, [("out", [1], 2)] if layer else [])
         for layer in (0, 1)
@@ -130,9 +133,3 @@ def test_columns_lie_side_by_side_and_features_go_down() -> None:
     assert lower.y == pytest.approx(whole.y + whole.height / 2)
     other = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("features", [0], 2)])
     assert [mark.y for mark in filled([other, half], "activation")] == [whole.y, lower.y], "beside each other"
-
-
-def test_a_part_of_a_sum_is_pale_and_says_which() -> None:
-    part = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("terms", [1], 2)])
-    assert filled(part, "activation") == []
-    assert {"Σ 1 of 2", "across: batches, pale: a part of a sum"} <= set(shown(part))

@@ -8,10 +8,9 @@ import pytest
 
 from drawing import Picture, picture_of
 from drawing.canvas.palette import ACCENT, ALARM, GOOD, INK, PAPER
-from drawing.canvas.scene import Poly, Rect
 from drawing.review.why import MANY
 from lib import LINKS, critical_path, retime, what_helps, what_if, why
-from tests.drawing.marks import apart, on_paper, rects, texts, written
+from tests.drawing.marks import apart, on_paper, polys, rects, texts, written
 from tests.drawing.runs import solved
 from tests.drawing.test_review_picture import axis_left
 
@@ -44,14 +43,12 @@ def test_the_gap_and_each_leg_have_a_frame_and_rows_an_arrow_between_them() -> N
     found = why(trace, 3, 2)
     assert found is not None
     assert found.gap is not None
-    marks = picture_of(found).scene.marks
-    (frame,) = [m for m in marks if isinstance(m, Rect) and m.stroke == ALARM and m.line == 2.2]
+    (frame,) = rects(found, stroke=ALARM, line=2.2)
     assert frame.title == found.gap.text()
     assert frame.x == pytest.approx(axis_left(picture_of(found)))
-    frames = [m for m in marks if isinstance(m, Rect) and m.fill == "none" and m.stroke == INK and m.line == 1.8]
+    frames = rects(found, fill="none", stroke=INK, line=1.8)
     assert len(frames) == 3 + 2 * 2 + 1  # of three ranks what they compute, and both ends of two messages and one end
-    heads = [m for m in marks if isinstance(m, Poly) and m.fill == INK and m.stroke == PAPER]
-    assert len(heads) == 3
+    assert len(polys(found, fill=INK, stroke=PAPER)) == 3
     assert "1" in texts(picture_of(found))
 
 
@@ -70,16 +67,13 @@ def test_what_changes_is_framed_before_and_after() -> None:
     assert sum(frame.width for frame in frames[4:]) < sum(frame.width for frame in frames[:4])
 
 
-def test_what_helps_most_has_the_longest_bar() -> None:
-    found = what_helps(solved("gpipe"))
-    assert found is not None
-    bars = [m.width for m in picture_of(found).scene.marks if isinstance(m, Rect) and m.fill == GOOD]
-    assert bars == sorted(bars, reverse=True)
-    assert len(bars) == len(found.shown())
-
-
-def test_the_words_are_those_of_the_answer() -> None:
+def test_the_words_are_those_of_the_answer_and_what_helps_most_has_the_longest_bar() -> None:
     trace = solved("gpipe")
-    for found in (why(trace, 0, 12), critical_path(trace), what_if(trace, rank=0), what_helps(trace)):
+    helps = what_helps(trace)
+    for found in (why(trace, 0, 12), critical_path(trace), what_if(trace, rank=0), helps):
         assert found is not None
         assert picture_of(found).words == found.text()
+    assert helps is not None
+    bars = [bar.width for bar in rects(helps, fill=GOOD)]
+    assert bars == sorted(bars, reverse=True)
+    assert len(bars) == len(helps.shown())

@@ -89,15 +89,13 @@ def test_groups_of_other_layers_stand_beside_it_unless_a_layer_is_named() -> Non
 
 
 def test_one_is_chosen_by_name_word_title_and_layer() -> None:
-    run = EXCHANGES["grid"]
-    for which in ("allreduce", "AR", "all-reduce", "All-Reduce", "all reduce"):
-        one = chosen(run, which, None, "test")
-        assert one is not None
-        assert (one.op, one.layer) == ("allreduce", 1)
-    for which in ("pass_to", "receive", "message", "send"):
-        one = chosen(EXCHANGES["message"], which, None, "test")
-        assert one is not None
-        assert one.op == MESSAGE
+    for run, op, layer, words in (
+        ("grid", "allreduce", 1, ("allreduce", "AR", "all-reduce", "All-Reduce", "all reduce")),
+        ("message", MESSAGE, None, ("pass_to", "receive", "message", "send")),
+    ):
+        for one in (chosen(EXCHANGES[run], which, None, "test") for which in words):
+            assert one is not None
+            assert (one.op, one.layer if layer else None) == (op, layer)
 
 
 def test_what_is_not_there_is_answered_with_what_there_is() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from drawing import draw_mesh, picture_of
-from drawing.canvas.scene import Text, text_width
+from drawing.canvas.scene import text_width
 from lib import Mesh
 from lib.cluster.holdings import Neighbours
-from tests.drawing.marks import cards, texts
+from tests.drawing.marks import cards, texts, written
 
 DIMS = Mesh({"pp": 2, "dp_replicate": 2, "dp_shard": 2, "cp": 1, "tp": 2}, host_size=8)
 FIVE = Neighbours(DIMS, 0, wrong=[3], title="The groups of rank 0")
@@ -25,7 +25,7 @@ def test_groups_of_other_names_may_share_ranks() -> None:
 
 def test_what_is_not_right_has_room_beside_a_small_mesh() -> None:
     scene = picture_of(Neighbours(Mesh({"a": 2}), 0, wrong=[1])).scene
-    (words,) = [mark for mark in scene.marks if isinstance(mark, Text) and mark.text == "not right"]
+    (words,) = written(scene, text="not right")
     assert words.x + text_width(words.text, words.size) < scene.width
 
 

@@ -41,11 +41,20 @@ async def unequal(model: Model) -> None:
 
 
 @given(st.sampled_from(sorted(RINGS)), st.integers(2, 9))
-def test_after_the_last_step_everyone_has_what_the_law_says(name: str, ranks: int) -> None:
+def test_pieces_go_from_who_has_them_to_the_next_rank_until_everyone_has_what_the_law_says(
+    name: str, ranks: int
+) -> None:
     one, found = steps_of(small(RINGS[name], ranks=ranks))
+    for before, hops in zip(found.states, found.steps, strict=False):
+        assert len({hop.source for hop in hops}) == len(hops)
+        for hop in hops:
+            assert hop.target == (hop.source + 1) % ranks
+            assert before[hop.source][hop.piece] == hop.members
+            if hop.adds:  # nothing is added twice
+                assert hop.members.isdisjoint(before[hop.target][hop.piece])
     everybody = frozenset(range(ranks))
+    assert one.row is not None
     for member, (seat, has) in enumerate(zip(one.seats, found.states[-1], strict=True)):
-        assert one.row is not None
         share = sum(Fraction(found.sizes[piece]) for piece in has)
         assert share == sum(Fraction(value.elements()) for value in seat.got)
         if one.row.law is reduce:
@@ -67,18 +76,6 @@ def test_what_is_sent_is_what_the_table_says(name: str, ranks: int) -> None:
         assert sent == [seat.sent for seat in one.seats]
         assert one.row is not None
         assert len(found.steps) == one.row.messages(ranks)
-
-
-@given(st.sampled_from(sorted(RINGS)), st.integers(2, 9))
-def test_a_piece_is_passed_by_who_has_it_to_the_next_rank_once_a_step(name: str, ranks: int) -> None:
-    _, found = steps_of(small(RINGS[name], ranks=ranks))
-    for before, hops in zip(found.states, found.steps, strict=False):
-        assert len({hop.source for hop in hops}) == len(hops)
-        for hop in hops:
-            assert hop.target == (hop.source + 1) % ranks
-            assert before[hop.source][hop.piece] == hop.members
-            if hop.adds:  # nothing is added twice
-                assert hop.members.isdisjoint(before[hop.target][hop.piece])
 
 
 def test_a_step_is_a_picture() -> None:
