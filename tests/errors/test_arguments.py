@@ -126,15 +126,11 @@ def test_numbers_of_any_class_are_the_numbers_that_they_are(number: Any) -> None
 
 def test_an_evil_number_fools_no_rule() -> None:
     model = Model(layers=2, batches=2)
-    with pytest.raises(RuleError, match="there is no layer 5"):
-        model.load_weights(Evil(5))
     weight, _ = model.load_weights(0)
-    with pytest.raises(RuleError, match="belongs to another layer"):
-        model.forward(Evil(1), model.get_activation([0]), weight)
-    with pytest.raises(RuleError, match="there is no batch 9"):
-        model.get_activation([Evil(9)])
-    with pytest.raises(RuleError, match="there is no shard 4 of 2"):
-        weight.shard(Evil(4), Evil(2))
+    assert said(lambda: model.load_weights(Evil(5))).startswith("rank 0: there is no layer 5")
+    assert "belongs to another layer" in said(lambda: model.forward(Evil(1), model.get_activation([0]), weight))
+    assert said(lambda: model.get_activation([Evil(9)])).startswith("rank 0: there is no batch 9")
+    assert "there is no shard 4 of 2" in said(lambda: weight.shard(Evil(4), Evil(2)))
 
 
 def test_plain_and_written() -> None:
@@ -199,12 +195,9 @@ def test_a_value_made_by_hand_is_recorded_as_what_it_is() -> None:
 def test_evil_fields_fool_no_rule() -> None:
     model = Model(layers=2, batches=2)
     x, (weight, _) = model.get_activation([0]), model.load_weights(0)
-    with pytest.raises(RuleError, match="belongs to another layer"):
-        model.forward(0, x, Weight(Evil(1), 2, 0))
-    with pytest.raises(RuleError, match="belongs to another layer"):
-        model.forward(0, Activation(Evil(1), 2, [0], 2), weight)
-    with pytest.raises(RuleError, match="different layers"):
-        _ = model.fake_grad(0) + WeightGrad(Evil(1), 2, [0], 2)
+    assert "belongs to another layer" in said(lambda: model.forward(0, x, Weight(Evil(1), 2, 0)))
+    assert "belongs to another layer" in said(lambda: model.forward(0, Activation(Evil(1), 2, [0], 2), weight))
+    assert "different layers" in said(lambda: model.fake_grad(0) + WeightGrad(Evil(1), 2, [0], 2))
     assert not [event for event in model.program.events if event.op in ("forward", "add")]
 
 
