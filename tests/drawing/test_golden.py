@@ -21,7 +21,6 @@ from drawing.registry import picture_of
 from drawing.stepper import step_through
 from lib import Trace, review, simulate, why
 from lib.course.review import Review
-from lib.course.subject import run
 from lib.schedules.formats.timelines.recorded import recording_of_order
 from lib.schedules.gallery import gallery
 from lib.schedules.pipelines.catalogue import SCHEDULES
@@ -51,12 +50,8 @@ def pictures() -> dict[str, Picture]:
     """The pictures of `runs`, those of the README (the reference solutions of two puzzles), a map of puzzles, and
     reviews of solutions that keep more than they have to."""
     found = runs.pictures()
-    for name in ("gpipe", "grad_accum"):
-        solved = run(name)
-        assert solved is not None, "a reference is solved"
-        found[name] = picture_of(solved.trace)
-        if name == "gpipe":
-            found["why"] = picture_of(why(on_line_one(solved.trace), 0, 12))
+    found |= {name: picture_of(runs.solved(name)) for name in ("gpipe", "grad_accum")}
+    found["why"] = picture_of(why(on_line_one(runs.solved("gpipe")), 0, 12))
     found |= {name: picture_of(on_line_one(runs.RUNS[name])) for name in ("overlapped", "deadlock")}
     halves = simulate(program_of(zb_h1(4, 4)), ranks=4, layers=4, batches=4)
     found["zero_bubble"] = picture_of(on_line_one(Trace.of(halves)))

@@ -48,7 +48,7 @@ def test_the_curve_goes_to_the_end_below_the_peak_and_guests_lie_above_what_is_a
         assert case not in CLASSIC or first == last
 
 
-def test_a_weight_that_is_gathered_is_a_guest_and_one_that_stays_is_none() -> None:
+def test_a_weight_that_is_gathered_and_what_is_made_of_it_are_guests_in_a_look_of_their_own() -> None:
     run = solved("wsdp")
     program = run.programs[0]
     visiting = guests(program)
@@ -61,25 +61,20 @@ def test_a_weight_that_is_gathered_is_a_guest_and_one_that_stays_is_none() -> No
     whole = program.values[min(visiting)]
     assert whole is not None
     assert heights == {0, whole.elements()}
+    assert [mark.title for mark in polys(solved("fsdp"), fill=GUEST)] == [GATHERED]
+    assert rects(solved("fsdp"), fill=GUEST)
+    assert GATHERED not in picture_of_trace(solved("ddp")).svg()
 
-
-def test_what_is_made_of_a_guest_is_one_and_what_is_handed_in_is_none() -> None:
     async def gather(model: Model) -> None:
         shard, _ = model.load_weights(0, model.rank, 2)
         weight = await model.allgather(shard, 0)
         weight.shard(model.rank, 2)
         other = await model.allgather(shard, 0)
-        model.set_final_weight(0, other)
+        model.set_final_weight(0, other)  # which is no guest
 
     program = trace(gather, ranks=2, layers=1, batches=2).programs[0]
     made = {event.op: event.outputs for event in program.events[:3]}
     assert guests(program) == {*made["allgather"], *made["shard"]}
-
-
-def test_guests_are_drawn_in_a_look_of_their_own() -> None:
-    assert [mark.title for mark in polys(solved("fsdp"), fill=GUEST)] == [GATHERED]
-    assert rects(solved("fsdp"), fill=GUEST)
-    assert GATHERED not in picture_of_trace(solved("ddp")).svg()
 
 
 def test_the_longest_of_equal_peaks_is_marked() -> None:

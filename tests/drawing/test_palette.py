@@ -24,8 +24,8 @@ from drawing.canvas.palette import (
 )
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
 from lib import check
-from lib.course.subject import run
 from tests.drawing.communication.exchanges import EXCHANGES
+from tests.drawing.runs import solved
 from tests.drawing.test_golden import pictures
 from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES
@@ -39,10 +39,10 @@ def every() -> dict[str, Picture]:
     """The golden pictures, every exchange, and the run, the verdict and the step of references."""
     found = pictures() | {f"exchange: {name}": draw_collective(trace) for name, trace in EXCHANGES.items()}
     for puzzle in sample(SCHEDULES):
-        if (reference := run(puzzle)) is not None:
-            found[f"{puzzle}: run"] = picture_of(reference.trace)
-            found[f"{puzzle}: step"] = draw_step(reference.trace)
-            found[f"{puzzle}: verdict"] = picture_of(check(reference.trace, puzzle=puzzle))
+        reference = solved(puzzle)
+        found[f"{puzzle}: run"] = picture_of(reference)
+        found[f"{puzzle}: step"] = draw_step(reference)
+        found[f"{puzzle}: verdict"] = picture_of(check(reference, puzzle=puzzle))
     return found
 
 

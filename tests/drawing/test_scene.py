@@ -79,12 +79,6 @@ def test_text_is_cut_to_its_room() -> None:
     assert text_width(cut, 10) <= 62
 
 
-def test_sixteen_ranks_of_two_hundred_events_stay_small() -> None:
-    run = RUNS["chatter"]
-    assert min(len(program.events) for program in run.programs) >= 200
-    assert len(picture_of(run).svg().encode()) < 500_000
-
-
 def test_by_day_only_there_is_no_sheet_and_in_a_notebook_little_more_than_the_svg(every: dict[str, Picture]) -> None:
     assert "<style>" in every["ddp"].svg()
     assert "<style>" not in every["ddp"].svg(night=False)  # bitmaps are made of this one
@@ -92,7 +86,9 @@ def test_by_day_only_there_is_no_sheet_and_in_a_notebook_little_more_than_the_sv
     assert sum(len(picture._repr_mimebundle_()["text/html"]) for picture in every.values()) < 1.2 * plain
 
 
-def test_very_large_runs_are_drawn_without_recursion() -> None:
+def test_very_large_runs_stay_small_and_are_drawn_without_recursion() -> None:
+    assert min(len(program.events) for program in RUNS["chatter"].programs) >= 200
+    assert len(picture_of(RUNS["chatter"]).svg().encode()) < 500_000
     run = trace(chatter, ranks=16, layers=640, batches=16)
     assert sum(event.op in TIMED for _, event in run.events()) > 20_000
     picture = picture_of(run)
