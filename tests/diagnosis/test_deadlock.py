@@ -10,7 +10,7 @@ import pytest
 
 from lib import DeadlockError, Dist, Mesh, MismatchError, Model, PuzzleError, RankFailed, Trace, check, simulate
 from lib.trace import json_format as serial
-from tests.support.drivers import DRIVERS, Run, gather, in_asyncio
+from tests.support.drivers import DRIVERS, Run, gather
 from tests.support.profiles import THOROUGH
 from tests.support.schedules import CLASSIC, Case
 
@@ -134,18 +134,20 @@ def test_a_rank_that_raised_before_or_after_the_others_wait(culprit: int) -> Non
 
 
 @pytest.mark.parametrize("culprit", [0, 1, 3])
-def test_under_asyncio_the_culprit_raises_its_own_error(culprit: int) -> None:
+async def test_under_asyncio_the_culprit_raises_its_own_error_and_the_others_hear_of_it(culprit: int) -> None:
     async def fail(model: Model) -> None:
         await model.allreduce(model.fake_grad(0), 0)
         if model.rank == culprit:
             raise KeyError("mine")
         await model.allreduce(model.fake_grad(1), 1)
 
+    where = f"rank {culprit}: KeyError: 'mine'\n  where:    test_deadlock.py, line "
     with pytest.raises(KeyError) as raised:
-        in_asyncio(fail, ranks=4)
-    assert raised.value.__notes__[0].startswith(
-        f"rank {culprit}: KeyError: 'mine'\n  where:    test_deadlock.py, line "
-    )
+        await gather(fail, ranks=4)
+    assert raised.value.__notes__[0].startswith(where)
+    found = await everybody(fail, 4)
+    assert [type(error) for error in found] == [KeyError if rank == culprit else RankFailed for rank in range(4)]
+    assert {str(error).startswith(where) for error in found if isinstance(error, RankFailed)} == {True}
 
 
 async def everybody(function: Any, ranks: int) -> list[Any]:
@@ -153,18 +155,6 @@ async def everybody(function: Any, ranks: int) -> list[Any]:
     dist = Dist(ranks)
     models = [Model(rank, dist) for rank in range(ranks)]
     return await asyncio.gather(*[function(model) for model in models], return_exceptions=True)
-
-
-async def test_gather_that_returns_exceptions_gets_one_from_everybody() -> None:
-    async def fail(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0), 0)
-        if model.rank == 1:
-            raise KeyError("mine")
-        await model.allreduce(model.fake_grad(1), 1)
-
-    found = await everybody(fail, 3)
-    assert [type(error) for error in found] == [RankFailed, KeyError, RankFailed]
-    assert str(found[0]).startswith("rank 1: KeyError: 'mine'\n")
 
 
 async def test_a_rank_that_raised_before_it_ever_communicated() -> None:
@@ -261,17 +251,13 @@ async def test_a_group_of_tasks_is_cancelled_without_noise() -> None:
     async def skip(model: Model) -> None:
         if model.rank == 2:
             raise KeyError("mine")
-        await model.allreduce(model.fake_grad(0), 0)
+        await reduced(model)
 
     dist = Dist(3)
-
-    async def everybody() -> None:
+    with pytest.raises(BaseExceptionGroup) as raised:  # noqa: PT012
         async with asyncio.TaskGroup() as group:
             for rank in range(3):
                 group.create_task(skip(Model(rank, dist)))
-
-    with pytest.raises(BaseExceptionGroup) as raised:
-        await everybody()
     assert [type(error) for error in raised.value.exceptions] == [KeyError]
 
 
@@ -344,12 +330,12 @@ async def chain(model: Model) -> None:
 
 async def skipped(model: Model) -> None:
     if model.rank:
-        await model.allreduce(model.fake_grad(0), 0)
+        await reduced(model)
 
 
 async def every_second(model: Model) -> None:
     if model.rank % 2:
-        await model.allreduce(model.fake_grad(0), 0)
+        await reduced(model)
 
 
 async def from_anybody(model: Model) -> None:

@@ -61,15 +61,11 @@ def test_what_operations_give() -> None:
     assert model.time == 2 + 2 + 0 + 2 + 0.5
 
 
-def test_update_takes_a_shard_argument_as_the_original_does() -> None:
-    model = Model(layers=1, batches=1)
-    weight, state = model.load_weights(0)
-    assert model.update(0, model.fake_grad(0, [0]), weight, state, shard=3)[0].step == 1
-    assert model.update(0, model.fake_grad(0, [0]), weight, state, 3)[0].step == 1
-
-
-def test_fake_grad_has_no_batches_unless_told() -> None:
+def test_update_takes_a_shard_as_the_original_does_and_fake_grad_has_no_batches_unless_told() -> None:
     model = Model(layers=3, batches=4)
+    weight, state = model.load_weights(0)
+    assert model.update(0, model.fake_grad(0, range(4)), weight, state, shard=3)[0].step == 1
+    assert model.update(0, model.fake_grad(0, range(4)), weight, state, 3)[0].step == 1
     assert model.fake_grad(2) == model.fake_grad(2, []) == WeightGrad(2, 3, [], 4)
     assert model.fake_grad(2, [1, 3]) == WeightGrad(2, 3, [1, 3], 4)
 
@@ -77,13 +73,9 @@ def test_fake_grad_has_no_batches_unless_told() -> None:
 async def test_values_made_by_hand_may_be_reduced() -> None:
     """As the original's lesson on all-reduce does, with plain sets and a model of one batch."""
     dist = Dist(4)
-
-    async def lesson(model: Model) -> WeightGrad:
-        grad = WeightGrad(0, 1, {model.rank}, 4)  # type: ignore[arg-type]
-        return await model.allreduce(grad, 0)
-
     models = [Model(layers=1, batches=1, rank=i, dist=dist) for i in range(4)]
-    got = await asyncio.gather(*[lesson(model) for model in models])
+    grads = [WeightGrad(0, 1, {rank}, 4) for rank in range(4)]  # type: ignore[arg-type]
+    got = await asyncio.gather(*[model.allreduce(grad, 0) for model, grad in zip(models, grads, strict=True)])
     assert got == [WeightGrad(0, 1, {0, 1, 2, 3}, 4)] * 4  # type: ignore[arg-type]
 
 
