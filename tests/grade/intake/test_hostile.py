@@ -72,6 +72,10 @@ ON_DISK: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link to nothing": (lambda path: path.symlink_to("gone"), "is a link, and links are not followed"),
     "a pipe": (lambda path: os.mkfifo(path), "is a pipe, and no file"),
     "a socket": (a_socket, "is a socket, and no file"),
+    "a device of zeros": (
+        lambda path: os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5)),
+        "is a device, and no file",
+    ),
     "a file of 1 TB": (lambda path: (path.touch(), os.truncate(path, 10**12)), "has 1,000,000.0 MB; at most 20"),
     "an empty one": (lambda path: path.touch(), "is empty"),
     "deep folders": (many_folders, "lies in more than 40 folders"),
@@ -94,18 +98,6 @@ def test_what_is_no_file_is_a_row(what: str, tmp_path: Path) -> None:
             subprocess.run(["rm", "-rf", root], check=True)
     assert row.file.startswith("hw/ann/05_fsdp.ipynb")
     assert row.why.startswith(words)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="such things are made by POSIX systems")
-def test_a_device_is_not_opened(tmp_path: Path) -> None:
-    root = folder(tmp_path / "hw", GOOD)
-    (root / "ann").mkdir()
-    try:
-        os.mknod(root / "ann" / "fsdp.py", stat.S_IFCHR | 0o666, os.makedev(1, 5))  # of zeros, without an end
-    except OSError:
-        pytest.skip("only root makes devices")
-    (row,) = rows_of_ann(collect([root]))
-    assert row.why == "is a device, and no file"
 
 
 def test_what_may_not_be_read_is_a_row(tmp_path: Path) -> None:
@@ -172,21 +164,8 @@ def locked() -> bytes:
     return changed(data, b"PK\1\2", 8, b"\1\0")
 
 
-def packed_oddly() -> bytes:
-    return changed(zip_bytes({"fsdp.py": FSDP}), b"PK\1\2", 10, b"\x63\0")
-
-
-def with_wrong_sum() -> bytes:
-    return changed(zip_bytes({"fsdp.py": FSDP}), b"PK\1\2", 16, b"\1\2\3\4")
-
-
 def with_a_lie(size: int) -> bytes:
     return changed(zip_bytes({"fsdp.py": "x = 1\n" * 1000}), b"PK\1\2", 24, struct.pack("<I", size))
-
-
-def with_a_large_table() -> bytes:
-    data = zip_bytes({"fsdp.py": FSDP})
-    return changed(data, b"PK\5\6", 12, struct.pack("<I", 2**31))
 
 
 def bomb(levels: int) -> bytes:
