@@ -93,16 +93,12 @@ def test_programs_and_their_lists(monkeypatch: pytest.MonkeyPatch, tmp_path: Any
     monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path))
     monkeypatch.setattr(solutions, "known", lambda: {"one_f_one_b": Standing(passed=True)})
     assert not solutions.run_of("one_f_one_b")[1]  # there is no such notebook
-    text = alternative_text("one_f_one_b_further_ahead")
+    text = (home() / "solutions" / "alternatives" / "one_f_one_b_further_ahead.py").read_text("utf-8")
     mine("one_f_one_b", tmp_path).with_suffix(".py").write_text(text, "utf-8")
     monkeypatch.setattr(solutions, "mine", lambda puzzle, folder: mine(puzzle, folder).with_suffix(".py"))
     models, is_yours = solutions.run_of("one_f_one_b")
     assert is_yours
     assert check(models).time == 50.2
-
-
-def alternative_text(name: str) -> str:
-    return (home() / "solutions" / "alternatives" / f"{name}.py").read_text("utf-8")
 
 
 def test_two_stairs() -> None:
@@ -269,13 +265,8 @@ def test_an_order_does_not_say_its_messages_itself() -> None:
         order = tuple(parse(function(one, ranks, batches), one) for one in range(ranks))
         return [str(action) for action in posted(order)[rank]]
 
-    assert judged_alone(by_hand) < 46.6
+    verdict = check(Trace.of(simulate(by_hand, ranks=4, layers=8, batches=8)))
+    assert verdict.correct
+    assert verdict.time < 46.6
     with pytest.raises(PuzzleError, match="this order says its messages itself"):
         simulate(by_hand, puzzle="zero_bubble")
-
-
-def judged_alone(function: Any) -> float:
-    """The time of a run that is of no puzzle."""
-    verdict = check(Trace.of(simulate(function, ranks=4, layers=8, batches=8)))
-    assert verdict.correct
-    return verdict.time

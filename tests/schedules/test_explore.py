@@ -158,10 +158,6 @@ def test_a_cell_has_the_order_of_the_costs_of_its_point(name: str, examples: int
 
 def test_a_cell_runs(points: tuple[Point, ...], capsys: pytest.CaptureFixture[str]) -> None:
     for point in points:
-        if (
-            not point.why
-            and point.setting.ranks == 2
-            and point.setting.batches == 4
-            and point.setting.messages == "posted"
-        ):
+        size = point.setting.ranks, point.setting.batches, point.setting.messages
+        if not point.why and size == (2, 4, "posted"):
             exec(cell(point).replace("from drawing import draw\n", "").replace("draw(", "list("), {})

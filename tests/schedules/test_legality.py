@@ -25,30 +25,14 @@ def words(order: Order) -> list[list[str]]:
     return [[str(action) for action in actions] for actions in order]
 
 
-def plain(order: Order) -> Order:
-    return order
-
-
-def gathered(order: Order) -> Order:
-    return with_weights(order, keep=2, ahead=1)
-
-
-def everything(order: Order) -> Order:
-    return with_messages(with_weights(order))
-
-
-def partly(order: Order) -> Order:
-    return with_some_waits(Random(len(order)), order)
-
-
 LEVELS: dict[str, Callable[[Order], Order]] = {
-    "passes": plain,
-    "weights": gathered,
+    "passes": lambda order: order,
+    "weights": lambda order: with_weights(order, keep=2, ahead=1),
     "messages": with_messages,
     "waits": with_waits,
     "posted": posted,
-    "some waits": partly,
-    "all": everything,
+    "some waits": lambda order: with_some_waits(Random(len(order)), order),
+    "all": lambda order: with_messages(with_weights(order)),
 }
 PLACES = ((0,), (0, 1), (0, 1, 2, 3), (0, 1, 0, 1), (0, 1, 1, 0), (0, 1, 2, 2, 1, 0), (1, 0, 0))
 
