@@ -11,22 +11,18 @@ import secrets
 import sys
 import time
 from collections import Counter
+from importlib.util import find_spec
 from random import Random
 
 from tests.adversary.cheats import CHEATS
 from tests.adversary.forgeries import FORGERIES
-from tests.adversary.judging import honest
+from tests.adversary.judging import honest, replayed
 from tests.adversary.plans import training_step
 from tests.adversary.programs import programs
 from tests.adversary.test_cheats import cheat
 from tests.adversary.test_forgeries import forge
 
-try:
-    import torch  # noqa: F401
-
-    from tests.adversary.replaying import replayed
-except ImportError:
-    replayed = None
+TORCH = find_spec("torch") is not None
 
 
 def one(seed: int, found: Counter[str]) -> None:
@@ -35,7 +31,7 @@ def one(seed: int, found: Counter[str]) -> None:
     trace = programs(training_step(random), random).run()
     honest(trace)
     found["correct"] += 1
-    if replayed is not None:
+    if TORCH:
         replayed(trace)
         found["replayed"] += 1
     found[f"cheat {cheat(random.choice(sorted(CHEATS)), training_step(random), random)}"] += 1

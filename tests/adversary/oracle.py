@@ -189,12 +189,10 @@ class _World:
                     grain = lcm(grain, max(1, e.arg[1]))
                 elif e.op == "scatterreduce":
                     grain = lcm(grain, len(e.group))
+        totals = {"weight": 5, "optimizer state": 5, "weight gradient": 6}
         for program in self.data["programs"]:
-            for e in program["events"]:
-                if e[0] == "foreign" and program["values"][e[4][0]][0] in ("weight", "optimizer state"):
-                    grain = lcm(grain, program["values"][e[4][0]][5])
-                elif e[0] == "foreign" and program["values"][e[4][0]][0] == "weight gradient":
-                    grain = lcm(grain, program["values"][e[4][0]][6])
+            for value in (program["values"][e[4][0]] for e in program["events"] if e[0] == "foreign"):
+                grain = lcm(grain, value[totals[value[0]]] if value[0] in totals else 1)
         return grain * finer
 
     # -- one after the other ------------------------------------------------------------------------------------
@@ -407,11 +405,8 @@ class _World:
 
     def _update(self, e: Happening, grad: Thing, weight: Thing, state: Thing) -> Iterator[Thing]:
         """Element by element. Of the state only those elements go one step on whose weight does."""
-        if (grad.kind, weight.kind, state.kind) != ("G", "W", "O") or {e.layer} != {
-            grad.layer,
-            weight.layer,
-            state.layer,
-        }:
+        things = grad, weight, state
+        if [(thing.kind, thing.layer) for thing in things] != [(kind, e.layer) for kind in "GWO"]:
             raise Malformed("update of something else")
         every = tuple(range(self.batches))
         made: dict[Cell, int] = {}
@@ -440,17 +435,13 @@ class _World:
     def _cut(self, thing: Thing, shard: int, total: int) -> Thing:
         if not 0 <= shard < total:
             raise Malformed(f"no shard {shard} of {total}")
-        if thing.kind in "AD":
-            batches = sorted(thing.along(0))
-            each, left = divmod(len(batches), total)
-            if left or not each:
-                raise Malformed("batches that do not divide")
-            mine = set(batches[shard * each : (shard + 1) * each])
-            return Thing(thing.kind, thing.layer, {at: token for at, token in thing.cells.items() if at[0] in mine})
-        rows = sorted(thing.along(0))
+        rows = sorted(thing.along(0))  # or batches
         each, left = divmod(len(rows), total)
+        if thing.kind in "AD" and (left or not each):
+            raise Malformed("batches that do not divide")
         neighbours = bool(rows) and rows[-1] - rows[0] + 1 == len(rows)
-        if left or not neighbours or len(thing.cells) != len(rows) * len(thing.along(1)):
+        whole = not left and neighbours and len(thing.cells) == len(rows) * len(thing.along(1))
+        if thing.kind not in "AD" and not whole:
             raise Malformed("only rows without a gap are cut")
         mine = set(rows[shard * each : (shard + 1) * each])
         return Thing(thing.kind, thing.layer, {at: token for at, token in thing.cells.items() if at[0] in mine})
@@ -495,9 +486,7 @@ class _World:
         if len(members) < len(ranks):
             return
         first = e
-        if any(
-            (m.op, m.group, m.arg, m.layer) != (first.op, first.group, first.arg, first.layer) for m in members.values()
-        ):
+        if any((m.op, m.group, m.arg, m.layer) != (e.op, e.group, e.arg, e.layer) for m in members.values()):
             raise Malformed("they did not call the same collective")
         brought = [[self.things[r][number] for number in members[r].inputs] for r in first.group]
         results = self.exchange(first, brought)
@@ -570,11 +559,8 @@ class _World:
         return once * (2 if e.op in TWICE else 1)
 
     def beta(self, ranks: Iterable[int]) -> Fraction:
-        mesh, size = self.data["mesh"], self.costs["host_size"]
-        if mesh is not None and mesh["host_size"] is not None:
-            size = mesh["host_size"]
-        hosts = 1 if size is None else len({r // size for r in ranks})
-        return _exact(self.costs["p2p"]) / BATCH * (_exact(self.costs["ratio"]) if hosts > 1 else 1)
+        hosts = {self.host(rank)[0] for rank in ranks}
+        return _exact(self.costs["p2p"]) / BATCH * (_exact(self.costs["ratio"]) if len(hosts) > 1 else 1)
 
     # -- links that are shared ----------------------------------------------------------------------------------
 
@@ -813,7 +799,7 @@ class _World:
         """The most that is alive on a rank when one of its timed operations starts."""
         events, things = self.events[rank], self.things[rank]
         over = len(events)
-        lives = [(number, first, last) for number, first, last in self.lives(rank)]
+        lives = list(self.lives(rank))
         sizes = {number: thing.size(self.grain) for number, thing in things.items()}
         lost = list(self.lost(rank))
         most = Fraction(0)

@@ -11,8 +11,7 @@ from lib import Model, RuleError, Trace, TraceError, check, simulate
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.steps import mine
 from lib.trace.json_format import encode
-from tests.adversary.judging import judged, puzzle_of, read, ready
-from tests.adversary.replaying import replayed
+from tests.adversary.judging import judged, puzzle_of, read, ready, replayed
 
 
 def data_of(function: Any, ranks: int = 1) -> dict[str, Any]:
@@ -66,27 +65,17 @@ def test_a_state_that_is_updated_in_parts_is_all_there() -> None:
 
 
 def test_a_communication_that_is_waited_for_twice() -> None:
-    """The check ended with a KeyError."""
+    """In a file (the check ended with a KeyError), in a text, and in this process."""
     data = data_of(ddp_lean, ranks=2)
+    trace = Trace.of(simulate(ddp_lean, ranks=2, layers=1, batches=2))
     events = data["programs"][0]["events"]
     at = next(n for n, event in enumerate(events) if event[0] == "allreduce")
-    wait = ["wait", 0, "", [], [], *events[at][5:8], -1, [at], -1, None, False]
-    events.append(wait)
+    events.append(["wait", 0, "", [], [], *events[at][5:8], -1, [at], -1, None, False])
     with pytest.raises(TraceError, match="so nothing waits for it again"):
         read(data)
-
-
-def test_a_text_in_which_a_communication_is_waited_for_twice() -> None:
-    trace = Trace.of(simulate(ddp_lean, ranks=2, layers=1, batches=2))
-    at = next(n for n, event in enumerate(trace.programs[1].events) if event.op == "allreduce")
     with pytest.raises(TraceError, match="so nothing waits for it again"):
         Trace.parse(f"{trace.text().rstrip()} ={at}\n")
-
-
-def test_a_run_in_this_process_that_waits_twice_is_refused_too() -> None:
-    trace = Trace.of(simulate(ddp_lean, ranks=2, layers=1, batches=2))
     program = trace.programs[0]
-    at = next(n for n, event in enumerate(program.events) if event.op == "allreduce")
     program.events.append(program.events[-1].copy())
     program.events[-1].op, program.events[-1].arg, program.events[-1].inputs = "wait", (at,), ()
     (fault, *_) = check(trace).faults

@@ -13,7 +13,7 @@ from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from lib.trace.json_format import encode
 from tests.adversary.examples import runs, tensor_runs
-from tests.adversary.judging import agree, honest, judged, ready
+from tests.adversary.judging import agree, honest, judged, ready, replayed
 from tests.adversary.oracle import opinion
 from tests.adversary.plans import training_step
 from tests.adversary.programs import Program, programs
@@ -84,3 +84,18 @@ def test_what_is_drawn_has_everything_in_it() -> None:
     missing = {what for what in found if not found[what]}
     assert not missing
     assert len(found) == 28, sorted(found)
+
+
+@examples(110, 15)
+@given(runs())
+def test_a_correct_step_is_ordinary_training(program: Program) -> None:
+    """Replayed with real tensors, in the memory that it claims."""
+    pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
+    replayed(program.run())
+
+
+@examples(10)
+@given(runs())
+def test_with_two_numbers_of_state_a_weight(program: Program) -> None:
+    pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
+    replayed(program.run(), optimizer="adam")

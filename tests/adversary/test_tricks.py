@@ -66,12 +66,13 @@ class Outcome(Enum):
 TRICKS: dict[str, tuple[str, Outcome, Trick]] = {}
 
 
-def trick(puzzle: str, outcome: Outcome) -> Callable[[Trick], Trick]:
-    """Enters a trick into the table."""
+def trick(puzzle: str, outcome: Outcome, name: str = "") -> Callable[[Trick], Trick]:
+    """Enters a trick into the table, under its own name or another."""
 
     def enter(function: Trick) -> Trick:
-        assert function.__name__ not in TRICKS
-        TRICKS[function.__name__] = puzzle, outcome, function
+        known = name or function.__name__
+        assert known not in TRICKS
+        TRICKS[known] = puzzle, outcome, function
         return function
 
     return enter
@@ -128,44 +129,6 @@ def states_loaded_when_they_are_needed(model: Model) -> None:
         step(model, layer)
 
 
-@trick("wsdp", COUNTED)
-async def states_in_the_mail(model: Model) -> None:
-    """Passed on at once, to be asked for before the updates only: until then they are their sender's."""
-    load(model, shard=model.rank, total=model.RANKS)
-    after, before = (model.rank + 1) % model.RANKS, (model.rank - 1) % model.RANKS
-    there = model.pass_to(after, [model.opt_states.pop(layer) for layer in range(model.LAYERS)])
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer, await model.allgather(model.weights[layer], layer))
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        whole = await model.allgather(model.weights[layer], layer)
-        model.grad_weights[layer] = await model.allreduce(backward(model, layer, whole), layer)
-    states = await model.receive(before)
-    back = model.pass_to(before, states)
-    await there
-    for layer, state in enumerate(await model.receive(after)):
-        model.opt_states[layer] = state
-        step(model, layer)
-    await back
-
-
-@trick("ddp_overlap", COUNTED)
-async def the_same_ranks_in_many_orders(model: Model) -> None:
-    """As if a group in another order had links of its own."""
-    load(model)
-    compute(model, mine(model))
-    ranks = [*range(model.RANKS)]
-    orders = [ranks[turn:] + ranks[:turn] for turn in ranks]
-    works = [
-        model.allreduce(model.grad_weights[layer], layer, group=orders[layer % model.RANKS])
-        for layer in range(model.LAYERS)
-    ]
-    for layer, work in enumerate(works):
-        model.grad_weights[layer] = await work
-        step(model, layer)
-
-
 # -- memory where nobody looks --------------------------------------------------------------------------------
 
 
@@ -214,21 +177,14 @@ def in_a_default(model: Model, value: Activation) -> Callable[[], Activation]:
     return lambda kept=value: kept
 
 
-for _park in (in_a_generator, in_a_store_behind_its_back, in_the_model, in_a_default):
-    _hidden = parked(_park)
-    _hidden.__name__ = f"data_{_park.__name__}"
-    trick("basic", COUNTED)(_hidden)
-
-
-def parked_and_forgotten(model: Model, value: Activation) -> Callable[[], Activation]:
-    """Made again by hand, from what it looks like."""
+def made_again_by_hand(model: Model, value: Activation) -> Callable[[], Activation]:
+    """From what it looks like."""
     fields = [getattr(value, name) for name in value.__match_args__]
     return lambda: Activation(*fields)
 
 
-_made = parked(parked_and_forgotten)
-_made.__name__ = "data_made_again_by_hand"
-trick("basic", FOUND_OUT)(_made)
+for _park in (in_a_generator, in_a_store_behind_its_back, in_the_model, in_a_default, made_again_by_hand):
+    trick("basic", FOUND_OUT if _park is made_again_by_hand else COUNTED, f"data_{_park.__name__}")(parked(_park))
 
 
 @trick("gpipe", COUNTED)
@@ -262,19 +218,6 @@ async def activations_in_the_mail(model: Model) -> None:
     for work in sent:
         await work
     for layer in layers:
-        step(model, layer)
-
-
-@trick("ddp", COUNTED)
-async def gradients_nobody_waits_for(model: Model) -> None:
-    """A receive that is never awaited has memory to the end, and the message is on the link."""
-    after, before = (model.rank + 1) % model.RANKS, (model.rank - 1) % model.RANKS
-    load(model)
-    compute(model, mine(model))
-    model.pass_to(after, model.grad_weights[0])
-    model.receive(before)
-    for layer in range(model.LAYERS):
-        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
         step(model, layer)
 
 
@@ -316,9 +259,7 @@ BAGS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "a_closure": (lambda value: lambda: value, lambda call: call()),
 }
 for _name, _pair in BAGS.items():
-    _smuggled = smuggled(*_pair)
-    _smuggled.__name__ = f"gradients_in_{_name}"
-    trick("ddp", REFUSED)(_smuggled)
+    trick("ddp", REFUSED, f"gradients_in_{_name}")(smuggled(*_pair))
 
 
 # -- work that is not done ------------------------------------------------------------------------------------
@@ -371,14 +312,6 @@ async def a_result_taken_out_of_its_work(model: Model) -> None:
         step(model, layer)
 
 
-@trick("fsdp", COUNTED)
-async def sends_that_are_not_awaited(model: Model) -> None:
-    """They are sent all the same."""
-    await fsdp(model)
-    if model.rank == 0:
-        model.pass_to(1, [model.weights[layer] for layer in range(model.LAYERS)])
-
-
 @trick("ddp", REFUSED)
 async def a_second_model_of_the_same_rank(model: Model) -> None:
     """It has a clock of its own."""
@@ -415,46 +348,46 @@ async def one_rank_writes_the_programs_of_all(model: Model) -> None:
 # -- by private names: worth nothing in a file ----------------------------------------------------------------
 
 
-def tampered(puzzle: str, outcome: Outcome, base: Trick) -> Callable[[Callable[[Model], Any]], Callable[[Model], Any]]:
+def tampered(base: Trick, touch: Callable[[Model], Any]) -> Trick:
     """An honest run whose record is touched up when it is over."""
 
-    def enter(touch: Callable[[Model], Any]) -> Callable[[Model], Any]:
-        async def run(model: Model) -> None:
-            result: Any = base(model)
-            if result is not None:
-                await result
-            touch(model)
+    async def run(model: Model) -> None:
+        result: Any = base(model)
+        if result is not None:
+            await result
+        touch(model)
 
-        run.__name__ = touch.__name__
-        trick(puzzle, outcome)(run)
-        return touch
-
-    return enter
+    return run
 
 
-@tampered("basic", COUNTED, basic)
 def stores_that_are_emptied_before_they_are_filled(model: Model) -> None:
     model.program.moves[:] = [move for move in model.program.moves if move[3] > 0 and move[1] > 2]
 
 
-@tampered("basic", FOUND_OUT, basic)
 def more_leaves_than_came(model: Model) -> None:
     model.program.moves.extend([(len(model.program.events), 0, 0, -1)] * 3)
 
 
-@tampered("basic", REFUSED, basic)
 def a_smaller_model(model: Model) -> None:
     model.LAYERS, model.BATCHES = 1, 1
 
 
-@tampered("ddp", REFUSED, ddp_lean)
 def other_costs(model: Model) -> None:
     model.dist.costs = Costs(forward=0, backward=0, update=0, collective=0)
 
 
-@tampered("ddp", REFUSED, ddp_lean)
 def everybody_is_rank_0(model: Model) -> None:
     model.rank = 0
+
+
+for _puzzle, _base, _outcome, _touch in (
+    ("basic", basic, COUNTED, stores_that_are_emptied_before_they_are_filled),
+    ("basic", basic, FOUND_OUT, more_leaves_than_came),
+    ("basic", basic, REFUSED, a_smaller_model),
+    ("ddp", ddp_lean, REFUSED, other_costs),
+    ("ddp", ddp_lean, REFUSED, everybody_is_rank_0),
+):
+    trick(_puzzle, _outcome, _touch.__name__)(tampered(_base, _touch))
 
 
 @trick("basic", REFUSED)

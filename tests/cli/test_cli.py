@@ -8,25 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from lib import PUZZLES, Mesh, Trace
 from lib.cli import app as cli
 from lib.cli import console as terminal
 from lib.puzzles.records import by_chapter
 from lib.submissions import locations
-from tests.cli.test_exit_status import missing
+from tests.cli.test_exit_status import missing, puzzles
 from tests.support.drivers import python
 
 pytestmark = pytest.mark.usefixtures("warm")
 
 GOOD = missing()
 STUCK = "async def basic(model):\n    await model.receive((model.rank + 1) % model.RANKS)\n"
-
-
-def puzzles(*arguments: str | Path) -> Result:
-    """Runs the command."""
-    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

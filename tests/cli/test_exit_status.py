@@ -32,8 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def puzzles(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
+def puzzles(*arguments: str | Path) -> Result:
+    """Runs the command."""
+    return CliRunner().invoke(app, list(map(str, arguments)))
 
 
 def words(result: Result) -> str:

@@ -6,25 +6,18 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from lib import PUZZLES, hint
-from lib.cli import app as cli
 from lib.cli import console as terminal
 from lib.course import progress
 from lib.course.progress import Standing, load, record
 from lib.puzzles.records import by_chapter
 from lib.submissions.locations import reference
+from tests.cli.test_exit_status import UNSOLVED, puzzles
 from tests.support.profiles import sample
 
 pytestmark = pytest.mark.usefixtures("warm")
-
-UNSOLVED = 'from lib import NotSolved\n\n\ndef basic(model):\n    raise NotSolved("basic")\n'
-
-
-def puzzles(*arguments: str | Path) -> Result:
-    """Runs the command."""
-    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 
 def flat(result: Result) -> str:

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,46 +33,36 @@ PATIENCE = 90
 """Seconds to wait for what must come. Nothing here takes longer than one of them, unless the machine is busy."""
 
 
-class Session:
-    """A `puzzles watch` that runs, and all that it has said."""
+@contextmanager
+def session(
+    *arguments: str, folder: Path, stdin: int = subprocess.PIPE
+) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], None]]]:
+    """A `puzzles watch` that runs, and what waits until it says a text, after what was waited for before."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from lib.cli.app import app; app()", "watch", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(home()), "PUZZLES_PROGRESS": str(folder / "state" / "progress.json")},
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+    )
+    assert process.stdout is not None
+    lines, said = process.stdout, ""
 
-    def __init__(self, *arguments: str, folder: Path, stdin: int = subprocess.PIPE) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", "from lib.cli.app import app; app()", "watch", *arguments],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(home()), "PUZZLES_PROGRESS": str(folder / "state" / "progress.json")},
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-        )
-        self.said = ""
-        self.seen = 0
-        self.more = threading.Condition()
-        threading.Thread(target=self._listen, daemon=True).start()
+    def until(text: str) -> None:
+        nonlocal said
+        while text not in said:
+            line = lines.readline()
+            assert line, f"it never said {text!r}, but\n{said}"
+            said += line
+        said = said.partition(text)[2]
 
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self.more:
-                self.said += line
-                self.more.notify()
-
-    def until(self, text: str) -> None:
-        """Waits until it says `text`, after what was waited for before."""
-        with self.more:
-            found = self.more.wait_for(lambda: text in self.said[self.seen :], PATIENCE)
-            assert found, f"it never said {text!r}, but\n{self.said[self.seen :]}"
-            self.seen = self.said.index(text, self.seen) + len(text)
-
-    def type(self, text: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{text}\n")
-        self.process.stdin.flush()
-
-    def end(self) -> int:
-        return self.process.wait(PATIENCE)
+    with process:
+        try:
+            yield process, until
+        finally:
+            process.kill()
 
 
 @pytest.fixture
@@ -81,24 +71,6 @@ def folder(tmp_path: Path) -> Path:
     for name in ("00_introduction", "01_basic", PUZZLES["grad_accum"].stem):
         shutil.copy(home() / "puzzles" / f"{name}.ipynb", tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def start(folder: Path) -> Iterator[Any]:
-    """Starts sessions, and ends those that a failed test leaves."""
-    sessions: list[Session] = []
-
-    def begin(*arguments: str, **more: Any) -> Session:
-        sessions.append(Session(*arguments, folder=folder, **more))
-        return sessions[-1]
-
-    yield begin
-    for session in sessions:
-        session.process.kill()
-        session.process.wait()
-        for stream in (session.process.stdin, session.process.stdout):
-            if stream is not None:
-                stream.close()
 
 
 def solve(notebook: Path, puzzle: str, code: str | None = None) -> None:
@@ -117,28 +89,26 @@ def solve(notebook: Path, puzzle: str, code: str | None = None) -> None:
     os.replace(temporary, notebook)
 
 
-def test_a_folder_from_the_first_puzzle_to_the_next(start: Any, folder: Path) -> None:
-    session = start(".")
-    session.until("Watching 2 puzzles in .")
-    session.until("basic is not solved yet: 01_basic.ipynb. For a hint: type h")
-    session.type("h")
-    session.until("Hint 1, a question")
-    session.type("r")
-    session.until("basic has not been checked yet.")
-    session.type("what")
-    session.until("'what' is no command. h: a hint")
-    solve(folder / "01_basic.ipynb", "basic")
-    session.until("Correct!")
-    session.until(f"basic is solved. Next: {list(PUZZLES)[1]}, ")
-    session.type("r")
-    session.until("The official answer to basic")
-    session.until("update_last")
-    session.type("n")
-    session.until("grad_accum is not solved yet")
-    session.type("h\nh")
-    session.until("Hint 2, an idea")
-    session.type("q")
-    assert session.end() == 0
+def test_a_folder_from_the_first_puzzle_to_the_next(folder: Path) -> None:
+    with session(".", folder=folder) as (process, until):
+        until("Watching 2 puzzles in .")
+        until("basic is not solved yet: 01_basic.ipynb. For a hint: type h")
+        for typed, *texts in (
+            ("h", "Hint 1, a question"),
+            ("r", "basic has not been checked yet."),
+            ("what", "'what' is no command. h: a hint"),
+            ("", "Correct!", f"basic is solved. Next: {list(PUZZLES)[1]}, "),
+            ("r", "The official answer to basic", "update_last"),
+            ("n", "grad_accum is not solved yet"),
+            ("h\nh", "Hint 2, an idea"),
+            ("q",),
+        ):
+            if not typed:
+                solve(folder / "01_basic.ipynb", "basic")
+            print(typed, file=process.stdin, flush=True)
+            for text in texts:
+                until(text)
+        assert process.wait(PATIENCE) == 0
     found = read(folder / "state" / "progress.json")
     assert found["basic"] == Standing(1, True, "as good as the classic", 17.0, 2_621_440.0, hints=1)
     assert found["grad_accum"] == Standing(hints=2)
@@ -146,14 +116,14 @@ def test_a_folder_from_the_first_puzzle_to_the_next(start: Any, folder: Path) ->
 
 @pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are different there")
-def test_without_a_terminal_it_just_watches(start: Any, folder: Path) -> None:
-    session = start("01_basic.ipynb", stdin=subprocess.DEVNULL)
-    session.until("basic is not solved yet")
-    solve(folder / "01_basic.ipynb", "basic")
-    session.until("basic is solved.")
-    session.process.send_signal(signal.SIGINT)
-    assert session.end() == 0
-    assert "Traceback" not in session.said
+def test_without_a_terminal_it_just_watches(folder: Path) -> None:
+    with session("01_basic.ipynb", folder=folder, stdin=subprocess.DEVNULL) as (process, until):
+        until("basic is not solved yet")
+        solve(folder / "01_basic.ipynb", "basic")
+        until("basic is solved.")
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, "Traceback" in said) == (0, False)
 
 
 # -- once -------------------------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.cluster.batch import PhysicalBatch
+from tests.support.said import Said
 
 
 def test_examples_lie_in_the_feeds_that_count_in_their_order() -> None:
@@ -30,15 +33,9 @@ def test_every_example_is_there_once(feeds: int, devices: int, each: int, data: 
     assert {owners.count(device) for device in range(devices)} == {batch.size // devices}
 
 
-@pytest.mark.parametrize(
-    ("feeds", "devices", "says"),
-    [
-        ([[0], [1, 2]], 1, r"every feed has as many slots; got \[1, 2\]"),
-        ([[0, 1]], 3, "2 slots do not divide among 3 devices"),
-        ([[0, 1]], 0, "2 slots do not divide among 0 devices"),
-        ([[0, 1]], -1, "2 slots do not divide among -1 devices"),
-    ],
-)
-def test_what_cannot_be_laid_out_is_said(feeds: list[list[int | None]], devices: int, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        PhysicalBatch(feeds, devices)
+SAID = Said(Path(__file__).with_name("said") / "batches.txt")
+
+
+@pytest.mark.parametrize("call", SAID.texts)
+def test_what_cannot_be_laid_out_is_said(call: str) -> None:
+    SAID.check(call, globals())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from math import factorial, prod
+from pathlib import Path
 
 import pytest
 
 from lib import Mesh
 from lib.cluster.grids import Grid, grids, mesh_of, random_grids, small_grids
 from lib.cluster.holdings import Holdings
+from tests.support.said import Said
 
 
 def owners(grid: Grid, per_process: int) -> frozenset[frozenset[tuple[int, int, int]]]:
@@ -34,10 +36,6 @@ def test_every_way_to_share_a_mesh_is_there_once(shape: tuple[int, int, int], si
         assert len(mesh_of(grid, size)) == count
 
 
-def test_eight_devices_in_pairs_make_105() -> None:
-    assert len(list(grids(1, 4, 2, 2))) == 105
-
-
 def test_small_ones_come_first_and_of_four_devices_every_order() -> None:
     found = list(small_grids(5))
     counts = [sum(len(row) for replica in grid for row in replica) for grid, _ in found]
@@ -57,31 +55,9 @@ def test_a_grid_is_a_mesh() -> None:
     assert mesh_of(grid, 2) == Mesh({"replica": 1, "data": 3, "model": 2}, ranks=[0, 2, 3, 4, 1, 5], processes=2)
 
 
-@pytest.mark.parametrize(
-    ("grid", "size", "why"),
-    [
-        ([[[0, 1], [2]]], 1, r"all of one length; got replicas of \[2\] rows of \[1, 2\] devices"),
-        ([[[0]], [[1], [2]]], 1, r"got replicas of \[1, 2\] rows of \[1\] devices"),
-        ([[[0, 1], [1, 2]]], 2, "need each rank from 0 to 3 once"),
-        ([[[0, 1], [2, 3]]], 3, "4 devices do not make processes of 3"),
-        ([[[0, 1], [2, 3]]], -1, "a process owns at least one device"),
-        ([], 1, r"got replicas of \[\] rows of \[\] devices"),
-    ],
-)
-def test_what_is_no_grid_is_refused(grid: Grid, size: int, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        mesh_of(grid, size)
+SAID = Said(Path(__file__).with_name("said") / "grids.txt")
 
 
-def test_what_cannot_be_shared_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"8 devices make no processes of 3: a process owns one of \[1, 2, 4, 8\]"):
-        list(grids(1, 4, 2, 3))
-    with pytest.raises(ValueError, match="an axis has a size of 1 or more; got 1, -4, 2"):
-        list(grids(1, -4, 2, 2))
-
-
-def test_only_a_device_of_the_mesh_holds_something() -> None:
-    with pytest.raises(ValueError, match=r"device 4 is not in Mesh\(\{'data': 4\}\)"):
-        Holdings(Mesh({"data": 4}), {4: "x"})
-    with pytest.raises(ValueError, match="device 9 is not in"):
-        Holdings(Mesh({"data": 4}), wrong=[9])
+@pytest.mark.parametrize("call", SAID.texts)
+def test_what_is_no_grid_or_holds_nothing_is_refused(call: str) -> None:
+    SAID.check(call, {**globals(), "Holdings": Holdings})

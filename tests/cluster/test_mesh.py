@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import Dist, Mesh, Model, RuleError, simulate
+from lib import Dist, Mesh, Model, simulate
 from lib.cluster.mesh import mesh_from
 from tests.support.said import Said
 
@@ -125,18 +125,8 @@ def test_processes_own_devices_and_rows_of_data_lie_across_them() -> None:
     assert local == [[0, 3], [0, 3], [1, 2], [1, 2]]
     assert mesh.rows() == (tuple(order),)
     assert Mesh({"data": 4}, processes=1) == Mesh({"data": 4}, processes=[[0], [1], [2], [3]]) == Mesh({"data": 4})
-    assert Mesh({"data": 4}, processes=[[2, 3], [0, 1]]) != Mesh({"data": 4}, processes=2)
-
-
-def test_axes_may_be_pairs() -> None:
     assert Mesh([("data", 2), ("stage", 3)]) == Mesh({"data": 2, "stage": 3})
-
-
-def test_a_group_is_never_sorted() -> None:
-    mesh = Mesh({"row": 2, "column": 2}, ranks=[3, 0, 2, 1])
-    assert mesh.group(0, "column") == (3, 0)
-    assert mesh.group(0, "row") == (0, 1)
-    assert mesh.group(3, "row") == (3, 2)
+    assert Mesh({"data": 4}, processes=[[2, 3], [0, 1]]) != Mesh({"data": 4}, processes=2)
 
 
 SAID = Said(Path(__file__).with_name("said") / "meshes.txt")
@@ -144,67 +134,23 @@ SAID = Said(Path(__file__).with_name("said") / "meshes.txt")
 
 @pytest.mark.parametrize("call", SAID.texts)
 def test_misuse_is_an_error_that_says_what_is_wrong(call: str) -> None:
-    SAID.check(call, {**globals(), "mesh_from": mesh_from})
+    SAID.check(call, {**globals(), "mesh_from": mesh_from, "Dist": Dist, "Model": Model})
 
 
 # -- what a rank knows of its mesh --------------------------------------------------------------------------------
 
 
 def test_every_rank_knows_its_place_and_its_groups() -> None:
-    mesh = Mesh({"stage": 2, "data": 3}, ranks=[5, 1, 3, 0, 4, 2])
+    mesh = Mesh({"stage": 2, "data": 3}, ranks=[5, 1, 3, 0, 4, 2], processes=2)
     models = simulate(lambda model: None, mesh=mesh)
     assert len(models) == 6
     for model in models:
         assert model.mesh == mesh
         assert model.coord == mesh.coordinates(model.rank)
-        assert model.process == model.rank
+        assert model.process == mesh.process(model.rank) == model.rank // 2
         for axis in mesh.axes:
             assert model.group(axis) == mesh.group(model.rank, axis)
             assert model.group(axis).index(model.rank) == model.coord[axis]
         assert model.group(["stage", "data"]) == mesh.group(model.rank, "stage", "data")
         assert model.group() == (0, 1, 2, 3, 4, 5)
     assert models[1].group((4, 1)) == (4, 1)
-
-
-def test_without_a_mesh_there_are_no_axes() -> None:
-    model = Model()
-    with pytest.raises(ValueError, match="no mesh") as raised:
-        _ = model.coord
-    assert str(raised.value) == "this world has no mesh; give Dist(mesh=...) or simulate(..., mesh=...) one"
-    with pytest.raises(RuleError) as refused:
-        model.allreduce(model.fake_grad(0, []), 0, "shard")
-    assert refused.value.what == "there is no group 'shard'"
-    assert refused.value.got == "group='shard', the name of a mesh axis, but these ranks are in no mesh"
-
-
-def test_an_axis_that_the_mesh_does_not_have_names_those_it_has() -> None:
-    model = Model(dist=Dist(4, mesh=Mesh({"replica": 2, "shard": 2})), rank=1)
-    for ask in (lambda: model.group("data"), lambda: model.allreduce(model.fake_grad(0), 0, ("shard", "data"))):
-        with pytest.raises(RuleError) as raised:
-            ask()
-        assert raised.value.what == "there is no group 'data'"
-        assert raised.value.expected == "an axis of the mesh: 'replica' or 'shard'"
-        assert str(raised.value.fix).endswith("group='replica' is [1, 3] here\ngroup='shard' is [0, 1] here")
-
-
-def test_an_axis_of_a_group_is_named_once() -> None:
-    model = Model(dist=Dist(4, mesh=Mesh({"replica": 2, "shard": 2}, processes=2)), rank=3)
-    assert model.process == 1
-    with pytest.raises(RuleError) as raised:
-        model.allreduce(model.fake_grad(0), 0, ("shard", "shard"))
-    assert raised.value.what == "the group names the axis 'shard' twice"
-    assert raised.value.fix == "name it once: group='shard'"
-
-
-@pytest.mark.parametrize("group", [(1, 2), (0, 0), (0, 4), (0, -1), ()])
-def test_a_group_lists_its_own_rank_and_other_ranks_once(group: tuple[int, ...]) -> None:
-    def run(model: Model) -> None:
-        if model.rank == 0:
-            with pytest.raises(RuleError) as raised:
-                model.allreduce(model.fake_grad(0, []), 0, group)
-            absent = "this rank is not in the group that it names"
-            assert raised.value.what == ("this is not a group of ranks" if 0 in group else absent)
-            assert raised.value.expected == "rank 0 and other ranks from 0 to 2, each once"
-            assert raised.value.got == f"group={list(group)}"
-
-    simulate(run, ranks=3)

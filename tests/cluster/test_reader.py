@@ -13,6 +13,7 @@ from lib.analysis.figures import samples
 from lib.analysis.waiting.gaps import gaps
 from lib.cluster.clock import ticks, units
 from lib.cluster.reader import Readers, Reading
+from lib.schedules.steps import backward, forward, load, loss, mine, step
 from lib.trace.retiming import retime
 from lib.values.values import HIDDEN, LENGTH
 
@@ -95,28 +96,22 @@ def test_reading_that_nobody_awaits_is_in_memory_to_the_end() -> None:
 # -- the check ----------------------------------------------------------------------------------------------------
 
 
-async def whole(model: Model, mine: list[int], *, read: bool = True) -> Model:
+async def whole(model: Model, batches: list[int], *, read: bool = True) -> Model:
+    load(model)
+    model.activations[0] = await model.read(batches) if read else model.get_activation(batches)
     for layer in range(model.LAYERS):
-        model.weights[layer], model.opt_states[layer] = model.load_weights(layer)
-    model.activations[0] = await model.read(mine) if read else model.get_activation(mine)
-    for layer in range(model.LAYERS):
-        model.activations[layer + 1] = model.forward(layer, model.activations[layer], model.weights[layer])
-    grad = model.loss(model.activations[model.LAYERS])
+        forward(model, layer)
+    loss(model)
     for layer in reversed(range(model.LAYERS)):
-        gradient, grad = model.backward(layer, model.activations.pop(layer), grad, model.weights[layer])
-        gradient = await model.allreduce(gradient, layer)
-        model.weights[layer], model.opt_states[layer] = model.update(
-            layer, gradient, model.weights[layer], model.opt_states[layer]
-        )
-        model.set_final_weight(layer, model.weights[layer])
+        model.grad_weights[layer] = await model.allreduce(backward(model, layer), layer)
+        step(model, layer)
     return model
 
 
-async def ddp(model: Model) -> Model:
-    return await whole(model, list(range(model.rank, model.BATCHES, model.RANKS)))
-
-
 def test_data_that_was_read_is_honest() -> None:
+    async def ddp(model: Model) -> Model:
+        return await whole(model, [*mine(model)])
+
     models = simulate(ddp, mesh=PAIR, layers=2, batches=4, costs=COSTS)
     assert check(models).correct
     trace = models[0].trace

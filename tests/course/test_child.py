@@ -87,24 +87,6 @@ def test_a_fresh_python_says_what_one_that_is_forked_says(write: Path, monkeypat
     assert [tried(write, body) for body in bodies] == forked
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("undefined", "NameError: name 'undefined' is not defined"),
-        ("model.loss(3)", "rank 0:"),
-        ("os._exit(4)", "basic ended Python itself (exit status 4)"),
-        ("raise SystemExit(5)", "rank 0: SystemExit: 5"),
-        ("x = = 3", "01_basic.py, line 6: invalid syntax: x = = 3"),
-        ("basic(model)", "RecursionError"),
-    ],
-)
-def test_what_fails_says_why_without_a_traceback(write: Path, body: str, message: str) -> None:
-    state, text, _ = tried(write, body)
-    assert state == "failed"
-    assert message in text
-    assert "Traceback" not in text
-
-
 def test_what_it_prints_is_kept_up_to_a_limit(write: Path) -> None:
     state, _, printed = tried(write, "for n in range(10**5): print('all work and no play', n)")
     assert state == "failed"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,6 +10,7 @@ from lib import PUZZLES, hint
 from lib.course.hints import next_hint
 from lib.course.progress import Standing, load, record
 from lib.puzzles.records import HINTS
+from tests.support.said import Said
 
 
 def test_closed_it_says_how_to_open_them(file: Path) -> None:
@@ -53,19 +52,10 @@ def test_the_next_hint_is_one_more_than_was_recorded_or_seen(file: Path, monkeyp
     assert [next_hint("ddp", seen).opened for seen in range(4)] == [1, 2, 3, 3]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("ddq", 1), "there is no puzzle 'ddq'; there are basic, "),
-        (("ddp", 4), 'ddp has hints 1 to 3: hint("ddp", 1) opens the first; got 4'),
-        (("ddp", -1), 'ddp has hints 1 to 3: hint("ddp", 1) opens the first; got -1'),
-        (("ddp", True), "got True"),
-        (("ddp", "1"), "got '1'"),
-        ((hint, 1), 'takes the name of a puzzle in quotes, such as hint("ddp", 1); got the function hint'),
-        ((3,), "got an int"),
-    ],
-)
-def test_what_is_no_hint(file: Path, arguments: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        hint(*arguments)
+SAID = Said(Path(__file__).with_name("said") / "hints.txt")
+
+
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_what_is_no_hint(file: Path, expression: str) -> None:
+    SAID.check(expression, {"hint": hint})
     assert load() == {}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Mesh, Model, Trace, check, predict, simulate
-from lib.course.predictions import QUANTITIES
+from lib.course.predictions import QUANTITIES, Prediction
 from lib.course.progress import Standing, load
 from tests.support.functions import good, official, run, unsolved
+from tests.support.said import Said
 
 CLASSIC = ("basic", "grad_accum", "ddp", "wsdp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp")
 MESSAGES = {"pipeline": 2, "gpipe": 8, "pipeline_fsdp": 8}
@@ -59,43 +60,25 @@ def test_right_means_within_the_tolerance(guess: float, name: str) -> None:
 GPIPE = official("gpipe")
 
 
-def test_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    guess = predict("gpipe", end=30, memory=2_880_000, rank=0, messages=..., collectives=1, idle=52)
-    assert repr(guess) == (
-        "your prediction: end 30, memory 2,880,000, rank 0, messages ..., collectives 1, idle 52; "
-        "run the next cells, then guess.against(out)"
-    )
-    guess.against(GPIPE)
-    assert capsys.readouterr().out == (
-        "                    you said      it is\n"
-        "end (time units)          30       33.8   3.8 too low\n"
-        "memory (elements)  2,880,000  2,883,584   right\n"
-        "rank                       0          3   not this rank\n"
-        "messages            no guess          8\n"
-        "collectives                1          0   1 too high\n"
-        "idle (%)                  52       49.7   2.3 too high\n"
-    )
+def lopsided(model: Model) -> None:
+    if model.rank % 2:
+        model.weights[0], _ = model.load_weights(0)
+        model.activations[0] = model.get_activation([0])
+        model.activations[1] = model.forward(0, model.activations[0], model.weights[0])
 
 
-@pytest.mark.parametrize("rank", range(4))
-def test_any_of_equal_ranks_is_right(rank: int, capsys: pytest.CaptureFixture[str]) -> None:
-    predict(rank=rank).against(official("ddp"))
-    assert capsys.readouterr().out.endswith(f"rank         {rank}  all are equal   right\n")
+def told(guess: Prediction, models: list[Model] | Trace) -> str:
+    with redirect_stdout(StringIO()) as paper:
+        guess.against(models)
+    return paper.getvalue().removesuffix("\n")
 
 
-def test_some_of_the_ranks_have_the_highest_peak(capsys: pytest.CaptureFixture[str]) -> None:
-    def lopsided(model: Model) -> None:
-        if model.rank % 2:
-            model.weights[0], _ = model.load_weights(0)
-            model.activations[0] = model.get_activation([0])
-            model.activations[1] = model.forward(0, model.activations[0], model.weights[0])
+SAID = Said(Path(__file__).with_name("said") / "predictions.txt")
 
-    models = simulate(lopsided, ranks=4, layers=1)
-    predict(rank=2).against(models)
-    predict(rank=3).against(Trace.of(models))
-    out = capsys.readouterr().out
-    assert "1 or 3   not this rank" in out
-    assert "1 or 3   right" in out
+
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_what_is_said(expression: str) -> None:
+    SAID.check(expression, {**globals(), "Mesh": Mesh, "simulate": simulate})
 
 
 def test_an_unsolved_puzzle_gets_one_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,26 +103,3 @@ def test_it_counts_once_and_only_guesses_at_the_puzzles_size(file: Path) -> None
     good(sandbox)
     predict("basic", end=17).against(sandbox)
     assert load() == {"basic": Standing(predictions=2, right=1)}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "guesses", "message"),
-    [
-        (("ddq",), {"end": 5}, "there is no puzzle 'ddq'; there are basic, "),
-        (("ddp",), {}, 'say what you predict, such as predict("ddp", end=5). There are end (time units: '),
-        (
-            ("ddp",),
-            {"time": 5},
-            "'time' cannot be predicted. There are end (time units: when the last operation is over), ",
-        ),
-        (("ddp",), {"end": "5"}, "or ... for no guess yet; got '5'"),
-        (("ddp",), {"end": True}, "got True"),
-        (("ddp",), {"end": None}, "got a NoneType"),
-        (("ddp",), {"end": Mesh}, "got a type"),
-        (("ddp",), {"memory": -1}, "memory (elements: the highest peak of any rank) wants a number"),
-        (("ddp",), {"memory": float("nan")}, "got nan"),
-    ],
-)
-def test_what_is_no_prediction(arguments: tuple[Any, ...], guesses: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        predict(*arguments, **guesses)

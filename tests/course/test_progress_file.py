@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from lib import PUZZLES
 from lib.course import progress_file
 from lib.course.progress_file import ProgressError, Standing
+from tests.support.said import Said
 
 GOALS = [goal.name for goal in PUZZLES["ddp"].goals]
 FIGURES = st.floats(0, 1e12, allow_nan=False)
@@ -45,10 +46,15 @@ def entry(**changes: Any) -> dict[str, Any]:
     return asdict(Standing(3, True, GOALS[0], 5.6, 1835008.0, 1, 3, 2)) | changes
 
 
+def data(**entries: Any) -> str:
+    """The text of a file."""
+    return json.dumps({"format": progress_file.FORMAT, "version": 1, "puzzles": entries})
+
+
 def put(file: Path, **entries: Any) -> None:
     """Writes a progress file by hand."""
     file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps({"format": progress_file.FORMAT, "version": 1, "puzzles": entries}), "utf-8")
+    file.write_text(data(**entries), "utf-8")
 
 
 # -- adding -----------------------------------------------------------------------------------------------------
@@ -166,58 +172,22 @@ def test_puzzles_of_another_version_are_kept(file: Path) -> None:
     assert sorted(progress_file.read(file)) == ["ddp", "not_known_here"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"runs": -1}, "runs of ddp is no count: -1"),
-        ({"runs": True}, "runs of ddp is no count: True"),
-        ({"runs": 10**12}, "runs of ddp is no count"),
-        ({"hints": 4}, "hints of ddp are more than 3"),
-        ({"right": 4}, "ddp has more right predictions than predictions"),
-        ({"passed": 1}, "passed of ddp is neither true nor false: 1"),
-        ({"time": "5.6"}, "time of ddp is no figure: 5.6"),
-        ({"memory": -1.0}, "memory of ddp is no figure: -1.0"),
-        ({"time": None}, "ddp has only one of time and memory"),
-        ({"time": None, "memory": None}, "ddp is passed without a time and a memory"),
-        ({"goal": 3}, "goal of ddp is no name of a goal"),
-        ({"goal": "x" * 101}, "goal of ddp is no name of a goal"),
-        ({"goal": "\x1b[31m"}, "goal of ddp is no name of a goal"),
-        ({"more": 1}, "the entry of ddp must have goal, hints, memory, passed"),
-    ],
-)
-def test_an_entry_that_no_runs_can_have_given(file: Path, changes: dict[str, Any], reason: str) -> None:
-    put(file, ddp=entry(**changes))
-    with pytest.raises(ProgressError, match="was damaged") as error:
-        progress_file.read(file)
-    assert reason in str(error.value)
+SAID = Said(Path(__file__).with_name("said") / "progress_files.txt")
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "Expecting value"),
-        ("{", "Expecting property name"),
-        ("[]", "it is not an object"),
-        ("{}", "it does not say that it is"),
-        ('{"format": "llm-training-puzzles progress", "version": true}', "it does not say that it is"),
-        ('{"format": "llm-training-puzzles progress", "version": 1}', "it must have 'format', 'version' and 'puzzles'"),
-        ('{"format": "llm-training-puzzles progress", "version": 1, "puzzles": []}', "it must have"),
-        ('{"format": "llm-training-puzzles progress", "version": 1, "puzzles": {"<b>": {}}}', "no name of a puzzle"),
-        ('{"format": "llm-training-puzzles progress", "version": 1, "puzzles": {"ddp": 3}}', "the entry of ddp"),
-        ('{"format": NaN}', "NaN is no number"),
-        ("[" * 100_000, "nested too deeply"),
-        (" " * (2**20 + 1), "larger than 1 MiB"),
-    ],
-)
-def test_a_damaged_file_is_kept_and_a_new_one_begun(file: Path, text: str, reason: str) -> None:
-    file.parent.mkdir()
-    file.write_text(text, "utf-8")
-    note = progress_file.add(file, "ddp", Standing(runs=1))
-    assert note.startswith(f"Note: {file} was damaged: ")
-    assert reason in note
-    assert note.endswith("It is kept as progress.json.damaged, and a new one begun.")
-    assert file.with_name("progress.json.damaged").read_text("utf-8") == text
-    assert progress_file.read(file) == {"ddp": Standing(runs=1)}
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_a_damaged_file_is_kept_and_a_new_one_begun(file: Path, expression: str) -> None:
+    """What is wrong with the text of a file, or with the only entry in one, is said."""
+
+    def told(text: str) -> str:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, "utf-8")
+        note = progress_file.add(file, "ddp", Standing(runs=1))
+        assert file.with_name("progress.json.damaged").read_text("utf-8") == text
+        assert progress_file.read(file) == {"ddp": Standing(runs=1)}
+        return note.replace(str(file), "FILE")
+
+    SAID.check(expression, {"text": told, "entry": lambda **changes: told(data(ddp=entry(**changes)))})
 
 
 def test_what_was_kept_is_never_overwritten(file: Path) -> None:

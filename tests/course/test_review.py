@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from lib.schedules.data_parallel import ddp_overlap
 from lib.schedules.steps import load
 from lib.submissions.load import load_function
 from tests.analysis.waiting.test_gaps import compute
+from tests.support.said import Said
 from tests.support.schedules import CLASSIC, Case, ddp
 
 NAMES = [case.name for case in CLASSIC]
@@ -67,59 +69,24 @@ def test_the_reference_beside_itself(name: str) -> None:
     assert "could have been deleted" not in text
 
 
-def test_what_is_said_of_a_pipeline() -> None:
-    lines = reviewed("gpipe").text().splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("Critical"))
-    assert lines[at : at + 6] == [
-        "Critical path: time 33.8 = 14 forward + 14 backward + 1 update + 4.8 messages, through ranks "
-        "0 > 1 > 2 > 3 > 2 > 1 > 0.",
-        "Gaps: 67.2 time units of 4 x 33.8 (49.7%) are not computing:",
-        "  28.2 time units, 3 times on ranks 0-2: waiting for messages that are sent after backward, 4.4 to 14.6 "
-        "each. For "
-        "example, rank 0 waits 14.6 time units (8.8 to 23.4) for a message from rank 1, which sends it after "
-        "backward of "
-        "layer 2 (batch 0)",
-        "  14.4 time units, 3 times on ranks 1-3: done before the end of the run, 2.2 to 7.6 each. For example, rank "
-        "3 is "
-        "done 7.6 time units (26.2 to 33.8) early; rank 0 ends last, with update of layer 1",
-        "  13.8 time units, 3 times on ranks 1-3: waiting for the first input, 2.2 to 7 each. For example, rank 3 "
-        "waits 7 "
-        "time units (0 to 7) for its first input: a message from rank 2, which sends it after forward of layer 5 "
-        "(batch 0)",
-        "  10.8 time units, 48 times on ranks 0-3: messages that nothing hides, 0.2 to 0.4 each",
-    ]
-    assert lines[at + 6] == (
-        "why(out, rank=0, time=16.1) follows the longest gap back to its cause, and what_helps(out) says what would "
-        "shorten the run."
-    )
-    assert lines[at + 7] == (
-        "At the peak rank 0 holds 4,194,304 elements, at time 32.8, when update of layer 0 begins:"
-    )
-    assert lines[-1] == (
-        "If every value were deleted after its last use, the peak would be 2,883,584 elements instead of 4,194,304."
-    )
+async def late(model: Model) -> None:
+    load(model)
+    compute(model, 3 if model.rank == 0 else 1)
+    await model.allreduce(model.fake_grad(0, []), 0)
+
+
+SAID = Said(Path(__file__).with_name("said") / "reviews.txt")
+
+
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_what_is_said(expression: str) -> None:
+    SAID.check(expression, globals())
 
 
 def test_many_reasons_are_counted() -> None:
     found = reviewed("pipeline_fsdp")
     assert len(found.groups) == GROUPS + 1
     assert "\n  and 3.2 time units for another reason\n" in found.text()
-
-
-def test_equal_gaps_at_one_time_are_one_sentence() -> None:
-    async def late(model: Model) -> None:
-        load(model)
-        compute(model, 3 if model.rank == 0 else 1)
-        await model.allreduce(model.fake_grad(0, []), 0)
-
-    found = review(simulate(late, puzzle="ddp"), puzzle="ddp")
-    assert found is not None
-    assert [group.text() for group in found.groups] == [
-        "6 time units: ranks 1-3 each wait 2 time units (1 to 3) in all-reduce of layer 0 for rank 0, which comes "
-        "last after "
-        "forward of layer 0 (batches 0-2)",
-        "1.2 time units: ranks 0-3 each spend 0.3 time units (3 to 3.3) in all-reduce of layer 0",
-    ]
 
 
 # -- how far from the best ------------------------------------------------------------------------------------------
@@ -139,18 +106,6 @@ def told(found: Review, limits: Bound, excuse: str | None = None) -> list[str]:
     return list(replace(found, bound=limits, excuse=excuse).bounds())
 
 
-def test_the_lower_bounds_what_they_are_made_of_and_how_far_they_are() -> None:
-    assert told(reviewed("ddp"), bound()) == [
-        "Lower bounds, for every schedule like this: Every rank takes its own batch.",
-        "  It ends no earlier than at time 4.8: 4 for 2 layers forward and backward + 0.8 for updates (critical "
-        "path). You are 0.8 above it. It can be reached.",
-        "  It needs no less than 1,048,576 elements: weights and optimizer states (what has to be in memory). You are "
-        "786,432 above it.",
-        "  Sent per rank is no less than 786,432 elements: all-reduce of the gradients (what has to be sent). "
-        "You have reached it: this is optimal.",
-    ]
-
-
 def test_a_bound_that_is_reached() -> None:
     limits = bound()
     for optimal, said in ((True, "You have reached it: this is optimal."), (False, "You have reached it.")):
@@ -161,12 +116,6 @@ def test_a_bound_that_is_reached() -> None:
 def test_where_nothing_has_to_be_sent_nothing_is_said_of_it() -> None:
     limits = replace(bound(), sent=Limit(0, (), "what has to be sent", True, ""))
     assert len(told(reviewed("ddp"), limits)) == 3
-
-
-def test_a_run_of_another_family() -> None:
-    assert told(reviewed("ddp"), bound(), "it updates before the sum.") == [
-        "The lower bound does not speak of this run: it updates before the sum."
-    ]
 
 
 def test_the_bound_of_the_puzzle_is_asked() -> None:
@@ -294,11 +243,6 @@ def test_the_same_run_gives_the_same_text(case: Case) -> None:
 
 def test_whether_least_time_and_least_memory_go_together() -> None:
     said = {name: of_reference(name).both() for name in NAMES}
-    assert said["gpipe"] == (
-        "No schedule has both the least time and the least memory: one that ends at 31.4 needs 2,490,368 elements, and "
-        "one that needs 1,966,080 ends at 60.2."
-    )
-    assert said["ddp"] == "One schedule can have both the least time and the least memory."
     for name, words in said.items():
         bound = lower_bound(name)
         assert bound.together is not None

@@ -10,10 +10,10 @@ from lib import PUZZLES, Model, Verdict, reveal, simulate
 from lib.course import progress, solutions
 from lib.course.progress import Standing
 from lib.course.solutions import alternatives, answer, description, owner, refusal, ways
-from lib.puzzles.records import Goal
 from lib.submissions.gap import BuildError
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
+from tests.support.said import Said
 
 FIGURES = {
     "basic_update_last": (17.0, 2_621_440),
@@ -132,31 +132,12 @@ def test_what_a_docstring_says(text: str, expected: tuple[str, str]) -> None:
     assert description(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("standing", "missing"),
-    [
-        (None, "ddp has not been checked yet."),
-        (Standing(hints=3), "ddp has not been checked yet."),
-        (Standing(runs=4), "ddp has been checked (4 so far), but no run was one correct training step yet."),
-        (
-            Standing(1, False, None, 7.0, 1_835_008.0),
-            "ddp is correct, with time 7 and memory 1,835,008 at best, but it passes with at most time 6 and "
-            "memory 2,000,000.",
-        ),
-        (
-            Standing(1, False, None, 5.6, 1_835_008.0),
-            "ddp is within its first goal, but that does not count: the note of its check says why.",
-        ),
-    ],
-)
-def test_a_refusal_says_what_is_missing_and_hides_nothing(standing: Standing | None, missing: str) -> None:
-    assert isinstance(PUZZLES["ddp"].goals[0], Goal)
-    said = refusal("ddp", standing)
-    assert said is not None
-    assert said.startswith(missing)
-    assert "puzzles hint ddp" in said
-    assert "in the repository under solutions/" in said
-    assert f"{PUZZLES['ddp'].stem}.py" in said
+SAID = Said(Path(__file__).with_name("said") / "refusals.txt")
+
+
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_a_refusal_says_what_is_missing_and_hides_nothing(expression: str) -> None:
+    SAID.check(expression, globals())
 
 
 def test_a_puzzle_that_is_passed_is_shown() -> None:

@@ -62,6 +62,8 @@ from lib.submissions.locations import reference
 from tests.support.drivers import gather
 
 FOLDER = Path(__file__).with_name("cases")
+CHECKED = Path(__file__).parents[1] / "checker" / "cases"
+"""What is no mistake of a student's to be taught by: cheats, and what only the checker is asked about."""
 FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
 SECTIONS = ("change", "code", "message", "fix")
 
@@ -141,9 +143,9 @@ def parse(path: Path) -> Case:
     return Case(path.stem, thought.strip(), fields, change, code, sections.get("message", ""), sections.get("fix"))
 
 
-def cases() -> list[Case]:
+def cases(folder: Path = FOLDER) -> list[Case]:
     """All of them, in order."""
-    return [parse(path) for path in sorted(FOLDER.glob("*.txt"))]
+    return [parse(path) for path in sorted(folder.glob("*.txt"))]
 
 
 def code_of(puzzle: str, alternative: str | None = None) -> str:
@@ -232,11 +234,11 @@ def run_in_asyncio(case: Case) -> Outcome:
 
 def main(names: list[str]) -> None:
     """Writes the messages anew."""
-    for case in cases():
+    for folder, case in [(where, case) for where in (FOLDER, CHECKED) for case in cases(where)]:
         if not names or any(name in case.name for name in names):
             found = run(case)
             now = replace(case, message=found.text, fix=found.fix)
-            (FOLDER / f"{case.name}.txt").write_text(now.text(), "utf-8")
+            (folder / f"{case.name}.txt").write_text(now.text(), "utf-8")
             mark = "" if now == case else "  (changed)"
             print(f"===== {case.name}{mark}\n{case.thought}\n\n{case.change or case.code}\n\n{now.message}\n")
 

@@ -8,20 +8,9 @@ from typing import Any
 
 import pytest
 
-from lib import (
-    DeadlockError,
-    Dist,
-    Mesh,
-    MismatchError,
-    Model,
-    PuzzleError,
-    RankFailed,
-    Trace,
-    check,
-    simulate,
-)
+from lib import DeadlockError, Dist, Mesh, MismatchError, Model, PuzzleError, RankFailed, Trace, check, simulate
 from lib.trace import json_format as serial
-from tests.support.drivers import DRIVERS, Run, gather, in_asyncio
+from tests.support.drivers import DRIVERS, Run, gather
 from tests.support.profiles import THOROUGH
 from tests.support.schedules import CLASSIC, Case
 
@@ -52,21 +41,16 @@ def state(error: PuzzleError) -> list[str]:
 def test_a_bare_receive_that_nobody_answers(run: Run) -> None:
     async def wait(model: Model) -> None:
         if model.rank == 1:
-            await model.receive()
+            for _ in range(2):
+                await model.receive()
         elif model.rank == 2:
             await model.pass_to(1, "first")
 
     with pytest.raises(DeadlockError) as raised:
-        run(lambda model: wait_twice(model, wait), ranks=3)
+        run(wait, ranks=3)
     assert state(raised.value)[1] == "rank 1 waits to receive from any rank"
     assert raised.value.expected == "a rank to call model.pass_to(1, ...)"
     assert raised.value.fix == "all others have finished: rank 1 receives more messages than are passed to it"
-
-
-async def wait_twice(model: Model, wait: Any) -> None:
-    await wait(model)
-    if model.rank == 1:
-        await wait(model)
 
 
 def test_a_message_that_finds_no_room(run: Run) -> None:
@@ -150,32 +134,27 @@ def test_a_rank_that_raised_before_or_after_the_others_wait(culprit: int) -> Non
 
 
 @pytest.mark.parametrize("culprit", [0, 1, 3])
-def test_under_asyncio_the_culprit_raises_its_own_error(culprit: int) -> None:
+async def test_under_asyncio_the_culprit_raises_its_own_error_and_the_others_hear_of_it(culprit: int) -> None:
     async def fail(model: Model) -> None:
         await model.allreduce(model.fake_grad(0), 0)
         if model.rank == culprit:
             raise KeyError("mine")
         await model.allreduce(model.fake_grad(1), 1)
 
+    where = f"rank {culprit}: KeyError: 'mine'\n  where:    test_deadlock.py, line "
     with pytest.raises(KeyError) as raised:
-        in_asyncio(fail, ranks=4)
-    assert raised.value.__notes__[0].startswith(
-        f"rank {culprit}: KeyError: 'mine'\n  where:    test_deadlock.py, line "
-    )
+        await gather(fail, ranks=4)
+    assert raised.value.__notes__[0].startswith(where)
+    found = await everybody(fail, 4)
+    assert [type(error) for error in found] == [KeyError if rank == culprit else RankFailed for rank in range(4)]
+    assert {str(error).startswith(where) for error in found if isinstance(error, RankFailed)} == {True}
 
 
-async def test_gather_that_returns_exceptions_gets_one_from_everybody() -> None:
-    async def fail(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0), 0)
-        if model.rank == 1:
-            raise KeyError("mine")
-        await model.allreduce(model.fake_grad(1), 1)
-
-    dist = Dist(3)
-    models = [Model(rank, dist) for rank in range(3)]
-    found: list[Any] = await asyncio.gather(*[fail(model) for model in models], return_exceptions=True)
-    assert [type(error) for error in found] == [RankFailed, KeyError, RankFailed]
-    assert str(found[0]).startswith("rank 1: KeyError: 'mine'\n")
+async def everybody(function: Any, ranks: int) -> list[Any]:
+    """What gather with `return_exceptions` brings of each rank."""
+    dist = Dist(ranks)
+    models = [Model(rank, dist) for rank in range(ranks)]
+    return await asyncio.gather(*[function(model) for model in models], return_exceptions=True)
 
 
 async def test_a_rank_that_raised_before_it_ever_communicated() -> None:
@@ -184,11 +163,9 @@ async def test_a_rank_that_raised_before_it_ever_communicated() -> None:
             raise KeyError("mine")
         await model.allreduce(model.fake_grad(0), 0)
 
-    dist = Dist(3)
-    models = [Model(rank, dist) for rank in range(3)]
-    found: list[Any] = await asyncio.gather(*[fail(model) for model in models], return_exceptions=True)
-    assert isinstance(found[1], KeyError)
-    for error in (found[0], found[2]):
+    first, second, third = await everybody(fail, 3)
+    assert isinstance(second, KeyError)
+    for error in (first, third):
         assert isinstance(error, PuzzleError)
         assert isinstance(error, RankFailed) or state(error)[1] == "rank 1 has not begun, or is over"
 
@@ -199,39 +176,28 @@ async def test_gather_that_returns_exceptions_gets_a_deadlock_from_all_who_wait(
             await model.allreduce(model.fake_grad(0), 0)
         return "done"
 
-    dist = Dist(3)
-    models = [Model(rank, dist) for rank in range(3)]
-    found: list[Any] = await asyncio.gather(*[skip(model) for model in models], return_exceptions=True)
+    found = await everybody(skip, 3)
     assert [type(item) for item in found] == [DeadlockError, str, DeadlockError]
     assert str(found[0]) == str(found[2])
     assert found[0] is not found[2], "each task has an error of its own, with its own traceback"
 
 
-def test_a_mismatch_hits_the_others_too() -> None:
+async def test_a_mismatch_hits_the_others_too() -> None:
     """Who comes last raises it; who waits hears that a rank failed."""
 
     async def differ(model: Model) -> None:
         await model.allreduce(model.fake_grad(0, [0]), 0)
 
-    async def main() -> list[Any]:
-        dist = Dist(3)
-        models = [Model(rank, dist) for rank in range(3)]
-        return await asyncio.gather(*[differ(model) for model in models], return_exceptions=True)
-
-    found = asyncio.run(main())
-    assert [type(error) for error in found] == [RankFailed, RankFailed, MismatchError]
+    assert [type(error) for error in await everybody(differ, 3)] == [RankFailed, RankFailed, MismatchError]
 
 
 # -- under asyncio only -------------------------------------------------------------------------------------------
 
 
 async def test_ranks_that_nobody_started() -> None:
-    async def step(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0), 0)
-
     dist = Dist(4)
     with pytest.raises(DeadlockError) as raised:
-        await asyncio.gather(*[step(Model(rank, dist)) for rank in (0, 1)])
+        await asyncio.gather(*[reduced(Model(rank, dist)) for rank in (0, 1)])
     assert state(raised.value) == [
         "rank 0 waits in all-reduce #1, layer 0: ranks 0 and 1 came, ranks 2 and 3 did not",
         "rank 1 waits in all-reduce #1, layer 0: ranks 0 and 1 came, ranks 2 and 3 did not",
@@ -242,29 +208,18 @@ async def test_ranks_that_nobody_started() -> None:
     assert raised.value.trace.ranks == 4
 
 
-async def test_a_rank_that_sleeps_is_no_deadlock() -> None:
+async def test_a_rank_that_sleeps_or_awaits_something_of_its_own_is_no_deadlock() -> None:
     async def slow(model: Model) -> None:
         if model.rank == 1:
             await asyncio.sleep(0.05)
-        await model.allreduce(model.fake_grad(0), 0)
+        await reduced(model)
         if model.rank == 0:
-            await asyncio.sleep(0.05)
-        await model.allreduce(model.fake_grad(0), 0)
-
-    models = await gather(slow, ranks=3)
-    assert [model.time for model in models] == [0.6] * 3
-
-
-async def test_a_rank_that_awaits_something_of_its_own_is_no_deadlock() -> None:
-    async def slow(model: Model) -> None:
-        if model.rank == 1:
             future = asyncio.get_running_loop().create_future()
             asyncio.get_running_loop().call_later(0.02, future.set_result, None)
             await future
-        await model.allreduce(model.fake_grad(0), 0)
+        await reduced(model)
 
-    models = await gather(slow, ranks=2)
-    assert models[0].time == 0.3
+    assert [model.time for model in await gather(slow, ranks=3)] == [0.6] * 3
 
 
 @pytest.mark.timeout(3)
@@ -277,6 +232,9 @@ async def test_ranks_played_by_hand_in_one_task() -> None:
     with pytest.raises(DeadlockError) as raised:
         await one.receive(0)
     assert "rank 1 waits to receive from rank 0" in state(raised.value)
+    with pytest.raises(ValueError, match="has seen a run that failed") as used:
+        Model(0, dist)
+    assert str(used.value) == "this Dist has seen a run that failed; make a new one: dist = Dist(...)"
 
 
 @pytest.mark.timeout(3)
@@ -289,34 +247,17 @@ async def test_ranks_played_by_hand_that_disagree() -> None:
         await first
 
 
-async def test_a_dist_that_saw_a_failure_is_not_used_again() -> None:
-    async def skip(model: Model) -> None:
-        if model.rank:
-            await model.allreduce(model.fake_grad(0), 0)
-
-    dist = Dist(2)
-    with pytest.raises(DeadlockError):
-        await asyncio.gather(*[skip(Model(rank, dist)) for rank in range(2)])
-    with pytest.raises(ValueError, match="has seen a run that failed") as raised:
-        Model(0, dist)
-    assert str(raised.value) == "this Dist has seen a run that failed; make a new one: dist = Dist(...)"
-
-
 async def test_a_group_of_tasks_is_cancelled_without_noise() -> None:
     async def skip(model: Model) -> None:
         if model.rank == 2:
             raise KeyError("mine")
-        await model.allreduce(model.fake_grad(0), 0)
+        await reduced(model)
 
     dist = Dist(3)
-
-    async def everybody() -> None:
+    with pytest.raises(BaseExceptionGroup) as raised:  # noqa: PT012
         async with asyncio.TaskGroup() as group:
             for rank in range(3):
                 group.create_task(skip(Model(rank, dist)))
-
-    with pytest.raises(BaseExceptionGroup) as raised:
-        await everybody()
     assert [type(error) for error in raised.value.exceptions] == [KeyError]
 
 
@@ -336,20 +277,13 @@ async def test_cancelling_everybody_ends() -> None:
 
 
 async def test_two_worlds_in_one_loop_do_not_meet() -> None:
-    async def step(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0), 0)
-
     async def skip(model: Model) -> None:
         if model.rank == 0:
-            await step(model)
+            await reduced(model)
 
-    good, bad = Dist(2), Dist(2)
-    found = await asyncio.gather(
-        *[step(Model(rank, good)) for rank in range(2)],
-        *[skip(Model(rank, bad)) for rank in range(2)],
-        return_exceptions=True,
-    )
-    assert [type(item) for item in found] == [type(None), type(None), DeadlockError, type(None)]
+    good, bad = await asyncio.gather(everybody(reduced, 2), everybody(skip, 2))
+    assert good == [None, None]
+    assert [type(item) for item in bad] == [DeadlockError, type(None)]
 
 
 # -- what the error carries ---------------------------------------------------------------------------------------
@@ -386,18 +320,22 @@ def test_the_trace_of_two_operations_that_met_can_be_read(one: str, other: str, 
 # -- many ranks ---------------------------------------------------------------------------------------------------
 
 
+async def reduced(model: Model) -> None:
+    await model.allreduce(model.fake_grad(0), 0)
+
+
 async def chain(model: Model) -> None:
     await model.receive((model.rank - 1) % model.RANKS)
 
 
 async def skipped(model: Model) -> None:
     if model.rank:
-        await model.allreduce(model.fake_grad(0), 0)
+        await reduced(model)
 
 
 async def every_second(model: Model) -> None:
     if model.rank % 2:
-        await model.allreduce(model.fake_grad(0), 0)
+        await reduced(model)
 
 
 async def from_anybody(model: Model) -> None:
@@ -471,11 +409,7 @@ def test_many_ranks_make_no_very_long_message(function: Any) -> None:
 @pytest.mark.parametrize(
     ("function", "mesh", "states"),
     [
-        (
-            skipped,
-            None,
-            ["rank 0 OVER", "ranks 1-11 wait in all-reduce #1, layer 0: ranks 1-11 came, rank 0 did not"],
-        ),
+        (skipped, None, ["rank 0 OVER", "ranks 1-11 wait in all-reduce #1, layer 0: ranks 1-11 came, rank 0 did not"]),
         (from_anybody, None, ["ranks 0-11 wait to receive from any rank"]),
         (
             no_room,
@@ -504,15 +438,12 @@ def test_what_a_group_of_ranks_waits_for(function: Any, mesh: Any, states: list[
     assert state(raised.value) == [said.replace("OVER", over(run)) for said in states]
 
 
-def test_eight_ranks_have_a_line_each(run: Run) -> None:
+def test_eight_ranks_have_a_line_each_and_many_states_are_counted(run: Run) -> None:
     with pytest.raises(DeadlockError) as raised:
         run(chain, ranks=8)
     assert state(raised.value) == [f"rank {rank} waits to receive from rank {(rank - 1) % 8}" for rank in range(8)]
-
-
-def test_many_states_are_counted() -> None:
     with pytest.raises(DeadlockError) as raised:
-        simulate(opposite, ranks=40)
+        run(opposite, ranks=40)
     assert state(raised.value)[0] == "rank 0 waits to receive from rank 20"
     assert state(raised.value)[15:] == ["rank 15 waits to receive from rank 35", "and 24 more ranks"]
 

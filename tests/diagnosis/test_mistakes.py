@@ -100,12 +100,6 @@ def drawn(event: Event) -> bool:
     return event.op in TIMED and event.start is not None and event.op != "loss"
 
 
-def last_operations(trace: Trace) -> list[tuple[int, Event]]:
-    """The last operation of each rank that was over when the run failed."""
-    done = [(program.rank, [event for event in program.events if drawn(event)]) for program in trace.programs]
-    return [(rank, events[-1]) for rank, events in done if events]
-
-
 @some_cases
 def test_the_picture_up_to_the_failure(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     error = outcome(name).error
@@ -116,8 +110,9 @@ def test_the_picture_up_to_the_failure(name: str, capsys: pytest.CaptureFixture[
     svg = draw(error.trace, fold=False).svg()
     capsys.readouterr()
     assert shown(svg, CASES[name].message.partition("\n")[0][:40]), "the headline says what happened, and on which rank"
-    for _, event in last_operations(error.trace):
-        assert shown(svg, event_words(event, error.trace.ranks))
+    for program in error.trace.programs:  # of each rank the last operation that was over when the run failed
+        for event in [event for event in program.events if drawn(event)][-1:]:
+            assert shown(svg, event_words(event, error.trace.ranks))
     if error.rank is not None and (events := error.trace.programs[error.rank].events):
         assert shown(svg, f"failed here, after {event_words(events[-1], error.trace.ranks)}")
     if isinstance(error, errors.DeadlockError):

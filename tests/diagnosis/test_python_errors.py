@@ -6,6 +6,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,67 +14,43 @@ import pytest
 
 from lib import ForgottenAwait, Model, PuzzleError, RankFailed, simulate
 from lib.values.operations import COMMUNICATION, signatures
-
-SLIPS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "what torch calls it": (lambda m: m.reduce_scatter(1, 0), "did you mean model.scatterreduce(gradient, layer)?"),
-    "what MPI calls it": (lambda m: m.send(1, 0), "did you mean model.pass_to(rank, value)?"),
-    "a capital letter": (lambda m: m.layers, "did you mean model.LAYERS?"),
-    "an operation that is not there": (lambda m: m.sum_everything(), f"the operations are {', '.join(signatures())}"),
-    "None has nothing": (
-        lambda m: m.status().weights,
-        "the thing before the dot is None: the call that made it gives nothing back",
-    ),
-    "an attribute of a value": (lambda m: m.load_weights(0)[0].layerz, "did you mean .layer?"),
-    "no attribute at all": (
-        lambda m: m.rank.qqqq,
-        "the line is ordinary Python: look at what each name in it is on this",
-    ),
-    "itself, for ever": (
-        lambda m: SLIPS["itself, for ever"][0](m),
-        "this function calls itself, directly or through others, and nothing ends that",
-    ),
-    "a layer as a module": (
-        lambda m: m.get_activation([0])(1),
-        "values are labels here, without numbers in them: a layer is computed by model.forward(",
-    ),
-    "square brackets": (
-        lambda m: m.loss[0],
-        "square brackets take something out of a store, list or tuple; this is neither",
-    ),
-    "too many arguments": (
-        lambda m: m.forward(0, 1, 2, 3),
-        "write model.forward(layer, activation, weight)",
-    ),
-    "a module": (lambda m: math.prod(()), "import it first: import math"),  # type: ignore[name-defined]  # noqa: F821
-    "a name of ours": (lambda m: Trace.of([m]), "import it first: from lib import Trace"),  # type: ignore[name-defined]  # noqa: F821
-    "a name of nobody's": (
-        lambda m: zyx,  # type: ignore[name-defined]  # noqa: F821
-        "give zyx a value before this line; names that a function uses are made in it, or above it",
-    ),
-    "an index": ([].__getitem__, "the line is ordinary Python: look at what each name in it is on this rank"),
-    "two of a kind": (lambda m: divmod(*[m.rank]), "the line is ordinary Python: look at what each name in it"),
-    "something else": (lambda m: exec("raise OSError('gone')"), "the line is ordinary Python: look at what each name"),
-}
+from tests.support.said import Said
 
 
-@pytest.mark.parametrize("slip", SLIPS)
-def test_what_it_means_here(slip: str) -> None:
-    function, fix = SLIPS[slip]
+def recurse(model: Model) -> None:
+    recurse(model)
+
+
+SAID = Said(Path(__file__).with_name("said") / "slips.txt")
+
+
+def fix_of(slip: Callable[[Any], Any]) -> None:
+    """What a student is told of an error of Python, whose own words are shown as they are."""
     with pytest.raises(RankFailed) as raised:
-        simulate(lambda model: function(model))
-    assert str(raised.value.fix).startswith(fix)
+        simulate(lambda model: slip(model))
     cause = raised.value.__cause__
     assert raised.value.what == f"{type(cause).__name__}: {cause}"
     assert raised.value.rank == 0
+    raise RuntimeError(str(raised.value.fix).replace(", ".join(signatures()), "ALL OF THEM"))
 
 
-def test_an_error_of_several_lines_is_told_by_its_first() -> None:
+@pytest.mark.parametrize("slip", SAID.texts)
+def test_what_it_means_here(slip: str) -> None:
+    SAID.check(slip, {"fix_of": fix_of, "recurse": recurse})
+
+
+@pytest.mark.parametrize(
+    ("message", "told"), [("one\ntwo", "ValueError: one"), (10**5000, "ValueError")], ids=["lines", "digits"]
+)
+def test_an_error_is_told_by_its_first_line_or_named_where_it_cannot_be_shown(message: Any, told: str) -> None:
+    """Python writes no number as long as that."""
+
     def fail(model: Model) -> None:
-        raise ValueError("one\ntwo")
+        raise ValueError(message)
 
-    with pytest.raises(RankFailed) as raised:
+    with pytest.raises(RankFailed, match=f"^rank 0: {told}\n") as raised:
         simulate(fail)
-    assert raised.value.what == "ValueError: one"
+    assert raised.value.what == told
 
 
 def test_every_operation_has_a_signature_that_is_true() -> None:
@@ -121,32 +98,17 @@ def test_a_run_that_ends_all_the_same_is_wrong_too() -> None:
     assert raised.value.rank == 1
 
 
-def test_warnings_of_others_come_through() -> None:
-    def student(model: Model) -> None:
-        warnings.warn("mine", UserWarning, stacklevel=1)
-
-    with pytest.warns(UserWarning, match="mine"):
-        simulate(student)
-
-
-def test_the_warnings_module_is_as_it_was() -> None:
+def test_warnings_of_others_come_through_and_the_module_is_as_it_was() -> None:
     filters, show = list(warnings.filters), warnings.showwarning
     simulate(lambda model: None)
     with pytest.raises(PuzzleError):
         simulate(lambda model: model.weights[0])
     assert (list(warnings.filters), warnings.showwarning) == (filters, show)
+    with pytest.warns(UserWarning, match="mine"):
+        simulate(lambda model: warnings.warn("mine", UserWarning, stacklevel=1))
 
 
 # -- what simulate is given ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("thing", "got"), [(None, "None"), (3, "the number 3"), ("ddp", "str 'ddp'"), ([], "a list of 0")], ids=str
-)
-def test_no_function_at_all(thing: Any, got: str) -> None:
-    with pytest.raises(PuzzleError) as raised:
-        simulate(thing)
-    assert (raised.value.what, raised.value.got) == ("simulate was not given a function", got)
 
 
 def test_what_has_defaults_can_be_called() -> None:
@@ -155,15 +117,6 @@ def test_what_has_defaults_can_be_called() -> None:
             model.fake_grad(0)
 
     assert len(simulate(student)[0].program.events) == 2
-
-
-def test_an_error_that_cannot_be_shown_is_named() -> None:
-    def basic(model: Model) -> None:
-        raise ValueError(10**5000)  # Python writes no number as long as that
-
-    with pytest.raises(RankFailed, match=r"^rank 0: ValueError\n") as caught:
-        simulate(basic, ranks=1, layers=1, batches=1)
-    assert caught.value.what == "ValueError"
 
 
 # -- a cell that cannot be read -----------------------------------------------------------------------------------

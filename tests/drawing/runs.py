@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from functools import cache
 from typing import Any
 
 from drawing import Picture, draw_group, picture_of
@@ -27,6 +28,8 @@ from lib import (
 )
 from lib.checker.verdict import FunctionVerdict, Verdict
 from lib.puzzles.records import Goal
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
 
 
 def load(model: Model) -> None:
@@ -118,6 +121,12 @@ def trace(function: Callable[[Model], Any], **sizes: Any) -> Trace:
         if not isinstance(error.trace, Trace):
             raise
         return error.trace
+
+
+@cache
+def solved(puzzle: str) -> Trace:
+    """The run of our own solution of a puzzle."""
+    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
 
 
 def quietly(function: Callable[..., Picture], *args: Any) -> tuple[Picture, str]:

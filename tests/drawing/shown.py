@@ -1,13 +1,14 @@
-"""What an output of a notebook holds: the SVG inside the image."""
+"""What an output of a notebook holds: the SVG inside the image, the data inside a page."""
 
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["drawn"]
+__all__ = ["data_of", "drawn"]
 
 
 def drawn(bundle: dict[str, Any]) -> str:
@@ -21,3 +22,10 @@ def drawn(bundle: dict[str, Any]) -> str:
     svg = unquote(address, errors="strict")
     assert svg.count("</svg>") == 1
     return svg
+
+
+def data_of(html: str) -> dict[str, Any]:
+    """The data inside a page."""
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])

@@ -29,8 +29,7 @@ def test_every_slot_has_a_box_and_every_device_its_number() -> None:
 
 def test_what_is_wrong_is_framed() -> None:
     picture = picture_of(PhysicalBatch.filled(2, 2, 2, [0, 1], 2, notes=["a", "b"], wrong=[1]))
-    frames = rects(picture, stroke=ALARM)
-    assert len(frames) == 1
+    assert len(rects(picture, stroke=ALARM)) == 1
     assert texts(picture, fill=ALARM) == ["feed 1", "b"]
 
 

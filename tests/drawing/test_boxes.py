@@ -23,13 +23,14 @@ from tests.drawing.runs import RUNS, trace
 
 @pytest.mark.parametrize("name", RUNS)
 def test_every_timed_event_is_one_box_of_its_own_times_inside_the_axis_and_a_lane_does_one_thing(name: str) -> None:
-    timeline = boxes(RUNS[name])
+    run = RUNS[name]
+    timeline = boxes(run)
     assert all(0 <= box.start <= box.end <= timeline.end for box in timeline.boxes)
     assert all(0 <= box.lane < timeline.lanes[box.rank] <= LANES + 1 for box in timeline.boxes)
     found = {(b.rank, b.number): (b.start, b.end) for b in timeline.boxes if b.look not in ("wait", "pending")}
     assert found == {
         (program.rank, number): (event.start, event.end)
-        for program in RUNS[name].programs
+        for program in run.programs
         for number, event in enumerate(program.events)
         if event.op in TIMED and event.start is not None
     }
@@ -38,70 +39,26 @@ def test_every_timed_event_is_one_box_of_its_own_times_inside_the_axis_and_a_lan
         if box.lane == 0:
             lanes[box.rank].append(box)
     assert all(before.end <= after.start for mine in lanes.values() for before, after in pairwise(mine))
-
-
-def test_waiting_is_the_time_between_issue_and_start() -> None:
-    run = RUNS["relay"]
-    for box in boxes(run).boxes:
+    for box in timeline.boxes:
         event = run.programs[box.rank].events[box.number]
-        if box.look == "wait":
-            assert event.op == "receive"
-            assert (box.start, box.end) == (event.issued, event.start)
-
-
-def test_what_is_awaited_later_has_a_lane_of_its_own() -> None:
-    timeline = boxes(RUNS["overlapped"])
-    collectives = [box for box in timeline.boxes if box.look == "collective"]
-    assert {box.lane for box in collectives} == {1}
-    assert timeline.lanes == [2, 2, 2, 2]
-    computing = [box for box in timeline.boxes if box.lane == 0 and box.rank == 0]
-    beside = [c for c in collectives if any(b.start < c.end and c.start < b.end for b in computing)]
-    assert len(beside) >= 4
+        waited = (event.start, event.end) if event.op == "wait" else (event.issued, event.start)
+        assert box.look != "wait" or waited == (box.start, box.end)
+    received = sum(event.op == "receive" and event.start is not None for _, event in run.events())
+    assert len(timeline.messages) == received
+    assert all(message.sent <= message.received for message in timeline.messages)
+    highest = max(level.sums[-1] for program in run.programs for level in levels(run, program.rank))
+    assert highest == figures.peak(run).elements
 
 
 def test_overlapping_communications_take_several_lanes_and_then_share_the_last() -> None:
     async def flood(model: Model) -> None:
         value = model.get_activation([model.rank])
-        works = [model.pass_to(1, value) if model.rank == 0 else model.receive(0) for _ in range(9)]
+        works = [model.pass_to(0, value)] if model.rank else [model.receive(other) for other in range(1, 9)]
         model.forward(0, value, model.load_weights(0)[0])
         for work in works:
             await work
 
-    timeline = boxes(trace(flood, ranks=2, layers=1, batches=2))
-    assert max(timeline.lanes) <= LANES + 1
-
-
-def test_a_failed_run_waits_up_to_the_edge() -> None:
-    run = RUNS["deadlock"]
-    timeline = boxes(run)
-    pending = [box for box in timeline.boxes if box.look == "pending"]
-    assert [(box.rank, box.lane) for box in pending] == [(0, 0), (1, 0), (2, 1)]
-    assert all(box.end == timeline.end for box in pending)
-    assert timeline.end > max(event.end or 0 for _, event in run.events())
-
-
-def test_messages_go_from_a_send_to_its_receive() -> None:
-    run = RUNS["relay"]
-    found = boxes(run).messages
-    assert [(m.source, m.target) for m in found].count((0, 1)) == 2
-    assert len(found) == 8
-    assert all(message.sent <= message.received for message in found)
-    sends = sum(event.op == "pass_to" for _, event in run.events())
-    assert len(found) == sends
-
-
-def test_operations_of_the_future_are_boxes_too() -> None:
-    run = trace(lambda model: None, ranks=1, layers=1, batches=1)
-    program = run.programs[0]
-    program.events.append(Event("recompute", 0, frozenset([0]), (), (), 0, 0, 10**9, None))
-    assert [(box.look, box.end) for box in boxes(run).boxes] == [("other", 10**9)]
-
-
-@pytest.mark.parametrize("name", ["ddp", "overlapped", "relay", "late", "alone"])
-def test_the_memory_curve_has_the_peak_of_the_figures(name: str) -> None:
-    run = RUNS[name]
-    highest = max(level.sums[-1] for program in run.programs for level in levels(run, program.rank))
-    assert highest == figures.peak(run).elements
+    assert boxes(trace(flood, ranks=9, layers=1, batches=9)).lanes == [LANES + 1, *[2] * 8]
 
 
 def test_memory_changes_when_an_operation_is_issued_and_shows_the_highest_of_equal_times() -> None:
@@ -119,7 +76,10 @@ def test_memory_changes_when_an_operation_is_issued_and_shows_the_highest_of_equ
     assert curve == [(0, 524_288), (2, 786_432), (4, 786_432)]
 
 
-def test_a_rank_without_a_program_is_empty() -> None:
+def test_operations_of_the_future_are_boxes_too_and_a_rank_without_a_program_is_empty() -> None:
+    run = trace(lambda model: None, ranks=1, layers=1, batches=1)
+    run.programs[0].events.append(Event("recompute", 0, frozenset([0]), (), (), 0, 0, 10**9, None))
+    assert [(box.look, box.end) for box in boxes(run).boxes] == [("other", 10**9)]
     models = simulate(lambda model: model.load_weights(0), ranks=3)
     assert boxes(Trace.of(models[:1])).boxes == []
     assert levels(Trace.of(models[:1]), 2) == []

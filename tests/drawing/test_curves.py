@@ -28,10 +28,7 @@ def test_the_lowest_becomes_another_one() -> None:
     ]
     assert where(flat=FLAT, lower=[(x, 0.5) for x, _ in FLAT]) == []
     assert where(one=FLAT, same=FLAT) == []
-
-
-def test_a_crossing_at_a_place_that_was_measured_is_one() -> None:
-    """They meet just where there is a point: neither lost nor told twice."""
+    # They meet just where there is a point: neither lost nor told twice.
     assert where(a=[(0, 0), (1, 1), (2, 2)], b=[(0, 0.5), (1, 1), (2, 1.5)]) == [(1, 1, "a", "b")]
     assert where(a=[(0, 0), (1, 1), (2, 1)], b=[(0, 0.5), (1, 1), (2, 1)]) == []
     assert where(a=[(0, 0), (1, 1), (2, 0)], b=[(0, 0.5), (1, 1), (2, 0.5)]) == []

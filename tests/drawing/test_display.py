@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,89 +91,69 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[dict[str, str]
     return [tuple(cell) for cell in json.loads(run.stdout.splitlines()[-1])]
 
 
-def test_values_traces_verdicts_and_diagrams_show_one_picture(cells: list[Any]) -> None:
-    texts = []
-    for number in (0, 1, 4, 5, 6):
-        bundle, error, _, _ = cells[number]
-        assert error is None
-        assert drawn(bundle).startswith("<svg ")
-        texts.append(bundle["text/plain"])
-    assert texts == [
-        "<weight of layer 0>",
-        "<optimizer state of layer 0>",
-        "<timeline of 2 ranks, 2 layers, 1 batch: end 0, peak 0 on rank 0>",
-        "not one correct training step yet",
-        "<chalk diagram>",
-    ]
-
-
-def test_a_composed_diagram_has_a_natural_height(cells: list[Any]) -> None:
-    assert 'height="203"' in drawn(cells[6][0])
-
-
-def test_a_mistake_shows_the_students_lines_and_the_picture(cells: list[Any]) -> None:
-    _, error, printed, shown = cells[7]
-    assert error == "DeadlockError"
-    assert printed.startswith(
-        "  Cell In[8], line 1\n    simulate(wrong, ranks=2)\n"
-        "DeadlockError: deadlock: these ranks wait for each other: 0 -> 1 -> 0\n"
-    )
-    assert "/lib/" not in printed
-    assert "asyncio" not in printed
-    (picture,) = shown
-    assert "deadlock: these ranks wait for each other" in drawn(picture)
-    assert picture["text/plain"].endswith("stopped at 1, peak 393,216 on rank 0>")
-
-
-def test_the_cause_of_a_rank_that_failed_is_shown_too(cells: list[Any]) -> None:
-    _, error, printed, shown = cells[8]
-    assert error == "RankFailed"
-    assert 'in spoiled\n    return {}["nothing here"]' in printed
-    assert shown == []
-
-
-def test_an_absent_key_shows_no_line_of_the_library(cells: list[Any]) -> None:
-    _, error, printed, _ = cells[9]
-    assert error == "AbsentKey"
-    assert "Model().weights[3]" in printed
-    assert "storage.py" not in printed
-
-
-def test_a_wrong_answer_shows_the_mesh_on_which_it_is_wrong(cells: list[Any]) -> None:
-    _, error, printed, shown = cells[12]
-    assert error == "CheckError"
-    assert "process_map([[[0, 1]]], 1) is not right" in printed
-    (picture,) = shown
-    assert "The data shard of each process, by the published rule" in drawn(picture)
-    assert picture["text/plain"].endswith("shard 0, not None. Not right: device 1.>")
-
-
-def test_other_errors_and_values_are_left_alone(cells: list[Any]) -> None:
-    assert cells[10][1] == "ZeroDivisionError"
-    assert "Traceback" in cells[10][2]
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "<weight of layer 0>"),
+        (1, "<optimizer state of layer 0>"),
+        (4, "<timeline of 2 ranks, 2 layers, 1 batch: end 0, peak 0 on rank 0>"),
+        (5, "not one correct training step yet"),
+        (6, "<chalk diagram>"),
+    ],
+)
+def test_values_traces_verdicts_and_diagrams_show_one_picture(cells: list[Any], number: int, text: str) -> None:
+    bundle, error, _, _ = cells[number]
+    assert error is None
+    assert drawn(bundle).startswith("<svg ")
+    assert bundle["text/plain"] == text
+    assert number != 6 or 'height="203"' in drawn(bundle)  # the natural height of what was composed
     assert cells[11][0] == {"text/plain": "'nothing of ours'"}
 
 
-def failure(function: Callable[[Model], Any]) -> PuzzleError:
-    with pytest.raises(PuzzleError) as caught:
-        simulate(function, ranks=2)
-    return caught.value
+@pytest.mark.parametrize(
+    ("number", "kind", "said", "shown"),
+    [
+        (
+            7,
+            "DeadlockError",
+            "  Cell In[8], line 1\n    simulate(wrong, ranks=2)\n"
+            "DeadlockError: deadlock: these ranks wait for each other: 0 -> 1 -> 0\n",
+            [("deadlock: these ranks wait for each other", "stopped at 1, peak 393,216 on rank 0>")],
+        ),
+        (8, "RankFailed", 'in spoiled\n    return {}["nothing here"]', []),
+        (9, "AbsentKey", "Model().weights[3]", []),
+        (10, "ZeroDivisionError", "Traceback", []),
+        (
+            12,
+            "CheckError",
+            "process_map([[[0, 1]]], 1) is not right",
+            [("The data shard of each process, by the published rule", "shard 0, not None. Not right: device 1.>")],
+        ),
+    ],
+)
+def test_a_mistake_shows_the_students_lines_and_the_picture(
+    cells: list[Any], number: int, kind: str, said: str, shown: list[tuple[str, str]]
+) -> None:
+    _, error, printed, pictures = cells[number]
+    assert error == kind
+    assert said in printed
+    assert not any(ours in printed for ours in ("/lib/", "asyncio", "storage.py"))
+    for picture, (inside, end) in zip(pictures, shown, strict=True):
+        assert inside in drawn(picture)
+        assert picture["text/plain"].endswith(end)
 
 
-def test_frames_of_students_are_theirs_alone() -> None:
-    error = failure(lambda model: model.forward(0, model.get_activation([0]), 3))  # pyright: ignore
-    files = {Path(frame.f_code.co_filename).name for frame, _ in student_frames(error.__traceback__)}
-    assert files == {"test_display.py"}
-    assert len(list(traceback.walk_tb(error.__traceback__))) > 3
-
-
-def test_the_text_of_an_error_is_short() -> None:
+def test_frames_of_students_are_theirs_alone_and_the_text_of_an_error_is_short() -> None:
     def deep(model: Model, levels: int = 40) -> Any:
         return deep(model, levels - 1) if levels else model.activations["absent"]
 
-    error = failure(deep)
-    text = error_text(error, error.__traceback__)
+    with pytest.raises(PuzzleError) as caught:
+        simulate(deep, ranks=2)
+    error, frames = caught.value, caught.value.__traceback__
+    assert {Path(frame.f_code.co_filename).name for frame, _ in student_frames(frames)} == {"test_display.py"}
+    assert len([*traceback.walk_tb(frames)]) > len([*student_frames(frames)]) + 2
+    text = error_text(error, frames)
     assert sum(line.startswith("  test_display.py, line ") for line in text.splitlines()) == 8
     assert "  ...\n" in text
     assert text.splitlines()[-1].startswith("  fix:")
-    assert "\x1b[" in error_text(error, error.__traceback__, colour=True)
+    assert "\x1b[" in error_text(error, frames, colour=True)

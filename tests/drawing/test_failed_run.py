@@ -5,29 +5,27 @@ from __future__ import annotations
 import pytest
 
 from drawing.canvas.palette import ALARM
-from drawing.canvas.scene import Poly, Rect, Text
 from drawing.timeline.boxes import boxes, failed_rank
+from drawing.timeline.folding import fold
 from drawing.timeline.labels import waiting
 from drawing.timeline.paint import MARK
-from drawing.timeline.schedule import picture_of_trace
 from lib import Mesh, Model, Trace
 from tests.diagnosis.test_mistakes import CASES, outcome
-from tests.drawing.marks import apart, on_paper, texts, written
-from tests.drawing.runs import RUNS, trace
+from tests.drawing.marks import apart, on_paper, polys, rects, texts, written
+from tests.drawing.runs import trace
 from tests.support.profiles import sample
-from tests.support.schedules import CLASSIC
 
 
-def failing(rank: int, at: int, total: int = 6) -> Trace:
+def failing(rank: int, at: int, mesh: Mesh | None = None) -> Trace:
     async def function(model: Model) -> None:
         weight, inp = model.load_weights(0)[0], model.get_activation([model.rank])
-        for time in range(total):
+        for time in range(6):
             if (model.rank, time) == (rank, at):
                 raise RuntimeError("no")
             model.forward(0, inp, weight)
         await model.allreduce(model.fake_grad(0), 0)
 
-    return trace(function, ranks=4, layers=1, batches=4)
+    return trace(function, ranks=4, layers=1, batches=4, mesh=mesh)
 
 
 @pytest.mark.parametrize("name", sample(CASES))
@@ -42,40 +40,37 @@ def test_no_words_lie_on_others_and_all_are_on_the_paper(name: str) -> None:
 @pytest.mark.parametrize(("rank", "at"), [(0, 0), (2, 1), (3, 5)])
 def test_the_mark_of_a_failure_has_one_size_and_stands_where_it_failed(rank: int, at: int) -> None:
     run = failing(rank, at)
-    scene = picture_of_trace(run).scene
     assert failed_rank(run) == rank
-    (mark,) = [m for m in scene.marks if isinstance(m, Rect) and m.title.startswith("failed here")]
+    assert (rank,) in [row.ranks for row in fold(run)]
+    (mark,) = [m for m in rects(run) if m.title.startswith("failed here")]
     assert (mark.width, mark.height) == (MARK, MARK)
-    (line,) = [m for m in scene.marks if isinstance(m, Poly) and m.stroke == ALARM and m.dash]
+    (line,) = [m for m in polys(run, stroke=ALARM) if m.dash]
     assert line.points[0][0] == line.points[1][0] == mark.x - 1.5
-    (words,) = [m for m in scene.marks if isinstance(m, Text) and m.text == "failed here" and m.fill == ALARM]
+    (words,) = written(run, text="failed here", fill=ALARM)
     assert words.x > mark.x + mark.width
 
 
-def test_the_others_are_drawn_up_to_the_failure() -> None:
-    timeline = boxes(failing(2, 3))
-    computed = [sum(box.look == "forward" for box in timeline.boxes if box.rank == rank) for rank in range(4)]
-    assert computed == [4, 4, 3, 4]
+def test_the_others_are_drawn_up_to_the_failure_on_a_mesh_too() -> None:
+    run = failing(2, 3, Mesh({"data": 2, "stage": 2}))
+    assert (run.error or "").startswith("rank 2 (data 1, stage 0): ")
+    assert failed_rank(run) == 2
+    found = boxes(run).boxes
+    assert [sum(box.look == "forward" for box in found if box.rank == rank) for rank in range(4)] == [4, 4, 3, 4]
 
 
-def test_who_waits_says_for_what_and_for_whom() -> None:
+def test_who_waits_disagrees_or_finds_no_room_says_so() -> None:
     async def skipped(model: Model) -> None:
-        weight, inp = model.load_weights(1)[0], model.get_activation([model.rank])
+        model.load_weights(0)
         if model.rank != 1:
             await model.allreduce(model.fake_grad(1), 1)
-        model.load_weights(0)
-        del weight, inp
 
     run = trace(skipped, ranks=4, layers=2, batches=4)
-    found = waiting(run, 0, len(run.programs[0].events) - 1)
-    assert found == ("all-reduce of layer 1", "rank 1 is missing")
+    assert waiting(run, 0, len(run.programs[0].events) - 1) == ("all-reduce of layer 1", "rank 1 is missing")
     words = texts(run)
     assert words.count("waits for all-reduce of layer 1") == 3
     assert words.count("rank 1 is missing") == 3
     assert words.count("has finished") == 1
 
-
-def test_who_disagrees_and_who_finds_no_room_says_so() -> None:
     async def layers(model: Model) -> None:
         await model.allreduce(model.fake_grad(model.rank), model.rank)
 
@@ -110,20 +105,3 @@ def test_in_a_mesh_a_rank_calls_another_by_its_coordinate() -> None:
 
     run = trace(across, ranks=4, mesh=mesh)
     assert waiting(run, 0, 0).what == "a message from rank 3 (data 1, stage 1)"
-
-
-def test_the_message_names_the_place_of_a_rank_in_the_mesh() -> None:
-    case = next(case for case in CLASSIC if case.name == "pipeline_fsdp")
-
-    async def broken(model: Model) -> None:
-        if model.rank == 6:
-            model.load_weights(99)
-        await case.function(model)
-
-    run = trace(broken, ranks=16, layers=4, batches=4, mesh=Mesh({"data": 4, "stage": 4}))
-    assert (run.error or "").startswith("rank 6 (data 1, stage 2): there is no layer 99")
-    assert failed_rank(run) == 6
-
-
-def test_a_deadlock_of_the_relay_is_drawn_too() -> None:
-    assert "waits for a message from rank 0" in texts(RUNS["deadlock"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -17,12 +18,10 @@ from drawing.timeline.labels import labels
 from drawing.timeline.levels import levels
 from drawing.timeline.names import groups, names
 from lib import Mesh, Model, Trace, simulate
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
 from lib.trace.event import Program
 from lib.values.operations import OPERATIONS
 from tests.drawing.marks import texts
-from tests.drawing.runs import RUNS, ddp, quietly, trace
+from tests.drawing.runs import RUNS, ddp, quietly, solved, trace
 from tests.support.profiles import sample
 from tests.support.schedules import CLASSIC, OTHERS, Case
 
@@ -32,28 +31,17 @@ def ranks(run: Trace) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("case", sample([*CLASSIC, *OTHERS]), ids=lambda case: case.name)
-def test_ranks_in_a_row_have_the_same_boxes_and_the_same_memory(case: Case) -> None:
+def test_ranks_in_a_row_have_the_same_boxes_and_memory_and_own_batches_where_it_says_so(case: Case) -> None:
     run = Trace.of(case.run(simulate))
-    drawn = boxes(run).boxes
-    alike: dict[int, Any] = {
-        program.rank: [
-            (box.number, box.look, box.start, box.end, box.lane, run.programs[box.rank].events[box.number].layer)
-            for box in drawn
-            if box.rank == program.rank
-        ]
-        for program in run.programs
-    }
+    alike: dict[int, list[Any]] = defaultdict(list)
+    for box in boxes(run).boxes:
+        layer = run.programs[box.rank].events[box.number].layer
+        alike[box.rank].append((box.number, box.look, box.start, box.end, box.lane, layer))
     assert sorted(rank for row in fold(run) for rank in row.ranks) == [*range(run.ranks)]
     for row in fold(run):
         for rank in row.ranks[1:]:
             assert alike[rank] == alike[row.rank]
             assert levels(run, rank) == levels(run, row.rank)
-
-
-@pytest.mark.parametrize("case", sample([*CLASSIC, *OTHERS]), ids=lambda case: case.name)
-def test_a_label_says_own_exactly_where_ranks_of_a_row_have_other_batches(case: Case) -> None:
-    run = Trace.of(case.run(simulate))
-    for row in fold(run):
         for number, event in enumerate(run.programs[row.rank].events):
             batches = [run.programs[rank].events[number].batches for rank in row.ranks]
             if event.op not in OPERATIONS or not OPERATIONS[event.op].has_batches:
@@ -69,6 +57,8 @@ def test_a_label_says_own_exactly_where_ranks_of_a_row_have_other_batches(case: 
 def test_the_classic_schedules_fold_along_their_data() -> None:
     found = {case.name: ranks(Trace.of(case.run(simulate))) for case in [*CLASSIC, *OTHERS]}
     assert found["hsdp"] == [(0, 1, 2, 3, 4, 5, 6, 7)]  # along both axes: where they shard and where they replicate
+    # Quarters of weights and eighths of optimizer states.
+    assert ranks(solved("hsdp_zero")) == [tuple(range(8))]
     assert found["basic"] == [(0,)]
     assert found["ddp"] == found["wsdp"] == found["fsdp"] == [(0, 1, 2, 3)]
     assert found["pipeline"] == found["gpipe"] == [(0,), (1,), (2,), (3,)]
@@ -84,32 +74,24 @@ def compute(batch: Callable[[Model], int], more: Callable[[Model], int] | None =
     return trace(function, ranks=4, layers=1, batches=8)
 
 
-def test_batches_that_ranks_share_are_told_from_their_own() -> None:
+def test_batches_that_ranks_share_are_told_from_their_own_which_are_counted() -> None:
     assert fold(compute(lambda model: model.rank)) == [Fold((0, 1, 2, 3), {1: "own", 2: "own"})]
     assert fold(compute(lambda model: 0)) == [Fold((0, 1, 2, 3))]
     assert ranks(compute(lambda model: max(model.rank, 1))) == [(0, 1), (2, 3)]
-
-
-def test_several_batches_of_a_rank_are_counted() -> None:
-    run = compute(lambda model: model.rank, lambda model: model.rank + 4)
-    (row,) = fold(run)
-    assert sorted(set(row.own.values())) == ["own 0", "own 1"]
     other = compute(lambda model: model.rank, lambda model: model.rank)
     assert set(fold(other)[0].own.values()) == {"own"}
     mixed = compute(lambda model: model.rank, lambda model: model.rank + 4 if model.rank else 0)
     assert ranks(mixed) == [(0,), (1, 2, 3)]
+    for first in (0, 1):
+        run = compute(lambda model, first=first: model.rank + first, lambda model: model.rank + 4)
+        (row,) = fold(run)
+        events = run.programs[0].events
+        said = {box.number: labels(box, events[box.number], row.own)[0] for box in boxes(run).boxes if box.rank == 0}
+        assert {"#0", "#1"} == {text for number in row.own for text in said.get(number, [])}
+        assert not [text for number in row.own for text in said.get(number, []) if text.isdigit()]
 
 
-def test_a_batch_of_its_own_is_called_by_no_number_however_little_room_there_is() -> None:
-    run = compute(lambda model: model.rank + 1, lambda model: model.rank + 4)
-    (row,) = fold(run)
-    events = run.programs[0].events
-    texts = {box.number: labels(box, events[box.number], row.own)[0] for box in boxes(run).boxes if box.rank == 0}
-    assert {"#0", "#1"} == {text for number in row.own for text in texts.get(number, [])}
-    assert not [text for number in row.own for text in texts.get(number, []) if text.isdigit()]
-
-
-def test_who_holds_more_or_takes_longer_has_a_row_of_its_own() -> None:
+def test_who_holds_more_or_passes_the_others_messages_has_a_row_of_its_own() -> None:
     def uneven(model: Model) -> None:
         weight = model.load_weights(0)[0]
         model.activations[0] = model.get_activation([model.rank])
@@ -119,25 +101,12 @@ def test_who_holds_more_or_takes_longer_has_a_row_of_its_own() -> None:
         if model.rank != 1:
             model.weights[0] = weight
 
-    assert ranks(trace(uneven, ranks=4, layers=2, batches=4)) == [(0, 2, 3), (1,)]
-
-
-def test_ranks_that_pass_each_other_messages_keep_their_rows() -> None:
     async def ring(model: Model) -> None:
         await model.pass_to((model.rank + 1) % model.RANKS, model.get_activation([model.rank]))
         await model.receive((model.rank - 1) % model.RANKS)
 
+    assert ranks(trace(uneven, ranks=4, layers=2, batches=4)) == [(0, 2, 3), (1,)]
     assert ranks(trace(ring, ranks=4, batches=4)) == [(0,), (1,), (2,), (3,)]
-
-
-def test_the_rank_that_failed_is_drawn_by_itself() -> None:
-    def broken(model: Model) -> None:
-        model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
-        if model.rank == 2:
-            raise RuntimeError("no")
-
-    run = trace(broken, ranks=4, layers=1, batches=4)
-    assert (2,) in ranks(run)
 
 
 def test_few_ranks_keep_their_rows_in_the_timeline_and_not_in_the_memory() -> None:
@@ -169,7 +138,7 @@ def test_many_ranks_are_folded_and_messages_go_from_row_to_row() -> None:
     assert ends == [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]
 
 
-def test_ranks_that_did_nothing_are_named_in_one_line() -> None:
+def test_ranks_that_did_nothing_are_named_in_one_line_and_of_many_rows_the_first_are_shown() -> None:
     def half(model: Model) -> None:
         if model.rank < 2:
             model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
@@ -185,13 +154,9 @@ def test_ranks_that_did_nothing_are_named_in_one_line() -> None:
     assert "did nothing" not in draw(RUNS["ddp"]).svg()
     nobody = trace(lambda model: None, ranks=3)
     assert [row.ranks for row in shown_rows(nobody).rows] == [(0, 1, 2)]
-
-
-def test_of_very_many_rows_the_first_are_shown() -> None:
-    run = RUNS["relay"]
-    shown = shown_rows(run, most=2)
-    assert [row.ranks for row in shown.rows] == [(0,), (1,)]
-    assert shown.rest == 1
+    first = shown_rows(RUNS["relay"], most=2)
+    assert [row.ranks for row in first.rows] == [(0,), (1,)]
+    assert first.rest == 1
 
 
 def test_a_mesh_names_its_rows_and_groups_them_along_the_first_axis() -> None:
@@ -224,9 +189,3 @@ def test_rows_cover_all_ranks_once_however_the_mesh_lies(data: int, stages: int,
         assert len(names(run, shown.rows)) == len(shown.rows)
     spans = groups(names(run, shown_rows(run, False).rows))
     assert all(one[2] == two[1] for one, two in pairwise(spans))
-
-
-def test_shards_of_two_grids_are_numbered_apart() -> None:
-    """Quarters of weights and eighths of optimizer states: all eight ranks of hsdp_zero are one row."""
-    trace = Trace.of(simulate(load_function(reference("hsdp_zero"), "hsdp_zero"), puzzle="hsdp_zero"))
-    assert [row.ranks for row in fold(trace)] == [tuple(range(8))]

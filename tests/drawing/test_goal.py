@@ -12,6 +12,7 @@ from lib import PUZZLES, check, goal
 from lib.course.solutions import answer, schedule_of
 from lib.puzzles.records import Task
 from tests.drawing.marks import texts
+from tests.drawing.shown import drawn
 from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES
 
@@ -30,7 +31,9 @@ def test_it_shows_every_goal_and_a_schedule_that_reaches_one(puzzle: str) -> Non
     assert f"A schedule that reaches “{check(run, puzzle).best}”" in words
     limits = [record.sent, *(wanted.sent for wanted in record.goals)]
     assert ("sent per rank at most" in words) == any(limit is not None for limit in limits)
-    assert picture.words == goal(puzzle).text()
+    text = goal(puzzle).text()
+    assert picture.words == text == repr(goal(puzzle)) == _bundle(goal(puzzle), PICTURES[Task])["text/plain"]
+    assert drawn(_bundle(goal(puzzle), PICTURES[Task]))
 
 
 @pytest.mark.parametrize("puzzle", PUZZLES)
@@ -41,11 +44,3 @@ def test_no_line_of_the_answer_is_in_it(puzzle: str) -> None:
     svg = picture.svg()
     lines = [line.strip() for line in answer(puzzle).splitlines()]
     assert [line for line in lines if len(line) > 12 and line in svg] == []
-
-
-def test_a_notebook_gets_the_picture_and_a_terminal_the_words() -> None:
-    task = goal("fsdp")
-    assert repr(task) == task.text()
-    bundle = _bundle(task, PICTURES[Task])
-    assert bundle["text/plain"] == task.text()
-    assert any("svg" in kind or "html" in kind for kind in bundle)

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from drawing import Picture, draw_collective, draw_mesh, draw_recordings, draw_ring, draw_step, puzzle_map
+from drawing import Picture, draw_collective, draw_gallery, draw_mesh, draw_recordings, draw_ring, draw_step, puzzle_map
 from drawing.registry import picture_of
 from drawing.stepper import step_through
 from lib import Trace, review, simulate, why
 from lib.course.review import Review
-from lib.course.subject import run
 from lib.schedules.formats.timelines.recorded import recording_of_order
+from lib.schedules.gallery import gallery
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import zb_h1
 from lib.schedules.pipelines.program import program_of
@@ -38,28 +38,11 @@ from tests.drawing.stepper.runs import TRACES
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden")
-NAMES = (
-    "overlapped",
-    "deadlock",
-    "group",
-    "verdict",
-    "gpipe",
-    "grad_accum",
-    "map",
-    "review_ddp",
-    "review_gpipe",
-    "allreduce",
-    "allgather",
-    "mesh",
-    "holdings",
-    "neighbours",
-    "stages",
-    "ring",
-    "step",
-    "why",
-    "zero_bubble",
-    "recordings",
-)
+LISTED = """
+overlapped deadlock group verdict gpipe grad_accum map review_ddp review_gpipe allreduce
+allgather mesh holdings neighbours stages ring step why zero_bubble recordings
+"""
+NAMES = LISTED.split()
 
 
 @cache
@@ -67,12 +50,8 @@ def pictures() -> dict[str, Picture]:
     """The pictures of `runs`, those of the README (the reference solutions of two puzzles), a map of puzzles, and
     reviews of solutions that keep more than they have to."""
     found = runs.pictures()
-    for name in ("gpipe", "grad_accum"):
-        solved = run(name)
-        assert solved is not None, "a reference is solved"
-        found[name] = picture_of(solved.trace)
-        if name == "gpipe":
-            found["why"] = picture_of(why(on_line_one(solved.trace), 0, 12))
+    found |= {name: picture_of(runs.solved(name)) for name in ("gpipe", "grad_accum")}
+    found["why"] = picture_of(why(on_line_one(runs.solved("gpipe")), 0, 12))
     found |= {name: picture_of(on_line_one(runs.RUNS[name])) for name in ("overlapped", "deadlock")}
     halves = simulate(program_of(zb_h1(4, 4)), ranks=4, layers=4, batches=4)
     found["zero_bubble"] = picture_of(on_line_one(Trace.of(halves)))
@@ -118,12 +97,10 @@ def digests() -> dict[str, str]:
     """Of all that is drawn and said: every picture, the text of two reviews, and pages to step through."""
     said = {name: picture.words + picture.svg() for name, picture in pictures().items()}
     said |= {f"review of {name}": wasteful(name).text() for name in ("ddp", "gpipe")}
-    views = [
-        step_through(TRACES["1f1b"]),
-        step_through(TRACES["deadlock"]),
-        step_through(TRACES["ddp"], TRACES["relay"]),
-    ]
-    said |= {repr(view): view._repr_mimebundle_()["text/html"] for view in views}
+    for names in (["1f1b"], ["deadlock"], ["ddp", "relay"]):
+        view = step_through(*(TRACES[name] for name in names), names=None)
+        said[repr(view)] = view._repr_mimebundle_()["text/html"]
+    said["gallery"] = draw_gallery(gallery(2, 3)).html()
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in said.items()}
 
 

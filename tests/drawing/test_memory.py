@@ -9,7 +9,6 @@ import pytest
 
 from drawing import draw
 from drawing.canvas.palette import ALARM, GOOD, GUEST
-from drawing.canvas.scene import Poly, Rect, Text
 from drawing.timeline.folding import fold
 from drawing.timeline.levels import GATHERED, SERIES, Level, Plateau, levels, longest
 from drawing.timeline.memory import goals
@@ -18,27 +17,20 @@ from lib import PUZZLES, Model, Trace, check, simulate
 from lib.analysis.figures import makespan, peak
 from lib.analysis.memory import guests
 from lib.cluster.clock import TICKS
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
-from lib.trace.event import Program
 from lib.values.values import Weight
-from tests.drawing.marks import polys
-from tests.drawing.runs import RUNS, deadlock, quietly, trace
+from tests.drawing.marks import polys, rects, written
+from tests.drawing.runs import quietly, solved, trace
 from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES
 from tests.support.schedules import CLASSIC, OTHERS, Case
 
-CASES = pytest.mark.parametrize("case", sample([*CLASSIC, *OTHERS]), ids=lambda case: case.name)
 
-
-def solved(puzzle: str) -> Trace:
-    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
-
-
-@CASES
-def test_the_curve_goes_to_the_end_of_the_run_and_never_over_the_peak(case: Case) -> None:
+@pytest.mark.parametrize("case", sample([*CLASSIC, *OTHERS]), ids=lambda case: case.name)
+def test_the_curve_goes_to_the_end_below_the_peak_and_guests_lie_above_what_is_at_rest(case: Case) -> None:
     run = Trace.of(case.run(simulate))
+    assert check(run).correct
     most = float(peak(run).elements)
+    at_rest = SERIES.index(GATHERED) - 1
     for program in run.programs:
         curve = levels(run, program.rank)
         assert curve[0].time == 0
@@ -46,29 +38,17 @@ def test_the_curve_goes_to_the_end_of_the_run_and_never_over_the_peak(case: Case
         assert all(one.time <= two.time for one, two in pairwise(curve))
         assert max(level.sums[-1] for level in curve) <= most
         assert all(list(level.sums) == sorted(level.sums) for level in curve)
-
-
-def gathered_to_hand_in(program: Program) -> float:
-    """Elements of the final weights that an all-gather put together."""
-    made = {number for event in program.events if event.op == "allgather" for number in event.outputs}
-    final = {number for event in program.events if event.op == "set_final_weight" for number in event.inputs}
-    return float(sum(value.elements() for value in program.values_of(sorted(made & final))))
-
-
-@CASES
-def test_what_is_at_rest_is_the_same_all_the_time_and_guests_lie_above_it(case: Case) -> None:
-    run = Trace.of(case.run(simulate))
-    assert check(run).correct
-    at_rest = SERIES.index(GATHERED) - 1
-    for program in run.programs:
-        first, *_, last = levels(run, program.rank)
+        made = {number for event in program.events if event.op == "allgather" for number in event.outputs}
+        final = {number for event in program.events if event.op == "set_final_weight" for number in event.inputs}
+        handed_in = float(sum(value.elements() for value in program.values_of(sorted(made & final))))
         # ZeRO-1 loads a shard beside the whole weight; who gathers what is handed in ends with more than it began with.
-        assert first.sums[at_rest] >= last.sums[at_rest] - gathered_to_hand_in(program)
-        assert last.sums[at_rest] > 0
-        assert case not in CLASSIC or first.sums[at_rest] == last.sums[at_rest]
+        first, last = curve[0].sums[at_rest], curve[-1].sums[at_rest]
+        assert first >= last - handed_in
+        assert last > 0
+        assert case not in CLASSIC or first == last
 
 
-def test_a_weight_that_is_gathered_is_a_guest_and_one_that_stays_is_none() -> None:
+def test_a_weight_that_is_gathered_and_what_is_made_of_it_are_guests_in_a_look_of_their_own() -> None:
     run = solved("wsdp")
     program = run.programs[0]
     visiting = guests(program)
@@ -81,26 +61,20 @@ def test_a_weight_that_is_gathered_is_a_guest_and_one_that_stays_is_none() -> No
     whole = program.values[min(visiting)]
     assert whole is not None
     assert heights == {0, whole.elements()}
+    assert [mark.title for mark in polys(solved("fsdp"), fill=GUEST)] == [GATHERED]
+    assert rects(solved("fsdp"), fill=GUEST)
+    assert GATHERED not in picture_of_trace(solved("ddp")).svg()
 
-
-def test_what_is_made_of_a_guest_is_one_and_what_is_handed_in_is_none() -> None:
     async def gather(model: Model) -> None:
         shard, _ = model.load_weights(0, model.rank, 2)
         weight = await model.allgather(shard, 0)
         weight.shard(model.rank, 2)
         other = await model.allgather(shard, 0)
-        model.set_final_weight(0, other)
+        model.set_final_weight(0, other)  # which is no guest
 
     program = trace(gather, ranks=2, layers=1, batches=2).programs[0]
     made = {event.op: event.outputs for event in program.events[:3]}
     assert guests(program) == {*made["allgather"], *made["shard"]}
-
-
-def test_guests_are_drawn_in_a_look_of_their_own() -> None:
-    scene = picture_of_trace(solved("fsdp")).scene
-    assert [mark.title for mark in scene.marks if isinstance(mark, Poly) and mark.fill == GUEST] == [GATHERED]
-    assert any(isinstance(mark, Rect) and mark.fill == GUEST for mark in scene.marks)
-    assert GATHERED not in picture_of_trace(solved("ddp")).svg()
 
 
 def test_the_longest_of_equal_peaks_is_marked() -> None:
@@ -123,10 +97,9 @@ def test_the_longest_of_equal_peaks_is_marked() -> None:
 @pytest.mark.parametrize("puzzle", sample(SCHEDULES))
 def test_the_label_of_the_peak_lies_on_no_memory(puzzle: str) -> None:
     scene = picture_of_trace(solved(puzzle)).scene
-    (label,) = [mark for mark in scene.marks if isinstance(mark, Text) and mark.text.startswith("peak ")]
-    areas = [mark for mark in scene.marks if isinstance(mark, Poly) and mark.fill != "none"]
+    (label,) = [mark for mark in written(scene) if mark.text.startswith("peak ")]
     assert label.fill == ALARM
-    for area in areas:
+    for area in (mark for mark in polys(scene) if mark.fill != "none"):
         top, bottom = min(y for _, y in area.points), max(y for _, y in area.points)
         assert label.y + label.size / 2 < top or label.y - label.size / 2 > bottom
 
@@ -154,9 +127,8 @@ def test_a_goal_that_is_missed_is_red_and_one_far_away_is_not_drawn() -> None:
     run = Trace.of(simulate(wasteful, puzzle="ddp"))
     most = float(peak(run).elements)
     drawn = polys(picture_of_trace(run), line=0.8)
-    assert {mark.stroke for mark in drawn} == {
-        ALARM if limit < most else GOOD for limit in goals(run) if limit < 1.3 * most
-    }
+    wanted = {ALARM if limit < most else GOOD for limit in goals(run) if limit < 1.3 * most}
+    assert {mark.stroke for mark in drawn} == wanted
 
 
 def test_a_rank_that_only_holds_weights_is_not_blank() -> None:
@@ -170,11 +142,3 @@ def test_a_rank_that_only_holds_weights_is_not_blank() -> None:
     assert [(level.time, level.sums[-1]) for level in levels(run, 1)] == [(0, held), (TICKS, held)]
     assert [row.ranks for row in fold(run)] == [(0,), (1, 2)]
     assert ">ranks 1, 2</text>" in quietly(draw, run)[0].svg()
-
-
-def test_in_a_run_that_failed_a_rank_has_what_it_had() -> None:
-    run = trace(deadlock, ranks=3, layers=2, batches=3)
-    curve = levels(run, 1)
-    assert curve[-1].sums[-1] > 0
-    assert curve[-1].time == makespan(run)
-    assert RUNS["deadlock"].error is not None

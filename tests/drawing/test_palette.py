@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import drawing.canvas.palette as palette
-from drawing import Picture, draw_step, picture_of
+from drawing import Picture, draw_collective, draw_step, picture_of
 from drawing.canvas.palette import (
     KINDS,
     LOOKS,
@@ -25,8 +25,8 @@ from drawing.canvas.palette import (
 )
 from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text
 from lib import check
-from lib.course.subject import run
-from tests.drawing.marks import written
+from tests.drawing.communication.exchanges import EXCHANGES
+from tests.drawing.runs import solved
 from tests.drawing.test_golden import pictures
 from tests.support.profiles import sample
 from tests.support.puzzles import SCHEDULES
@@ -37,13 +37,13 @@ DAY_AND_NIGHT = [str, palette.night]
 
 @pytest.fixture(scope="module")
 def every() -> dict[str, Picture]:
-    """The golden pictures, and the run, the verdict and the step of references."""
-    found = pictures()
+    """The golden pictures, every exchange, and the run, the verdict and the step of references."""
+    found = pictures() | {f"exchange: {name}": draw_collective(trace) for name, trace in EXCHANGES.items()}
     for puzzle in sample(SCHEDULES):
-        if (reference := run(puzzle)) is not None:
-            found[f"{puzzle}: run"] = picture_of(reference.trace)
-            found[f"{puzzle}: step"] = draw_step(reference.trace)
-            found[f"{puzzle}: verdict"] = picture_of(check(reference.trace, puzzle=puzzle))
+        reference = solved(puzzle)
+        found[f"{puzzle}: run"] = picture_of(reference)
+        found[f"{puzzle}: step"] = draw_step(reference)
+        found[f"{puzzle}: verdict"] = picture_of(check(reference, puzzle=puzzle))
     return found
 
 
@@ -78,20 +78,18 @@ def test_layers_get_lighter_by_day_and_by_night(shade: type[str]) -> None:
     for layers in (2, 3, 4, 8, 12):
         ramp = [contrast(shade(layer_colour(layer, layers)), "#000000") for layer in range(layers)]
         assert all(one < other for one, other in pairwise(ramp))
+    assert layer_colour(99, 8) == layer_colour(7, 8)
 
 
 @pytest.mark.parametrize("shade", DAY_AND_NIGHT)
-def test_every_text_is_readable_on_what_it_stands_on(every: dict[str, Picture], shade: type[str]) -> None:
-    for name, picture in every.items():
-        for text, ground in grounds(picture.scene):
-            assert contrast(shade(text.fill), shade(ground)) >= READABLE, (name, text, ground)
-
-
-def test_text_is_large_enough(every: dict[str, Picture]) -> None:
+def test_every_text_is_large_enough_and_readable_on_what_it_stands_on(
+    every: dict[str, Picture], shade: type[str]
+) -> None:
     for name, picture in every.items():
         assert picture.scene.width <= 840, name  # a wider one would be shown smaller
-        for text in written(picture.scene):
+        for text, ground in grounds(picture.scene):
             assert text.size == SMALL or text.size >= TEXT, (name, text)
+            assert contrast(shade(text.fill), shade(ground)) >= READABLE, (name, text, ground)
 
 
 def grounds(scene: Scene) -> list[tuple[Text, str]]:

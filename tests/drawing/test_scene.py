@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from drawing import Picture, draw, picture_of
 from drawing.canvas.axes import nice
-from drawing.canvas.palette import ink_on, layer_colour
-from drawing.canvas.scene import Rect, Scene, Text, escape, fit, num, text_width
+from drawing.canvas.scene import Poly, Rect, Scene, Text, escape, fit, num, text_width
 from lib.errors.source_lines import Place
 from lib.trace.event import Event
 from lib.values.operations import TIMED
@@ -43,12 +42,17 @@ def test_every_picture_is_valid_xml_with_paper_behind_all_of_it(every: dict[str,
 @given(st.text(max_size=60))
 @settings(derandomize=True, database=None)
 def test_any_text_survives(text: str) -> None:
-    scene = Scene(100, 100, [Text(1, 1, text), Rect(0, 0, 1, 1, "#ff0000", title=text)])
-    root = ET.fromstring(scene.svg())
-    shown = root.find(".//{http://www.w3.org/2000/svg}text")
-    assert shown is not None
-    if text.isprintable():
-        assert (shown.text or "") == text
+    """As words, as the title of each kind of mark, and as what is read aloud."""
+    marks = [
+        Text(1, 1, text),
+        Rect(0, 0, 1, 1, "#ff0000", title=text),
+        Rect(0, 0, 9, 9, radius=4, title=text),
+        Poly([(0, 0), (1, 1)], title=text),
+    ]
+    root = ET.fromstring(Picture(Scene(100, 100, marks), text).svg())
+    if text and text.isprintable():
+        shown = [found.text for tag in ("text", "title") for found in root.iter(f"{{http://www.w3.org/2000/svg}}{tag}")]
+        assert [*shown, root.get("aria-label")] == [text] * 5
 
 
 def test_source_lines_and_names_cannot_break_out() -> None:
@@ -75,34 +79,16 @@ def test_text_is_cut_to_its_room() -> None:
     assert text_width(cut, 10) <= 62
 
 
-def test_layers_are_told_apart_in_grey_too() -> None:
-    for layers in (2, 4, 8, 12):
-        colours = [layer_colour(layer, layers) for layer in range(layers)]
-        light = [sum(int(c[i : i + 2], 16) * w for i, w in ((1, 0.2126), (3, 0.7152), (5, 0.0722))) for c in colours]
-        assert light == sorted(light)
-        assert len(set(colours)) == layers
-    assert layer_colour(99, 8) == layer_colour(7, 8)
-    assert ink_on("#ffffff") != ink_on("#000000")
-
-
-def test_sixteen_ranks_of_two_hundred_events_stay_small() -> None:
-    run = RUNS["chatter"]
-    assert min(len(program.events) for program in run.programs) >= 200
-    assert len(picture_of(run).svg().encode()) < 500_000
-
-
-def test_by_day_only_there_is_no_sheet(every: dict[str, Picture]) -> None:
-    picture = every["ddp"]
-    assert "<style>" in picture.svg()
-    assert "<style>" not in picture.svg(night=False)  # bitmaps are made of this one
-
-
-def test_in_a_notebook_a_picture_takes_little_more_than_its_svg(every: dict[str, Picture]) -> None:
+def test_by_day_only_there_is_no_sheet_and_in_a_notebook_little_more_than_the_svg(every: dict[str, Picture]) -> None:
+    assert "<style>" in every["ddp"].svg()
+    assert "<style>" not in every["ddp"].svg(night=False)  # bitmaps are made of this one
     plain = sum(len(picture.svg(night=False)) for picture in every.values())
     assert sum(len(picture._repr_mimebundle_()["text/html"]) for picture in every.values()) < 1.2 * plain
 
 
-def test_very_large_runs_are_drawn_without_recursion() -> None:
+def test_very_large_runs_stay_small_and_are_drawn_without_recursion() -> None:
+    assert min(len(program.events) for program in RUNS["chatter"].programs) >= 200
+    assert len(picture_of(RUNS["chatter"]).svg().encode()) < 500_000
     run = trace(chatter, ranks=16, layers=640, batches=16)
     assert sum(event.op in TIMED for _, event in run.events()) > 20_000
     picture = picture_of(run)
@@ -115,8 +101,3 @@ def test_more_ranks_than_rows_are_counted() -> None:
     assert ">ranks 0-999</text>" in picture_of(run).svg()
     svg = quietly(draw, run, False)[0].svg()
     assert "and 872 more ranks, not drawn" in svg
-
-
-def test_every_mark_shows_its_title() -> None:
-    for mark in (Rect(0, 0, 9, 9, title="a & b"), Rect(0, 0, 9, 9, radius=4, title="a & b")):
-        assert "<title>a &amp; b</title>" in Scene(20, 20, [mark]).fragment()

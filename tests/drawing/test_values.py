@@ -8,12 +8,12 @@ import pytest
 
 from drawing import draw_group, picture_of
 from drawing.canvas.palette import KINDS
-from drawing.canvas.scene import Rect, Text
+from drawing.canvas.scene import Rect
 from drawing.values import slot
 from lib import Activation, Model, OptState, Weight, WeightGrad, simulate
 from lib.values.layers import by_hand
 from lib.values.values import Value, value_of
-from tests.drawing.marks import texts
+from tests.drawing.marks import rects, texts, written
 from tests.drawing.runs import VALUES, ddp
 
 
@@ -23,8 +23,7 @@ def shown(thing: Any) -> list[str]:
 
 def filled(thing: Any, kind: str) -> list[Rect]:
     """The parts of slots in the colour of a kind, without the one beside its name."""
-    marks = draw_group(thing).scene.marks
-    return [mark for mark in marks if isinstance(mark, Rect) and mark.fill == KINDS[kind] and not mark.radius]
+    return [mark for mark in rects(draw_group(thing), fill=KINDS[kind]) if not mark.radius]
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -50,6 +49,8 @@ def test_a_gradient_is_as_large_as_its_weight_however_many_batches_are_summed_in
         (gradient,) = filled(WeightGrad(0, 2, batches, 4), "weight gradient")
         assert (gradient.width, gradient.height) == (weight.width, weight.height)
     assert "batch 2" in shown(WeightGrad(0, 2, [2], 4))
+    assert "no batches" in shown(WeightGrad(0, 1, (), 4))
+    assert {"2", "3"} <= set(shown(Activation(0, 1, {2, 3}, 4)))
     assert {"Σ 0-3", "Σ: added up"} <= set(shown(WeightGrad(0, 2, range(4), 4)))
     dots = [mark for mark in draw_group(WeightGrad(0, 2, [1, 2], 4)).scene.marks if getattr(mark, "radius", 0) == 2]
     assert [mark.fill == dots[1].fill for mark in dots] == [False, True, True, False]
@@ -59,10 +60,8 @@ def test_numbers_of_shards_can_be_read() -> None:
     for total in range(2, 9):
         (part,) = filled(OptState(0, 2, 0, [total - 1], total), "optimizer state")
         assert part.height >= 10
-        sizes = {
-            m.text: m.size for m in draw_group(OptState(0, 2, 0, [total - 1], total)).scene.marks if isinstance(m, Text)
-        }
-        assert sizes[str(total - 1)] >= 10
+        words = written(draw_group(OptState(0, 2, 0, [total - 1], total)), text=str(total - 1))
+        assert min(text.size for text in words) >= 10
 
 
 def test_values_of_the_same_part_are_a_stack() -> None:
@@ -74,18 +73,6 @@ def test_values_of_the_same_part_are_a_stack() -> None:
     *shards, whole = filled([*parts, WeightGrad(1, 2, [0], 4)], "weight gradient")
     assert len({sheet.x for sheet in shards}) == 1
     assert sum(sheet.height for sheet in shards) == pytest.approx(whole.height)
-
-
-def test_an_optimizer_state_is_not_where_a_weight_is_or_an_activation() -> None:
-    places = {(part.x, part.y) for value in VALUES.values() for part in filled(value, value.kind)}
-    rows = {slot(value)[:3] for value in (Weight(1, 3, 0), OptState(1, 3, 0), Activation(1, 3, {0}, 1))}
-    assert len(rows) == 3
-    assert len(places) >= 5
-
-
-def test_batches_are_numbered() -> None:
-    assert {"2", "3"} <= set(shown(Activation(0, 1, {2, 3}, 4)))
-    assert "no batches" in shown(WeightGrad(0, 1, (), 4))
 
 
 def test_a_group_is_painted_over_one_network_with_its_keys() -> None:
@@ -100,16 +87,12 @@ def test_a_group_is_painted_over_one_network_with_its_keys() -> None:
 
 
 def test_groups_of_anything_that_holds_values() -> None:
-    mixed: dict[Any, Value] = {
-        ("o", 1): VALUES["optimizer state"],
-        3: VALUES["weight gradient"],
-        "a": VALUES["activation"],
-    }
+    grad, inp = VALUES["weight gradient"], VALUES["activation"]
+    mixed: dict[Any, Value] = {("o", 1): VALUES["optimizer state"], 3: grad, "a": inp}
     assert "('o', 1): optimizer state of layer 1, shard 7 of 8, step 1" in shown(mixed)
     assert draw_group(list(mixed.values())).words == "<picture of 3 values>"
     assert draw_group(value for value in mixed.values()).words == "<picture of 3 values>"
-    store = Model().weights
-    assert draw_group(store).words == "<picture of nothing: empty>"
+    assert draw_group(Model().weights).words == "<picture of nothing: empty>"
     assert "and 19 more" in shown([Weight(layer, 30, 0) for layer in range(30)])
 
 
@@ -133,7 +116,10 @@ def test_absurd_values_are_drawn_and_named() -> None:
         assert len(picture_of(value).svg()) < 20_000
 
 
-def test_columns_lie_side_by_side_and_features_go_down() -> None:
+def test_columns_lie_side_by_side_features_go_down_and_a_part_of_a_sum_is_pale() -> None:
+    part = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("terms", [1], 2)])
+    assert filled(part, "activation") == []
+    assert {"Σ 1 of 2", "across: batches, pale: a part of a sum"} <= set(shown(part))
     rows, columns = (
         value_of(Weight, by_hand(), layer, 2, 0, frozenset([1 - layer]), 2 - layer, [("out", [1], 2)] if layer else [])
         for layer in (0, 1)
@@ -147,9 +133,3 @@ def test_columns_lie_side_by_side_and_features_go_down() -> None:
     assert lower.y == pytest.approx(whole.y + whole.height / 2)
     other = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("features", [0], 2)])
     assert [mark.y for mark in filled([other, half], "activation")] == [whole.y, lower.y], "beside each other"
-
-
-def test_a_part_of_a_sum_is_pale_and_says_which() -> None:
-    part = value_of(Activation, by_hand(2), 1, 2, frozenset([0, 1]), 2, [("terms", [1], 2)])
-    assert filled(part, "activation") == []
-    assert {"Σ 1 of 2", "across: batches, pale: a part of a sum"} <= set(shown(part))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from drawing import picture_of
 from drawing.canvas.palette import GOLD, PAPER
-from drawing.canvas.scene import Poly, Rect
+from drawing.canvas.scene import Rect
 from lib.checker.verdict import Verdict
 from lib.puzzles.records import Goal
 from tests.drawing.marks import polys, texts
@@ -17,18 +15,7 @@ from tests.drawing.runs import VERDICT
 
 def stars(verdict: Verdict) -> int:
     """Stars under the trophy: a tenth of its points each, golden."""
-    marks = picture_of(verdict).scene.marks
-    return sum(isinstance(mark, Poly) and len(mark.points) == 10 and mark.fill == GOLD for mark in marks)
-
-
-def test_a_star_for_each_goal_and_bars_for_all() -> None:
-    assert stars(VERDICT) == 2
-    shown = texts(VERDICT)
-    assert shown[0] == "ddp: correct! Reached: as good as the classic"
-    assert "5.5: 0.1 over" in shown
-    assert "1,000,000: 835 k over" in shown
-    assert "2,000,000" in shown
-    assert picture_of(VERDICT).scene.height == 190
+    return sum(len(mark.points) == 10 for mark in polys(verdict, fill=GOLD))
 
 
 def test_no_party_for_a_run_that_is_wrong_or_misses_the_goal() -> None:
@@ -59,13 +46,6 @@ def bars(verdict: Verdict) -> dict[float, list[Rect]]:
     return found
 
 
-def test_bars_are_to_scale() -> None:
-    limits = {"time": [5.6, 6.0, 5.6, 5.5], "memory": [1_835_008, 2_000_000, 1_835_008, 1_000_000]}
-    for column, wanted in zip(bars(VERDICT).values(), limits.values(), strict=True):
-        scale = column[1].width / wanted[1]
-        assert [bar.width for bar in column] == pytest.approx([scale * limit for limit in wanted], abs=2)
-
-
 def test_what_is_sent_has_bars_where_the_puzzle_is_about_it() -> None:
     assert len(bars(VERDICT)) == 2
     sends = replace(VERDICT, sent=3.0, goals=tuple(goal._replace(sent=2) for goal in VERDICT.goals))
@@ -74,7 +54,5 @@ def test_what_is_sent_has_bars_where_the_puzzle_is_about_it() -> None:
     assert "sent per rank 3 elements" in texts(sends)[1]
 
 
-def test_confetti_is_the_same_for_the_same_puzzle() -> None:
-    assert picture_of(VERDICT).svg() == picture_of(replace(VERDICT)).svg()
-    other = polys(picture_of(replace(VERDICT, puzzle="fsdp")))
-    assert polys(picture_of(VERDICT)) != other
+def test_each_puzzle_has_confetti_of_its_own() -> None:
+    assert polys(VERDICT) != polys(replace(VERDICT, puzzle="fsdp"))

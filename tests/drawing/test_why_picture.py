@@ -8,31 +8,24 @@ import pytest
 
 from drawing import Picture, picture_of
 from drawing.canvas.palette import ACCENT, ALARM, GOOD, INK, PAPER
-from drawing.canvas.scene import Poly, Rect
 from drawing.review.why import MANY
-from lib import LINKS, Trace, critical_path, retime, what_helps, what_if, why
-from lib.course.subject import run
-from tests.drawing.marks import apart, on_paper, rects, texts, written
+from lib import LINKS, critical_path, retime, what_helps, what_if, why
+from tests.drawing.marks import apart, on_paper, polys, rects, texts, written
+from tests.drawing.runs import solved
 from tests.drawing.test_review_picture import axis_left
 
 ASKED = {"gpipe": (0, 12), "fsdp": (1, 11.3), "hsdp": (2, 0.1), "loader": (5, 0.2), "pipeline_fsdp": (12, 9)}
-
-
-def of_puzzle(name: str) -> Trace:
-    found = run(name)
-    assert found is not None
-    return found.trace
 
 
 @pytest.fixture(scope="module")
 def every() -> dict[str, Picture]:
     found: dict[str, Picture] = {}
     for name, (rank, time) in ASKED.items():
-        trace = of_puzzle(name)
+        trace = solved(name)
         found |= {f"why {name}": picture_of(why(trace, rank, time)), f"path {name}": picture_of(critical_path(trace))}
         found |= {f"if {name}": picture_of(what_if(trace, op="backward", faster=2))}
         found |= {f"helps {name}": picture_of(what_helps(trace))}
-    linked = retime(of_puzzle("hsdp"), LINKS)
+    linked = retime(solved("hsdp"), LINKS)
     return found | {"path links": picture_of(critical_path(linked)), "why links": picture_of(why(linked, 3, 0.1))}
 
 
@@ -46,23 +39,21 @@ def test_everything_is_on_the_paper_valid_and_beside_other_words(every: dict[str
 
 
 def test_the_gap_and_each_leg_have_a_frame_and_rows_an_arrow_between_them() -> None:
-    trace = of_puzzle("gpipe")
+    trace = solved("gpipe")
     found = why(trace, 3, 2)
     assert found is not None
     assert found.gap is not None
-    marks = picture_of(found).scene.marks
-    (frame,) = [m for m in marks if isinstance(m, Rect) and m.stroke == ALARM and m.line == 2.2]
+    (frame,) = rects(found, stroke=ALARM, line=2.2)
     assert frame.title == found.gap.text()
     assert frame.x == pytest.approx(axis_left(picture_of(found)))
-    frames = [m for m in marks if isinstance(m, Rect) and m.fill == "none" and m.stroke == INK and m.line == 1.8]
+    frames = rects(found, fill="none", stroke=INK, line=1.8)
     assert len(frames) == 3 + 2 * 2 + 1  # of three ranks what they compute, and both ends of two messages and one end
-    heads = [m for m in marks if isinstance(m, Poly) and m.fill == INK and m.stroke == PAPER]
-    assert len(heads) == 3
+    assert len(polys(found, fill=INK, stroke=PAPER)) == 3
     assert "1" in texts(picture_of(found))
 
 
 def test_of_many_ranks_those_are_drawn_that_have_to_do_with_it() -> None:
-    trace = of_puzzle("pipeline_fsdp")
+    trace = solved("pipeline_fsdp")
     assert trace.ranks > MANY
     shown = texts(picture_of(why(trace, 12, 9)))
     assert "and 12 more ranks, not drawn" in shown
@@ -70,22 +61,19 @@ def test_of_many_ranks_those_are_drawn_that_have_to_do_with_it() -> None:
 
 
 def test_what_changes_is_framed_before_and_after() -> None:
-    found = what_if(of_puzzle("gpipe"), op="backward", layer=7, faster=2)
+    found = what_if(solved("gpipe"), op="backward", layer=7, faster=2)
     frames = rects(picture_of(found), stroke=ACCENT)
     assert len(frames) == 2 * 4
     assert sum(frame.width for frame in frames[4:]) < sum(frame.width for frame in frames[:4])
 
 
-def test_what_helps_most_has_the_longest_bar() -> None:
-    found = what_helps(of_puzzle("gpipe"))
-    assert found is not None
-    bars = [m.width for m in picture_of(found).scene.marks if isinstance(m, Rect) and m.fill == GOOD]
-    assert bars == sorted(bars, reverse=True)
-    assert len(bars) == len(found.shown())
-
-
-def test_the_words_are_those_of_the_answer() -> None:
-    trace = of_puzzle("gpipe")
-    for found in (why(trace, 0, 12), critical_path(trace), what_if(trace, rank=0), what_helps(trace)):
+def test_the_words_are_those_of_the_answer_and_what_helps_most_has_the_longest_bar() -> None:
+    trace = solved("gpipe")
+    helps = what_helps(trace)
+    for found in (why(trace, 0, 12), critical_path(trace), what_if(trace, rank=0), helps):
         assert found is not None
         assert picture_of(found).words == found.text()
+    assert helps is not None
+    bars = [bar.width for bar in rects(helps, fill=GOOD)]
+    assert bars == sorted(bars, reverse=True)
+    assert len(bars) == len(helps.shown())

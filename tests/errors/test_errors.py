@@ -85,12 +85,8 @@ def test_the_place_is_the_students_innermost_line() -> None:
     assert str(raised.value).startswith("rank 0: weights['x'] is empty\n")
 
 
-def test_a_line_that_is_nowhere_to_be_found() -> None:
-    code = compile("x = 1", "<string>", "exec")
-    assert str(place(code, 1)) == "<string>, line 1"
-
-
-def test_from_outside_the_caller_is_the_student() -> None:
+def test_a_line_that_is_nowhere_to_be_found_and_the_line_of_a_caller_from_outside() -> None:
+    assert str(place(compile("x = 1", "<string>", "exec"), 1)) == "<string>, line 1"
     found = student_place()
     assert found is not None
     assert found.text == "found = student_place()"
@@ -120,7 +116,7 @@ def test_the_cause_is_kept_and_the_library_is_not_in_the_way() -> None:
     )
 
 
-def test_the_same_line_of_several_ranks_is_shown_once() -> None:
+def test_the_same_line_of_several_ranks_is_shown_once_and_lines_that_are_indented_stay_there() -> None:
     here, there = Place("a.py", 1, "f", "x = 1"), Place("a.py", 2, "f", "y = 2")
     where = [(0, here), (3, there), (1, here), (2, here), (11, there)]
     assert str(PuzzleError("it broke", got="one\ntwo", where=where)) == (
@@ -130,12 +126,8 @@ def test_the_same_line_of_several_ranks_is_shown_once() -> None:
         "  ranks 0-2: a.py, line 1, in f: x = 1\n"
         "  ranks 3 and 11: a.py, line 2, in f: y = 2"
     )
-
-
-def test_lines_that_stand_below_each_other_already_are_left_there() -> None:
-    assert str(PuzzleError("it broke", got="one\n            two\n              three")) == (
-        "it broke\n  got:      one\n            two\n              three"
-    )
+    lines = "one\n            two\n              three"
+    assert str(PuzzleError("it broke", got=lines)) == f"it broke\n  got:      {lines}"
 
 
 SOURCES = {

@@ -58,6 +58,7 @@ def test_a_run_longer_than_any_trace_can_hold(tmp_path: Path) -> None:
 
 # -- what is no run -----------------------------------------------------------------------------------------------
 
+RUN = "takes a Trace, a Model or a list of Models; got "
 WHO: dict[str, tuple[Any, str]] = {
     "Model.check": (Model.check, "Model.check takes the Models that simulate returned, or one Model; got "),
     "check": (check, "check takes a Trace, or the Models that simulate returned; got "),
@@ -65,10 +66,9 @@ WHO: dict[str, tuple[Any, str]] = {
         lambda thing: review(thing, puzzle="ddp"),
         "review takes the Models that simulate returned, or a Trace; got ",
     ),
-    "draw": (draw, "draw takes a Trace, a Model or a list of Models; got "),
-    "compare": (compare, "compare takes a Trace, a Model or a list of Models; got "),
-    "step_through": (step_through, "step_through takes a Trace, a Model or a list of Models; got "),
+    **{function.__name__: (function, f"{function.__name__} {RUN}") for function in (draw, compare, step_through)},
 }
+CALLED = "coroutine; did you forget `await`? models = simulate(ddp, ...) runs it on every rank"
 THINGS: dict[str, tuple[Any, str]] = {
     "a number": (lambda: 3, "int"),
     "a number in a list": (lambda: [3], "int"),
@@ -76,14 +76,8 @@ THINGS: dict[str, tuple[Any, str]] = {
     "a file's name": (lambda: "run.json", "str; Trace.load(...) reads a saved run"),
     "a path": (lambda: [Path("run.json")], f"{type(Path()).__name__}; Trace.load(...) reads a saved run"),
     "the function": (lambda: ddp, "function; run it first: models = simulate(ddp, ...)"),
-    "a call of the function": (
-        lambda: ddp(Model()),
-        "coroutine; did you forget `await`? models = simulate(ddp, ...) runs it on every rank",
-    ),
-    "calls of the function": (
-        lambda: [ddp(Model())],
-        "coroutine; did you forget `await`? models = simulate(ddp, ...) runs it on every rank",
-    ),
+    "a call of the function": (lambda: ddp(Model()), CALLED),
+    "calls of the function": (lambda: [ddp(Model())], CALLED),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ from lib.checker.checker import check
 from lib.grade.assignment import Assignment, AssignmentError, Config, read_config
 from lib.grade.isolation import AtSize
 from lib.grade.sizes.draws import draw_sizes
-from lib.grade.sizes.goals import LEEWAY, Unfit, figures_at, own_ways, record_at, reference_run
+from lib.grade.sizes.goals import LEEWAY, figures_at, own_ways, record_at, reference_run
 from tests.grade.classes import asked
 from tests.support.profiles import sample
 from tests.support.puzzles import FUNCTIONS, SCHEDULES
+from tests.support.said import Said
 
 FIXED = ("uneven", "straggler")
 """Puzzles of which there is no other size: their costs are about this one."""
@@ -74,64 +76,20 @@ def test_if_nothing_is_said_the_records_say_it() -> None:
     assert found.required[0].need == "passes"
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("puzles = ['ddp']", "line 1: puzles\n  expected: one of title, puzzles"),
-        ("puzles = ['ddp']", "did you mean puzzles?"),
-        ("puzzles = ['dpd']", "did you mean ddp?"),
-        ("puzzles = []", "expected: a list of puzzles"),
-        ("puzzles = 'ddp'", "expected: a list of puzzles"),
-        ("\nneed = 3", "line 2: need\n  expected: a text"),
-        ("need = 'perfect'", "ddp has no goal 'perfect'"),
-        ("hidden = -1", "how many to draw, 0 to 20"),
-        ("hidden = 10000", "how many to draw, 0 to 20"),
-        ("hidden = true", "how many to draw"),
-        ("hidden = [{ ranks = 2, layers = 2, batches = 2 }]", "sizes are said for a puzzle"),
-        ("seed = 1.5", "a whole number or a text"),
-        ("seconds = 0", "a number from 0.1 to 3,600"),
-        ("seconds = nan", "a number from 0.1 to 3,600"),
-        ("memory = 1", "a whole number from 64"),
-        ("puzzle = 3", "puzzle\n  expected: a table"),
-        ("[puzzle]\nddp = 3", "puzzle.ddp\n  expected: a table"),
-        ("[puzzle.dpd]", "did you mean ddp?"),
-        ("[puzzle.ddp]\nneeds = 'best'", "did you mean need?"),
-        ("[puzzle.ddp]\nneed = 'keeps only shards'", "line 2: puzzle.ddp.need\n  expected: first, best, correct"),
-        ("[puzzle.ddp]\nhidden = [{ ranks = 2, layers = 2 }]", "puzzle.ddp.hidden[0]\n  expected: batches too"),
-        ("[puzzle.ddp]\nhidden = [{ ranks = 0, layers = 2, batches = 2 }]", "a whole number from 1"),
-        ("[puzzle.ddp]\nhidden = [{ ranks = 9999, layers = 99, batches = 9 }]", "take a smaller size"),
-        ("[puzzle.ddp]\nhidden = [{ rank = 2, layers = 2, batches = 2 }]", "did you mean ranks?"),
-        ("[puzzle.ddp]\nhidden = [{ layers = 2, batches = 2, mesh = { data = 'x' } }]", "puzzle.ddp.hidden[0].mesh"),
-        ("[puzzle.ddp]\nhidden = [{ layers = 2, batches = 2, mesh = 3 }]", "expected: a table"),
-        (
-            "[puzzle.ddp]\nhidden = [{ ranks = 3, layers = 2, batches = 2, mesh = { data = 2 } }]",
-            "2, as many as the mesh has",
-        ),
-        (
-            "[puzzle.ddp]\nhidden = [{ ranks = 2, layers = 2, batches = 2, costs = { model = 'fast' } }]",
-            "unknown cost model 'fast'",
-        ),
-        (
-            "[puzzle.ddp]\nhidden = [{ ranks = 4, layers = 2, batches = 3 }]",
-            "our own solution of ddp is not correct at",
-        ),
-        ("[puzzle.ddp]\nseed = []", "a whole number or a text"),
-        ("[puzzle.process_map]\nhidden = [{ ranks = 2 }]", "how many to draw"),
-        ("title = ", "grade.toml is not TOML"),
-        ("tell_sizes = 1", "true or false"),
-        ("a = " + "[" * 5000, "grade.toml is not TOML"),
-    ],
-)
-def test_what_makes_no_sense_is_said(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(AssignmentError) as caught:
-        assignment(tmp_path, text)
-    assert says in str(caught.value)
+SAID = Said(Path(__file__).with_name("said") / "assignments.txt")
+
+
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_what_makes_no_sense_is_said(tmp_path: Path, expression: str) -> None:
+    SAID.check(expression, {"asked": partial(assignment, tmp_path)})
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "grade.toml").write_bytes(b"title = '\xff'")
     with pytest.raises(AssignmentError, match="not text in UTF-8"):
         read_config(tmp_path / "grade.toml")
+    with pytest.raises(AssignmentError, match="is not TOML"):
+        config(tmp_path, "a = " + "[" * 5000)
 
 
 @pytest.mark.parametrize("puzzle", sample(SCHEDULES))
@@ -172,11 +130,6 @@ def test_a_goal_there_is_our_figures_times_the_slack_here() -> None:
     assert best.time == ours.time  # as fast as our reference here, and so there
     own = figures_at("fsdp", AtSize(*PUZZLES["fsdp"].size))[0]
     assert best.memory == ours.memory * PUZZLES["fsdp"].goals[-1].memory / own.memory
-
-
-def test_a_size_that_does_not_fit_is_said() -> None:
-    with pytest.raises(Unfit, match="our own solution of ddp is not correct at 4 ranks, 2 layers, 3 batches"):
-        record_at("ddp", AtSize(4, 2, 3))
 
 
 def test_a_trace_is_judged_by_a_record_that_is_given() -> None:

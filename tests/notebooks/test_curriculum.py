@@ -13,6 +13,7 @@ from lib import PUZZLES
 from lib.notebooks import verify
 from lib.puzzles.records import Puzzle
 from lib.submissions.locations import reference
+from tests.support.said import Said
 
 HINTS = ("What does this puzzle ask of you?", "One idea that helps with it.", "Here is nearly the whole code.")
 RECORD = replace(PUZZLES["basic"], hints=HINTS, hidden=())
@@ -61,59 +62,24 @@ def test_in_order(root: Path) -> None:
     assert {finding.check for finding in verify.verify(root)} >= {"hints", "alternatives"}
 
 
-@pytest.mark.parametrize(
-    ("hints", "problem"),
-    [
-        (HINTS[:2], "it has 2 hints, and not 3: a question, an idea, nearly the code"),
-        ((), "it has 0 hints, and not 3: a question, an idea, nearly the code"),
-        (("", *HINTS[1:]), "hint 1 says nothing: ''"),
-        ((HINTS[0], "TODO", HINTS[2]), "hint 2 says nothing: 'TODO'"),
-        ((HINTS[0], HINTS[1], HINTS[1]), "two of its hints are the same"),
-        ((HINTS[1], HINTS[0], HINTS[2]), "its first hint asks nothing: it has no question mark"),
-    ],
-)
-def test_hints(root: Path, monkeypatch: pytest.MonkeyPatch, hints: tuple[str, ...], problem: str) -> None:
-    use(monkeypatch, replace(RECORD, hints=hints))
-    assert problems(root) == [("01_basic", "hints", problem)]
+SAID = Said(Path(__file__).with_name("said") / "curriculum.txt")
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "stem", "problem"),
-    [
-        ({}, {"needs": ("basics",)}, PUZZLES["grad_accum"].stem, "it needs 'basics', and there is no such puzzle"),
-        ({"needs": ("grad_accum",)}, {}, "01_basic", "it needs 'grad_accum', which does not come before it"),
-        ({"needs": ("basic",)}, {}, "01_basic", "it needs 'basic', which does not come before it"),
-        ({"teaches": " "}, {}, "01_basic", "it does not say what it teaches"),
-    ],
-)
-def test_needs(
-    root: Path, monkeypatch: pytest.MonkeyPatch, first: dict[str, Any], second: dict[str, Any], stem: str, problem: str
-) -> None:
-    use(monkeypatch, replace(RECORD, **first), replace(LATER, **second))
-    assert problems(root) == [(stem, "record", problem)]
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_what_is_wrong_is_said(root: Path, monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
+    def told() -> str:
+        return "\n".join(map(": ".join, problems(root)))
 
+    def first(**changes: Any) -> str:
+        use(monkeypatch, replace(RECORD, **changes))
+        return told()
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (GOOD + "def basic(model: Model) -> None: ...\n", "basic_x.py: "),
-        (GOOD + "def basic(model: Model) -> None:\n    model.loss(3)\n", "basic_x.py: rank 0: "),
-        (GOOD + "def basics(model: Model) -> None: ...\n", "basic_x.py: basic_x.py defines no function 'basic'"),
-        (GOOD + "def basic(model: Model)\n", "basic_x.py: basic_x.py, line 9: expected ':'"),
-        ("{body}", "basic_x.py: its docstring is a sentence on what it does, then what it is good for and costs"),
-        ('"""One."""\n{body}', "basic_x.py: its docstring is a sentence on what it does, then what"),
-    ],
-)
-def test_alternatives(root: Path, text: str, problem: str) -> None:
-    path = root / "solutions" / "alternatives" / "basic_x.py"
-    path.write_text(text.replace("{body}", "from lib import Model\n\n\n" + body()), "utf-8")
-    ((stem, check, said),) = problems(root)
-    assert (stem, check) == ("01_basic", "alternatives")
-    assert said.startswith(problem)
+    def second(**changes: Any) -> str:
+        use(monkeypatch, second=replace(LATER, **changes))
+        return told()
 
+    def beside(name: str, text: str) -> str:
+        (root / "solutions" / "alternatives" / name).write_text(text, "utf-8")
+        return told()
 
-@pytest.mark.parametrize("name", ["basics_x.py", "basic_x.txt", "notes.md", "basic.py"])
-def test_what_no_puzzle_expects(root: Path, name: str) -> None:
-    (root / "solutions" / "alternatives" / name).write_text("")
-    problem = "nobody expects this file: remove it, or give it a record"
-    assert problems(root) == [(f"solutions/alternatives/{name}", "record", problem)]
+    SAID.check(expression, {**globals(), "first": first, "second": second, "beside": beside})

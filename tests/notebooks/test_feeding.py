@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from lib.checker.table import Answer, ask_here
 from lib.cluster.grids import mesh_of, random_grids, small_grids
 from lib.submissions.function_check import judge_answers, judge_of, solution_of
 from lib.submissions.locations import reference
+from tests.support.said import Said
 
 
 def asked(puzzle: str) -> list[tuple[tuple[Any, ...], Any]]:
@@ -89,95 +91,23 @@ def test_with_an_example_a_row_a_group_has_the_same_rows(meshes: Any) -> None:
 
 # -- what a wrong answer is told ------------------------------------------------------------------------------------
 
-Change = Callable[[Any], Any]
-TOLD: dict[str, tuple[str, Change, str]] = {
-    "the_first_feed_only": (
-        "dispatch",
-        lambda right: right | {"logical_feeds": 1},
-        "with 8 examples and 2 feeds, 2 can count",
-    ),
-    "all_feeds_count": (
-        "dispatch",
-        lambda right: right | {"logical_feeds": len(right["shards"])},
-        "the feeds that count are those in `indices`: 1",
-    ),
-    "padding_of_a_feed": (
-        "dispatch",
-        lambda right: right | {"padding": right["padding"] // len(right["shards"])},
-        "2 of all 8 slots have an example, so padding is 6",
-    ),
-    "slots_of_a_device": (
-        "dispatch",
-        lambda right: right | {"physical_per_feed": right["physical"]},
-        "8 slots, shared by all 2 feeds, make 4 each",
-    ),
-    "only_what_is_needed": (
-        "dispatch",
-        lambda right: right | {"physical": 12} if (right["physical"], right["padding"]) == (24, 12) else right,
-        "the physical batch is the least that divides among 3 feeds and 8 devices and is not below 12, so it is 24",
-    ),
-    "shards_of_those_that_count": (
-        "dispatch",
-        lambda right: right | {"shards": right["shards"][: right["logical_feeds"]]},
-        '"shards" is a list with an item for each feed, 2 in all: those that do not count read, too',
-    ),
-    "in_order": (
-        "dispatch",
-        lambda right: right | {"shards": sorted(right["shards"])},
-        "feed 1 is at place 1 of [0, 1], counted from 0: that is its shard",
-    ),
-    "nothing_at_all": (
-        "less_than_one",
-        lambda right: {process: [] for process in right},
-        "process 0 has a device in row 0, which holds example 0",
-    ),
-    "first_example_only": (
-        "less_than_one",
-        lambda right: {process: reads[:1] for process, reads in right.items()},
-        "process 0 has a device in row 0, which holds example 1",
-    ),
-    "from_1": (
-        "less_than_one",
-        lambda right: {process: [*reads, reads[-1] + 1] for process, reads in right.items()},
-        "process 0 reads example 1; those of this batch are 0 to 0",
-    ),
-    "twice": (
-        "less_than_one",
-        lambda right: {process: reads * 2 for process, reads in right.items()},
-        "process 0 reads an example once, for all its devices",
-    ),
-    "backwards": (
-        "less_than_one",
-        lambda right: {process: reads[::-1] for process, reads in right.items()},
-        "process 0 reads its examples in order, [0, 1]",
-    ),
-    "everything": (
-        "less_than_one",
-        lambda right: {process: sorted(set().union(*right.values())) for process in right},
-        "process 0 has no device in a row that holds example 1",
-    ),
-    "a_set": (
-        "less_than_one",
-        lambda right: {process: set(reads) for process, reads in right.items()},
-        "for process 0 give a list of examples, each a number",
-    ),
-}
+SAID = Said(Path(__file__).with_name("said") / "feeding.txt")
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_a_wrong_answer_is_told_what_is_wrong_with_it(name: str) -> None:
-    puzzle, change, fix = TOLD[name]
+def told(puzzle: str, change: Callable[[Any], Any]) -> str:
+    """How to fix answers that are the right ones, but for a change."""
     right = solution_of(puzzle)
     (fault,) = judge_answers(puzzle, ask_here(lambda *given: change(right(*given)))).faults
-    assert fault.partition("fix:")[2].strip() == fix
+    return fault.partition("fix:")[2].strip()
 
 
-def test_who_refuses_what_has_an_answer_is_told_so() -> None:
-    def refuses(*given: Any) -> None:
-        raise ValueError("no")
+def refuses(right: Any) -> None:
+    raise ValueError("no")
 
-    (fault,) = judge_answers("dispatch", ask_here(refuses)).faults
-    assert fault.endswith("fix:      this input is not to be refused: it has an answer")
+
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_a_wrong_answer_is_told_what_is_wrong_with_it(expression: str) -> None:
+    SAID.check(expression, {"told": told, "refuses": refuses})
 
 
 def test_a_row_may_hold_a_part_of_an_example() -> None:

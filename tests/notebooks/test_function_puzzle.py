@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from lib.files import ROOT
+from tests.support.said import Said
 
 CHAPTERS = '[mapping]\ntitle = "Who is where"\nabout = "Which rank stands where on a mesh."\n'
 RECORD = '''
@@ -216,40 +217,17 @@ def test_an_untouched_notebook_is_not_solved(built: Path, puzzles: Puzzles) -> N
     assert puzzles("reveal", "rank_of").stdout.startswith("rank_of has not been checked yet.")
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (
-            WRONG,
-            "Not right yet.\n"
-            "  rank_of([0, 1, 0], [1, 2, 1]) is not right\n"
-            "    expected: 1\n"
-            "    got:      0\n"
-            "    fix:      one too few: does it count from 0, and up to but not including the end?\n",
-        ),
-        (
-            "pass",
-            "  rank_of([0], [1]) is not right\n    expected: 0\n    got:      None\n    fix:      it gives nothing",
-        ),
-        (
-            "return places[9]",
-            "rank_of([0], [1]) raises IndexError\n    expected: 0\n    got:      IndexError: list index",
-        ),
-        ("return [rank for rank in places]", "    fix:      give back a number; this is a list\n"),
-        (
-            "return 7 * sum(places)",
-            "    fix:      the last axis is the one in which neighbours have neighbouring ranks\n",
-        ),
-        ("return lambda: 0", "got:      TypeError: it answers with a function, which is no data"),
-    ],
-)
-def test_the_smallest_input_that_goes_wrong(
-    built: Path, puzzles: Puzzles, tmp_path: Path, code: str, said: str
-) -> None:
-    mine = solve(built, tmp_path / "01_rank_of.ipynb", code)
-    result = puzzles("run", str(mine))
-    assert result.returncode == 1
-    assert said in result.stdout
+SAID = Said(Path(__file__).with_name("said") / "function_puzzle.txt")
+
+
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_the_smallest_input_that_goes_wrong(built: Path, puzzles: Puzzles, tmp_path: Path, expression: str) -> None:
+    def told(code: str) -> str:
+        result = puzzles("run", str(solve(built, tmp_path / "01_rank_of.ipynb", code)))
+        assert result.returncode == 1
+        return result.stdout.rstrip("\n")
+
+    SAID.check(expression, {"told": told, "WRONG": WRONG})
 
 
 @pytest.mark.parametrize(

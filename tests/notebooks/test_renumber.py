@@ -45,49 +45,51 @@ assert not build.misnumbered(root)
 """
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A copy of all that a puzzle is made of."""
-    for name in ("lib", "solutions", "puzzles"):
+SOURCE = """\
+# %% [markdown]
+# # $heading
+
+# %%
+from lib import Model
+
+# %%
+def NAME(model):
+    # --- your code (about 1 line) ---
+    model.status()
+    # --- end of your code ---
+"""
+
+
+def test_a_puzzle_put_in_between_is_a_record_and_a_source(tmp_path: Path) -> None:
+    for name in ("lib", "solutions/parts"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_notebooks"))
-    for name in ("pyproject.toml", "constraints.txt", "README.md"):
-        shutil.copy(ROOT / name, tmp_path)
-    return tmp_path
+    for path in (
+        *(ROOT / "solutions").glob("00_*.py"),
+        *map(ROOT.joinpath, ("pyproject.toml", "constraints.txt", "README.md")),
+    ):
+        shutil.copy(path, tmp_path / path.relative_to(ROOT))
+    for puzzle, record in PUZZLES.items():
+        (tmp_path / "solutions" / f"{record.stem}.py").write_text(SOURCE.replace("NAME", puzzle), "utf-8")
+    mine = tmp_path / "puzzles" / f"{PUZZLES['gpipe'].stem}.ipynb"
+    mine.parent.mkdir()
+    mine.write_text("{}")
 
-
-def contents(tree: Path) -> dict[str, str]:
-    return {str(path.relative_to(tree)): path.read_text("utf-8") for path in tree.rglob("*") if path.is_file()}
-
-
-def test_a_puzzle_put_in_between_is_a_record_and_a_source(tree: Path) -> None:
-    before = contents(tree)
-    records = tree / "lib" / "puzzles" / f"{PUZZLES['grad_accum'].chapter}.toml"
+    records = tmp_path / "lib" / "puzzles" / f"{PUZZLES['grad_accum'].chapter}.toml"
     records.write_text(records.read_text("utf-8").replace("[grad_accum]\n", f"{RECORD}[grad_accum]\n"), "utf-8")
-    source = (tree / "solutions" / f"{PUZZLES['basic'].stem}.py").read_text("utf-8")
-    (tree / "solutions" / "00_between.py").write_text(source.replace("basic", "between"), "utf-8")
-    by_hand = {name for name, text in contents(tree).items() if before.get(name) != text}
-    assert by_hand == {f"lib/puzzles/{records.name}", "solutions/00_between.py"}
-
-    mine = tree / "puzzles" / f"{PUZZLES['gpipe'].stem}.ipynb"
-    subprocess.run(
-        [sys.executable, "-c", BUILD],
-        cwd=tree,
-        env={**child_environment(), "PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    (tmp_path / "solutions" / "00_between.py").write_text(SOURCE.replace("NAME", "between"), "utf-8")
+    environment = {**child_environment(), "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", BUILD], cwd=tmp_path, env=environment, capture_output=True, check=True)
     number = PUZZLES["basic"].number + 1
-    assert (tree / "solutions" / f"{number:02d}_between.py").is_file()
+    assert (tmp_path / "solutions" / f"{number:02d}_between.py").is_file()
     assert not mine.exists()
     for puzzle in list(PUZZLES)[number - 1 :]:
         number += 1
         for path in (f"solutions/{number:02d}_{puzzle}.py", f"puzzles/{number:02d}_{puzzle}.ipynb"):
-            assert (tree / path).is_file(), path
-        assert f"# {number}. {PUZZLES[puzzle].title}" in (tree / path).read_text("utf-8")
-    page = (tree / "README.md").read_text("utf-8")
+            assert (tmp_path / path).is_file(), path
+        assert f"# {number}. {PUZZLES[puzzle].title}" in (tmp_path / path).read_text("utf-8")
+    page = (tmp_path / "README.md").read_text("utf-8")
     assert f"| 02 | between | 1, 2, 4 | {RECORD.split('teaches = ')[1].splitlines()[0][1:-1]} |\n| 03 | grad" in page
-    assert "2. One in between" in (tree / "puzzles" / "00_index.ipynb").read_text("utf-8")
+    assert "2. One in between" in (tmp_path / "puzzles" / "00_index.ipynb").read_text("utf-8")
 
 
 def test_work_in_a_notebook_moves_with_it_and_is_never_written_over(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lib import HIDDEN, LENGTH, PUZZLES, Mesh, Trace, check, simulate
+from lib import HIDDEN, LENGTH, PUZZLES, Mesh, Trace, Verdict, check, simulate
 from lib.analysis.figures import traffic
 from lib.course.solutions import answer
 from lib.schedules.data_parallel import checkpointed, zero
@@ -80,6 +80,13 @@ def value_of(formula: str, **sizes: int) -> Fraction:
     return of(ast.parse(formula.replace("·", "*"), mode="eval").body)
 
 
+def holds(verdict: Verdict, time: str | None, peak: str, **sizes: int) -> None:
+    """Asserts that a run is correct, and that formulas say its time, if that is asked, and its peak."""
+    assert verdict.correct
+    assert time is None or float(value_of(time, **sizes)) == pytest.approx(verdict.time, rel=1e-12)
+    assert value_of(peak, **sizes) == verdict.memory
+
+
 @pytest.mark.parametrize("puzzle", SIZES)
 def test_the_formulas_are_those_of_the_reference(puzzle: str) -> None:
     formulas = dict(FORMULA.findall(source(puzzle)))
@@ -88,10 +95,7 @@ def test_the_formulas_are_those_of_the_reference(puzzle: str) -> None:
     assert PUZZLES[puzzle].size == SIZES[puzzle][0]
     for ranks, layers, batches in SIZES[puzzle]:
         verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=batches)))
-        assert verdict.correct
-        names = {"R": ranks, "L": layers, "B": batches, "V": 2}
-        assert float(value_of(formulas["time"], **names)) == pytest.approx(verdict.time, rel=1e-12)
-        assert value_of(formulas["peak"], **names) == verdict.memory
+        holds(verdict, **formulas, R=ranks, L=layers, B=batches, V=2)
 
 
 def both(puzzle: str, other: str) -> Iterator[tuple[Any, str, str]]:
@@ -106,20 +110,14 @@ def test_the_formulas_of_fsdp() -> None:
     for function, time, peak in both("fsdp", "fsdp_gather_on_use"):
         for ranks, layers, each in ((4, 6, 2), (2, 3, 3), (8, 4, 2)):
             verdict = check(Trace.of(simulate(function, ranks=ranks, layers=layers, batches=each * ranks)))
-            assert verdict.correct
-            names = {"R": ranks, "L": layers, "m": each}
-            assert float(value_of(time, **names)) == pytest.approx(verdict.time, rel=1e-12)
-            assert value_of(peak, **names) == verdict.memory
+            holds(verdict, time, peak, R=ranks, L=layers, m=each)
 
 
 def test_the_formulas_of_checkpointing() -> None:
     formulas = dict(FORMULA.findall(source("checkpointing")))
     for layers, batches, k in ((8, 4, 2), (8, 4, 4), (9, 2, 3), (16, 3, 4), (6, 2, 1), (6, 2, 6)):
         verdict = check(Trace.of(simulate(checkpointed(k), ranks=1, layers=layers, batches=batches)))
-        assert verdict.correct
-        names = {"L": layers, "B": batches, "k": k}
-        assert float(value_of(formulas["time"], **names)) == pytest.approx(verdict.time, rel=1e-12)
-        assert value_of(formulas["peak"], **names) == verdict.memory
+        holds(verdict, **formulas, L=layers, B=batches, k=k)
 
 
 def test_the_formulas_of_a_pipeline_with_fsdp() -> None:
@@ -127,10 +125,7 @@ def test_the_formulas_of_a_pipeline_with_fsdp() -> None:
         for stages, ranks, each in ((4, 4, 4), (3, 2, 3), (5, 4, 6)):
             mesh = Mesh({"data": ranks, "stage": stages})
             verdict = check(Trace.of(simulate(function, layers=stages, batches=each * ranks, mesh=mesh)))
-            assert verdict.correct
-            names = {"S": stages, "D": ranks, "m": each}
-            assert float(value_of(time, **names)) == pytest.approx(verdict.time, rel=1e-12)
-            assert value_of(peak, **names) == verdict.memory
+            holds(verdict, time, peak, S=stages, D=ranks, m=each)
 
 
 def test_the_formulas_of_the_ladder_of_zero() -> None:
@@ -139,13 +134,10 @@ def test_the_formulas_of_the_ladder_of_zero() -> None:
     assert [name for name, _ in formulas] == ["time", "peak"] + ["peak"] * 4
     schedules = [load_function(reference("zero2"), "zero2"), *map(zero, range(4))]
     for ranks, layers in ((4, 6), (4, 8), (8, 9)):
-        names = {"R": ranks, "L": layers, "m": 2}
         for schedule, (_, peak) in zip(schedules, formulas[1:], strict=True):
             verdict = check(Trace.of(simulate(schedule, ranks=ranks, layers=layers, batches=2 * ranks)))
-            assert verdict.correct
-            assert value_of(peak, **names) == verdict.memory
-            if schedule is schedules[0]:
-                assert float(value_of(formulas[0][1], **names)) == pytest.approx(verdict.time, rel=1e-12)
+            time = formulas[0][1] if schedule is schedules[0] else None
+            holds(verdict, time, peak, R=ranks, L=layers, m=2)
 
 
 def test_what_the_ladder_sends() -> None:

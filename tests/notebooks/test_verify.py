@@ -17,6 +17,7 @@ from lib.notebooks.build import Source, read_sources
 from lib.puzzles.records import Goal, Hidden
 from lib.submissions.gap import BuildError
 from lib.submissions.load import Notebook
+from tests.support.said import Said
 
 ANSWER = """\
     for layer in reversed(range(model.LAYERS)):
@@ -59,6 +60,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Both folders of a curriculum of one puzzle, with kernels that say what real ones would."""
     (tmp_path / "solutions").mkdir()
     (tmp_path / "puzzles").mkdir()
+    (tmp_path / "solutions" / "__pycache__").mkdir()  # which nobody minds
     put(tmp_path, SOURCE)
 
     def execute(notebooks: Mapping[Path, Notebook], *, warm: bool) -> list[Notebook | BuildError]:
@@ -105,45 +107,29 @@ def test_a_record_without_a_source(root: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found[2][1].startswith("there is no file")
 
 
-def test_what_nobody_expects(root: Path) -> None:
-    (root / "puzzles" / "notes.txt").write_text("")
-    (root / "solutions" / "__pycache__").mkdir()
-    assert problems(root) == [("record", "nobody expects this file: remove it, or give it a record")]
+SAID = Said(Path(__file__).with_name("said") / "verify.txt")
 
 
-def test_a_title_that_is_not_the_records(root: Path) -> None:
-    put(root, SOURCE.replace("$heading", "1. Two devices"))
-    title = "solutions/01_basic.py has no line '# # $heading', for its number and its title"
-    assert problems(root) == [("record", title)]
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_what_is_wrong_is_said(root: Path, monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
+    def told() -> str:
+        return "\n".join(map(": ".join, problems(root)))
 
+    def record(**changes: Any) -> str:
+        monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, **changes)})
+        return told()
 
-def test_goals_get_harder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, goals=(EASY, Goal("easier", 18.0, 10)))})
-    assert ("record", "goal 'easier' asks for less than 'passes'") in problems(root)
-    monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, goals=())})
-    assert ("record", "it has no goals") in problems(root)
+    def source(old: str, new: str) -> str:
+        text = SOURCE.replace(old, new)
+        put(root, text.replace("about 6 lines", "about 1 line") if old == ANSWER else text)
+        return told()
 
+    def file(name: str, old: str = "", new: str = "") -> str:
+        text = (root / name).read_text("utf-8") if old else ""
+        (root / name).write_text(text.replace(old, new), "utf-8")
+        return told()
 
-def test_a_reference_that_misses_a_goal(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, goals=(EASY, Goal("best", 17.0, 1000)))})
-    assert problems(root) == [("reference", "time 17 and memory 4,718,592 miss 'best': time 17 and memory 1,000")]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "check", "problem"),
-    [
-        (ANSWER, "    pass\n", "reference", "layers 0 and 1"),
-        (ANSWER, "    model.loss(3)\n", "reference", "rank 0:"),
-        (ANSWER, "    raise NotSolved('basic')\n", "reference", "NotSolved"),
-        ("model.LAYERS)):", "2)):", "hidden sizes", "1 ranks, 3 layers, 1 batches: "),
-    ],
-    ids=["incomplete", "error", "unsolved", "one size only"],
-)
-def test_a_reference_that_is_wrong(root: Path, old: str, new: str, check: str, problem: str) -> None:
-    lines = 6 if old != ANSWER else 1
-    put(root, SOURCE.replace(old, new).replace("about 6 lines", f"about {lines} lines"))
-    found = dict(problems(root))
-    assert problem in found[check]
+    SAID.check(expression, {**globals(), "record": record, "source": source, "file": file})
 
 
 def test_a_notebook_that_is_not_current(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,13 +146,6 @@ def test_sources_that_cannot_be_built(root: Path, monkeypatch: pytest.MonkeyPatc
     assert problems(root) == [("generated", "01_basic.py, line 3: why")]
 
 
-def test_a_students_notebook_that_is_solved(root: Path) -> None:
-    path = root / "puzzles" / "01_basic.ipynb"
-    text = path.read_text("utf-8")
-    path.write_text(text.replace('raise NotSolved(\\"basic\\")', "pass"), "utf-8")
-    assert problems(root) == [("unsolved", "basic in the student's notebook does not raise NotSolved")]
-
-
 def test_an_untouched_notebook_that_fails(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def say(result: Any) -> None:
         monkeypatch.setattr(verify, "execute", lambda notebooks, warm: [result] * len(notebooks))  # pyright: ignore
@@ -175,26 +154,3 @@ def test_an_untouched_notebook_that_fails(root: Path, monkeypatch: pytest.Monkey
     assert problems(root) == [("unsolved", "01_basic.ipynb fails: NameError: name 'x' is not defined")]
     say({"outputs": "Correct!"})
     assert problems(root) == [("unsolved", "run from top to bottom it does not say that basic is not solved yet")]
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"minutes": 90}, "minutes are 90: say a multiple of 5 near 19, the estimate"),
-        ({"minutes": 19}, "minutes are 19: say a multiple of 5 near 19, the estimate"),
-        ({"discuss": "*Listen for:* that it is so, and who says it."}, "what to discuss is a question, and then"),
-        ({"discuss": "Why?"}, "what to discuss is a question, and then"),
-        ({"discuss": "Why? *Listen for:* this."}, "what to discuss is a question, and then"),
-    ],
-)
-def test_what_is_said_for_whoever_teaches(
-    root: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], problem: str
-) -> None:
-    monkeypatch.setattr(verify, "PUZZLES", {"basic": replace(RECORD, **change)})
-    ((stem, check, said),) = [
-        (one.stem, one.check, one.problem)
-        for one in verify._teaching(root)
-        if one.problem  # pyright: ignore
-    ]
-    assert (stem, check) == ("01_basic", "teaching")
-    assert said.startswith(problem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import pytest
@@ -17,18 +16,13 @@ from lib.course.solutions import alternatives
 from lib.schedules.data_parallel import ddp, fully_sharded
 from lib.schedules.steps import backward, forward, load, loss, mine, step
 from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from tests.support.puzzles import way
 
 Function = Callable[[Model], Any]
 HYBRID = fully_sharded("shard", "replica")
 MESH = PUZZLES["hsdp"].mesh
 TURNED = Mesh({"shard": 2, "replica": 4}, host_size=4)
 CROSSED = Mesh({"shard": 4, "replica": 2}, host_size=4)
-
-
-@cache
-def official(puzzle: str) -> Function:
-    return load_function(reference(puzzle), puzzle)
 
 
 def judged(function: Function, mesh: Mesh | None = MESH, costs: Costs = LINKS, **sizes: int) -> Verdict:
@@ -70,43 +64,27 @@ def test_flat_costs_cannot_teach_it(
     assert figures(judged(function, mesh, UNIT)) == (unit, memory)
 
 
-FIGURES = {
-    "hsdp_ddp": (49.5, 4_849_664),
-    "hsdp_four_by_two": (36.6, 2_752_512),
-    "hsdp_fsdp_over_all": (63.5, 1_998_848),
-    "hsdp_step_by_step": (26.4, 1_966_080),
-    "hsdp_sums_behind": (20.4, 1_966_080),
-}
-
-
-def test_the_figures_of_all_ways() -> None:
-    assert figures(judged(official("hsdp"))) == (15.3, 2_424_832)
-    ways = {path.stem: judged(load_function(path, "hsdp")) for path in alternatives("hsdp")}
-    assert {name: figures(way) for name, way in ways.items()} == FIGURES
-
-
 @pytest.mark.parametrize("puzzle", ["hsdp", "hsdp_zero"])
 def test_a_mesh_in_any_order_of_the_devices(puzzle: str) -> None:
     """The hosts go by the numbers of the devices: turned inside its rows, a mesh is as good as before."""
     inside = Mesh({"replica": 2, "shard": 4}, ranks=[6, 5, 7, 4, 1, 3, 0, 2], host_size=4)
     across = Mesh({"replica": 2, "shard": 4}, ranks=[6, 3, 0, 5, 1, 7, 4, 2], host_size=4)
-    straight = judged(official(puzzle))
-    assert figures(judged(official(puzzle), inside)) == figures(straight)
-    crooked = judged(official(puzzle), across)
+    straight = judged(way(puzzle))
+    assert figures(judged(way(puzzle), inside)) == figures(straight)
+    crooked = judged(way(puzzle), across)
     assert crooked.time > 3 * straight.time
     assert crooked.memory == straight.memory
 
 
 def test_one_network_card_for_all_ranks_of_a_host() -> None:
     one = Links(host_size=4, cards=1)
-    assert judged(official("hsdp"), costs=one).time == 32.8
+    assert judged(way("hsdp"), costs=one).time == 32.8
     assert judged(HYBRID, TURNED, one).time == 160.8
-    over_all = {path.stem: judged(load_function(path, "hsdp"), costs=one).time for path in alternatives("hsdp")}
-    assert (over_all["hsdp_ddp"], over_all["hsdp_fsdp_over_all"]) == (49.5, 63.5)
+    assert [judged(way("hsdp", name), costs=one).time for name in ("ddp", "fsdp_over_all")] == [49.5, 63.5]
 
 
 def test_only_the_first_gather_is_waited_for() -> None:
-    (gap,) = [gap for gap in gaps(Trace.of(simulate(official("hsdp"), puzzle="hsdp"))) if gap.rank == 0]
+    (gap,) = [gap for gap in gaps(Trace.of(simulate(way("hsdp"), puzzle="hsdp"))) if gap.rank == 0]
     assert (gap.start, gap.end) == (0, 3 * TICKS // 10)
 
 
@@ -135,44 +113,28 @@ def test_the_bound_speaks_of_hybrids_alone() -> None:
 
 def test_the_bound_does_not_speak_of_weights_from_another_host() -> None:
     """On a mesh that is turned round the same function gathers over the network."""
-    trace = Trace.of(simulate(official("hsdp"), puzzle="hsdp", mesh=CROSSED))
+    trace = Trace.of(simulate(way("hsdp"), puzzle="hsdp", mesh=CROSSED))
     assert "to allgather with another host" in (lower_bound("hsdp").excuse(trace) or "")
 
 
 # -- the optimizer over all ranks ---------------------------------------------------------------------------------
 
-ZERO = {
-    "hsdp_zero_all_reduce": (29.4, 1_769_472),
-    "hsdp_zero_look_ahead": (16.3, 2_228_224),
-    "hsdp_zero_step_by_step": (26.4, 1_769_472),
-    "hsdp_zero_two_moves": (28.1, 1_572_864),
-}
-
 
 def test_the_optimizer_over_all_ranks_saves_an_eighth_of_every_layer_at_no_time() -> None:
-    hybrid, zero = judged(HYBRID), judged(load_function(alternatives("hsdp_zero")[2], "hsdp_zero"))
-    assert alternatives("hsdp_zero")[2].stem == "hsdp_zero_step_by_step"
+    hybrid, zero = judged(HYBRID), judged(way("hsdp_zero", "step_by_step"))
     assert zero.time == hybrid.time
     assert hybrid.memory - zero.memory == 6 * 262_144 // 8 == 196_608
 
 
-def test_the_figures_of_all_ways_with_the_optimizer_over_all_ranks() -> None:
-    assert figures(judged(official("hsdp_zero"))) == (20.6, 1_769_472)
-    ways = {path.stem: judged(load_function(path, "hsdp_zero")) for path in alternatives("hsdp_zero")}
-    assert {name: figures(way) for name, way in ways.items()} == ZERO
-
-
-@pytest.mark.parametrize("way", ["hsdp_step_by_step", "hsdp_sums_behind", "hsdp_fsdp_over_all", "hsdp_ddp"])
-def test_no_solution_of_hsdp_reaches_a_goal_here(way: str) -> None:
-    (path,) = [path for path in alternatives("hsdp") if path.stem == way]
-    trace = Trace.of(simulate(load_function(path, "hsdp"), puzzle="hsdp_zero"))
-    assert not check(trace, "hsdp_zero").passed
+@pytest.mark.parametrize("name", ["step_by_step", "sums_behind", "fsdp_over_all", "ddp"])
+def test_no_solution_of_hsdp_reaches_a_goal_here(name: str) -> None:
+    assert not check(Trace.of(simulate(way("hsdp", name), puzzle="hsdp_zero")), "hsdp_zero").passed
 
 
 def test_one_replica_is_fsdp_and_one_shard_is_the_first_stage_of_zero() -> None:
-    alone = judged(official("hsdp_zero"), Mesh({"replica": 1, "shard": 8}))
+    alone = judged(way("hsdp_zero"), Mesh({"replica": 1, "shard": 8}))
     assert alone.memory == 1_572_864
-    first = judged(official("hsdp_zero"), Mesh({"replica": 8, "shard": 1}))
+    first = judged(way("hsdp_zero"), Mesh({"replica": 8, "shard": 1}))
     assert first.memory > 6 * 262_144
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import pytest
@@ -14,11 +13,9 @@ from lib import PUZZLES, UNIT, Model, Trace, Uneven, check, simulate
 from lib.analysis.waiting.gaps import gaps
 from lib.checker.verdict import Verdict
 from lib.cluster.clock import TICKS
-from lib.course.solutions import alternatives
 from lib.schedules.data_parallel import fetching
 from lib.schedules.steps import backward, forward, load, loss, mine, step
-from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from tests.support.puzzles import way
 
 PUZZLE = "fsdp_prefetch"
 RECORD = PUZZLES[PUZZLE]
@@ -31,11 +28,6 @@ def judged(function: Any, **changed: Any) -> Verdict:
     verdict = check(Trace.of(simulate(function, **(sizes | changed))))
     assert verdict.correct
     return verdict
-
-
-@cache
-def official() -> Any:
-    return load_function(reference(PUZZLE), PUZZLE)
 
 
 def test_the_costs_are_those_of_the_table() -> None:
@@ -54,32 +46,16 @@ def test_two_ahead_is_the_best_where_reduce_scatters_are_awaited(depth: int, tim
 def test_one_ahead_is_enough_where_layers_are_alike(depth: int, time: float) -> None:
     verdict = judged(fetching(depth), costs=UNIT)
     assert (verdict.time, verdict.memory) == (time, 1_966_080 + depth * WEIGHT)
-
-
-FIGURES = {
-    "fsdp_prefetch_keep_all": (21.9, 3_276_800),
-    "fsdp_prefetch_keep_half": (21.9, 2_490_368),
-    "fsdp_prefetch_one_ahead": (23.9, 2_424_832),
-}
-
-
-def test_the_figures_of_all_ways() -> None:
-    verdict = judged(official())
-    assert (verdict.time, verdict.memory) == (21.9, 2_752_512)
-    assert check(Trace.of(simulate(official(), puzzle=PUZZLE)), PUZZLE).best == RECORD.goals[-1].name
-    assert judged(official(), costs=UNIT).time == 15.3
-    ways = {path.stem: judged(load_function(path, PUZZLE)) for path in alternatives(PUZZLE)}
-    assert {name: (way.time, way.memory) for name, way in ways.items()} == FIGURES
+    assert judged(way(PUZZLE), costs=UNIT).time == 15.3
 
 
 def test_the_solution_of_puzzle_fsdp_reaches_the_second_goal() -> None:
-    before = load_function(reference("fsdp"), "fsdp")
-    run = simulate(before, layers=6, batches=4, ranks=4, costs=COSTS)
+    run = simulate(way("fsdp"), layers=6, batches=4, ranks=4, costs=COSTS)
     assert check(Trace.of(run), PUZZLE).best == "fetches ahead"
 
 
 def test_everything_but_the_first_gather_is_hidden() -> None:
-    (gap,) = [gap for gap in gaps(Trace.of(simulate(official(), puzzle=PUZZLE))) if gap.rank == 0]
+    (gap,) = [gap for gap in gaps(Trace.of(simulate(way(PUZZLE), puzzle=PUZZLE))) if gap.rank == 0]
     assert (gap.start, gap.end) == (0, 9 * TICKS // 10)
 
 
@@ -131,33 +107,6 @@ def test_the_classic_costs_leave_one_exposed_gather_a_direction() -> None:
     assert gathers == [0, 5]
     assert all(gap.length == 3 * TICKS // 10 for gap in waits)
     assert judged(within_a_direction, costs=UNIT).time == 12 + 2 * 0.3 + 6 * 0.3 + 3
-
-
-# -- for nothing --------------------------------------------------------------------------------------------------
-
-
-async def whole_weights(model: Model) -> None:
-    """Loads whole weights, so that nothing has to be gathered: they are at rest, and count."""
-    for layer in range(model.LAYERS):
-        model.weights[layer], _ = model.load_weights(layer)
-        _, model.opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer)
-    loss(model)
-    coming = {}
-    for layer in reversed(range(model.LAYERS)):
-        coming[layer] = model.scatterreduce(backward(model, layer), layer)
-        model.weights[layer] = model.weights[layer].shard(model.rank, model.RANKS)
-    for layer in coming:
-        model.grad_weights[layer] = await coming[layer]
-        step(model, layer)
-
-
-def test_weights_that_are_whole_from_the_start_do_not_fit_the_last_goals() -> None:
-    trace = Trace.of(simulate(whole_weights, puzzle=PUZZLE))
-    verdict = check(trace, PUZZLE)
-    assert not verdict.passed, "a rank that began with whole weights is left with shards"
 
 
 # -- the picture --------------------------------------------------------------------------------------------------

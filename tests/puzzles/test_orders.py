@@ -15,31 +15,17 @@ from lib.course.progress import Standing
 from lib.schedules.formats.trace import order_of
 from lib.schedules.pipelines.action import parse
 from lib.schedules.pipelines.generators import breadth_first as breadth_first_order
-from lib.schedules.pipelines.generators import gpipe, in_turn, interleaved, one_f_one_b
+from lib.schedules.pipelines.generators import gpipe, in_turn, interleaved, one_f_one_b, zb_h1
 from lib.schedules.pipelines.legality import illegal
 from lib.schedules.pipelines.lowering import posted, with_weights
 from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 from lib.submissions.locations import home, reference
 from lib.submissions.workplace import mine
+from tests.support.puzzles import figures, way
 
 ORDERS = ("breadth_first", "interleaved", "ragged", "zero_bubble", "breadth_first_fsdp")
 Words = list[str]
-
-
-def judged(function: Any, puzzle: str) -> tuple[float, float, str | None]:
-    """Time, memory and the best goal."""
-    verdict = check(Trace.of(simulate(function, puzzle=puzzle)), puzzle)
-    assert verdict.correct
-    return verdict.time, verdict.memory, verdict.best
-
-
-def alternative(name: str, puzzle: str) -> Any:
-    return load_function(home() / "solutions" / "alternatives" / f"{name}.py", puzzle)
-
-
-def ours(puzzle: str) -> Any:
-    return load_function(reference(puzzle), puzzle)
 
 
 def run(order: Any, messages: Any = "posted", **more: Any) -> Verdict:
@@ -54,45 +40,13 @@ def gathers(models: Any) -> int:
     return sum(event.op == "allgather" for event in Trace.of(models).programs[0].events)
 
 
-OURS = "as good as our reference"
-WAYS = {
-    "breadth_first": [(None, 41.4, 4_456_448, OURS), ("backward_reversed", 41.4, 4_456_448, OURS)],
-    "interleaved": [
-        (None, 44.6, 3_670_016, OURS),
-        ("groups_of_eight", 41.4, 3_932_160, "passes"),
-        ("one_ahead", 51.0, 3_276_800, "passes"),
-    ],
-    "ragged": [(None, 59.2, 4_194_304, OURS), ("one_group", 56.2, 4_718_592, "passes")],
-    "zero_bubble": [
-        (None, 46.6, 3_801_088, OURS),
-        ("no_lag", 48.6, 3_014_656, "passes"),
-        ("further_ahead", 44.0, 5_373_952, None),
-    ],
-    "breadth_first_fsdp": [
-        (None, 42.0, 4_194_304, OURS),
-        ("gathered_at_the_latest", 42.6, 4_194_304, "gathers once a stage"),
-        ("kept", 42.0, 4_456_448, None),
-    ],
-}
-
-
-@pytest.mark.parametrize("puzzle", ORDERS)
-def test_ways_to_write_an_order(puzzle: str) -> None:
-    for name, *wanted in WAYS[puzzle]:
-        function = ours(puzzle) if name is None else alternative(f"{puzzle}_{name}", puzzle)
-        assert [*judged(function, puzzle)] == wanted
-    assert {path.stem for path in solutions.alternatives(puzzle)} == {
-        f"{puzzle}_{name}" for name, *_ in WAYS[puzzle][1:]
-    }
-
-
 @pytest.mark.parametrize("puzzle", ORDERS)
 def test_no_goal_for_an_order_that_a_student_had_before(puzzle: str) -> None:
     record = PUZZLES[puzzle]
     ranks = record.ranks if record.mesh is None else record.mesh.axes["stage"]
     batches = record.batches * ranks // record.ranks
     for order in (gpipe, one_f_one_b):
-        assert judged(program_of(order(ranks, batches), messages=setting(puzzle)), puzzle)[2] is None
+        assert figures(program_of(order(ranks, batches), messages=setting(puzzle)), puzzle)[2] is None
 
 
 def setting(puzzle: str) -> Any:
@@ -101,7 +55,7 @@ def setting(puzzle: str) -> Any:
 
 def otherwise(puzzle: str, change: Callable[[Words, int], Any]) -> Any:
     """The order of the reference, with each rank's list changed."""
-    function = ours(puzzle)
+    function = way(puzzle)
     return schedule(messages=setting(puzzle))(lambda rank, ranks, batches: change(function(rank, ranks, batches), rank))
 
 
@@ -139,16 +93,12 @@ def test_programs_and_their_lists(monkeypatch: pytest.MonkeyPatch, tmp_path: Any
     monkeypatch.setenv("PUZZLES_FOLDER", str(tmp_path))
     monkeypatch.setattr(solutions, "known", lambda: {"one_f_one_b": Standing(passed=True)})
     assert not solutions.run_of("one_f_one_b")[1]  # there is no such notebook
-    text = alternative_text("one_f_one_b_further_ahead")
+    text = (home() / "solutions" / "alternatives" / "one_f_one_b_further_ahead.py").read_text("utf-8")
     mine("one_f_one_b", tmp_path).with_suffix(".py").write_text(text, "utf-8")
     monkeypatch.setattr(solutions, "mine", lambda puzzle, folder: mine(puzzle, folder).with_suffix(".py"))
     models, is_yours = solutions.run_of("one_f_one_b")
     assert is_yours
     assert check(models).time == 50.2
-
-
-def alternative_text(name: str) -> str:
-    return (home() / "solutions" / "alternatives" / f"{name}.py").read_text("utf-8")
 
 
 def test_two_stairs() -> None:
@@ -161,7 +111,7 @@ def test_two_stairs() -> None:
         forwards = [f"{stage}F{b}" for stage in stages for b in range(batches)]
         return forwards + [f"{stage}B{b}" for stage in reversed(stages) for b in range(batches)]
 
-    assert judged(schedule(messages="posted")(neighbours), "breadth_first")[0] == 89.4
+    assert figures(schedule(messages="posted")(neighbours), "breadth_first")[0] == 89.4
 
 
 def test_the_formulas_hold_for_more_stages() -> None:
@@ -201,14 +151,6 @@ def test_group_and_ahead() -> None:
     free = [run(in_turn(4, 8, chunks=2, ahead=ahead), costs=Costs(p2p=0)) for ahead in (1, 2)]
     assert [verdict.time for verdict in free] == [39.0, 39.0]
     assert [verdict.memory for verdict in free] == [3_276_800, 3_670_016]  # 8 and 11 open stages
-
-
-def test_interleaved_in_both_worlds() -> None:
-    def times(order: Any) -> list[float]:
-        return [run(order, messages).time for messages in ("awaited", "posted")]
-
-    assert [times(one_f_one_b(4, batches)) for batches in (4, 8, 16)] == [[33.4, 33.0], [52.6, 51.4], [91.0, 88.2]]
-    assert [times(interleaved(4, batches)) for batches in (4, 8, 16)] == [[29.8, 28.6], [51.0, 44.6], [95.8, 76.6]]
 
 
 # -- ragged numbers -------------------------------------------------------------------------------------------------
@@ -259,12 +201,10 @@ def test_ragged_figures() -> None:
 # -- zero bubble ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("batches", "time", "memory"), [(4, 27.4, 3_276_800), (8, 46.6, 3_801_088), (16, 85.0, 3_801_088)]
-)
-def test_zero_bubble(batches: int, time: float, memory: int) -> None:
-    verdict = check(simulate(ours("zero_bubble"), ranks=4, layers=8, batches=batches))
-    assert (verdict.correct, verdict.time, verdict.memory) == (True, time, memory)
+def test_the_order_of_the_reference_is_zb_h1() -> None:
+    """Whose figures are tested where schedules with a name are run."""
+    for batches in (4, 8, 16):
+        assert way("zero_bubble").order(4, batches) == zb_h1(4, batches)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +224,7 @@ def test_other_lags(lag: Callable[[int, int, int], int], time: float, memory: in
             order += [f"I{b}"] + [f"W{b - late}"] * (b >= late) + [f"F{b + ahead}"] * (b + ahead < batches)
         return order + [f"W{b}" for b in range(max(0, batches - late), batches)]
 
-    assert judged(lagging, "zero_bubble")[:2] == (time, memory)
+    assert figures(lagging, "zero_bubble")[:2] == (time, memory)
 
 
 # -- breadth-first with FSDP ----------------------------------------------------------------------------------------
@@ -292,19 +232,19 @@ def test_other_lags(lag: Callable[[int, int, int], int], time: float, memory: in
 
 def test_how_often_weights_are_gathered() -> None:
     puzzle = "breadth_first_fsdp"
-    models = simulate(ours(puzzle), puzzle=puzzle)
+    models = simulate(way(puzzle), puzzle=puzzle)
     assert gathers(models) == 3
     assert max(float(sent) for sent, _ in traffic(Trace.of(models))) == 4_849_664
     changes = simulate(program_of(with_weights(interleaved(4, 8), keep=1), messages="posted"), puzzle=puzzle)
     assert (gathers(changes), check(changes).time) == (11, 47.0)
     careful: Any = load_function(reference(puzzle), "careful")
     models = simulate(careful, puzzle=puzzle)
-    assert (gathers(models), *judged(careful, puzzle)) == (32, 51.6, 4_194_304, None)
+    assert (gathers(models), *figures(careful, puzzle)) == (32, 51.6, 4_194_304, None)
 
 
 def test_whole_weights_are_too_much() -> None:
     plain = program_of(breadth_first_order(4, 8), messages="posted")
-    assert judged(plain, "breadth_first_fsdp") == (42.0, 4_456_448, None)
+    assert figures(plain, "breadth_first_fsdp") == (42.0, 4_456_448, None)
 
 
 @pytest.mark.parametrize("puzzle", ORDERS)
@@ -312,26 +252,21 @@ def test_in_which_world_messages_travel_is_for_the_puzzle_to_say(puzzle: str) ->
     """Its goals are for that world: posted messages would reach those of awaited ones for nothing."""
     world = PUZZLES[puzzle].messages
     other = "posted" if world == "awaited" else "awaited"
-    function = ours(puzzle).__wrapped__
+    function = way(puzzle).__wrapped__
     with pytest.raises(PuzzleError, match=f"^in this puzzle messages are {world}, and here they are {other}"):
         simulate(schedule(messages=other)(function), puzzle=puzzle)
 
 
 def test_an_order_does_not_say_its_messages_itself() -> None:
-    function = ours("zero_bubble").__wrapped__
+    function = way("zero_bubble").__wrapped__
 
     @schedule(messages="awaited")
     def by_hand(rank: int, ranks: int, batches: int) -> Words:
         order = tuple(parse(function(one, ranks, batches), one) for one in range(ranks))
         return [str(action) for action in posted(order)[rank]]
 
-    assert judged_alone(by_hand) < 46.6
+    verdict = check(Trace.of(simulate(by_hand, ranks=4, layers=8, batches=8)))
+    assert verdict.correct
+    assert verdict.time < 46.6
     with pytest.raises(PuzzleError, match="this order says its messages itself"):
         simulate(by_hand, puzzle="zero_bubble")
-
-
-def judged_alone(function: Any) -> float:
-    """The time of a run that is of no puzzle."""
-    verdict = check(Trace.of(simulate(function, ranks=4, layers=8, batches=8)))
-    assert verdict.correct
-    return verdict.time

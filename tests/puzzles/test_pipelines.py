@@ -9,61 +9,18 @@ from typing import Any
 
 import pytest
 
-from lib import PUZZLES, Model, Trace, Uneven, check, simulate, stages
+from lib import PUZZLES, Model, Uneven, check, simulate, stages
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.puzzle_bounds import bound_of
-from lib.checker.verdict import Verdict
 from lib.schedules.data_parallel import checkpointed, segments
 from lib.schedules.pipelines.action import Action
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
 from lib.schedules.pipelines.program import Messages, program_of
 from lib.schedules.pipelines.timing import time_order
-from lib.submissions.load import load_function
-from lib.submissions.locations import home, reference
-
-
-def judged(function: Any, puzzle: str) -> Verdict:
-    verdict = check(Trace.of(simulate(function, puzzle=puzzle)), puzzle)
-    assert verdict.correct
-    return verdict
-
-
-def figures(function: Any, puzzle: str) -> tuple[float, float]:
-    verdict = judged(function, puzzle)
-    return verdict.time, verdict.memory
-
-
-def alternative(name: str, puzzle: str) -> Any:
-    return load_function(home() / "solutions" / "alternatives" / f"{name}.py", puzzle)
-
+from lib.submissions.locations import reference
+from tests.support.puzzles import figures, judged, way
 
 # -- 1F1B -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("batches", "first", "second"),
-    [
-        (3, (29.0, 2_490_368), (28.6, 2_228_224)),
-        (4, (33.8, 2_883_584), (33.4, 2_490_368)),
-        (8, (53.0, 4_456_448), (52.6, 2_752_512)),
-        (16, (91.4, 7_602_176), (91.0, 2_752_512)),
-    ],
-)
-def test_1f1b_beside_gpipe_with_awaited_messages(
-    batches: int, first: tuple[float, int], second: tuple[float, int]
-) -> None:
-    for order, wanted in ((gpipe, first), (one_f_one_b, second)):
-        run = Trace.of(simulate(program_of(order(4, batches)), ranks=4, layers=8, batches=batches))
-        verdict = check(run)
-        assert (verdict.correct, verdict.time, verdict.memory) == (True, *wanted)
-
-
-def test_ways_to_1f1b() -> None:
-    puzzle = "one_f_one_b"
-    assert figures(load_function(reference(puzzle), puzzle), puzzle) == (52.6, 2_752_512)
-    assert figures(alternative("one_f_one_b_behind", puzzle), puzzle) == (47.4, 3_276_800)
-    assert figures(alternative("one_f_one_b_further_ahead", puzzle), puzzle) == (50.2, 3_670_016)
-    assert not judged(program_of(gpipe(4, 8)), puzzle).passed
 
 
 def test_one_forward_less_at_the_beginning_starves_the_pipeline() -> None:
@@ -72,7 +29,8 @@ def test_one_forward_less_at_the_beginning_starves_the_pipeline() -> None:
     body = text[text.index("async def one_f_one_b") : text.index("# %%\nout = []")]
     given: dict[str, Any] = {"Model": Model}
     exec(body.replace("model.RANKS - model.rank)", "max(1, model.RANKS - model.rank - 1))"), given)
-    assert figures(given[puzzle], puzzle) == (83.8, 2_490_368)
+    assert figures(given[puzzle], puzzle) == (83.8, 2_490_368, None)
+    assert not judged(program_of(gpipe(4, 8)), puzzle).passed
 
 
 # -- checkpointing --------------------------------------------------------------------------------------------------
@@ -80,8 +38,8 @@ def test_one_forward_less_at_the_beginning_starves_the_pipeline() -> None:
 
 def test_the_valley() -> None:
     found = [figures(checkpointed(k), "checkpointing") for k in range(1, 9)]
-    assert [time for time, _ in found] == [68, 80, 84, 80, 80, 76, 72, 68]
-    assert [(memory - 4_194_304) / 524_288 for _, memory in found] == [9, 6, 5, 6, 6, 7, 8, 9]
+    assert [time for time, _, _ in found] == [68, 80, 84, 80, 80, 76, 72, 68]
+    assert [(memory - 4_194_304) / 524_288 for _, memory, _ in found] == [9, 6, 5, 6, 6, 7, 8, 9]
 
 
 def test_segments_are_as_long_as_each_other_or_longer_by_one() -> None:
@@ -99,28 +57,14 @@ def test_no_goal_of_checkpointing_is_reached_without_it() -> None:
     least = bound_of(Family(record.ranks, record.layers, record.batches)).memory.value
     assert least == 7_471_104
     assert all(goal.memory < least for goal in record.goals)
-    accumulated = check(simulate(load_function(reference("grad_accum"), "grad_accum"), ranks=1, layers=8, batches=4))
+    accumulated = check(simulate(way("grad_accum"), ranks=1, layers=8, batches=4))
     assert accumulated.memory == least
 
 
 def test_halves_are_better_in_deep_networks() -> None:
-    puzzle = "checkpointing"
-    by_halves = alternative("checkpointing_by_halves", puzzle)
-    assert figures(by_halves, puzzle) == (88, 6_815_744)
-    for function, activations in ((by_halves, 8), (checkpointed(8), 16)):
+    for function, activations in ((way("checkpointing", "by_halves"), 8), (checkpointed(8), 16)):
         verdict = check(simulate(function, ranks=1, layers=64, batches=4))
         assert (verdict.memory - 2 * 64 * 262_144) / 524_288 == activations
-
-
-# -- when to gather -------------------------------------------------------------------------------------------------
-
-
-def test_ways_to_gather() -> None:
-    puzzle = "pp_fsdp_keep"
-    assert figures(load_function(reference(puzzle), puzzle), puzzle) == (34.6, 2_228_224)
-    assert figures(alternative("pp_fsdp_keep_all_hidden", puzzle), puzzle) == (33.7, 2_228_224)
-    again = judged(alternative("pp_fsdp_keep_every_microbatch", puzzle), puzzle)
-    assert (again.time, again.memory, again.best) == (38.0, 2_359_296, "passes")
 
 
 # -- layers and ranks that are not alike -----------------------------------------------------------------------------
@@ -155,7 +99,7 @@ def test_of_all_ways_to_share_out_uneven_layers_the_reference_is_the_fastest() -
             found[counts] = verdict.time, verdict.memory
     best = min(found.values())
     assert best == found[3, 3, 3, 1] == (record.goals[-1].time, record.goals[-1].memory)
-    assert [counts for counts, figures in found.items() if figures[0] == best[0]] == [(3, 3, 3, 1)]
+    assert [counts for counts, known in found.items() if known[0] == best[0]] == [(3, 3, 3, 1)]
     assert (found[3, 3, 2, 2], found[2, 3, 3, 2]) == ((86.7, 4_063_232), (86.2, 3_670_016))
 
 
@@ -168,10 +112,10 @@ def test_where_longer_stages_are_better() -> None:
             {(3, 3, 3, 1): (71.1, 4_063_232), (3, 3, 2, 2): (71.1, 4_063_232), (2, 3, 3, 2): (72.6, 3_670_016)},
         ),
     ):
-        for counts, figures in wanted.items():
+        for counts, known in wanted.items():
             run = stages(one_f_one_b)(lambda _, __, counts=counts: [*counts])
             verdict = check(simulate(run, ranks=4, layers=10, batches=8, costs=Uneven(layers=weights)))
-            assert (verdict.time, verdict.memory) == figures
+            assert (verdict.time, verdict.memory) == known
 
 
 @pytest.mark.parametrize(("place", "time"), [(0, 36.0), (1, 36.6), (2, 37.2), (3, 37.8)])
@@ -197,5 +141,5 @@ def test_of_all_ways_to_place_a_slow_rank_the_reference_is_the_fastest() -> None
         for place in range(4)
     )
     assert least == PUZZLES["straggler"].goals[-1].time == 35.52
-    run = simulate(load_function(reference("straggler"), "straggler"), puzzle="straggler")
+    run = simulate(way("straggler"), puzzle="straggler")
     assert check(run, "straggler").time == least

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from lib.course.solutions import alternatives
 from lib.schedules.data_parallel import fsdp_prefetch
 from lib.schedules.tensor_parallel import PLACEMENTS, tensor_parallel
 from lib.submissions.load import load_function
-from lib.submissions.locations import reference
+from tests.support.puzzles import way
 
 PUZZLE = "place_inputs"
 RECORD = PUZZLES[PUZZLE]
@@ -28,11 +27,6 @@ def run(function: Any, placement: str | None = None, **sizes: Any) -> Trace:
         await (function(model) if placement is None else function(model, placement))
 
     return Trace.of(simulate(placed, **(sizes or {"puzzle": PUZZLE})))
-
-
-@cache
-def official() -> Any:
-    return load_function(reference(PUZZLE), PUZZLE)
 
 
 def given(trace: Trace, rank: int) -> int:
@@ -69,7 +63,7 @@ def test_the_published_figures(placement: str, first: bool, time: float, count: 
 
 @pytest.mark.parametrize(("placement", "time"), [("full", 10.35), ("batch", 10.1), ("replicated", 10.2)])
 def test_the_reference_places_in_all_three_ways(placement: str, time: float) -> None:
-    trace = run(official(), placement)
+    trace = run(way(PUZZLE), placement)
     verdict = check(trace, PUZZLE)
     assert (verdict.correct, verdict.time, verdict.memory) == (True, time, 2_097_152)
     assert given(trace, 3) == INPUT[placement]
@@ -77,13 +71,10 @@ def test_the_reference_places_in_all_three_ways(placement: str, time: float) -> 
 
 
 def test_the_figures_of_all_ways() -> None:
-    assert check(run(official()), PUZZLE).best == RECORD.goals[-1].name
+    assert check(run(way(PUZZLE)), PUZZLE).best == RECORD.goals[-1].name
     ways = {path.stem: load_function(path, PUZZLE) for path in alternatives(PUZZLE)}
     times = {name: [check(run(way, placement), PUZZLE).time for placement in PLACEMENTS] for name, way in ways.items()}
-    assert times == {
-        "place_inputs_await_all": [12.45, 12.2, 12.3],
-        "place_inputs_hide_gradients": [11.25, 11.0, 11.1],
-    }
+    assert times == {"place_inputs_await_all": [12.45, 12.2, 12.3], "place_inputs_hide_gradients": [11.25, 11.0, 11.1]}
 
 
 def test_fsdp_is_nearly_as_fast_where_every_rank_has_a_batch() -> None:
@@ -126,7 +117,7 @@ def test_the_three_are_played_with_real_tensors() -> None:
     from lib.replay import replay
 
     for placement in PLACEMENTS:
-        trace = run(official(), placement)
+        trace = run(way(PUZZLE), placement)
         result = replay(trace, transport="gloo", hidden=16, length=4)
         assert result.ok, result.text()
         assert {error.what for error in result.errors} >= {"gradient", "final weight"}

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from lib import PUZZLES, Model, Trace, simulate
+import lib.replay
+from lib import PUZZLES, Mesh, Model, Trace, simulate
 from lib.files import ROOT
 from lib.replay import (
     InUse,
@@ -24,15 +25,15 @@ from lib.replay import (
     RankDied,
     RankRaised,
     RankStalled,
-    ReplayError,
     ReplayOptions,
-    UnfitTrace,
     WrongWorld,
     replay,
 )
 from lib.trace.event import Event
 from tests.replay.hooks import Hook, hooked
 from tests.replay.schedules import trace
+from tests.replay.test_parts_of_weights import CASES
+from tests.support.said import Said
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
@@ -150,17 +151,19 @@ def _alive(process: int) -> bool:
     return state != "Z"
 
 
-def test_a_trace_that_is_no_training_step() -> None:
-    with pytest.raises(UnfitTrace, match="not one correct training step") as info:
-        replay(simulate(lambda model: None, layers=1), **SMALL)
-    assert "no update and no final weight of layer 0" in str(info.value)
-    with pytest.raises(UnfitTrace, match="sandbox"):
-        replay([Model()], **SMALL)
-    with pytest.raises(UnfitTrace, match="has no 4 shards: make hidden larger"):
-        replay(trace("fsdp"), hidden=1, length=1)
+def nothing(model: Model) -> None:
+    pass
+
+
+REFUSED = Said(Path(__file__).with_name("said") / "refused.txt", kinds=True)
+
+
+@pytest.mark.parametrize("call", REFUSED.texts)
+def test_what_cannot_be_replayed_or_fed(call: str) -> None:
     broken = replace(trace("ddp"), error="rank 1 raised")
-    with pytest.raises(UnfitTrace, match="the run did not end: rank 1 raised"):
-        replay(broken, **SMALL)
+    mesh = Mesh({"data": 2, "model": 2}, processes=2)
+    public = {name: getattr(lib.replay, name) for name in lib.replay.__all__}
+    REFUSED.check(call, public | globals() | {"broken": broken, "mesh": mesh, "parts": CASES[0].run(simulate)})
 
 
 def test_too_little_memory_is_known_before_anything_starts() -> None:
@@ -222,47 +225,9 @@ def test_a_fresh_python_tells_its_errors_too(tmp_path: Path) -> None:
         replay(trace("ddp"), start="forkserver", rendezvous=f"file://{tmp_path}", **SMALL)
 
 
-def test_ranks_that_cannot_share_a_process() -> None:
-    for wrong, why in (
-        ({"processes": 3}, "4 ranks do not divide into 3 processes of as many each"),
-        ({"processes": 2, "against": ("ddp", "hsdp")}, "^ddp, hsdp cannot have several ranks in a process: process"),
-        ({"processes": 1, "transport": "nccl"}, "^nccl needs 4 processes, one for each GPU"),
-    ):
-        with pytest.raises(WrongWorld, match=why):
-            replay(trace("fsdp"), **wrong, **SMALL)
-
-
-def test_options_are_checked() -> None:
-    every: tuple[dict[str, Any], ...] = (
-        {"transport": "mpi"},
-        {"dtype": "int8"},
-        {"optimizer": "lion"},
-        {"steps": 0},
-        {"hidden": 2.5},
-        {"timeout": 0},
-        {"against": ("megatron",)},
-        {"transport": "nccl", "device": "cpu"},
-        {"transport": "local", "against": ("ddp",)},
-        {"rendezvous": "localhost:80"},
-        {"start": "spawn"},
-    )
-    for wrong in every:
-        with pytest.raises(ValueError, match=next(iter(wrong)) if len(wrong) == 1 else "nccl|libraries"):
-            ReplayOptions(**wrong)
+def test_options_come_back_from_a_file() -> None:
     options = ReplayOptions(against=("ddp",), steps=3)
     assert ReplayOptions.from_json(options.to_json()) == options
-    with pytest.raises(ValueError, match="no options"):
-        ReplayOptions.from_json({"hiden": 3})
-
-
-def test_libraries_that_do_not_fit() -> None:
-    for name, against, why in (
-        ("basic", "ddp", "more than one rank"),
-        ("fsdp", "gpipe", "6 do not divide by 4"),
-        ("odd", "hsdp", "an even number of ranks"),
-    ):
-        with pytest.raises(ReplayError, match=why):
-            replay(trace(name), against=(against,), **SMALL)
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -117,23 +117,6 @@ def test_an_example_that_nobody_reads() -> None:
     assert result.faults == ("no row has example 1",)
 
 
-def test_what_cannot_be_fed() -> None:
-    mesh = Mesh({"data": 2, "model": 2}, processes=2)
-    for reads, held, batch, why in (
-        ({0: [0], 1: [1]}, None, 3, "2 rows need equal parts of a batch; 3 does not divide by 2"),
-        ({0: [0]}, None, 2, r"a list for each process, 0 to 1; got \[0\]"),
-        ({0: [0], 1: [2]}, None, 2, "the examples 0 to 1; process 1 reads 2"),
-        ({0: [0, 0], 1: [1]}, None, 2, "process 0 reads example 0 twice: name each once"),
-        ({0: [0], 1: [1]}, {3: [0]}, 2, "device 3 is to get example 0, but its process 1 does not read that"),
-    ):
-        with pytest.raises(ValueError, match=why):
-            Feeding(mesh, batch, reads, held)
-    with pytest.raises(ValueError, match="a feeding has mesh, batch and reads"):
-        Feeding.from_json({"mesh": mesh.to_json()})
-    with pytest.raises(ValueError, match="a feeding is numbers, and lists of them"):
-        Feeding.from_json({"mesh": mesh.to_json(), "batch": 2, "reads": 3})
-
-
 def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(self: Examples, number: int) -> bytes:
         raise FileNotFoundError(f"no example {number}")

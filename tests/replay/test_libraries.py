@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lib import Mesh, Model, Trace, WeightGrad, simulate
-from lib.replay import ReplayError, ReplayResult, replay
+from lib.replay import ReplayResult, replay
 from lib.schedules.data_parallel import fully_sharded, zero1
 from lib.schedules.pipelines.action import Order, batches_of, parse, places
 from lib.schedules.pipelines.generators import one_f_one_b
@@ -167,8 +167,3 @@ def test_the_order_of_a_trace_on_torchs_pipelines(order: Order, by: str) -> None
     (theirs,) = against(Trace.of(run), "torch-pipelining").libraries
     assert theirs.by == by
     assert theirs.counts == theirs.replay_counts
-
-
-def test_what_is_no_pipeline_is_refused() -> None:
-    with pytest.raises(ReplayError, match="torch-pipelining cannot train beside this Trace: this run is no pipeline"):
-        replay(trace("ddp"), against=("torch-pipelining",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lib import Trace, simulate
-from lib.replay import UnfitTrace, replay
+from lib.replay import replay
 from lib.replay.plan.sizes import Sizes, length
 from lib.values.layers import by_hand
 from lib.values.values import Activation, Weight, value_of
@@ -22,12 +22,6 @@ def test_gradients_are_those_of_one_process(case: Case) -> None:
     for transport in ("local", "gloo") if case.name == "tensor_parallel" else ("local",):
         result = replay(trace, transport=transport, hidden=24, length=3)
         assert result.ok, result.text()
-
-
-def test_columns_that_are_no_whole_numbers_are_refused() -> None:
-    trace = Trace.of(CASES[0].run(simulate))
-    with pytest.raises(UnfitTrace, match="25 columns are no equal parts for weight of layer 0, columns 0 of 2"):
-        replay(trace, transport="local", hidden=25, length=3)
 
 
 def test_where_columns_and_features_lie() -> None:

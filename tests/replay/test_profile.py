@@ -35,13 +35,6 @@ def test_a_replay_beside_its_schedule(tmp_path: Path) -> None:
         assert sends[f"0SEND_F{batch}"] < receives[f"1RECV_F{batch}"]
 
 
-def test_a_profile_needs_a_process_for_each_rank(tmp_path: Path) -> None:
-    with pytest.raises(ReplayError, match="a profile needs one for each rank"):
-        replay(trace("ddp"), profile=str(tmp_path), processes=2)
-    with pytest.raises(ValueError, match="a profile needs a process for each rank"):
-        replay(trace("ddp"), profile=str(tmp_path), transport="local")
-
-
 def test_a_folder_for_profiles_that_cannot_be_is_said_first(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(ReplayError, match=r"profiles are written into a folder; .*file is a file"):

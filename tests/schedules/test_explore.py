@@ -158,27 +158,6 @@ def test_a_cell_has_the_order_of_the_costs_of_its_point(name: str, examples: int
 
 def test_a_cell_runs(points: tuple[Point, ...], capsys: pytest.CaptureFixture[str]) -> None:
     for point in points:
-        if (
-            not point.why
-            and point.setting.ranks == 2
-            and point.setting.batches == 4
-            and point.setting.messages == "posted"
-        ):
+        size = point.setting.ranks, point.setting.batches, point.setting.messages
+        if not point.why and size == (2, 4, "posted"):
             exec(cell(point).replace("from drawing import draw\n", "").replace("draw(", "list("), {})
-
-
-@pytest.mark.parametrize(
-    ("grid", "says"),
-    [
-        (Grid(schedules=["gpipee"]), "there is no schedule 'gpipee'; there are gpipe, one_f_one_b"),
-        (Grid(batches=()), "a grid has at least one of each; batches has none"),
-        (Grid(ranks=(1,)), "ranks are at least 2; got 1"),
-        (Grid(batches=(0,)), "batches are at least 1; got 0"),
-        (Grid(latency=(-1,)), "latency is a time, so at least 0; got -1"),
-        (Grid(limit=(0,)), "a limit is in microbatches of activations, so more than 0; got 0"),
-        (Grid(messages=("sent",)), "messages are awaited or posted; got 'sent'"),  # pyright: ignore[reportArgumentType]
-    ],
-)
-def test_a_grid_that_makes_no_sense(grid: Grid, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        list(settings(grid))

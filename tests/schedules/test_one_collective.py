@@ -29,8 +29,3 @@ def test_who_has_what() -> None:
     assert [weight.shards for weight in whole] == [frozenset(range(4))] * 4
     parts = [model.grad_weights["gets"] for model in simulate(one_collective("scatterreduce"), batches=4, ranks=4)]
     assert [sorted(grad.shards) for grad in parts] == [[0], [1], [2], [3]]
-
-
-def test_there_is_no_such_collective() -> None:
-    with pytest.raises(KeyError):
-        one_collective("all-reduce")

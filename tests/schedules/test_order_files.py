@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from random import Random
 
@@ -56,77 +55,8 @@ def test_torchs_pairs_have_no_comma() -> None:
     assert '"' not in text
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "0F0,,0F1\n,1F0,,1B1\n",
-            "rank 1, position 1 (row 2, column 4): 1B1 needs 1F1 before it, which this rank never",
-        ),
-        ("0F0;0F1\n", "rank 0, position 0 (row 1, column 1): '0F0;0F1' is no action: a stage, a kind and a microbatch"),
-        ("0F0,0B0\n,,1F0, f0", "rank 1, position 1 (row 2, column 4): 'f0' is no action"),
-        ("0F0,0B0\n\n1F0,1B0", "rank 1, at the end: there is nothing to do: no stage is on this rank"),
-        ("0F0,\x000B0", "rank 0, position 1 (row 1, column 2): '\\x000B0' is no action"),
-    ],
-)
-def test_what_is_wrong_in_a_csv_has_its_cell(text: str, message: str) -> None:
-    with pytest.raises(IllegalOrder) as raised:
-        torch_csv.decode(text)
-    assert str(raised.value).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "there are no actions in it"),
-        ("\n,,\n", "there are no actions in it"),
-        ('0F0,"0B0\n', "row 1 is no CSV: unexpected end of data"),
-        (f"0F0,{'9' * 200_000}\n", "row 1 is no CSV: field larger than field limit (131072)"),
-        ("," * (MAX_BYTES + 1), "it is larger than 16 MiB, and no order is"),
-        ("0F0\n" * 10_001, "it has 10,001 ranks, and at most 10,000 are read"),
-        ("\n" * 30_000 + "0F0\n", "it has 10,001 ranks, and at most 10,000 are read"),
-    ],
-)
-def test_what_is_no_csv(text: str, message: str) -> None:
-    with pytest.raises(OrderFileError) as raised:
-        torch_csv.decode(text)
-    assert str(raised.value) == message
-
-
 def test_blanks_a_byte_order_mark_and_lines_at_the_end_are_nothing() -> None:
     assert torch_csv.decode("\ufeff 0F0 ,,0B0\r\n,,\r\n\r\n") == (parse("0F0 0B0"),)
-
-
-GOOD = {"format": order_json.FORMAT, "version": 1, "ranks": [["0F0", "0B0"]]}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "it is not a whole JSON file: Expecting value: line 1 column 1 (char 0)"),
-        ("[" * 100_000, "it is not a whole JSON file: nested too deeply"),
-        ("[]", "an order is an object with format, version, ranks"),
-        (json.dumps({**GOOD, "format": "order"}), "it is no order: its format is not 'llm-training-puzzles order'"),
-        (json.dumps({**GOOD, "version": 2}), "this is version 2 of the format; this program reads 1"),
-        (json.dumps({**GOOD, "version": True}), "this is version True of the format; this program reads 1"),
-        (json.dumps({**GOOD, "name": "mine"}), "there is no field 'name'; there are format, version, ranks"),
-        (json.dumps({**GOOD, "ranks": None}), "ranks: a list with the list of words of each rank"),
-        (json.dumps({**GOOD, "ranks": ["0F0"]}), "ranks[0]: the list of words of this rank"),
-        (json.dumps({**GOOD, "ranks": [[]] * 10_001}), "it has 10,001 ranks, and at most 10,000 are read"),
-        (json.dumps(GOOD)[:-1] + ', "version": 1}', "the key 'version' is there twice"),
-        (json.dumps(GOOD)[:-3], "it is not a whole JSON file: Expecting ',' delimiter: line 1 column 79 (char 78)"),
-    ],
-)
-def test_what_is_no_order_in_json(text: str, message: str) -> None:
-    with pytest.raises(OrderFileError) as raised:
-        order_json.decode(text)
-    assert str(raised.value) == message
-
-
-@pytest.mark.parametrize("word", [5, None, ["0F0"], "0Q0", "0F" + "9" * 5000])
-def test_a_word_of_json_may_be_anything(word: object) -> None:
-    with pytest.raises(IllegalOrder, match=r"^rank 0, position 1: .{1,80} is no action"):
-        order_json.decode(json.dumps({**GOOD, "ranks": [["0F0", word]]}))
 
 
 def test_a_file_that_was_damaged_is_refused_and_nothing_else_happens() -> None:

@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from lib import Mesh, PuzzleError, Trace, check, simulate
+from lib import Mesh, Trace, check, simulate
 from lib.analysis.figures import end, peak
 from lib.schedules.pipelines.action import Action, Order, parse
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import breadth_first, gpipe, interleaved, one_f_one_b
 from lib.schedules.pipelines.lowering import awaited, posted, waits_for_room, with_messages, with_weights
-from lib.schedules.pipelines.program import MESSAGES_ARE, Messages, program_of
+from lib.schedules.pipelines.program import Messages, program_of
 
 ORDERS = {
     "gpipe": gpipe,
@@ -21,9 +21,11 @@ ORDERS = {
     "breadth_first": lambda ranks, batches: breadth_first(ranks, batches, 2),
 }
 PUBLISHED = {
+    ("gpipe", 3): (29.0, 2_490_368),
     ("gpipe", 4): (33.8, 2_883_584),
     ("gpipe", 8): (53.0, 4_456_448),
     ("gpipe", 16): (91.4, 7_602_176),
+    ("one_f_one_b", 3): (28.6, 2_228_224),
     ("one_f_one_b", 4): (33.4, 2_490_368),
     ("one_f_one_b", 8): (52.6, 2_752_512),
     ("one_f_one_b", 16): (91.0, 2_752_512),
@@ -36,7 +38,11 @@ PUBLISHED = {
 }
 """Messages awaited. Where a gradient waits on its way the peak of interleaved counts it."""
 POSTED = {
+    ("one_f_one_b", 4): (33.0, 3_014_656),
+    ("one_f_one_b", 8): (51.4, 3_145_728),
     ("one_f_one_b", 16): (88.2, 3_145_728),
+    ("interleaved", 4): (28.6, 2_883_584),
+    ("interleaved", 8): (44.6, 3_670_016),
     ("interleaved", 16): (76.6, 3_670_016),
     ("breadth_first", 16): (73.4, 7_602_176),
 }
@@ -81,15 +87,6 @@ def test_room_for_one_message_is_enough_for_every_schedule(name: str) -> None:
         assert waits_for_room(posted(order)) == {}, (ranks, batches)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_every_schedule_is_one_training_step(name: str) -> None:
-    order = SCHEDULES[name].make(4, 8)
-    for messages in MESSAGES_ARE:
-        verdict = check(_run(order, 8, 8, messages))  # pyright: ignore[reportArgumentType]
-        assert verdict.correct
-        assert verdict.notes == ()
-
-
 @pytest.mark.parametrize(
     ("batches", "time", "memory"), [(4, 27.4, 3_276_800), (8, 46.6, 3_801_088), (16, 85.0, 3_801_088)]
 )
@@ -102,8 +99,6 @@ def test_ranks_that_wait_for_each_other_for_good() -> None:
     """What cannot be done stays as it is: the simulator says what each rank waits for."""
     order = parse("0F0 0B0 0F1 0B1"), parse("1F1 1F0 1B1 1B0")
     assert [str(action) for action in waits_for_room(awaited(order)).values()] == ["0RECV_B1", "1RECV_F1"]
-    with pytest.raises(PuzzleError, match=r"^deadlock"):
-        _run(order, 2, 2)
 
 
 def test_a_message_is_awaited_at_once_unless_the_order_has_a_wait_for_it() -> None:
@@ -135,34 +130,12 @@ def test_stages_may_have_any_run_of_layers_and_microbatches_any_batches() -> Non
     assert passes == [(layer, batches) for batches in ([0, 1, 2], [3]) for layer in (1, 2, 3)]
 
 
-@pytest.mark.parametrize(
-    ("settings", "sizes", "message"),
-    [
-        ({}, {"layers": 5, "batches": 4}, "5 layers cannot be shared out evenly to 2 stages"),
-        ({}, {"layers": 4, "batches": 3}, "this order is for 4 microbatches\n  expected: 3 microbatches"),
-        ({}, {"ranks": 3, "layers": 4, "batches": 4}, "this order is for 2 ranks"),
-        ({"layers_of": [range(4)]}, {"layers": 4, "batches": 4}, "these layers of the stages do not make the model"),
-        ({"layers_of": [2, 2]}, {"layers": 4, "batches": 4}, "got:      layers_of=[2, 2]"),
-        ({"layers_of": [range(4), range(4, 4)]}, {"layers": 4, "batches": 4}, "each with a layer at least"),
-        ({"microbatches": [(0, 1)]}, {"layers": 4, "batches": 2}, "expected: 1 microbatch, numbered from 0"),
-    ],
-)
-def test_a_run_that_an_order_is_not_for(settings: dict[str, object], sizes: dict[str, int], message: str) -> None:
-    function = program_of(gpipe(2, 4), **settings)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(PuzzleError) as caught:
-        simulate(function, **{"ranks": 2, **sizes})  # pyright: ignore[reportArgumentType]
-    assert message in str(caught.value)
-
-
 def test_pipelines_beside_each_other_take_their_own_batches() -> None:
-    function = program_of(one_f_one_b(2, 3))
     mesh = Mesh({"data": 2, "stage": 2})
-    trace = Trace.of(simulate(function, mesh=mesh, layers=4, batches=6))
+    trace = Trace.of(simulate(program_of(one_f_one_b(2, 3)), mesh=mesh, layers=4, batches=6))
     assert check(trace).correct
     data = [[*e.batches] for e in trace.programs[2].events if e.op == "get_activation"]
     assert data == [[1], [3], [5]]
-    with pytest.raises(PuzzleError, match=r"^5 batches cannot be shared out to 2 pipelines"):
-        simulate(function, mesh=mesh, layers=4, batches=5)
 
 
 def test_stages_that_keep_their_input_only_compute_the_rest_again() -> None:

@@ -1,4 +1,4 @@
-"""Torch's CSV by torch: its own tables read here, and ours read there."""
+"""Torch's CSV by torch: its own tables read here, and ours there; and our orders against its, action for action."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 
 from lib.schedules.formats import torch_csv
 from lib.schedules.formats.orders import read_file
-from lib.schedules.pipelines.action import MESSAGES, batches_of, places
-from lib.schedules.pipelines.catalogue import SCHEDULES
+from lib.schedules.pipelines.action import MESSAGES, Order, batches_of, parse, places
+from lib.schedules.pipelines.catalogue import SCHEDULES, Named
 from lib.schedules.pipelines.legality import illegal
 from lib.schedules.pipelines.lowering import compute_only, posted, with_messages
+from lib.schedules.pipelines.timing import time_order
 from tests.support.profiles import sample
 
 pytest.importorskip("torch", reason="torch's tables need torch: pip install torch")
@@ -91,3 +92,36 @@ def test_torch_takes_ours(row: Any, tmp_path: Path) -> None:
         back = torch_csv.decode("\n".join(",".join(row) for row in words))
         assert compute_only(back) == order
         assert batches_of(back) == 8
+
+
+# -- action for action ------------------------------------------------------------------------------------------
+
+EQUAL = ["gpipe", "interleaved", "interleaved_zero_bubble", "zb_v", "dualpipe_v"]
+"""Their 1F1B is not among them: in torch 2.13 its last rank does a backward before its forward."""
+
+
+def theirs(row: Named, ranks: int, batches: int, chunks: int) -> Order:
+    """The order that torch has, without its blanks, and without the reduction of gradients that it has for GPipe."""
+    assert row.torch is not None
+    table = visualizer.get_schedule_ops(getattr(schedules, row.torch), ranks, batches, chunks)
+    rows = [parse(str(action) for action in actions if action is not None) for actions in table]
+    return tuple(tuple(action for action in actions if action.kind != "REDUCE_GRAD") for actions in rows)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, *(pytest.param(more, marks=pytest.mark.thorough) for more in (4, 8))])
+@pytest.mark.parametrize("name", EQUAL)
+def test_the_same_order(name: str, ranks: int) -> None:
+    row = SCHEDULES[name]
+    for rounds in (1, 2, 3):
+        batches = max(rounds, 2 if name == "dualpipe_v" else 1) * ranks
+        for chunks in (2, 3) if "chunks" in row.takes else (row.chunks,):
+            assert row.order(ranks, batches, chunks=chunks) == theirs(row, ranks, batches, chunks)
+
+
+@pytest.mark.parametrize(("ranks", "batches"), [(2, 4), (4, 8), (3, 7)])
+def test_breadth_first_takes_the_backwards_in_the_order_of_the_forwards(ranks: int, batches: int) -> None:
+    """Torch takes them from the last microbatch on: other actions, the same figures."""
+    row = SCHEDULES["breadth_first"]
+    mine, other = map(time_order, (row.order(ranks, batches, chunks=2), theirs(row, ranks, batches, 2)))
+    assert mine.order != other.order
+    assert (mine.end, mine.peaks) == (other.end, other.peaks)

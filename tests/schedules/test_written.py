@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lib import UNIT, Mesh, Model, NotSolved, PuzzleError, Trace, Uneven, check, schedule, simulate, stages
+from lib import UNIT, Model, NotSolved, PuzzleError, Trace, Uneven, check, schedule, simulate, stages
 from lib.analysis.figures import end
 from lib.course.child import run_of
-from lib.schedules.pipelines.action import Action
-from lib.schedules.pipelines.generators import breadth_first, interleaved, one_f_one_b
-from lib.schedules.pipelines.lowering import with_messages
+from lib.schedules.pipelines.generators import interleaved, one_f_one_b
 from lib.schedules.pipelines.program import program_of
 from lib.submissions.load import load_function
 
@@ -128,126 +126,6 @@ def test_one_that_is_not_solved_says_so_like_any_other(tmp_path: Path, capsys: p
         load_function(path, "gpipe").order(4, 4)  # pyright: ignore[reportFunctionMemberAccess]
 
 
-def _nothing(rank: int, ranks: int, batches: int) -> None:
-    return None
-
-
-async def _coroutine(rank: int, ranks: int, batches: int) -> list[str]:
-    return ["F0"]
-
-
-async def _of_a_model(model: Model) -> None:
-    return None
-
-
-def _endless(rank: int, ranks: int, batches: int) -> Iterator[str]:
-    while True:
-        yield "F0"
-
-
-def _raises(rank: int, ranks: int, batches: int) -> list[str]:
-    order = ["F0", "B0"]
-    order[3 * rank] = "F1"
-    return order
-
-
-KEPT: list[str] = []
-
-
-def _shared(rank: int, ranks: int, batches: int) -> list[str]:
-    KEPT.extend(["F0", "F1"])
-    return KEPT
-
-
-def _says(*words: Any) -> Callable[..., Any]:
-    """A function that says the same words on every rank."""
-
-    def same(rank: int, ranks: int, batches: int) -> list[Any]:
-        return [*words]
-
-    return same
-
-
-MISTAKES: list[tuple[Callable[..., Any], str, str]] = [
-    (_nothing, "rank 0: _nothing gives None", "end the function with `return` and the list"),
-    (_coroutine, "_coroutine is an async function", "leave out `async`"),
-    (_of_a_model, "_of_a_model is asked for the actions of one rank, and cannot be", "def _of_a_model(model)"),
-    (_endless, "rank 0: more than 500 actions for one rank", "look for a loop that never ends"),
-    (_raises, "rank 1: IndexError: list assignment index out of range", "line 1"),
-    (_shared, "the list of rank 1 is that of a rank before it", "make the list inside the function"),
-    (_says("F0", "b0"), "rank 0, position 1: 'b0' is no action", 'write "B0"'),
-    (_says("F_0"), "rank 0, position 0: 'F_0' is no action", 'write "F0"'),
-    (_says(("F", 0)), "rank 0, position 0: a tuple of 2: str 'F'; the number 0 is no action", 'write "F0"'),
-    (_says("F{b}"), "rank 0, position 0: 'F{b}' is no action", "put an f before the quotes"),
-    (_says(0, 1), "rank 0, position 0: the number 0 is no action", '"F0" or "B0"'),
-    (_says("F", "B"), "rank 0, position 0: 'F' is no action", "a kind of action and the number of a microbatch"),
-    (_says("F0", "1F0"), "rank 0, position 0: 'F0' is no action", "other words of this order name their stage"),
-    (_says(["F0", "B0"], ["F0", "B0"]), "rank 0: these are lists in a list", "give back the list of `rank` alone"),
-    (_says("F0", "B0"), "rank 0, at the end: 0F1 is missing", "count what the list has"),
-    (
-        _says("F0", "F0", "B0", "B0"),
-        "rank 0, position 1: 0F0 (forward of microbatch 0 on stage 0) was",
-        "each word: 2F0",
-    ),
-    (_says("UNSHARD", "F0", "RESHARD", "B0"), "rank 0, position 3: 0B0 (backward of", "UNSHARD comes before"),
-    (_says("F0", "F1", "B0", "B1", "REDUCE_GRAD", "REDUCE_GRAD"), "rank 0, position 5: 0REDUCE_GRAD", "once is enough"),
-    (_says("F0", "F1", "W0", "I0"), "rank 0, position 2: 0W0 needs 0I0 before it", "a W needs the I of the same"),
-    (_says("F-1"), "rank 0, position 0: 'F-1' is no action", "none of them has a negative number"),
-    (_says("F\u0660"), "rank 0, position 0: 'F\u0660' is no action", "a kind of action and the number"),
-    (_says("F" + "9" * 10_000), f"rank 0, position 0: 'F{'9' * 59}' is no action", "no longer than that"),
-    (_says(Action("0", "F", "0")), "rank 0, position 0: a tuple of 4: str '0'; str 'F'", "a kind of action"),  # pyright: ignore[reportArgumentType]
-    (lambda rank, ranks, batches: "F0 " * 10**6, "rank 0: more than 500 actions", "look for a loop that never ends"),
-    (_says("F0", "B0", "B1"), "rank 0, position 2: 0B1 needs 0F1 before it", "earlier in the list"),
-    (_says("0F0", "0B0", "0F1", "0B1"), "rank 1, position 0: 0F0 (forward of microbatch 0", "numbered over all ranks"),
-    (lambda rank, ranks, batches: {"F0": 1}, "rank 0: <lambda> gives a whole dict", "give back a list"),
-    (lambda rank, ranks, batches: 4, "rank 0: <lambda> gives the number 4", "give back a list"),
-]
-
-
-@pytest.mark.parametrize(("function", "what", "fix"), MISTAKES, ids=[what for _, what, _ in MISTAKES])
-def test_mistakes_are_told_before_anything_runs(function: Callable[..., Any], what: str, fix: str) -> None:
-    KEPT.clear()
-    with pytest.raises(PuzzleError) as caught:
-        simulate(schedule(function), ranks=2, layers=2, batches=2, budget=500)
-    assert str(caught.value).startswith(what)
-    assert fix in str(caught.value)
-    assert "program.py" not in str(caught.value)
-
-
-def test_layers_without_end_are_not_counted_one_by_one() -> None:
-    @schedule(layers_of=[range(10**12)] * 2)
-    def endless(rank: int, ranks: int, batches: int) -> list[str]:
-        return ["F0", "B0"]
-
-    with pytest.raises(PuzzleError, match="these layers of the stages do not make the model"):
-        simulate(endless, ranks=2, layers=2, batches=1)
-
-
-def test_a_legal_order_whose_sender_waits_for_room() -> None:
-    @schedule
-    def says_its_messages(rank: int, ranks: int, batches: int) -> list[str]:
-        return [*map(str, with_messages(breadth_first(ranks, batches, 2))[rank])]
-
-    with pytest.raises(PuzzleError, match=r"^this order is legal, but it cannot go on") as caught:
-        says_its_messages.order(4, 8)
-    assert "rank 0 is at 0SEND_F7" in str(caught.value)
-    assert says_its_messages.order(4, 4)
-
-
-def test_a_mistake_on_a_mesh_names_the_rank_of_the_pipeline() -> None:
-    with pytest.raises(PuzzleError, match=r"^rank 0, at the end: 0F1 is missing: there are microbatches 0 to 1"):
-        simulate(schedule(_says("F0", "B0")), mesh=Mesh({"stage": 2, "data": 2}), layers=2, batches=4)
-
-
-def test_the_decorator_in_the_wrong_place() -> None:
-    with pytest.raises(PuzzleError, match='expected: messages="awaited" or messages="posted"'):
-        schedule(messages="async")  # pyright: ignore[reportArgumentType, reportCallIssue]
-    with pytest.raises(PuzzleError, match="schedule was not given a function"):
-        schedule("posted")  # pyright: ignore[reportArgumentType, reportCallIssue]
-    with pytest.raises(PuzzleError, match=r"fix: +simulate\(gpipe, \.\.\.\) runs it on all ranks"):
-        gpipe()  # pyright: ignore[reportCallIssue]
-
-
 def test_it_does_what_a_program_of_the_same_order_does() -> None:
     alternating = schedule(lambda rank, ranks, batches: [*map(str, one_f_one_b(ranks, batches)[rank])])
     size = {"ranks": 3, "layers": 6, "batches": 5}
@@ -301,32 +179,3 @@ def test_what_goes_wrong_in_a_function_that_says_stages() -> None:
     with pytest.raises(PuzzleError, match="ZeroDivisionError") as raised:
         simulate(divides, ranks=2, layers=2, batches=2)
     assert "int(layers[0] // 0)" in str(raised.value)
-    with pytest.raises(PuzzleError, match="stages was not given a function"):
-        stages(one_f_one_b)(3)  # pyright: ignore[reportArgumentType]
-
-
-async def _coroutine_of_stages(layers: list[float], ranks: list[float]) -> list[int]:
-    return [1, 1]
-
-
-STAGES: list[tuple[Any, str, str]] = [
-    (lambda model: [1, 1], "<lambda> is asked for its stages, and cannot be", "def <lambda>(layers, ranks)"),
-    (_coroutine_of_stages, "_coroutine_of_stages is an async function", "leave out `async`"),
-    (lambda layers, ranks: [1] * 10**6, "<lambda> gives 1000000 stages, and there are 2 ranks", "(3, 1), ..."),
-    (lambda layers, ranks: [3, 6], "these stages have 9 layers together, and the model has 6", "where each stage ends"),
-    (lambda layers, ranks: [5, 3], "these stages have 8 layers together, and the model has 6", "what all layers weigh"),
-    (lambda layers, ranks: [5, 4], "these stages have 9 layers together, and the model has 6", "take 3 layers away"),
-]
-
-
-@pytest.mark.parametrize(("function", "what", "fix"), STAGES, ids=[what for _, what, _ in STAGES])
-def test_mistakes_in_what_the_stages_are(function: Any, what: str, fix: str) -> None:
-    with pytest.raises(PuzzleError) as caught:
-        simulate(stages(one_f_one_b)(function), ranks=2, layers=6, batches=2, costs=Uneven(layers=(1, 1, 1, 1, 1, 3)))
-    assert str(caught.value).startswith(what)
-    assert fix in str(caught.value)
-
-
-def test_stages_without_an_order() -> None:
-    with pytest.raises(PuzzleError, match="stages was not given an order"):
-        stages(5)  # pyright: ignore[reportArgumentType]

@@ -42,19 +42,36 @@ def ends(trace: Trace) -> list[int]:
     return [max((event.end or 0 for event in program.events), default=0) // TICKS for program in trace.programs]
 
 
-def test_the_others_are_run_up_to_the_moment_and_no_further() -> None:
-    error, trace = failed(failing({2: 4}), ranks=4, layers=1, batches=4)
-    assert isinstance(error, RankFailed)
-    assert error.rank == 2
-    assert ends(trace) == [5, 5, 4, 5]  # what begins at that moment has begun
+def failing_in_tasks(times: dict[int, int]) -> Callable[[Model], Any]:
+    plain = failing(times)
+
+    async def function(model: Model) -> None:
+        await asyncio.gather(plain(model))
+
+    return function
 
 
-def test_the_failure_is_the_earliest_in_time_and_of_equals_that_of_the_lowest_rank() -> None:
-    for times, rank, when in (({0: 6, 3: 2}, 3, 2), ({3: 6, 1: 2}, 1, 2), ({3: 4, 1: 4}, 1, 4), ({0: 0, 1: 0}, 0, 0)):
-        error, trace = failed(failing(times), ranks=4, layers=1, batches=4)
+@pytest.mark.parametrize("make", [failing, failing_in_tasks])
+@pytest.mark.parametrize(
+    ("times", "rank", "reached"),
+    [
+        ({2: 4}, 2, [5, 5, 4, 5]),  # what begins at that moment has begun
+        ({0: 6, 3: 2}, 3, [3, 3, 3, 2]),
+        ({3: 6, 1: 2}, 1, [3, 2, 3, 3]),
+        ({1: 1, 2: 1}, 1, [2, 1, 1, 2]),
+        ({3: 4, 1: 4}, 1, [5, 4, 5, 4]),
+        ({0: 0, 1: 0}, 0, [0, 0, 1, 1]),
+    ],
+)
+def test_the_earliest_failure_of_the_lowest_rank_ends_all_at_that_moment(
+    make: Any, times: dict[int, int], rank: int, reached: list[int]
+) -> None:
+    for order in (sorted, lambda names: names[::-1]):
+        error, trace = failed(make(times), ranks=4, layers=1, batches=4, order=order)
+        assert isinstance(error, RankFailed)
         assert error.rank == rank
-        assert f"at {when}" in str(error)
-        assert max(ends(trace)) <= when + 1
+        assert f"at {times[rank]}" in str(error)
+        assert ends(trace) == reached
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -125,20 +142,20 @@ def test_what_lies_before_the_failure_is_what_would_have_happened(case: Case) ->
     whole = Trace.of(case.run(simulate))
     last = case.ranks - 1
     program = whole.programs[last]
-    timed = [
-        number for number, event in enumerate(program.events) if event.op in TIMED and event.op not in COMMUNICATION
-    ]
+    timed = [i for i, event in enumerate(program.events) if event.op in TIMED and event.op not in COMMUNICATION]
     stop = timed[len(timed) // 2]
     until = program.events[stop].issued
 
     def broken(model: Model) -> Any:
         if model.rank == last:
             model.program.budget = stop
-        return case.function(model)
+        return _as_error(case.function, model)
 
-    error, trace = failed(lambda model: _as_error(broken, model), **_sizes(case))
-    assert error.rank == last
-    for one, other in zip(trace.programs, whole.programs, strict=True):
+    with pytest.raises(PuzzleError) as caught:
+        case._replace(function=broken).run(simulate)
+    assert caught.value.rank == last
+    assert caught.value.trace is not None
+    for one, other in zip(caught.value.trace.programs, whole.programs, strict=True):
         if one.rank != last:
             begun = [event for event in other.events if event.issued <= until]
             got = [event.op for event in one.events]
@@ -156,10 +173,6 @@ async def _as_error(function: Callable[[Model], Any], model: Model) -> Any:
         raise RuntimeError("enough") from None
 
 
-def _sizes(case: Case) -> dict[str, Any]:
-    return {key: value for key, value in case._asdict().items() if key not in ("name", "function")}
-
-
 def test_a_loop_without_end_on_another_rank_ends_there() -> None:
     async def function(model: Model) -> None:
         weight, inp = model.load_weights(0)[0], model.get_activation([model.rank])
@@ -174,26 +187,6 @@ def test_a_loop_without_end_on_another_rank_ends_there() -> None:
 
     _, trace = failed(function, ranks=3, layers=1, batches=3)
     assert [len(program.events) for program in trace.programs] == [3, 4, 4]
-
-
-def test_asyncio_tasks_go_on_to_the_moment_too() -> None:
-    def tasks(times: dict[int, int]) -> Callable[[Model], Any]:
-        plain = failing(times)
-
-        async def function(model: Model) -> None:
-            await asyncio.gather(plain(model))
-
-        return function
-
-    for times, rank, reached in (
-        ({2: 4}, 2, [5, 5, 4, 5]),
-        ({0: 6, 3: 2}, 3, [3, 3, 3, 2]),
-        ({1: 1, 2: 1}, 1, [2, 1, 1, 2]),
-    ):
-        for order in (sorted, lambda names: names[::-1]):
-            error, trace = failed(tasks(times), ranks=4, layers=1, batches=4, order=order)
-            assert error.rank == rank
-            assert ends(trace) == reached
 
 
 def test_of_many_ranks_that_fail_alike_only_the_first_is_explained() -> None:

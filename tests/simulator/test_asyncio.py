@@ -14,17 +14,16 @@ from tests.support.schedules import CLASSIC, Case, ddp, pipeline_fsdp
 
 
 async def test_as_the_original_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
+    async def ddp_of_old(model: Model) -> Model:
+        """Returns its Model, as the original's functions do."""
+        await ddp(model)
+        return model
+
     dist = Dist(4)
     out = await asyncio.gather(*[ddp_of_old(Model(layers=2, batches=4, rank=i, dist=dist)) for i in range(4)])
     assert [model.rank for model in out] == [0, 1, 2, 3]
     Model.check(out)
     assert capsys.readouterr().out.splitlines()[0] == "Correct!"
-
-
-async def ddp_of_old(model: Model) -> Model:
-    """Returns its Model, as the original's functions do."""
-    await ddp(model)
-    return model
 
 
 @pytest.mark.parametrize("case", CLASSIC, ids=lambda case: case.name)
@@ -76,7 +75,7 @@ async def test_a_sandbox_in_a_notebook() -> None:
     assert model.time == 0.6
 
 
-async def test_other_tasks_go_on_meanwhile() -> None:
+async def test_other_tasks_go_on_meanwhile_and_none_is_left_behind() -> None:
     ticks = 0
 
     async def tick() -> None:
@@ -86,31 +85,12 @@ async def test_other_tasks_go_on_meanwhile() -> None:
             ticks += 1
 
     other = asyncio.create_task(tick())
-    await gather(pipeline_fsdp, ranks=16, layers=4, batches=4)
-    other.cancel()
-    assert ticks > 5
-
-
-async def test_ranks_that_wait_for_each_other_through_asyncio() -> None:
-    event = asyncio.Event()
-
-    async def outside(model: Model) -> None:
-        if model.rank == 0:
-            await event.wait()
-        else:
-            await asyncio.sleep(0.01)
-            event.set()
-        await model.allreduce(model.fake_grad(0), 0)
-
-    models = await gather(outside, ranks=2)
-    assert models[0].time == 0.3
-
-
-async def test_a_run_leaves_no_tasks_behind() -> None:
     before = asyncio.all_tasks()
-    await gather(ddp, ranks=4, layers=2, batches=4)
+    await gather(pipeline_fsdp, ranks=16, layers=4, batches=4)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
+    other.cancel()
+    assert ticks > 5
 
 
 def test_a_finished_run_is_read_after_its_loop_is_gone() -> None:

@@ -55,8 +55,12 @@ def make_engine(failed: list[int] | None = None) -> Engine:
     return engine
 
 
-def drive(engine: Engine, *coroutines: Coroutine[Any, Any, Any]) -> None:
-    engine.run(list(coroutines))
+def drive(engine: Engine, *coroutines: Coroutine[Any, Any, Any], order: Any = None) -> None:
+    try:
+        engine.run(list(coroutines), order)
+    finally:
+        for coroutine in coroutines:
+            coroutine.close()
 
 
 def loop(engine: Engine, *coroutines: Coroutine[Any, Any, Any]) -> None:
@@ -71,7 +75,7 @@ Driver = Callable[..., None]
 
 
 @BOTH
-def test_a_signal_wakes_those_who_wait_and_brings_its_value(run: Driver) -> None:
+def test_a_signal_wakes_those_who_wait_brings_its_value_and_fires_once(run: Driver) -> None:
     engine, signal, got = make_engine(), Signal(), list[str]()
 
     async def wait(name: int) -> None:
@@ -83,11 +87,6 @@ def test_a_signal_wakes_those_who_wait_and_brings_its_value(run: Driver) -> None
     run(engine, wait(0), wait(1), fire(), wait(3))
     assert got == ["news"] * 3
     assert engine.parked() == []
-
-
-def test_a_signal_fires_once() -> None:
-    engine, signal = make_engine(), Signal()
-    engine.fire(signal)
     with pytest.raises(AssertionError, match="a signal fires once"):
         engine.fire(signal)
 
@@ -133,11 +132,8 @@ def test_a_deadlock_shows_who_waits_for_what() -> None:
     async def wait(name: int, subject: str) -> None:
         await Wait(engine, Signal(subject), name)
 
-    coroutines = [wait(0, "a letter"), wait(1, "a train")]
     with pytest.raises(Stuck):
-        engine.run(coroutines)
-    for coroutine in coroutines:
-        coroutine.close()
+        drive(engine, wait(0, "a letter"), wait(1, "a train"))
     assert seen == [(0, "a letter"), (1, "a train")]
 
 
@@ -223,12 +219,7 @@ def test_the_order_of_steps_changes_nothing(names: int, edges: list[tuple[int, i
                 if target == name:
                     log[name].append(await Wait(engine, signals[number], name))
 
-        coroutines = [run(name) for name in range(names)]
-        try:
-            engine.run(coroutines, order)
-        finally:
-            for coroutine in coroutines:
-                coroutine.close()
+        drive(engine, *(run(name) for name in range(names)), order=order)
         logs.append(log)
 
     once(None)

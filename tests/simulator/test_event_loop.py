@@ -10,16 +10,7 @@ from typing import Any
 
 import pytest
 
-from lib import (
-    BudgetError,
-    DeadlockError,
-    Dist,
-    Model,
-    PuzzleError,
-    RankFailed,
-    Trace,
-    simulate,
-)
+from lib import BudgetError, DeadlockError, Dist, Model, PuzzleError, RankFailed, Trace, simulate
 from lib.simulator import engine
 from lib.simulator.asyncio_support.uses import uses_asyncio
 from tests.support.drivers import encoded, in_asyncio, python, without_places
@@ -47,6 +38,13 @@ PLACES: dict[str, Callable[..., list[Model]]] = {"script": simulate, "cell": in_
 @pytest.fixture(params=PLACES)
 def run(request: pytest.FixtureRequest) -> Callable[..., list[Model]]:
     return PLACES[request.param]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few turns in which nothing moves are allowed."""
+    monkeypatch.setattr(engine, "TURNS", 10)
+    monkeypatch.setattr(engine, "TURNS_EACH", 1)
 
 
 def reduce(model: Model, layer: int) -> Any:
@@ -142,11 +140,9 @@ NATURAL = [
 def test_the_figures_are_those_of_plain_awaits(function: Any, run: Any) -> None:
     models, plain = run(function, ranks=3, batches=3), simulate(one_by_one, ranks=3, batches=3)
     assert [model.time for model in models] == [model.time for model in plain] == [0.6] * 3
-    for mine, wanted in zip(Trace.of(models).programs, Trace.of(plain).programs, strict=True):
-        key = [(event.op, event.layer, event.start, event.length) for event in mine.events]
-        assert sorted(key, key=str) == sorted(
-            ((event.op, event.layer, event.start, event.length) for event in wanted.events), key=str
-        )
+    for programs in zip(Trace.of(models).programs, Trace.of(plain).programs, strict=True):
+        mine, wanted = ([(e.op, e.layer, e.start, e.length) for e in program.events] for program in programs)
+        assert sorted(mine, key=str) == sorted(wanted, key=str)
 
 
 @pytest.mark.parametrize("function", NATURAL, ids=lambda function: function.__name__)
@@ -185,8 +181,16 @@ def test_ranks_meet_through_events_locks_and_queues(run: Any) -> None:
     assert said == ["got 7"]
 
 
-def test_a_timeout_that_runs_out_is_the_students_to_catch(run: Any) -> None:
+def test_a_timeout_and_an_unfinished_generator_are_the_students_business(run: Any) -> None:
+    async def numbers() -> AsyncGenerator[int]:
+        for number in range(3):
+            await asyncio.sleep(1)
+            yield number
+
     async def patient(model: Model) -> None:
+        async for number in numbers():
+            if number:
+                break
         try:
             async with asyncio.timeout(10):
                 await model.receive()
@@ -194,20 +198,6 @@ def test_a_timeout_that_runs_out_is_the_students_to_catch(run: Any) -> None:
             await reduce(model, 0)
 
     assert [model.time for model in run(patient, ranks=2, batches=2)] == [0.3, 0.3]
-
-
-def test_a_generator_that_nobody_finished(run: Any) -> None:
-    async def some(model: Model) -> None:
-        async def numbers() -> AsyncGenerator[int]:
-            for number in range(3):
-                await asyncio.sleep(1)
-                yield number
-
-        async for number in numbers():
-            if number:
-                break
-
-    run(some, ranks=2)
 
 
 # -- what goes wrong ----------------------------------------------------------------------------------------------
@@ -284,20 +274,24 @@ def test_what_comes_from_outside_cannot_be_simulated(what: str, run: Any) -> Non
     assert raised.value.where
 
 
-def test_a_work_needs_no_task(run: Any) -> None:
-    async def task(model: Model) -> None:
-        asyncio.create_task(reduce(model, 0))  # noqa: RUF006
-
-    with pytest.raises(RankFailed, match="a communication is under way as soon as it is called, and needs no task"):
-        run(task, ranks=2, batches=2)
+async def as_a_task(model: Model) -> None:
+    asyncio.create_task(reduce(model, 0))  # noqa: RUF006
 
 
-def test_a_loop_inside_the_loop_is_refused(run: Any) -> None:
-    async def inside(model: Model) -> None:
-        asyncio.run(one_by_one(model))
+async def in_another_loop(model: Model) -> None:
+    asyncio.run(one_by_one(model))
 
-    with pytest.raises(RankFailed, match=r"await the coroutine, without asyncio\.run"):
-        run(inside, ranks=2, batches=2)
+
+@pytest.mark.parametrize(
+    ("function", "fix"),
+    [
+        (as_a_task, "a communication is under way as soon as it is called, and needs no task"),
+        (in_another_loop, r"await the coroutine, without asyncio\.run"),
+    ],
+)
+def test_a_work_needs_no_task_and_a_coroutine_no_other_loop(function: Any, fix: str, run: Any) -> None:
+    with pytest.raises(RankFailed, match=fix):
+        run(function, ranks=2, batches=2)
 
 
 @pytest.mark.parametrize("function", [hidden, gathered], ids=lambda function: function.__name__)
@@ -381,9 +375,8 @@ def test_a_loop_that_ends_because_another_rank_moves_is_fine(driver: Any) -> Non
     assert sorted(said) == [1, 2]
 
 
-async def test_while_another_rank_sleeps_nobody_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "TURNS", 10)
-    monkeypatch.setattr(engine, "TURNS_EACH", 1)
+@pytest.mark.usefixtures("impatient")
+async def test_while_another_rank_sleeps_nobody_is_blamed() -> None:
     awake: list[int] = []
 
     async def wait(model: Model) -> None:
@@ -398,10 +391,8 @@ async def test_while_another_rank_sleeps_nobody_is_blamed(monkeypatch: pytest.Mo
     assert [model.time for model in await gather_ranks(wait, ranks=2, batches=2)] == [0.3, 0.3]
 
 
-def test_work_in_a_loop_is_no_standing_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "TURNS", 10)
-    monkeypatch.setattr(engine, "TURNS_EACH", 1)
-
+@pytest.mark.usefixtures("impatient")
+def test_work_in_a_loop_is_no_standing_still() -> None:
     async def busy(model: Model) -> None:
         for _ in range(1000):
             model.fake_grad(0)
@@ -410,10 +401,9 @@ def test_work_in_a_loop_is_no_standing_still(monkeypatch: pytest.MonkeyPatch) ->
     assert len(simulate(busy, ranks=2)[1].program.events) == 1000
 
 
-async def test_a_cell_in_which_ranks_are_played_by_hand_is_never_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("impatient")
+async def test_a_cell_in_which_ranks_are_played_by_hand_is_never_ended() -> None:
     """The task is the notebook's own: it may let others run as often as it likes."""
-    monkeypatch.setattr(engine, "TURNS", 10)
-    monkeypatch.setattr(engine, "TURNS_EACH", 1)
     models = [Model(rank, dist) for dist in [Dist(2)] for rank in range(2)]
     models[0].load_weights(0)
     for _ in range(1000):

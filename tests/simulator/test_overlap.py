@@ -25,7 +25,7 @@ from lib import (
 )
 from lib.analysis import figures
 from lib.schedules.data_parallel import ddp_overlap, fsdp_prefetch, fully_sharded
-from lib.schedules.steps import compute, load, mine, step
+from lib.schedules.steps import backward, compute, forward, load, loss, mine, step
 from tests.support.drivers import DRIVERS, Run, figures_of
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
@@ -58,22 +58,17 @@ def work(model: Model, steps: int = 1) -> None:
 def test_all_but_the_last_all_reduce_hides_behind_backward(run: Run) -> None:
     async def wait_for_all(model: Model) -> None:
         load(model)
-        compute_then_reduce = await reduce_behind_backward(model)
-        for layer in range(model.LAYERS):
-            model.grad_weights[layer] = await compute_then_reduce[layer]
-        for layer in range(model.LAYERS):
-            step(model, layer)
-
-    async def reduce_behind_backward(model: Model) -> dict[int, Awaitable[WeightGrad]]:
         model.activations[0] = model.get_activation(mine(model))
         for layer in range(model.LAYERS):
-            model.activations[layer + 1] = model.forward(layer, model.activations[layer], model.weights[layer])
-        grad = model.loss(model.activations[model.LAYERS])
+            forward(model, layer)
+        loss(model)
         works: dict[int, Awaitable[WeightGrad]] = {}
         for layer in reversed(range(model.LAYERS)):
-            made, grad = model.backward(layer, model.activations[layer], grad, model.weights[layer])
-            works[layer] = model.allreduce(made, layer)
-        return works
+            works[layer] = model.allreduce(backward(model, layer), layer)
+        for layer in range(model.LAYERS):
+            model.grad_weights[layer] = await works[layer]
+        for layer in range(model.LAYERS):
+            step(model, layer)
 
     async def one_by_one(model: Model) -> None:
         load(model)
@@ -91,25 +86,33 @@ def test_all_but_the_last_all_reduce_hides_behind_backward(run: Run) -> None:
 
 
 def test_prefetch_leaves_one_all_gather_exposed(run: Run) -> None:
+    """And nothing that is under way is called hidden."""
     sizes = {"ranks": 4, "layers": 6, "batches": 4}
     assert figures_of(run(fully_sharded(), **sizes))[1] == 6 + 6 + 6 * 0.5 + 18 * 0.3
     models = run(fsdp_prefetch, **sizes)
     assert figures_of(models)[1] == 0.3 + 6 + 6 + 6 * 0.5
     assert len(spans(models[0], "allgather")) == 11
+    assert check(Trace.of(models)).notes == ()
 
 
-def test_a_collective_awaited_late_costs_nothing_more(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("costs", "length", "end"), [(Costs(), 0.3, 1.0), (Costs(collective=4), 4.0, 4.0), (Costs(collective=0), 0.0, 1.0)]
+)
+def test_a_collective_awaited_late_is_exposed_by_what_is_longer_than_the_work(
+    run: Run, costs: Costs, length: float, end: float
+) -> None:
     async def early(model: Model) -> None:
         coming = model.allreduce(model.fake_grad(0), 0)
         assert model.time == 0.0
         work(model)
         assert model.time == 1.0
         await coming
-        assert model.time == 1.0
+        assert model.time == end
 
-    (model, _) = run(early, ranks=2)
-    assert spans(model, "allreduce") == [(0.0, 0.3)]
-    assert spans(model, "forward") == [(0.0, 1.0)]
+    models = run(early, ranks=2, costs=costs)
+    assert spans(models[0], "allreduce") == [(0.0, length)]
+    assert spans(models[0], "forward") == [(0.0, 1.0)]
+    assert figures_of(models)[1] == end
 
 
 def test_a_collective_longer_than_the_work_is_exposed_by_the_rest(run: Run) -> None:
@@ -300,17 +303,16 @@ def test_what_nobody_receives_is_its_senders_to_the_end(run: Run) -> None:
     assert held(sender, "activation") == [3 * BATCH] * 3
 
 
-def test_buffers_under_way_are_not_called_hidden(run: Run) -> None:
-    trace = Trace.of(run(fsdp_prefetch, ranks=4, layers=6, batches=4))
-    assert check(trace).notes == ()
-
-
 # -- a Work by itself ---------------------------------------------------------------------------------------------
 
 
-def test_awaiting_twice_brings_the_same_and_waits_once(run: Run) -> None:
+def test_a_work_says_what_it_is_and_awaiting_twice_brings_the_same_and_waits_once(run: Run) -> None:
     async def twice(model: Model) -> None:
         coming = model.allreduce(model.fake_grad(0), 0)
+        assert isinstance(coming, Work)
+        assert repr(coming) == "<allreduce, to be awaited>"
+        assert not hasattr(coming, "layer")
+        assert getattr(coming, "batches", None) is None
         first = await coming
         assert await coming is first
         assert model.time == 0.3
@@ -330,27 +332,6 @@ def test_a_work_that_nobody_awaits_happens_all_the_same(run: Run) -> None:
     models = run(forget, ranks=2)
     assert [model.time for model in models] == [0.0, 0.0]
     assert figures.end(Trace.of(models)) == 0.4
-
-
-def test_a_work_says_what_it_is(run: Run) -> None:
-    async def look(model: Model) -> None:
-        coming = model.allreduce(model.fake_grad(0), 0)
-        assert isinstance(coming, Work)
-        assert repr(coming) == "<allreduce, to be awaited>"
-        await coming
-
-    run(look, ranks=2)
-
-
-def test_an_awaited_value_is_new_on_every_rank(run: Run) -> None:
-    got: list[Any] = []
-
-    async def keep(model: Model) -> None:
-        got.append(await model.allreduce(model.fake_grad(0), 0))
-
-    run(keep, ranks=3)
-    assert len({id(value) for value in got}) == 3
-    assert got[0] == got[1] == got[2]
 
 
 # -- forgotten await ----------------------------------------------------------------------------------------------
@@ -379,6 +360,8 @@ PLACES: dict[str, Any] = {
     "pass_to": lambda model, work: model.pass_to(1 - model.rank, work),
     "pass_to, in a tuple": lambda model, work: model.pass_to(1 - model.rank, (0, work)),
     "sum from the left": lambda model, work: work + model.fake_grad(0),
+    "sum from the right": lambda model, work: model.fake_grad(0) + work,
+    "combine from the right": lambda model, work: model.fake_grad(0).shard(0, 2).combine(work),
     "item": lambda model, work: work[0],
     "loop": lambda model, work: list(work),
     "unpacking": lambda model, work: (lambda a, b: None)(*work),
@@ -397,38 +380,3 @@ def test_a_forgotten_await_is_called_that(place: str) -> None:
         assert ": coming = await model.allreduce(model.fake_grad(0), 0)" in str(raised.value.fix)
 
     simulate(forget, ranks=2)
-
-
-@pytest.mark.parametrize(
-    "use",
-    [lambda grad, work: grad + work, lambda grad, work: grad.shard(0, 2).combine(work)],
-    ids=["sum from the right", "combine from the right"],
-)
-def test_a_law_of_values_reminds_too(use: Any) -> None:
-    async def forget(model: Model) -> None:
-        coming = model.allreduce(model.fake_grad(0), 0)
-        with pytest.raises(ForgottenAwait) as raised:
-            use(model.fake_grad(0), coming)
-        assert raised.value.rank == model.rank
-        assert ": coming = await model.allreduce(model.fake_grad(0), 0)" in str(raised.value.fix)
-
-    simulate(forget, ranks=2)
-
-
-def test_a_work_has_no_attributes_for_those_who_ask() -> None:
-    async def ask(model: Model) -> None:
-        coming = model.allreduce(model.fake_grad(0), 0)
-        assert not hasattr(coming, "layer")
-        assert getattr(coming, "batches", None) is None
-
-    simulate(ask, ranks=2)
-
-
-def test_overlap_is_priced_by_the_cost_model(run: Run) -> None:
-    async def early(model: Model) -> None:
-        first = model.allreduce(model.fake_grad(0), 0)
-        work(model)
-        await first
-
-    assert figures_of(run(early, ranks=4, costs=Costs(collective=4)))[1] == 4.0
-    assert figures_of(run(early, ranks=4, costs=Costs(collective=0)))[1] == 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drawing import draw
-from lib import HIDDEN, LENGTH, Dist, Model, RuleError, Trace, TraceError, check, retime, simulate
+from lib import HIDDEN, LENGTH, Model, RuleError, Trace, TraceError, check, retime, simulate
 from lib.analysis import figures
 from lib.replay import replay
 from lib.trace.json_format import encode
@@ -54,21 +54,6 @@ def test_padding_stands_for_no_real_batch() -> None:
         simulate(lacks, ranks=2, layers=1, batches=6, padding=2)
     assert "all 6 batches: 0-5" in str(raised.value)
     assert "batch 5 is missing" in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("padding", "words"), [(0, "batches from 0 to 5\n"), (2, "batches from 0 to 5, and 6 to 7 for padding\n")]
-)
-def test_padding_that_is_not_there(padding: int, words: str) -> None:
-    with pytest.raises(RuleError, match=words):
-        simulate(lambda model: model.get_activation([8]), batches=6, padding=padding)
-
-
-def test_the_models_of_a_world_have_the_same() -> None:
-    dist = Dist(2)
-    Model(0, dist, 1, 2, 1)
-    with pytest.raises(ValueError, match="layers=1, batches=2, padding=1; got layers=1, batches=2, padding=0"):
-        Model(1, dist, 1, 2)
 
 
 def test_it_is_saved_and_printed_and_timed_anew() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 
-__all__ = ["MISTAKES", "Mistake", "histories", "written"]
+__all__ = ["MISTAKES", "Mistake", "given_in", "histories", "written"]
 
 RIGHT = """
 from math import prod
@@ -70,9 +71,15 @@ def histories(changed: Mapping[str, str]) -> str:
     return "\n".join([*parts, TAIL])
 
 
+@cache
+def given_in(puzzle: str, name: str) -> Callable[..., Any]:
+    """A function that stands in the notebook of a puzzle."""
+    return load_function(reference(puzzle), name)
+
+
 def written(puzzle: str, body: str, name: str = "mine") -> Callable[..., Any]:
     """The function of a puzzle with this body, in the notebook of the puzzle."""
-    solved = load_function(reference(puzzle), puzzle)
+    solved = given_in(puzzle, puzzle)
     arguments = solved.__code__.co_varnames[: solved.__code__.co_argcount]
     namespace: dict[str, Any] = dict(solved.__globals__)
     code = f"def {puzzle}({', '.join(arguments)}):\n{_indented(body)}\n"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lib.notebooks.shared_cells import PAGES
 from lib.submissions.gap import Answer, BuildError, find, parse, student, untouched
 from lib.submissions.locations import home
+from tests.support.said import Said
 
 WHOLE = """\
 from drawing import draw
@@ -88,48 +89,20 @@ def test_two_puzzles_in_one_file() -> None:
 BEGIN, END = "    # --- your code (about 3 lines) ---", "    # --- end of your code ---"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (END + "\n", "", "x.py, line 8: this gap has no `# --- end of your code ---` in its cell"),
-        (BEGIN + "\n", "", "x.py, line 13: `end of your code` without a beginning"),
-        ("        given += layer", BEGIN, "x.py, line 12: a gap inside the gap that line 8 begins"),
-        ("3 lines", "4 lines", "x.py, line 8: the marker says about 4 lines; the answer has 3"),
-        (END, "  " + END, "x.py, line 14: the two markers of a gap are indented alike; line 8 is not"),
-        ("    secret = given", "  # odd", "x.py, line 13: an answer is indented as its markers are"),
-        ("    for layer", "     for layer", "x.py, line 9: an answer is indented as its markers are"),
-        ("(about 3 lines)", "(3 lines)", "x.py, line 8: a marker is `# --- your code (about 3 lines) ---` or"),
-        ("--- end of your", "--- END of your", "x.py, line 14: a marker is `# --- your code (about 3 lines) ---` or"),
-        ("def basic", "def other", "x.py, line 8: the answer to 'basic' lies in the function 'other'"),
-        ("def basic(", "def basic(:", "x.py, line 6: this is not Python: invalid syntax"),
-        ("from lib import", "from lib.x import", "x.py, line 8: no `from lib import ...` at top level above"),
-        ("import Mesh,", "import Mesh as M,", "x.py, line 2: write `from lib import ...` with plain names"),
-    ],
-    ids=range(13),
-)
-def test_what_is_wrong_with_a_gap(old: str, new: str, message: str) -> None:
+GAP = f"{BEGIN}\n    a = 1\n    b = 2\n    c = 3\n{END}\n"
+SAID = Said(Path(__file__).with_name("said") / "gaps.txt")
+
+
+def changed(old: str, new: str) -> str:
+    """The student's copy of a source in which something is changed."""
     assert old in WHOLE
     broken = WHOLE.replace(old, new, 1)
-    with pytest.raises(BuildError) as caught:
-        student(broken, find(broken, "x.py", "basic"), "x.py")
-    assert str(caught.value).startswith(message)
+    return student(broken, find(broken, "x.py", "basic"), "x.py")
 
 
-def test_an_answer_of_comments_is_none() -> None:
-    empty = f"def basic(model):\n    x = 1\n{BEGIN}\n    # nothing\n{END}\n    return x\n"
-    with pytest.raises(BuildError, match=r"x\.py, line 3: this gap holds no answer"):
-        find(empty, "x.py", "basic")
-
-
-def test_a_puzzle_has_one_gap() -> None:
-    gap = f"{BEGIN}\n    a = 1\n    b = 2\n    c = 3\n{END}\n"
-    with pytest.raises(BuildError, match=r"x\.py, line 2: two answers to 'basic'; a puzzle has one gap"):
-        find(f"def basic(model):\n{gap}{gap}    return c\n", "x.py", "basic")
-
-
-def test_an_answer_lies_in_a_function() -> None:
-    with pytest.raises(BuildError, match=r"x\.py, line 1: the answer to 'basic' lies in no function"):
-        find("# --- your code (about 1 line) ---\na = 1\n# --- end of your code ---\n", "x.py", "basic")
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_what_is_wrong_with_a_gap(expression: str) -> None:
+    SAID.check(expression, globals())
 
 
 names = st.from_regex(r"[a-z]{3,8}_", fullmatch=True)

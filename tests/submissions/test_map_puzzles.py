@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,9 @@ from lib.cluster.holdings import Holdings
 from lib.course.child import answers_of
 from lib.submissions import function_check
 from lib.submissions.function_check import judge_answers, judge_of, solution_of
-from lib.submissions.load import load_function
 from lib.submissions.locations import reference
 from tests.checker.test_table import DATA
+from tests.submissions.mistakes import given_in
 
 MAPS = ("local_devices", "process_map", "break_the_map", "fix_the_map")
 PUBLISHED = [[[0, 1, 4, 5], [8, 9, 12, 13], [10, 11, 14, 15], [2, 3, 6, 7]]]
@@ -29,22 +27,11 @@ SMALL = [[[0, 2], [3, 4], [1, 5]]]
 PAIRS = list(grids(1, 4, 2, 2))
 
 
-@cache
-def given_in(puzzle: str, name: str) -> Callable[..., Any]:
-    """A function that stands in the notebook of a puzzle."""
-    return load_function(reference(puzzle), name)
-
-
 def rows_of(grid: Grid) -> list[list[int]]:
     return [row for replica in grid for row in replica]
 
 
 # -- figures ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("puzzle", MAPS)
-def test_the_goal_says_how_many_inputs_there_are(puzzle: str) -> None:
-    assert PUZZLES[puzzle].draws == len(list(given_in(puzzle, f"{puzzle}_inputs")()))
 
 
 def test_the_published_example() -> None:

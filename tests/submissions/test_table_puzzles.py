@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from itertools import combinations, pairwise, product
 from math import prod
 from typing import Any
@@ -17,9 +15,8 @@ from lib.cluster.stages import Stages
 from lib.errors.exceptions import RuleError
 from lib.schedules.data_parallel import fully_sharded
 from lib.submissions.function_check import judge_answers, judge_of, solution_of
-from lib.submissions.load import load_function
 from lib.submissions.locations import reference
-from tests.submissions.mistakes import MISTAKES, histories, written
+from tests.submissions.mistakes import MISTAKES, given_in, histories, written
 
 AS_IT_WAS = next(one for one in MISTAKES if one.name == "all_as_it_was").parts
 TABLES = ("parallel_dims", "split_layers", "stage_ids", "find_the_bug")
@@ -27,22 +24,11 @@ DIMS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 SIXTEEN = dict(zip(DIMS, (2, 2, 2, 1, 2), strict=True))
 
 
-@cache
-def given_in(puzzle: str, name: str) -> Callable[..., Any]:
-    """A function that stands in the notebook of a puzzle."""
-    return load_function(reference(puzzle), name)
-
-
 def dims(world: int, *sizes: int, rank: int = 0) -> Any:
     return solution_of("parallel_dims")(world, dict(zip(DIMS, sizes, strict=True)), rank)
 
 
 # -- figures ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("puzzle", TABLES)
-def test_the_goal_says_how_many_inputs_there_are(puzzle: str) -> None:
-    assert PUZZLES[puzzle].draws == len(list(given_in(puzzle, f"{puzzle}_inputs")()))
 
 
 @pytest.mark.parametrize(

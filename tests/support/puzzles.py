@@ -1,10 +1,35 @@
-"""The puzzles by the kind of their answer."""
+"""The puzzles by the kind of their answer; our ways to solve them, and what these come to."""
 
 from __future__ import annotations
 
-from lib import PUZZLES
+from functools import cache
+from typing import Any
 
-__all__ = ["FUNCTIONS", "SCHEDULES"]
+from lib import PUZZLES, Trace, Verdict, check, simulate
+from lib.submissions.load import load_function
+from lib.submissions.locations import home, reference
+
+__all__ = ["FUNCTIONS", "SCHEDULES", "figures", "judged", "way"]
 
 SCHEDULES = [puzzle for puzzle, record in PUZZLES.items() if not record.is_function]
 FUNCTIONS = [puzzle for puzzle, record in PUZZLES.items() if record.is_function]
+
+
+@cache
+def way(puzzle: str, name: str = "") -> Any:
+    """The function of a reference, or of another way by its name."""
+    other = home() / "solutions" / "alternatives" / f"{puzzle}_{name}.py"
+    return load_function(other if name else reference(puzzle), puzzle)
+
+
+def judged(function: Any, puzzle: str) -> Verdict:
+    """The verdict of a puzzle on a correct step."""
+    verdict = check(Trace.of(simulate(function, puzzle=puzzle)), puzzle)
+    assert verdict.correct, verdict.faults
+    return verdict
+
+
+def figures(function: Any, puzzle: str) -> tuple[float, float, str | None]:
+    """Time, memory and the best goal."""
+    verdict = judged(function, puzzle)
+    return verdict.time, verdict.memory, verdict.best

@@ -46,13 +46,7 @@ class Schedule:
     sizes: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sizes = {
-            "ranks": self.ranks,
-            "layers": LAYERS,
-            "batches": BATCHES,
-            "costs": self.costs,
-            "mesh": self.mesh,
-        }
+        self.sizes = {"ranks": self.ranks, "layers": LAYERS, "batches": BATCHES, "costs": self.costs, "mesh": self.mesh}
 
     async def __call__(self, model: Model) -> None:
         await self.follow(model, self.steps)

@@ -11,10 +11,10 @@ from typing import Any
 
 
 class Said:
-    """The texts of a file: by expression, in its order."""
+    """The texts of a file: by expression, in its order. `kinds`: with the names of the errors."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, kinds: bool = False) -> None:
+        self.path, self.kinds = path, kinds
         self.texts: dict[str, str] = {}
         for part in path.read_text("utf-8").split("### ")[1:]:
             expression, _, text = part.partition("\n")
@@ -22,13 +22,15 @@ class Said:
             self.texts[expression] = text.strip("\n")
 
     def by(self, expression: str, names: dict[str, Any]) -> str:
-        """What an expression is answered with, which must be an error."""
+        """What an expression is answered with: an error, or a text that it gives."""
         try:
-            eval(expression, names)
+            answer = eval(expression, names)
         except (NameError, SyntaxError):
             raise  # nobody's answer
         except Exception as error:
-            return str(error)
+            return f"{type(error).__name__}: {error}" if self.kinds else str(error)
+        if isinstance(answer, str):
+            return answer
         raise AssertionError(f"nothing was wrong with {expression}")
 
     def check(self, expression: str, names: dict[str, Any]) -> None:

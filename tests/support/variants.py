@@ -47,6 +47,8 @@ class Variant(NamedTuple):
 def _given(
     name: str, puzzle: str, *cells: str, script: bool = False, beside: Mapping[str, str] | None = None
 ) -> Variant:
+    """A variant of these cells; without any, of those that the file has under its name."""
+    cells = cells or tuple(code for part, code in STUDENT.items() if part.removesuffix(", 2") == name)
     modules = tuple((f"{module}.py", textwrap.dedent(text)) for module, text in (beside or {}).items())
     return Variant(name, puzzle, tuple(textwrap.dedent(cell).strip("\n") + "\n" for cell in cells), modules, script)
 
@@ -60,6 +62,9 @@ STUDENT = {
 }
 """Code of students by what it is: indented, as a cell or a part of one."""
 DDP = STUDENT["ddp"]
+ANSWER = DDP.format(name="ddp")
+CELL = textwrap.dedent(ANSWER)
+PLAIN = CELL.lstrip()
 PARTS = STUDENT["parts"]
 STORES = STUDENT["stores"]
 WITH_PARTS = STUDENT["with_parts"]
@@ -74,64 +79,52 @@ DEVICES = STUDENT["devices"]
 
 VARIANTS: tuple[Variant, ...] = (
     # -- the cells around ----------------------------------------------------------------------------------------
-    _given("as it is given", "ddp", "from lib import *\nfrom drawing import *", DDP.format(name="ddp"), RUN, CHECK),
+    _given("as it is given", "ddp", "from lib import *\nfrom drawing import *", ANSWER, RUN, CHECK),
     _given(
         "a cell that is timed",
         "ddp",
         "%matplotlib inline\n!pip install don't-find-me\nimport torch",
-        "%%time\n" + textwrap.dedent(DDP.format(name="ddp")).lstrip(),
+        "%%time\n" + PLAIN,
         "%time out = simulate(ddp)\nddp?",
     ),
     _given(
         "a cell that is captured, among cells that are broken",
         "ddp",
         "# %%bash is below\nthis is not Python",
-        "%%capture out\n" + textwrap.dedent(DDP.format(name="ddp")).lstrip(),
+        "%%capture out\n" + PLAIN,
         "%%html\n<b>def ddp</b>",
         "1 / 0",
         "await nothing",
     ),
-    _given(
-        "magics inside of the function",
-        "ddp",
-        textwrap.dedent(DDP.format(name="ddp")).replace("del grad", "!date\n    %who\n    del grad"),
-    ),
+    _given("magics inside of the function", "ddp", CELL.replace("del grad", "!date\n    %who\n    del grad")),
     _given(
         "a form of Colab's",
         "ddp",
-        "#@title My answer { display-mode: \"form\" }\nSIZE = 4 #@param {type:'integer'}\n"
-        + textwrap.dedent(DDP.format(name="ddp")),
+        "#@title My answer { display-mode: \"form\" }\nSIZE = 4 #@param {type:'integer'}\n" + CELL,
     ),
     _given(
         "a script with marks of cells",
         "ddp",
         "# ---\n# jupyter:\n#   jupytext:\n#     formats: py:percent\n# ---\n# %% [markdown]\n# # Mine",
         "# %%",
-        DDP.format(name="ddp"),
+        ANSWER,
         '# %%\nif __name__ == "__main__":\n    raise SystemExit("not here")',
         script=True,
     ),
-    _given(
-        "a script in which another cell is broken",
-        "ddp",
-        "# %%\ndef half(:",
-        "# %%",
-        DDP.format(name="ddp"),
-        script=True,
-    ),
+    _given("a script in which another cell is broken", "ddp", "# %%\ndef half(:", "# %%", ANSWER, script=True),
     _given(
         "a script as nbconvert writes it",
         "ddp",
         "#!/usr/bin/env python\n# coding: utf-8\n# In[1]:\nget_ipython().run_line_magic('matplotlib', 'inline')",
-        f"get_ipython().run_cell_magic('time', '', {textwrap.dedent(DDP.format(name='ddp'))!r})",
+        f"get_ipython().run_cell_magic('time', '', {CELL!r})",
         script=True,
     ),
-    _given("ends of lines of another system", "ddp", textwrap.dedent(DDP.format(name="ddp")).replace("\n", "\r\n")),
-    _given("tabs", "ddp", textwrap.dedent(DDP.format(name="ddp")).replace("    ", "\t")),
+    _given("ends of lines of another system", "ddp", CELL.replace("\n", "\r\n")),
+    _given("tabs", "ddp", CELL.replace("    ", "\t")),
     _given(
         "a mark at the beginning of the file, and names that are not English",
         "ddp",
-        "\ufeff" + textwrap.dedent(DDP.format(name="ddp")).replace("grad_weights", "größe"),
+        "\ufeff" + CELL.replace("grad_weights", "größe"),
         script=True,
     ),
     # -- several definitions -------------------------------------------------------------------------------------
@@ -140,15 +133,10 @@ VARIANTS: tuple[Variant, ...] = (
         "ddp",
         "async def ddp(model):\n    raise NotSolved('ddp')",
         "async def ddp(model):\n    await model.allreduce(model)\nsimulate(ddp, puzzle='ddp')",
-        DDP.format(name="ddp"),
+        ANSWER,
         RUN,
     ),
-    _given(
-        "a broken attempt above",
-        "ddp",
-        "async def ddp(model):\n    await (",
-        DDP.format(name="ddp"),
-    ),
+    _given("a broken attempt above", "ddp", "async def ddp(model):\n    await (", ANSWER),
     _given("helpers below, and one defined twice", "ddp", WITH_PARTS, PARTS, STORES, "def load(): ...", PARTS),
     _given(
         "helpers of another puzzle with the same names",
@@ -158,28 +146,21 @@ VARIANTS: tuple[Variant, ...] = (
         "def load(): ...\ndef finish(): raise ValueError\nasync def other(model):\n    load()\n    finish()",
         "simulate(other)",
     ),
-    _given("the name is used again for what came out", "ddp", DDP.format(name="ddp"), "ddp = simulate(ddp)"),
+    _given("the name is used again for what came out", "ddp", ANSWER, "ddp = simulate(ddp)"),
     _given(
         "one or the other",
         "ddp",
-        "FAST = True\nif FAST:\n"
-        + textwrap.indent(textwrap.dedent(DDP.format(name="ddp")).lstrip("\n"), "    ")
-        + "else:\n    def ddp(model): ...",
+        "FAST = True\nif FAST:\n" + textwrap.indent(PLAIN, "    ") + "else:\n    def ddp(model): ...",
     ),
     # -- another name, decorated, made -----------------------------------------------------------------------------
     _given("another name", "ddp", DDP.format(name="mine"), "ddp = mine"),
     _given("a lambda", "ddp", DDP.format(name="_go"), "ddp = lambda model: _go(model)"),
-    _given(
-        "decorated, with functools",
-        "ddp",
-        STUDENT["decorated, with functools"],
-        "    @timed" + DDP.format(name="ddp"),
-    ),
+    _given("decorated, with functools", "ddp", STUDENT["decorated, with functools"], "    @timed" + ANSWER),
     _given(
         "decorated afterwards",
         "ddp",
         "def traced(f):\n    async def g(model):\n        return await f(model)\n    return g",
-        DDP.format(name="ddp"),
+        ANSWER,
         "ddp = traced(ddp)",
         "simulate(ddp)",
     ),
@@ -219,14 +200,9 @@ VARIANTS: tuple[Variant, ...] = (
         "ddp",
         "ORDER = {}\ndef backwards(n):\n    global COUNT\n    COUNT = n\n    return range(n - 1, -1, -1)\nCOUNT = 0",
         "ORDER['back'] = backwards\nORDER.setdefault('there', range)",
-        textwrap.dedent(DDP.format(name="ddp")).replace("reversed(range(model.LAYERS))", "ORDER['back'](model.LAYERS)"),
+        CELL.replace("reversed(range(model.LAYERS))", "ORDER['back'](model.LAYERS)"),
     ),
-    _given(
-        "a data class, an enumeration and a match",
-        "ddp",
-        STUDENT["a data class, an enumeration and a match"],
-        STUDENT["a data class, an enumeration and a match, 2"],
-    ),
+    _given("a data class, an enumeration and a match", "ddp"),
     _given(
         "helpers in a module beside it",
         "ddp",
@@ -239,38 +215,19 @@ VARIANTS: tuple[Variant, ...] = (
         "ddp",
         "import my_package_of_ddp.parts as p",
         "ddp = p.ddp",
-        beside={"my_package_of_ddp/__init__": "", "my_package_of_ddp/parts": DDP.format(name="ddp")},
+        beside={"my_package_of_ddp/__init__": "", "my_package_of_ddp/parts": ANSWER},
     ),
     _given(
         "as in lib, by another way of importing",
         "ddp",
         "import lib as L\nfrom lib import Model as M\ntry:\n    import torch\nexcept ImportError:\n    torch = None",
-        textwrap.dedent(DDP.format(name="ddp")).replace(
-            "(model):", "(model: M) -> 'L.Missing':\n    assert isinstance(model, L.Model)"
-        ),
+        CELL.replace("(model):", "(model: M) -> 'L.Missing':\n    assert isinstance(model, L.Model)"),
     ),
-    _given(
-        "a context manager and a generator",
-        "ddp",
-        STUDENT["a context manager and a generator"],
-        STUDENT["a context manager and a generator, 2"],
-    ),
-    _given(
-        "recursion",
-        "ddp",
-        STUDENT["recursion"],
-    ),
+    _given("a context manager and a generator", "ddp"),
+    _given("recursion", "ddp"),
     # -- other puzzles ---------------------------------------------------------------------------------------------
-    _given(
-        "all batches of the sum in one comprehension",
-        "basic",
-        STUDENT["all batches of the sum in one comprehension"],
-    ),
-    _given(
-        "sums under the name of the layer",
-        "grad_accum",
-        STUDENT["sums under the name of the layer"],
-    ),
+    _given("all batches of the sum in one comprehension", "basic"),
+    _given("sums under the name of the layer", "grad_accum"),
     _given("other keys", "fsdp", FSDP),
     _given(
         "other keys, in a module that somebody else wrote",
@@ -289,12 +246,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _given("stages as objects", "one_f_one_b", ONE_F_ONE_B, TURNS),
     _given("stages as objects, below", "one_f_one_b", TURNS + ONE_F_ONE_B),
-    _given(
-        "an order as a text",
-        "breadth_first",
-        "from lib import schedule",
-        STUDENT["an order as a text"],
-    ),
+    _given("an order as a text", "breadth_first", "from lib import schedule", STUDENT["an order as a text"]),
     _given(
         "an order that is given to schedule",
         "breadth_first",
@@ -315,12 +267,7 @@ VARIANTS: tuple[Variant, ...] = (
         "COUNTS = [3] * 3\nCOUNTS += [1]",
         "@stages(in_turn)\ndef uneven(layers, ranks):\n    return tuple(COUNTS)",
     ),
-    _given(
-        "summed behind, with helpers of its own",
-        "zero1",
-        STUDENT["summed behind, with helpers of its own"],
-        STUDENT["summed behind, with helpers of its own, 2"],
-    ),
+    _given("summed behind, with helpers of its own", "zero1"),
     # -- plain functions -------------------------------------------------------------------------------------------
     _given(
         "helpers that give functions",
@@ -343,10 +290,5 @@ VARIANTS: tuple[Variant, ...] = (
         "from itertools import accumulate\n%config InlineBackend.figure_format = 'retina'",
         STUDENT["counted from the other side"],
     ),
-    _given(
-        "a table of styles",
-        "stage_ids",
-        STUDENT["a table of styles"],
-        STUDENT["a table of styles, 2"],
-    ),
+    _given("a table of styles", "stage_ids"),
 )

@@ -60,12 +60,8 @@ def test_random_schedules_come_back(folder: Path, schedule: Schedule) -> None:
     trace.save(folder / "trace.json")
     again = Trace.load(folder / "trace.json")
     assert serial.encode(again) == serial.encode(trace)
-    assert (again.mesh, again.costs, again.layers, again.batches) == (
-        schedule.mesh,
-        schedule.costs,
-        trace.layers,
-        trace.batches,
-    )
+    assert (again.mesh, again.costs) == (schedule.mesh, schedule.costs)
+    assert (again.layers, again.batches) == (trace.layers, trace.batches)
     assert [p.values for p in again.programs] == [p.values for p in trace.programs]
     assert [p.moves for p in again.programs] == [p.moves for p in trace.programs]
 
@@ -77,14 +73,12 @@ def test_a_failed_run_comes_back(tmp_path: Path) -> None:
 
     with pytest.raises(DeadlockError) as raised:
         simulate(skip, ranks=3)
-    raised.value.trace.save(tmp_path / "trace.json")
+    trace = raised.value.trace
+    trace.save(tmp_path / "trace.json")
     again = Trace.load(tmp_path / "trace.json")
-    assert again.error == str(raised.value)
-    assert serial.encode(again) == serial.encode(raised.value.trace)
-    verdict = check(again)
-    (fault,) = verdict.faults
-    assert again.error is not None
-    assert fault == "the run did not end: " + again.error.replace("\n", "\n  ")
+    assert serial.encode(again) == serial.encode(trace)
+    assert again.error == Trace.parse(trace.text()).error == str(raised.value)
+    assert check(again).faults == ("the run did not end: " + str(raised.value).replace("\n", "\n  "),)
 
 
 def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:
@@ -101,13 +95,12 @@ def test_the_file_is_json_that_anybody_can_read(tmp_path: Path) -> None:
     assert data["version"] == 1
     assert data["mesh"] == {"axes": [["ä", 2]], "ranks": [1, 0], "host_size": None}
     assert data["costs"]["model"] == "links"
-    ((file, line, function, code),) = data["places"][-1:]
-    assert (file, function, code) == (
-        "test_json_format.py",
-        "say",
-        "await model.allreduce(model.fake_grad(0), 0)  # grüße",
-    )
-    assert line == say.__code__.co_firstlineno + 1
+    line = say.__code__.co_firstlineno + 1
+    code = "await model.allreduce(model.fake_grad(0), 0)  # grüße"
+    assert data["places"][-1:] == [["test_json_format.py", line, "say", code]]
+    place = Trace.load(tmp_path / "trace.json").place(trace.programs[0].events[-1])
+    assert place == trace.place(trace.programs[0].events[-1])
+    assert str(place) == f"test_json_format.py, line {line}, in say: {code}"
     assert str(tmp_path) not in text
     assert os.getcwd() not in text
 
@@ -120,19 +113,6 @@ def test_processes_come_back(tmp_path: Path, processes: Any) -> None:
     assert json.loads((tmp_path / "trace.json").read_text("utf-8"))["mesh"]["processes"] == processes
     assert Trace.load(tmp_path / "trace.json").mesh == mesh
     assert Trace.parse(trace.text()).mesh == mesh
-
-
-def test_a_source_line_is_found_again(tmp_path: Path) -> None:
-    def step(model: Model) -> None:
-        model.load_weights(0)
-
-    trace = Trace.of(simulate(step))
-    trace.save(tmp_path / "trace.json")
-    (event,) = Trace.load(tmp_path / "trace.json").programs[0].events
-    place = trace.place(trace.programs[0].events[0])
-    assert place is not None
-    assert Trace.load(tmp_path / "trace.json").place(event) == place
-    assert str(place) == f"test_json_format.py, line {place.line}, in step: model.load_weights(0)"
 
 
 # -- saving -------------------------------------------------------------------------------------------------------
@@ -292,22 +272,13 @@ def test_thousands_of_large_unions_are_a_fault_and_not_all_of_the_memory(monkeyp
 
 
 def test_a_thousand_different_numbers_of_shards_are_enough(folder: Path) -> None:
-    data = copy.deepcopy(DATA["star"])
-    data["programs"][0]["values"] += [["weight", 0, 1, 0, "0", total] for total in range(2, 1500)]
-    with pytest.raises(TraceError, match="values cut into more than 1000 different numbers of shards"):
-        load(data, folder)
-    data = copy.deepcopy(DATA["star"])
+    values = [["weight", 0, 1, 0, "0", total] for total in range(2, 1500)]
     wide = [["load_weights", 0, "", [], [], 0, 0, 0, -1, [0, total], -1, None, False] for total in range(2, 1500)]
-    data["programs"][0]["events"] += wide
-    with pytest.raises(TraceError, match="values cut into more than 1000 different numbers of shards"):
-        load(data, folder)
-
-
-def test_a_key_twice_in_the_heading_of_a_text() -> None:
-    lines = TRACES["star"].text().splitlines()
-    lines.insert(1, 'costs {"model": "unit", "model": "links"}')
-    with pytest.raises(TraceError, match="the line of costs: the key 'model' is there twice"):
-        Trace.parse("\n".join(lines))
+    for field, more in (("values", values), ("events", wide)):
+        data = copy.deepcopy(DATA["star"])
+        data["programs"][0][field] += more
+        with pytest.raises(TraceError, match="values cut into more than 1000 different numbers of shards"):
+            load(data, folder)
 
 
 def test_a_file_that_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

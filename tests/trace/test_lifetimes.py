@@ -52,39 +52,19 @@ def in_background(use: Callable[[Model, Any], Any]) -> Callable[[Model], Any]:
     return function
 
 
-def nothing(model: Model, grad: Any) -> None:
-    """So that it works in place."""
+USES: dict[str, tuple[Callable[[Model, Any], Any], list[int]]] = {
+    "nothing, so that it works in place": (lambda model, grad: None, [1, 1]),
+    "stored until it is over": (lambda model, grad: model.grad_weights.update(sum=grad), [1, 1]),
+    "stored elsewhere": (lambda model, grad: model.grad_weights.update(own=grad), [2, 2]),
+    "used by another operation": (lambda model, grad: grad.shard(0, 2), [2, 1]),
+    "sent, and nobody ever receives it": (lambda model, grad: model.pass_to(1 - model.rank, grad), [2, 2]),
+}
 
 
-def stored_until_it_is_over(model: Model, grad: Any) -> None:
-    model.grad_weights["sum"] = grad
-
-
-def stored_elsewhere(model: Model, grad: Any) -> None:
-    model.grad_weights["own"] = grad
-
-
-def used_by_another_operation(model: Model, grad: Any) -> None:
-    grad.shard(0, 2)
-
-
-def sent(model: Model, grad: Any) -> None:
-    """Nobody ever receives it."""
-    model.pass_to(1 - model.rank, grad)
-
-
-@pytest.mark.parametrize(
-    ("use", "held"),
-    [
-        (nothing, [1, 1]),
-        (stored_until_it_is_over, [1, 1]),
-        (stored_elsewhere, [2, 2]),
-        (used_by_another_operation, [2, 1]),
-        (sent, [2, 2]),
-    ],
-)
-def test_what_works_in_place_needs_a_buffer_where_its_input_is_needed(run: Run, use: Any, held: list[int]) -> None:
+@pytest.mark.parametrize("name", USES)
+def test_what_works_in_place_needs_a_buffer_where_its_input_is_needed(run: Run, name: str) -> None:
     """The shard that another operation makes is used by nobody, and is gone at once."""
+    use, held = USES[name]
     for model in run(in_background(use), ranks=2, layers=1):
         assert gradients(model) == held
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lib.trace.json_format import encode
 from lib.trace.validation import decode
 from lib.values.layers import by_hand
 from lib.values.values import Activation, Weight, value_of
+from tests.support.said import Said
 
 MESH = Mesh({"data": 2, "model": 2})
 TRACE = Trace.of(simulate(tensor_parallel(), layers=2, batches=2, mesh=MESH))
@@ -38,31 +40,21 @@ def test_the_form_of_a_file() -> None:
     assert Trace.parse(TRACE.text()).text() == TRACE.text()
 
 
-@pytest.mark.parametrize(
-    ("last", "why"),
-    [
-        ({"in": ["0", 2]}, "it can be cut along out; got in"),
-        ({"features": ["0", 2]}, "it can be cut along out; got features"),
-        ({"out": ["2", 2]}, "its columns are not some of 2"),
-        ({"out": ["0", 0]}, "expected a whole number from 1"),
-        ({"out": ["0", True]}, "expected a whole number from 1"),
-        ({"out": ["0"]}, "expected a list of 2"),
-        ({"out": [0, 2]}, "expected text; got 0"),
-        ({"out": ["0-9999999", 2]}, "is not a set of numbers|out of bounds"),
-        ([["out", "0", 2]], "expected a kind of value and its fields"),
-    ],
-)
-def test_parts_that_there_cannot_be_are_refused(last: Any, why: str) -> None:
-    with pytest.raises(TraceError, match=why):
-        decode(forged(0, last))
+SAID = Said(Path(__file__).with_name("said") / "parts.txt")
 
 
-@pytest.mark.parametrize("arg", [[0, 2, 0], [0, 2, 2], [0, 2, 1, 1], [0]])
-def test_a_load_names_columns_or_nothing(arg: list[int]) -> None:
+@pytest.mark.parametrize("call", SAID.texts)
+def test_parts_that_there_cannot_be_are_refused(call: str) -> None:
+    with pytest.raises(TraceError):
+        eval(call, globals())
+    SAID.check(call, globals())
+
+
+def loads(arg: list[int]) -> dict[str, Any]:
+    """The file of the run, with something else as what the first load names."""
     data = copy.deepcopy(encode(TRACE))
     data["programs"][0]["events"][0][9] = arg
-    with pytest.raises(TraceError, match="load_weights names a shard and their number"):
-        decode(data)
+    return data
 
 
 def test_a_stated_part_is_not_believed() -> None:

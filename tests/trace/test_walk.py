@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lib import Model, Trace, TraceError, simulate
-from lib.trace.order import Done, Issue, Meet, Pass, walk
+from lib.trace.order import Done, Meet, Pass, walk
 
 
 def test_a_message_that_waits_for_room_has_it_when_the_one_before_it_was_received() -> None:
@@ -13,15 +13,11 @@ def test_a_message_that_waits_for_room_has_it_when_the_one_before_it_was_receive
 
     async def three(model: Model) -> None:
         for number in range(3):
-            if model.rank == 0:
-                await model.pass_to(1, number)
-            else:
-                await model.receive(0)
+            await (model.receive(0) if model.rank else model.pass_to(1, number))
 
     steps = list(walk(Trace.of(simulate(three, ranks=2))))
-    order = [step for step in steps if isinstance(step, Issue | Pass | Done)]
-    sends = [place for place, step in enumerate(order) if isinstance(step, Done) and step.event.op == "pass_to"]
-    passes = [place for place, step in enumerate(order) if isinstance(step, Pass)]
+    sends = [place for place, step in enumerate(steps) if isinstance(step, Done) and step.event.op == "pass_to"]
+    passes = [place for place, step in enumerate(steps) if isinstance(step, Pass)]
     assert passes[0] < sends[1]
     assert passes[1] < sends[2]
 

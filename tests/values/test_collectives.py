@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from lib.values.collectives import given as given_to
 from lib.values.facts import Disagree
 from lib.values.laws import gather
 from lib.values.rules import Member, agree, bring, collective
+from tests.support.said import Said
 
 SIZES = [1, 2, 3, 4, 5, 7, 8, 12]
 
@@ -165,12 +167,6 @@ def test_of_unequal_parts_a_member_sends_all_but_its_successors(parts: list[int]
     assert sum(moved) == (n - 1) * whole
 
 
-def test_a_gather_of_a_quarter_and_a_half_sends_what_each_has() -> None:
-    """Two members: each sends its own part, whatever the average would be."""
-    brought = [Weight(0, 1, 0, [0], 4), Weight(0, 1, 0, [1, 2], 4)]
-    assert COLLECTIVES["allgather"].sent(brought) == [65_536, 131_072]
-
-
 @given(st.integers(2, 5), st.data())
 def test_an_uneven_exchange_sends_what_leaves_and_takes_as_long_as_its_busiest_member(
     n: int, data: st.DataObject
@@ -197,14 +193,7 @@ def test_a_broadcast_is_as_large_as_what_its_root_brings(root: int) -> None:
         with pytest.raises(MismatchError) as caught:
             collective(row, [Member(rank, "broadcast", 0, value, root) for rank, value in enumerate(brought)])
         assert caught.value.ranks == (root, (root + 1) % 3)
-        assert caught.value.what == (
-            "the broadcast of layer 0 cannot be done: what a member brings is not as large as what the root brings"
-        )
         assert caught.value.expected == "a value of 87,381.33333 elements, to be overwritten by the root's"
-        assert (
-            caught.value.fix
-            == "bring the value that the root's replaces, of the same shape: the old weight for a new one"
-        )
 
 
 def test_of_a_broadcast_whose_values_differ_in_size_the_first_that_does_is_shown() -> None:
@@ -280,92 +269,34 @@ def members(*calls: tuple[str, int, Any]) -> list[Member]:
     return [Member(rank, op, layer, value, 0) for rank, (op, layer, value) in enumerate(calls)]
 
 
-def test_the_first_two_that_differ_are_named() -> None:
-    weight = Weight(0, 2, 0, [0], 2)
-    joined = members(("allgather", 0, weight), ("allgather", 0, weight), ("allgather", 1, Weight(1, 2, 0, [1], 2)))
-    with pytest.raises(MismatchError) as raised:
-        agree(joined)
-    assert raised.value.ranks == (0, 2)
-    assert str(raised.value) == (
-        "ranks 0 and 2 meet in a collective, but for different layers\n"
-        "  expected: the same layer from every member of the group\n"
-        "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shard 0 of 2\n"
-        "            rank 2: allgather(layer=1) with a weight of layer 1, shard 1 of 2\n"
-        "  fix:      every rank must make the same collective calls in the same order; look for one that is "
-        "skipped or extra"
-    )
-
-
-ORDER = "every rank must make the same collective calls in the same order; look for one that is skipped or extra"
-HALF, OTHER = Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [1], 2)
-DISAGREE: dict[str, tuple[Member, Member, str]] = {
-    "operation": (
-        Member(0, "allreduce", 0, HALF, 0),
-        Member(1, "allgather", 0, OTHER, 0),
-        "call different ones\n"
-        "  expected: the same operation from every member of the group\n"
-        "  got:      rank 0: allreduce(layer=0) with a weight of layer 0, shard 0 of 2\n"
-        "            rank 1: allgather(layer=0) with a weight of layer 0, shard 1 of 2\n"
-        f"  fix:      {ORDER}",
-    ),
-    "layer": (
-        Member(0, "allgather", 0, HALF, 0),
-        Member(1, "allgather", 1, OTHER, 0),
-        "for different layers\n"
-        "  expected: the same layer from every member of the group\n"
-        "  got:      rank 0: allgather(layer=0) with a weight of layer 0, shard 0 of 2\n"
-        "            rank 1: allgather(layer=1) with a weight of layer 0, shard 1 of 2\n"
-        f"  fix:      {ORDER}",
-    ),
-    "root": (
-        Member(0, "broadcast", 0, HALF, 0),
-        Member(1, "broadcast", 0, OTHER, 1),
-        "with different roots\n"
-        "  expected: the same root from every member of the group\n"
-        "  got:      rank 0: broadcast(layer=0, root=0) with a weight of layer 0, shard 0 of 2\n"
-        "            rank 1: broadcast(layer=0, root=1) with a weight of layer 0, shard 1 of 2\n"
-        "  fix:      the root is the rank whose value everybody gets: name the same one on every rank",
-    ),
-    "order": (
-        Member(0, "allgather", 0, HALF, 0, (0, 1)),
-        Member(1, "allgather", 0, OTHER, 0, (1, 0)),
-        "name its group in different orders\n"
-        "  expected: the same order of ranks from every member of the group\n"
-        "  got:      rank 0: allgather(layer=0, group=[0, 1]) with a weight of layer 0, shard 0 of 2\n"
-        "            rank 1: allgather(layer=0, group=[1, 0]) with a weight of layer 0, shard 1 of 2\n"
-        "  fix:      write the group in the same way on every rank: as an axis of the mesh, or as one list of ranks;\n"
-        "            its order says whose shard is which",
-    ),
-    "kind": (
-        Member(0, "allgather", 0, Activation(0, 2, [0], 4), 0),
-        Member(1, "allgather", 0, HALF, 0),
-        "with different kinds of value\n"
-        "  expected: the same kind of value from every member of the group\n"
-        "  got:      rank 0: allgather(layer=0) with activation 0, batch 0\n"
-        "            rank 1: allgather(layer=0) with a weight of layer 0, shard 0 of 2\n"
-        "  fix:      bring the value of the same store on every rank",
-    ),
-    "list": (
-        Member(0, "alltoall", 0, [HALF, OTHER], 0),
-        Member(1, "alltoall", 0, (HALF, OTHER), 0),
-        "with different kinds of value\n"
-        "  expected: the same kind of value from every member of the group\n"
-        "  got:      rank 0: alltoall(layer=0) with a list\n"
-        "            rank 1: alltoall(layer=0) with a tuple\n"
-        "  fix:      bring the value of the same store on every rank",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", DISAGREE)
-def test_members_that_disagree_are_shown_side_by_side(what: str) -> None:
-    one, other, message = DISAGREE[what]
-    for meet in (agree, partial(collective, COLLECTIVES[one.op])):
+def meet(one: Member, other: Member) -> None:
+    """Two that disagree, of whom the same is said before all have come and when they have."""
+    said: list[MismatchError] = []
+    for ask in (agree, partial(collective, COLLECTIVES[one.op])):
         with pytest.raises(MismatchError) as raised:
-            meet([one, other])
-        assert str(raised.value) == f"ranks 0 and 1 meet in a collective, but {message}"
+            ask([one, other])
         assert raised.value.ranks == (0, 1)
         assert raised.value.fact == Disagree(one, other)
+        said.append(raised.value)
+    assert str(said[0]) == str(said[1])
+    raise said[0]
+
+
+def join(op: str, *values: Any, pair: tuple[int, int]) -> None:
+    """All of a group, of whom a pair cannot go together."""
+    with pytest.raises(MismatchError) as raised:
+        collective(COLLECTIVES[op], members(*((op, 0, value) for value in values)))
+    assert raised.value.ranks == pair
+    raise raised.value
+
+
+HALF, OTHER = Weight(0, 2, 0, [0], 2), Weight(0, 2, 0, [1], 2)
+SAID = Said(Path(__file__).with_name("said") / "groups.txt")
+
+
+@pytest.mark.parametrize("call", SAID.texts)
+def test_members_that_do_not_go_together_are_shown_side_by_side(call: str) -> None:
+    SAID.check(call, {**globals(), "bring": bring})
 
 
 def test_what_nobody_sums_is_nobodys_mismatch() -> None:
@@ -379,63 +310,3 @@ def test_those_who_have_not_joined_yet_disagree_with_nobody() -> None:
     weight = Weight(0, 2, 0)
     one, two = members(("allgather", 0, weight), ("allgather", 0, weight))
     agree([None, one, None, two])
-
-
-@pytest.mark.parametrize(
-    ("other", "ranks"),
-    [
-        (("scatterreduce", 0, WeightGrad(0, 2, [1], 2)), (0, 1)),
-        (("allreduce", 1, WeightGrad(1, 2, [1], 2)), (0, 1)),
-        (("allreduce", 0, Weight(0, 2, 0)), (0, 1)),
-        (("allreduce", 0, WeightGrad(0, 2, [0, 1], 2)), (0, 1)),
-        (("allreduce", 0, WeightGrad(0, 2, [1], 2, [0], 2)), (0, 1)),
-    ],
-    ids=["operation", "layer", "kind", "batches", "shards"],
-)
-def test_two_members_that_disagree_are_a_mismatch(other: tuple[str, int, Any], ranks: tuple[int, int]) -> None:
-    with pytest.raises(MismatchError) as raised:
-        collective(COLLECTIVES["allreduce"], members(("allreduce", 0, WeightGrad(0, 2, [0], 2)), other))
-    assert raised.value.ranks == ranks
-
-
-def test_shards_that_overlap_name_the_pair_that_does() -> None:
-    shards = [Weight(0, 1, 0, [i], 4) for i in (0, 1, 2, 1)]
-    with pytest.raises(MismatchError) as raised:
-        collective(COLLECTIVES["allgather"], members(*(("allgather", 0, shard) for shard in shards)))
-    assert raised.value.ranks == (1, 3)
-    assert str(raised.value) == (
-        "the all-gather of layer 0 cannot be done: cannot gather these values: shard 1 would be counted twice\n"
-        "  expected: each shard in one of them only\n"
-        "  got:      rank 1: weight of layer 0, shard 1 of 4\n"
-        "            rank 3: weight of layer 0, shard 1 of 4\n"
-        "  fix:      each value must hold shards that no other value holds"
-    )
-
-
-@pytest.mark.parametrize(
-    ("op", "values"),
-    [
-        ("allgather", [Activation(1, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
-        ("allgather", [WeightGrad(0, 2, [0], 4, [shard], 4) for shard in (0, 1, 2, 1)]),
-        ("allreduce", [WeightGrad(0, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
-        ("scatterreduce", [WeightGrad(0, 2, [batch], 4) for batch in (0, 1, 2, 1)]),
-    ],
-    ids=["batches gathered", "shards gathered", "batches summed", "batches scattered"],
-)
-def test_whatever_is_there_twice_the_two_that_have_it_are_named(op: str, values: list[Any]) -> None:
-    with pytest.raises(MismatchError, match="would be counted twice") as raised:
-        collective(COLLECTIVES[op], members(*((op, 0, value) for value in values)))
-    assert raised.value.ranks == (1, 3)
-
-
-def test_an_all_to_all_takes_one_value_a_member() -> None:
-    row = COLLECTIVES["alltoall"]
-    bring(row, [Weight(0, 1, 0), Weight(0, 1, 0)], 0, 2)
-    with pytest.raises(AssertionError) as raised:
-        bring(row, [Weight(0, 1, 0)], 0, 2)
-    assert str(raised.value) == (
-        "an all-to-all takes one value for each of the 2 members\n"
-        "  expected: a list of 2 values, in the order of the group\n"
-        "  got:      1 values\n"
-        "  fix:      value number i goes to member number i"
-    )

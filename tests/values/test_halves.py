@@ -81,7 +81,8 @@ def test_which_operations_work_out_gradients() -> None:
 
 DATA = value_of(Activation, SHAPE.tensors, 1, 3, frozenset([0]), 4)
 GRAD = value_of(ActivationGrad, SHAPE.tensors, 1, 3, frozenset([0]), 4)
-OF_LAYER_1 = rules.load_weights(SHAPE, 1, 0, 1)[0]
+LATER = value_of(ActivationGrad, SHAPE.tensors, 1, 3, frozenset([1]), 4)
+OF_LAYER_1, SHARD = (rules.load_weights(SHAPE, 1, 0, total)[0] for total in (1, 2))
 OPEN: dict[Any, Any] = {
     kind: value_of(kind, SHAPE.tensors, 1, 3, frozenset([0]), 4, [("terms", {0}, 2)])
     for kind in (Activation, ActivationGrad)
@@ -121,27 +122,15 @@ OPEN: dict[Any, Any] = {
             lambda: rules.backward_input(SHAPE, 1, DATA, OPEN[ActivationGrad], OF_LAYER_1),
             facts.Owes("gradient given to backward_input", OPEN[ActivationGrad]),
         ),
+        (lambda: rules.backward_weight(SHAPE, 1, DATA, LATER), facts.OtherBatches("backward_weight", DATA, LATER)),
+        (
+            lambda: rules.backward_input(SHAPE, 1, DATA, LATER, OF_LAYER_1),
+            facts.OtherBatches("backward_input", DATA, LATER),
+        ),
+        (lambda: rules.backward_input(SHAPE, 1, DATA, GRAD, SHARD), facts.Incomplete(SHARD)),
     ],
 )
 def test_what_they_refuse(make: Any, fact: facts.Fact) -> None:
     with pytest.raises(RuleError) as raised:
         make()
     assert raised.value.fact == fact
-
-
-def test_batches_have_to_agree() -> None:
-    other = value_of(ActivationGrad, SHAPE.tensors, 1, 3, frozenset([1]), 4)
-    for op, make in (
-        ("backward_weight", lambda: rules.backward_weight(SHAPE, 1, DATA, other)),
-        ("backward_input", lambda: rules.backward_input(SHAPE, 1, DATA, other, OF_LAYER_1)),
-    ):
-        with pytest.raises(RuleError) as raised:
-            make()
-        assert raised.value.fact == facts.OtherBatches(op, DATA, other)
-
-
-def test_a_shard_of_the_weight_will_not_do_for_the_input_half() -> None:
-    shard = rules.load_weights(SHAPE, 1, 0, 2)[0]
-    with pytest.raises(RuleError) as raised:
-        rules.backward_input(SHAPE, 1, DATA, GRAD, shard)
-    assert raised.value.fact == facts.Incomplete(shard)

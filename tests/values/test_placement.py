@@ -74,11 +74,6 @@ def test_pieces_of_grids_are_the_ranges_that_they_cover(left: Any, right: Any) -
     assert bare.same(other) == (enumerated(left) == enumerated(right))
 
 
-@given(st.frozensets(st.integers(0, 40)))
-def test_runs_read_back(items: frozenset[int]) -> None:
-    assert [n for low, high in runs(items) for n in range(low, high)] == sorted(items)
-
-
 def test_what_touches_is_one_and_what_is_empty_is_nothing() -> None:
     assert AXIS.part((0, 1), (1, 2)).ranges == ((0, 2),)
     assert AXIS.part((1, 1), (2, 2)).ranges == ()
@@ -93,28 +88,20 @@ def test_ends_are_exact_and_whole_numbers_where_they_are() -> None:
     assert part([0], 7).size == Fraction(60, 7)
 
 
-@given(st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 4)), max_size=3), max_size=12))
-def test_an_owner_of_several_parts_is_whoever_it_is(owners: list[list[tuple[int, int]]]) -> None:
-    """Neither a number nor anything that can be compared."""
+@given(st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=3), max_size=12), st.booleans())
+def test_the_first_owner_is_the_first_that_overlaps_whoever_it_is(
+    owners: list[list[tuple[int, int]]], numbers: bool
+) -> None:
+    """A number, 0 too, or something that cannot even be compared."""
     known: Owners[object] = Owners()
     before: list[tuple[object, set[int]]] = []
-    for parts in owners:
-        owner, ranges = object(), Axis("rows", 40).part(*[(low, low + length) for low, length in parts]).ranges
+    for number, parts in enumerate(owners):
+        owner = number if numbers else object()
+        ranges = Axis("rows", 40).part(*[(low, low + length) for low, length in parts]).ranges
         mine = {point for low, high in ranges for point in range(int(low), int(high))}
         first = next((other for other, theirs in before if mine & theirs), None)
         assert known.add(ranges, owner) is first
         before.append((owner, mine))
-
-
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=12))
-def test_the_first_owner_is_the_first_that_overlaps(spans: list[tuple[int, int]]) -> None:
-    owners: Owners[int] = Owners()
-    before: list[set[int]] = []
-    for number, (low, length) in enumerate(spans):
-        mine = set(range(low, low + length))
-        expected = next((i for i, theirs in enumerate(before) if mine & theirs), None)
-        assert owners.add([(low, low + length)], number) == expected
-        before.append(mine)
 
 
 @pytest.mark.parametrize(

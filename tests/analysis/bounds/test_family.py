@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from lib import Mesh, Model, Trace, Weight, check, simulate
 from lib.analysis.bounds.family import Family, excuse
 from lib.analysis.bounds.puzzle_bounds import bound_of, lower_bound
-from lib.schedules.data_parallel import fully_sharded, zero, zero1
+from lib.schedules import data_parallel
 from lib.submissions.load import load_function
 from lib.submissions.locations import reference
-from tests.support.schedules import fsdp, star
+from tests.support import schedules
+from tests.support.said import Said
+from tests.support.schedules import fsdp
 
 Function = Callable[[Model], Any]
 
@@ -22,11 +25,12 @@ def _trace(function: Function, family: Family, mesh: Mesh | None = None) -> Trac
     return Trace.of(simulate(function, ranks=family.ranks, layers=family.layers, batches=family.batches, mesh=mesh))
 
 
-def _excuse(function: Function, family: Family, mesh: Mesh | None = None) -> str | None:
+def said(function: Function, family: Family, mesh: Mesh | None = None) -> str:
+    """Why a bound does not speak of a correct run."""
     trace = _trace(function, family, mesh)
     verdict = check(trace)
     assert verdict.correct, verdict.faults
-    return excuse(trace, family)
+    return excuse(trace, family) or "of the family"
 
 
 def _train(model: Model, batches: Iterable[int], weights: dict[int, Weight]) -> dict[int, Any]:
@@ -45,6 +49,7 @@ ONE = Family(1, 2, 2)
 DDP = Family(2, 2, 2)
 FSDP = Family(2, 2, 2, sharded=True)
 PIPE = Family(2, 4, 3, stages=2, grouping="one")
+GPIPE = load_function(reference("gpipe"), "gpipe")
 
 
 # -- who computes what ----------------------------------------------------------------------------------------------
@@ -57,7 +62,7 @@ def test_fsdp_in_the_puzzle_of_the_pipeline() -> None:
     assert lower_bound("fsdp").excuse(trace) == "it has 4 ranks, 8 layers and 4 batches"
 
 
-def _computing(model: Model, *, again: bool = False, turns: list[list[int]] | None = None) -> None:
+def computing(model: Model, *, again: bool = False, turns: list[list[int]] | None = None) -> None:
     weights, states = {}, {}
     for layer in range(model.LAYERS):
         weights[layer], states[layer] = model.load_weights(layer)
@@ -71,25 +76,7 @@ def _computing(model: Model, *, again: bool = False, turns: list[list[int]] | No
         model.set_final_weight(layer, model.update(layer, total.pop(layer), weights[layer], states[layer])[0])
 
 
-def test_computing_something_again() -> None:
-    said = _excuse(lambda model: _computing(model, again=True), ONE)
-    assert said == "forward of layer 0 on batch 0 is computed more than once, the last time on rank 0"
-    assert _excuse(_computing, ONE) is None
-
-
-def test_batches_apart_or_together() -> None:
-    def apart(model: Model) -> None:
-        _computing(model, turns=[[0], [1]])
-
-    assert _excuse(apart, ONE) is None
-    assert _excuse(apart, Family(1, 2, 2, grouping="one")) is None
-    said = _excuse(apart, Family(1, 2, 2, grouping="all"))
-    assert said == "rank 0 runs forward of layer 0 on batch 0 alone"
-    said = _excuse(_computing, Family(1, 2, 2, grouping="one"))
-    assert said == "rank 0 runs forward of layer 0 on batches 0 and 1 together"
-
-
-def _ddp(share: Callable[[int], list[int]]) -> Function:
+def ddp(share: Callable[[int], list[int]]) -> Function:
     async def run(model: Model) -> None:
         held = {layer: model.load_weights(layer) for layer in range(model.LAYERS)}
         mine = share(model.rank)
@@ -102,103 +89,58 @@ def _ddp(share: Callable[[int], list[int]]) -> Function:
     return run
 
 
-def test_ranks_with_more_and_with_fewer_batches() -> None:
-    assert _excuse(_ddp(lambda rank: [rank]), DDP) is None
-    assert _excuse(_ddp(lambda rank: [1 - rank]), DDP) is None
-    said = _excuse(_ddp(lambda rank: [0, 1] if rank == 1 else []), DDP)
-    assert said == "rank 0 computes 0 batches, and not 1"
-
-
 # -- what was given ---------------------------------------------------------------------------------------------------
 
 
-def test_updates_that_are_shared() -> None:
-    assert _excuse(zero1, DDP) == "rank 0 does not itself update all of layer 0"
+async def state_lent(model: Model) -> None:
+    weights, states, *_ = model.storage()
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.load_weights(layer)
+    if model.rank == 0:
+        await model.pass_to(1, states.pop(0))
+    kept = await model.receive(0) if model.rank == 1 else None
+    made = _train(model, [model.rank], dict(weights))
+    if model.rank == 0:
+        states[0] = await model.receive(1)
+    else:
+        await model.pass_to(0, kept)
+    for layer in range(model.LAYERS):
+        grad = await model.allreduce(made.pop(layer), layer)
+        weights[layer], states[layer] = model.update(layer, grad, weights[layer], states[layer])
+        model.set_final_weight(layer, weights[layer])
 
 
-def test_an_optimizer_state_that_is_lent_to_another_rank() -> None:
-    async def lent(model: Model) -> None:
-        weights, states, *_ = model.storage()
-        for layer in range(model.LAYERS):
-            weights[layer], states[layer] = model.load_weights(layer)
-        if model.rank == 0:
-            await model.pass_to(1, states.pop(0))
-        kept = await model.receive(0) if model.rank == 1 else None
-        made = _train(model, [model.rank], dict(weights))
-        if model.rank == 0:
-            states[0] = await model.receive(1)
-        else:
-            await model.pass_to(0, kept)
-        for layer in range(model.LAYERS):
-            grad = await model.allreduce(made.pop(layer), layer)
-            weights[layer], states[layer] = model.update(layer, grad, weights[layer], states[layer])
-            model.set_final_weight(layer, weights[layer])
-
-    said = _excuse(lent, DDP)
-    assert said == "rank 0 does not hold all of the optimizer state of layer 0 from its first forward to the update"
-
-
-def test_more_than_a_shard_to_begin_with() -> None:
-    assert _excuse(fsdp, FSDP) is None
-    said = _excuse(_ddp(lambda rank: [rank]), FSDP)
-    assert said == "rank 0 loads more of layer 0 than its shard"
-    assert _excuse(fsdp, DDP) == "rank 0 does not itself update all of layer 0"
-
-
-def test_shards_over_only_some_of_the_ranks_are_more_than_shards_over_all() -> None:
-    mesh = Mesh({"replica": 2, "shard": 2})
-    hybrid = fully_sharded("shard", "replica")
-    assert _excuse(hybrid, Family(4, 2, 4, sharded=True), mesh) == "rank 0 loads more of layer 0 than its shard"
-
-
-def test_loading_what_another_stage_has() -> None:
-    function = load_function(reference("gpipe"), "gpipe")
-
-    async def lent(model: Model) -> None:
-        if model.rank == 1:
-            weight, _ = model.load_weights(0)
-            work = model.pass_to(0, weight)
-            await work
-        if model.rank == 0:
-            await model.receive(1)
-        await function(model)
-
-    assert _excuse(function, PIPE) is None
-    assert _excuse(lent, PIPE) == "rank 1 loads layer 0, which is not of its stage"
+async def layer_lent(model: Model) -> None:
+    if model.rank == 1:
+        weight, _ = model.load_weights(0)
+        work = model.pass_to(0, weight)
+        await work
+    if model.rank == 0:
+        await model.receive(1)
+    await GPIPE(model)
 
 
 # -- what travels -----------------------------------------------------------------------------------------------------
 
 
-def test_a_broadcast() -> None:
-    family = Family(2, 1, 2)
-    assert _excuse(star, family) == "rank 1 does not itself update all of layer 0"
-
-    async def told(model: Model) -> None:
-        await _ddp(lambda rank: [rank])(model)
-        await model.broadcast(model.final_weights[0], 0)
-
-    assert _excuse(told, family) == "rank 0 uses broadcast"
+async def told(model: Model) -> None:
+    await ddp(lambda rank: [rank])(model)
+    await model.broadcast(model.final_weights[0], 0)
 
 
-def test_activations_that_travel_without_a_pipeline() -> None:
-    async def parked(model: Model) -> None:
-        other = 1 - model.rank
-        await _ddp(lambda rank: [rank])(model)
-        await model.pass_to(other, model.get_activation([model.rank]))
-        await model.receive(other)
-
-    said = _excuse(parked, DDP)
-    assert said == ("rank 0 sends activation 0, batch 0 to rank 1, which is not where it is needed next")
-
-    async def gathered(model: Model) -> None:
-        await _ddp(lambda rank: [rank])(model)
-        await model.allgather(model.get_activation([model.rank]), 0)
-
-    assert _excuse(gathered, DDP) == "rank 0 brings an activation to allgather"
+async def parked(model: Model) -> None:
+    other = 1 - model.rank
+    await ddp(lambda rank: [rank])(model)
+    await model.pass_to(other, model.get_activation([model.rank]))
+    await model.receive(other)
 
 
-def _passing(send: Callable[[Model, Any], Awaitable[Any]], receive: Callable[[Model], Awaitable[Any]]) -> Function:
+async def gathered(model: Model) -> None:
+    await ddp(lambda rank: [rank])(model)
+    await model.allgather(model.get_activation([model.rank]), 0)
+
+
+def passing(send: Callable[[Model, Any], Awaitable[Any]], receive: Callable[[Model], Awaitable[Any]]) -> Function:
     """Two stages of one layer, one batch; how the activation gets from the first to the second is up to the caller."""
 
     async def run(model: Model) -> None:
@@ -225,59 +167,39 @@ async def _take(model: Model) -> Any:
     return await model.receive(0)
 
 
-def test_messages_that_carry_more_or_come_twice() -> None:
-    family = Family(2, 2, 1, stages=2)
-    assert _excuse(_passing(_send, _take), family) is None
-
-    async def send_tuple(model: Model, value: Any) -> None:
-        await model.pass_to(1, (value, model.fake_grad(0)))
-
-    async def take_tuple(model: Model) -> Any:
-        return (await model.receive(0))[0]
-
-    said = _excuse(_passing(send_tuple, take_tuple), family)
-    assert said == "rank 0 sends activation 1, batch 0 and more in one message"
-
-    async def send_twice(model: Model, value: Any) -> None:
-        first, second = model.pass_to(1, value), model.pass_to(1, value)
-        await first
-        await second
-
-    async def take_second(model: Model) -> Any:
-        await model.receive(0)
-        return await model.receive(0)
-
-    said = _excuse(_passing(send_twice, take_second), family)
-    assert said == "activation 1, batch 0 is sent more than once"
+async def send_tuple(model: Model, value: Any) -> None:
+    await model.pass_to(1, (value, model.fake_grad(0)))
 
 
-def test_a_gradient_of_a_weight_that_leaves_its_stage() -> None:
-    async def send(model: Model, value: Any) -> None:
-        await _send(model, value)
-        await model.pass_to(1, model.fake_grad(0))
-
-    async def take(model: Model) -> Any:
-        value = await _take(model)
-        await model.receive(0)
-        return value
-
-    said = _excuse(_passing(send, take), Family(2, 2, 1, stages=2))
-    assert said is not None
-    assert said.startswith("rank 0 sends the weight gradient of layer 0")
-    assert said.endswith("to rank 1, which is not of the same stage")
+async def take_tuple(model: Model) -> Any:
+    return (await model.receive(0))[0]
 
 
-def test_a_collective_over_several_stages() -> None:
-    async def sharded_over_all(model: Model) -> None:
-        function = load_function(reference("pipeline_fsdp"), "pipeline_fsdp")
-        await function(model)
-        layer = 0
-        grad = model.fake_grad(layer)
-        await model.allreduce(grad, layer)
+async def send_twice(model: Model, value: Any) -> None:
+    first, second = model.pass_to(1, value), model.pass_to(1, value)
+    await first
+    await second
 
-    mesh = Mesh({"data": 2, "stage": 2})
-    said = _excuse(sharded_over_all, Family(4, 2, 2, stages=2, sharded=True), mesh)
-    assert said == "allreduce of layer 0 has members that are not of its stage"
+
+async def take_second(model: Model) -> Any:
+    await model.receive(0)
+    return await model.receive(0)
+
+
+async def send(model: Model, value: Any) -> None:
+    await _send(model, value)
+    await model.pass_to(1, model.fake_grad(0))
+
+
+async def take(model: Model) -> Any:
+    value = await _take(model)
+    await model.receive(0)
+    return value
+
+
+async def sharded_over_all(model: Model) -> None:
+    await load_function(reference("pipeline_fsdp"), "pipeline_fsdp")(model)
+    await model.allreduce(model.fake_grad(0), 0)
 
 
 # -- runs that no bound speaks of -------------------------------------------------------------------------------------
@@ -289,14 +211,14 @@ def test_runs_that_are_not_correct() -> None:
         model.forward(0, model.get_activation([0]), weight)
 
     assert excuse(_trace(lazy, Family(1, 1, 2)), Family(1, 1, 2)) == "it leaves out batches"
-    trace = _trace(_computing, ONE)
+    trace = _trace(computing, ONE)
     trace.error = "deadlock"
     assert excuse(trace, ONE) == "it did not end"
 
 
 @pytest.mark.parametrize("what", ["a layer that is not there", "a message that nobody gets"])
 def test_a_trace_that_is_no_program(what: str) -> None:
-    trace = _trace(load_function(reference("gpipe"), "gpipe"), PIPE)
+    trace = _trace(GPIPE, PIPE)
     wanted = "forward" if "layer" in what else "pass_to"
     event = next(event for event in trace.programs[0].events if event.op == wanted)
     if wanted == "forward":
@@ -327,47 +249,36 @@ async def _finish(model: Model, made: dict[int, Any], weights: dict[int, Weight]
         model.set_final_weight(layer, await model.allgather(shard, layer))
 
 
-def test_sharded_states_alone() -> None:
-    assert _excuse(zero1, STATES) is None
-    assert _excuse(zero(1), STATES) is None
-    assert _excuse(fsdp, STATES) is not None
-    said = _excuse(_ddp(lambda rank: [rank]), STATES)
-    assert said == "rank 0 loads more of the optimizer state of layer 0 than its shard"
+async def state_sent(model: Model) -> None:
+    weights, states = _zero(model)
+    other = 1 - model.rank
+    model.pass_to(other, states[0])
+    await model.receive(other)
+    await _finish(model, _train(model, [model.rank], weights), weights, states)
 
 
-def test_a_state_that_travels() -> None:
-    async def lent(model: Model) -> None:
-        weights, states = _zero(model)
-        other = 1 - model.rank
-        model.pass_to(other, states[0])
-        await model.receive(other)
-        await _finish(model, _train(model, [model.rank], weights), weights, states)
-
-    async def gathered(model: Model) -> None:
-        weights, states = _zero(model)
-        await model.allgather(states[0], 0)
-        await _finish(model, _train(model, [model.rank], weights), weights, states)
-
-    assert _excuse(lent, STATES) == "rank 0 sends the optimizer state of layer 0, shard 0 of 2 in a message"
-    assert _excuse(gathered, STATES) == "rank 0 brings an optimizer state to allgather"
+async def state_gathered(model: Model) -> None:
+    weights, states = _zero(model)
+    await model.allgather(states[0], 0)
+    await _finish(model, _train(model, [model.rank], weights), weights, states)
 
 
-def test_weights_that_are_whole_only_when_they_are_used() -> None:
-    async def late(model: Model) -> None:
-        place = model.rank, model.RANKS
-        held = {layer: model.load_weights(layer, *place) for layer in range(model.LAYERS)}
-        weights = {layer: await model.allgather(held[layer][0], layer) for layer in held}
-        made = _train(model, [model.rank], weights)
-        for layer in held:
-            grad = await model.scatterreduce(made.pop(layer), layer)
-            model.set_final_weight(layer, model.update(layer, grad, *held[layer])[0])
+async def late(model: Model) -> None:
+    place = model.rank, model.RANKS
+    held = {layer: model.load_weights(layer, *place) for layer in range(model.LAYERS)}
+    weights = {layer: await model.allgather(held[layer][0], layer) for layer in held}
+    made = _train(model, [model.rank], weights)
+    for layer in held:
+        grad = await model.scatterreduce(made.pop(layer), layer)
+        model.set_final_weight(layer, model.update(layer, grad, *held[layer])[0])
 
-    async def one_by_one(model: Model) -> None:
-        await fully_sharded()(model)
 
-    assert _excuse(late, STATES) is None
-    said = _excuse(one_by_one, STATES)
-    assert said == "rank 0 does not hold all of the weight of layer 0 from its first forward to the last backward"
+SAID = Said(Path(__file__).with_name("said") / "family.txt")
+
+
+@pytest.mark.parametrize("call", SAID.texts)
+def test_what_is_said(call: str) -> None:
+    SAID.check(call, vars(data_parallel) | vars(schedules) | globals())
 
 
 def test_least_memory_of_the_stages_of_zero() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 
-from lib import LINKS, Costs, Mesh, Model, Trace, simulate
+import lib
+from lib import LINKS, Mesh, Model, Trace, simulate
 from lib.analysis.dependencies import At, slowed
 from lib.analysis.event_words import operation
 from lib.analysis.waiting.critical_path import critical_path
@@ -20,6 +22,7 @@ from lib.values.operations import COMPUTE
 from tests.drawing.runs import trace
 from tests.support.profiles import sample
 from tests.support.random_programs import Schedule, run, schedules
+from tests.support.said import Said
 from tests.support.schedules import EVERYTHING, Case
 
 
@@ -95,8 +98,9 @@ def test_they_do_for_any_schedule(schedule: Schedule) -> None:
     check_gaps(Trace.of(run(schedule)))
 
 
-def texts(function: Callable[[Model], Any], **sizes: Any) -> list[str]:
-    return [gap.text() for gap in gaps(trace(function, **sizes))]
+def texts(function: Callable[[Model], Any], rank: int | None = None, **sizes: Any) -> str:
+    """What is said of all gaps, or of one rank's, a line each."""
+    return "\n".join(gap.text() for gap in gaps(trace(function, **sizes)) if rank in (None, gap.rank))
 
 
 def compute(model: Model, batches: int) -> None:
@@ -115,36 +119,10 @@ async def down(model: Model) -> None:
         await model.pass_to(0, "thanks")
 
 
-def test_the_first_input_and_being_done_early() -> None:
-    assert texts(down, ranks=2, batches=2) == [
-        "rank 0 spends 0.2 time units (2 to 2.2) sending to rank 1",
-        "rank 0 is done 0.4 time units (3.2 to 3.6) early; rank 1 ends last, with the message to rank 0",
-        "rank 1 waits 2.2 time units (0 to 2.2) for its first input: a message from rank 0, which sends it after "
-        "forward of "
-        "layer 0 (batches 0, 1)",
-        "rank 1 spends 0.2 time units (2.2 to 2.4) receiving from rank 0",
-        "rank 1 spends 0.2 time units (3.4 to 3.6) sending to rank 0",
-    ]
-
-
 async def uneven(model: Model) -> None:
     """Rank r computes r + 1 batches before an all-gather."""
     compute(model, model.rank + 1)
     await model.allgather(model.load_weights(1, model.rank, 3)[0], 1)
-
-
-def test_who_comes_last_in_a_collective_and_why() -> None:
-    assert texts(uneven, ranks=3, batches=3) == [
-        "rank 0 waits 2 time units (1 to 3) in all-gather of layer 1 for rank 2, which comes last after forward of "
-        "layer 0 "
-        "(batches 0-2)",
-        "rank 0 spends 0.3 time units (3 to 3.3) in all-gather of layer 1",
-        "rank 1 waits 1 time unit (2 to 3) in all-gather of layer 1 for rank 2, which comes last after forward of "
-        "layer 0 "
-        "(batches 0-2)",
-        "rank 1 spends 0.3 time units (3 to 3.3) in all-gather of layer 1",
-        "rank 2 spends 0.3 time units (3 to 3.3) in all-gather of layer 1",
-    ]
 
 
 async def overlapped(model: Model) -> None:
@@ -155,19 +133,13 @@ async def overlapped(model: Model) -> None:
     await works[0]
 
 
-def test_an_earlier_communication_of_the_same_ranks() -> None:
-    assert texts(overlapped, ranks=1) == [
-        "rank 0 waits 0.3 time units (0 to 0.3) before all-reduce of layer 0, because all-reduce of layer 1 between "
-        "the "
-        "same ranks is still under way",
-        "rank 0 spends 0.3 time units (0.3 to 0.6) in all-reduce of layer 0",
-    ]
-
-
 async def hidden(model: Model) -> None:
     work = model.allreduce(model.fake_grad(0, []), 0)
     compute(model, 1)
     await work
+
+
+HOSTS = Mesh({"replica": 2, "shard": 4}, host_size=4)
 
 
 async def across(model: Model) -> None:
@@ -179,18 +151,9 @@ async def across(model: Model) -> None:
 
 
 def test_a_communication_that_others_slow() -> None:
-    mesh = Mesh({"replica": 2, "shard": 4}, host_size=4)
-    slow = trace(across, ranks=8, mesh=mesh, costs=LINKS)
-    assert [gap.text() for gap in gaps(slow) if gap.rank == 5] == [
-        "rank 5 spends 0.3 time units (0 to 0.3) in all-gather of layer 1",
-        "rank 5 spends 0.03 time units (0.3 to 0.33) longer in all-gather of layer 1, "
-        "which shares a link with all-gather of layer 0",
-        "rank 5 spends 3.17 time units (0.33 to 3.5) in all-gather of layer 0",
-        "rank 5 spends 0.03 time units (3.5 to 3.53) longer in all-gather of layer 0, "
-        "which shares a link with all-gather of layer 1",
-    ]
+    slow = trace(across, ranks=8, mesh=HOSTS, costs=LINKS)
     assert slowed(slow, 5, 3) == "0.3 time units alone: it shares a link with all-gather of layer 0"
-    assert slowed(slow, 5, 0) == slowed(trace(across, ranks=8, mesh=mesh), 5, 3) == ""
+    assert slowed(slow, 5, 0) == slowed(trace(across, ranks=8, mesh=HOSTS), 5, 3) == ""
 
 
 async def ahead(model: Model) -> None:
@@ -207,19 +170,11 @@ async def ahead(model: Model) -> None:
 
 def test_a_message_without_room_waits_where_links_are_shared() -> None:
     full = trace(ahead, ranks=2, batches=2, costs=LINKS)
-    assert [gap.text() for gap in gaps(full) if gap.kind == "room"] == [
-        "rank 0 waits 0.6 time units (0.4 to 1) for room for its message: "
-        "rank 1 takes the one before it after forward of layer 0 (batch 0)"
-    ]
     send = next(i for i, event in enumerate(full.programs[0].events) if event.op == "pass_to" and event.start)
     assert slowed(full, 0, send) == ("0.2 time units alone: it had no room before rank 1 took the message before it")
     assert [(step.rank, step.event.op) for step in critical_path(full).steps] == [(1, "forward"), (0, "forward")]
     at_once = trace(ahead, ranks=2, batches=2)
     assert not [gap for gap in gaps(at_once) if gap.kind == "room"]
-
-
-def test_communication_beside_computation_is_no_gap() -> None:
-    assert texts(hidden, ranks=2) == []
 
 
 async def on_its_way(model: Model) -> None:
@@ -229,15 +184,6 @@ async def on_its_way(model: Model) -> None:
     else:
         await model.allreduce(model.fake_grad(0, []), 0, [1])
         await model.receive(0)
-
-
-def test_a_message_that_is_under_way_is_communication() -> None:
-    assert texts(on_its_way, ranks=2, costs=Costs(collective=0.1)) == [
-        "rank 0 spends 0.2 time units (0 to 0.2) sending to rank 1",
-        "rank 0 is done 0.2 time units (0.2 to 0.4) early; rank 1 ends last, with the message from rank 0",
-        "rank 1 spends 0.1 time units (0 to 0.1) in all-reduce of layer 0",
-        "rank 1 spends 0.3 time units (0.1 to 0.4) receiving from rank 0",
-    ]
 
 
 async def stuck(model: Model) -> None:
@@ -252,32 +198,23 @@ async def stuck(model: Model) -> None:
         await model.receive(0)
 
 
-def test_a_run_that_failed_says_what_never_happened() -> None:
-    assert texts(stuck, ranks=3, batches=2) == [
-        "rank 0 waits 2 time units (0 to 2) in the message from rank 1, which never happened",
-        "rank 1 waits 1 time unit (1 to 2) in all-reduce of layer 0, which never happened",
-    ]
-
-
 async def raises(model: Model) -> None:
     if model.rank == 1:
         raise RuntimeError("no")
     compute(model, 1)
 
 
-def test_a_rank_that_stopped_is_not_done() -> None:
-    assert texts(raises, ranks=2) == ["rank 1 waits 1 time unit (0 to 1), because the run failed"]
+async def lazy(model: Model) -> None:
+    if model.rank:
+        compute(model, 1)
 
 
-def test_a_rank_that_does_nothing_and_a_run_of_nothing() -> None:
-    async def lazy(model: Model) -> None:
-        if model.rank:
-            compute(model, 1)
+SAID = Said(Path(__file__).with_name("said") / "gaps.txt")
 
-    assert texts(lazy, ranks=2) == [
-        "rank 0 is done 1 time unit (0 to 1) early; rank 1 ends last, with forward of layer 0 (batch 0)"
-    ]
-    assert texts(lambda model: None, ranks=3) == []
+
+@pytest.mark.parametrize("call", SAID.texts)
+def test_what_is_said_of_gaps(call: str) -> None:
+    SAID.check(call, vars(lib) | globals() | {"nothing": lambda model: None})
 
 
 def test_time_that_nothing_accounts_for_in_a_measured_run() -> None:

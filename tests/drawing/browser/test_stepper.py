@@ -22,10 +22,6 @@ def facts(page: Page) -> dict[str, str]:
     )
 
 
-def test_16_ranks_with_200_events_become_few_elements(show: Show) -> None:
-    assert show(large()).evaluate("document.querySelectorAll('*').length") < 1000
-
-
 def test_keys_step_through_the_events_of_a_rank(show: Show) -> None:
     page = show(TRACES["ddp"])
     assert page.inner_text("#clock") == "time 0 of 5.6"
@@ -46,7 +42,7 @@ def test_keys_step_through_the_events_of_a_rank(show: Show) -> None:
     assert page.inner_text("#summary").startswith("Event 1 of 14")
 
 
-def test_the_details_of_an_event(show: Show) -> None:
+def test_the_details_of_an_event_and_of_those_of_other_ranks(show: Show) -> None:
     page = show(TRACES["1f1b"])
     press(page, "ArrowDown")
     assert page.inner_text("#event-title") == "Rank 1"
@@ -65,23 +61,19 @@ def test_the_details_of_an_event(show: Show) -> None:
         "outputs": "activation 1, batch 0",
         "source": "not known",  # nobody wrote what follows an order
     }
-    page = show(TRACES["ddp"])
-    assert facts(page)["source"].startswith("runs.py, line ")
-    assert page.inner_text("#code").startswith("model.activations[layer + 1] = model.forward(")
-
-
-def test_up_and_down_go_to_other_ranks_and_stay_there(show: Show) -> None:
-    page = show(TRACES["1f1b"])
-    press(page, "ArrowUp")
+    press(page, "ArrowUp", 2)
     assert page.inner_text("#event-title") == "Rank 0"
     press(page, "ArrowDown", 9)
     assert page.inner_text("#event-title") == "Rank 3"
     assert page.locator("#cards .card.chosen").count() == 1
     assert page.inner_text("#cards .card.chosen button") == "rank 3"
     assert page.inner_text("#chosen .card button") == "rank 3"
+    page = show(TRACES["ddp"])
+    assert facts(page)["source"].startswith("runs.py, line ")
+    assert page.inner_text("#code").startswith("model.activations[layer + 1] = model.forward(")
 
 
-def test_space_plays_and_pauses(show: Show) -> None:
+def test_space_plays_and_pauses_at_a_speed_up_to_the_end(show: Show) -> None:
     page = show(TRACES["1f1b"])
     press(page, " ")
     assert page.inner_text("#play") == "Pause"
@@ -94,19 +86,16 @@ def test_space_plays_and_pauses(show: Show) -> None:
     stopped = page.inner_text("#clock")
     settle(page)
     assert page.inner_text("#clock") == stopped
-
-
-def test_playing_stops_at_the_end(show: Show) -> None:
+    for speed in ("1×", "2×", "4×", "¼×", "½×", "1×"):
+        assert page.inner_text("#speed") == f"speed {speed}"
+        page.evaluate("document.getElementById('speed').click()")
     page = show(TRACES["alone"])
     page.evaluate("app.seek(2.9)")
     press(page, " ")
     expect(page.locator("#play")).to_have_text("Play")
     settle(page)
     assert page.inner_text("#clock") == "time 3 of 3"
-
-
-def test_who_wants_no_motion_gets_steps(show: Show) -> None:
-    page = show(TRACES["alone"], calm=True)
+    page = show(TRACES["alone"], calm=True)  # who wants no motion gets steps
     press(page, " ")
     expect(page.locator("#summary")).to_contain_text("Event 6 of")
     press(page, " ")
@@ -133,15 +122,6 @@ def test_arrows_mean_the_same_wherever_the_focus_is(show: Show) -> None:
         for key, times, index, rank in (("Right", 3, 3, 0), ("Left", 1, 2, 0), ("Down", 2, 2, 2), ("Up", 1, 2, 1)):
             press(page, f"Arrow{key}", times)
             assert page.evaluate("[app.index, app.rank]") == [begun + index, rank], (place, key)
-
-
-def test_the_speed_is_one_of_five(show: Show) -> None:
-    page = show(TRACES["alone"])
-    said: list[str] = []
-    for _ in range(6):
-        said.append(page.inner_text("#speed"))
-        page.evaluate("document.getElementById('speed').click()")
-    assert said == ["speed 1×", "speed 2×", "speed 4×", "speed ¼×", "speed ½×", "speed 1×"]
 
 
 WIDE = "(a => (b => a.right <= b.left && a.top < b.bottom)(document.querySelector('#held').getBoundingClientRect()))"
@@ -176,7 +156,7 @@ def point(page: Page, rank: int, time: float) -> tuple[float, float]:
     )
 
 
-def test_pointing_says_what_is_there(show: Show) -> None:
+def test_pointing_says_what_is_there_a_click_selects_and_a_drag_takes_the_cursor_along(show: Show) -> None:
     page = show(TRACES["ddp"])
     assert page.evaluate("document.getElementById('tip').hidden")
     page.mouse.move(*point(page, 2, 2.5))
@@ -188,10 +168,6 @@ def test_pointing_says_what_is_there(show: Show) -> None:
     assert page.evaluate("app.rank") == 0
     press(page, "ArrowRight")
     assert page.evaluate("document.getElementById('tip').hidden")
-
-
-def test_a_click_selects_and_a_drag_takes_the_cursor_along(show: Show) -> None:
-    page = show(TRACES["ddp"])
     page.mouse.click(*point(page, 2, 2.5))
     settle(page)
     assert page.inner_text("#event-title") == "Rank 2"
@@ -245,20 +221,18 @@ def test_values_outside_the_stores_are_dashed_and_said(show: Show) -> None:
     assert page.evaluate("getComputedStyle(document.querySelector('.card .value.outside')).strokeDasharray") != "none"
 
 
-def test_messages_in_flight(show: Show) -> None:
+def test_communication_under_way(show: Show) -> None:
     page = show(TRACES["relay"])
-    page.evaluate("app.seek(1.1)")
-    settle(page)
-    assert page.inner_text("#traffic") == "rank 0 to rank 1: activation 1, batch 0; sent at 1, received at 1.4"
-    page.evaluate("app.seek(2)")
-    settle(page)
-    assert page.inner_text("#traffic") == "nothing"
+    for time, said in (
+        (1.1, "rank 0 to rank 1: activation 1, batch 0; sent at 1, received at 1.4"),
+        (2, "nothing"),
+    ):
+        page.evaluate(f"app.seek({time})")
+        settle(page)
+        assert page.inner_text("#traffic") == said
     page = show(TRACES["unread"])
     press(page, "End")
     assert "never received" in page.inner_text("#traffic")
-
-
-def test_a_collective_under_way_and_its_members(show: Show) -> None:
     page = show(TRACES["ddp"])
     page.evaluate("app.seek(3.1)")
     settle(page)
@@ -289,7 +263,7 @@ def test_a_run_that_failed(show: Show) -> None:
     assert facts(page)["waited"] == "for ever"
 
 
-def test_a_run_in_which_nothing_takes_time(show: Show) -> None:
+def test_a_run_in_which_nothing_takes_time_one_not_solved_yet_and_a_large_one(show: Show) -> None:
     page = show(still())
     assert page.inner_text("#clock") == "time 0 of 0"
     press(page, "ArrowLeft", 3)
@@ -300,12 +274,10 @@ def test_a_run_in_which_nothing_takes_time(show: Show) -> None:
     assert page.inner_text("#summary") == "After all 0 events: finished; holds 0 elements"
     press(page, " ")
     expect(page.locator("#play")).to_have_text("Play")
-
-
-def test_a_puzzle_that_is_not_solved_yet(show: Show) -> None:
     page = show(step_through([]))
     assert page.inner_text("#notes") == "nothing to step through yet"
     assert page.evaluate("document.querySelector('main').hidden")
+    assert show(large()).evaluate("document.querySelectorAll('*').length") < 1000  # 16 ranks with 200 events
 
 
 def test_many_ranks_leave_a_choice(show: Show) -> None:
@@ -380,16 +352,11 @@ def test_tab_reaches_everything_and_focus_is_seen(show: Show) -> None:
 
 
 @pytest.mark.parametrize(("light", "paper"), [("true", "rgb(255, 255, 255)"), ("false", "rgb(22, 24, 28)")])
-def test_it_takes_the_side_of_the_notebook(show: Show, light: str, paper: str) -> None:
+def test_inside_a_notebook_it_takes_its_side(show: Show, light: str, paper: str) -> None:
     output = step_through(TRACES["ddp"])._repr_mimebundle_()["text/html"]
     page = show(f"<!DOCTYPE html><html><body data-jp-theme-light={light}>{output}</body></html>", dark=None)
-    assert page.frames[1].evaluate("getComputedStyle(document.body).backgroundColor") == paper
-
-
-def test_inside_a_notebook(show: Show) -> None:
-    output = step_through(TRACES["ddp"])._repr_mimebundle_()["text/html"]
-    page = show(f"<!DOCTYPE html><html><body>{output}</body></html>")
     frame = page.frames[1]
+    assert frame.evaluate("getComputedStyle(document.body).backgroundColor") == paper
     assert frame.inner_text("#clock") == "time 0 of 5.6"
     assert frame.evaluate("window.origin") == "null"
     rect = page.evaluate("document.querySelector('iframe').getBoundingClientRect().toJSON()")

@@ -9,7 +9,7 @@ import pytest
 from drawing.canvas.scene import Rect, Text
 from drawing.class_report.spread import HIGH, LEFT, RIGHT, TOP, Handed, draw_spread
 from lib.puzzles.records import Goal
-from tests.drawing.marks import texts
+from tests.drawing.marks import rects, texts
 
 GOALS = (Goal("passes", 20.0, 3e6), Goal("best", 18.0, 2e6))
 HANDED = (
@@ -23,24 +23,23 @@ HANDED = (
 
 def test_every_schedule_has_its_place_and_what_the_pointer_shows() -> None:
     scene = draw_spread("Puzzle", HANDED, GOALS, (18.0, 2e6), (18.0, 2e6)).scene
-    dots = {mark.title: mark for mark in scene.marks if not isinstance(mark, Text) and mark.title}
-    assert {one.title for one in HANDED} <= dots.keys()
+    assert {one.title for one in HANDED} <= {mark.title for mark in scene.marks if not isinstance(mark, Text)}
+    dots = {mark.title: mark for mark in rects(scene)}
     for one in HANDED[:3]:
-        dot = dots[one.title]
-        assert isinstance(dot, Rect)
-        assert dot.x > LEFT
-        assert dot.x + dot.width < RIGHT
-        assert dot.y > TOP
-        assert dot.y + dot.height < TOP + HIGH
-    widths = [dot.width for one in HANDED[:3] if isinstance(dot := dots[one.title], Rect)]
+        assert LEFT < dots[one.title].x < dots[one.title].x + dots[one.title].width < RIGHT
+        assert TOP < dots[one.title].y < dots[one.title].y + dots[one.title].height < TOP + HIGH
+    widths = [dots[one.title].width for one in HANDED[:3]]
     assert widths[0] > widths[2] > widths[1]
     words = texts(scene)
     assert "reference, and best of the class" in words
     assert any("3 students beyond the edge" in text for text in words)
 
 
-def test_the_bars_count_everybody() -> None:
-    scene = draw_spread("Puzzle", HANDED, GOALS).scene
+def test_the_bars_count_everybody_and_what_is_shown_of_others_is_text() -> None:
+    scene = draw_spread("<b>", HANDED, GOALS).scene
+    assert "<b>" not in scene.svg()
+    assert "<script>" not in scene.svg()
+    assert "&lt;script&gt;" in scene.svg()
     bars = [mark for mark in scene.marks if isinstance(mark, Rect) and mark.title.endswith(("student", "students"))]
     above = [int(bar.title.split()[0]) for bar in bars if bar.y < TOP]
     beside = [int(bar.title.split()[0]) for bar in bars if bar.x > RIGHT]
@@ -53,14 +52,5 @@ def test_of_any_number_it_can_be_drawn(count: int) -> None:
     picture = draw_spread("Puzzle", handed)
     ET.fromstring(picture.svg())
     assert str(count) in picture.words
-
-
-def test_what_is_shown_of_others_is_text() -> None:
-    svg = draw_spread("<b>", HANDED, GOALS).svg()
-    assert "<script>" not in svg
-    assert "&lt;script&gt;" in svg
-
-
-def test_nothing_is_nothing_to_draw() -> None:
     with pytest.raises(ValueError, match="no schedule"):
         draw_spread("Puzzle", [])

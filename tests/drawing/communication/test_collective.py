@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawing import draw_collective
-from drawing.canvas.palette import ALARM, READABLE, contrast, night, origin_colour
-from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text
+from drawing.canvas.palette import ALARM, origin_colour
+from drawing.canvas.scene import TEXT, Poly, Rect, Scene
 from drawing.communication.exchange import MESSAGE, beside, chosen, exchanges
 from drawing.communication.tiles import Box, Origin, caption, laid, parts, weave
 from lib import Activation, Model, Trace, Weight, WeightGrad
@@ -19,8 +19,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.layers import by_hand
 from lib.values.values import Elements, value_of
 from tests.drawing.communication.exchanges import EXCHANGES, MESH, grid, small
-from tests.drawing.marks import texts
-from tests.drawing.test_palette import grounds
+from tests.drawing.marks import texts, written
 
 
 def area(marks: list[Rect | Poly]) -> float:
@@ -35,47 +34,18 @@ def area(marks: list[Rect | Poly]) -> float:
     return total
 
 
-def painted(name: str, member: int, members: int = 4) -> list[Rect | Poly]:
-    """The parts of tiles in one member's colour: neither arrows, which are small, nor the chips of the sum."""
-    colour = origin_colour(member, members)
-    marks = draw_collective(EXCHANGES[name]).scene.marks
-    large = [m for m in marks if isinstance(m, Rect | Poly) and m.fill == colour and area([m]) > 80]
-    return [mark for mark in large if not (isinstance(mark, Rect) and mark.width == mark.height)]
-
-
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_every_one_says_in_words_what_it_is_who_takes_part_and_what_it_costs(name: str) -> None:
     picture, one = draw_collective(EXCHANGES[name]), exchanges(EXCHANGES[name])[0]
     assert one.title in picture.words.lower()
     assert all(f"ank {seat.rank}" in picture.words for seat in one.seats[:6])
     assert ("It takes" in picture.words) == one.happened
-    assert picture.scene.width <= 840
-    assert min(mark.size for mark in picture.scene.marks if isinstance(mark, Text)) >= TEXT
+    assert min(mark.size for mark in written(picture)) >= TEXT
     assert picture.svg() == draw_collective(EXCHANGES[name]).svg()
 
 
-@pytest.mark.parametrize("shade", [str, night])
-def test_every_text_can_be_read_by_day_and_by_night(shade: type[str]) -> None:
-    for name, run in EXCHANGES.items():
-        for text, ground in grounds(draw_collective(run).scene):
-            assert contrast(shade(text.fill), shade(ground)) >= READABLE, (name, text, ground)
-
-
-def test_a_sum_is_as_large_as_one_of_its_summands_and_made_of_all_of_them() -> None:
-    for member in range(4):
-        own, *stripes = painted("allreduce", member)
-        assert isinstance(own, Rect)
-        assert area(stripes) == pytest.approx(4 * area([own]) / 4, rel=0.15)  # a quarter of each of four sums
-
-
-def test_shards_come_together_each_in_the_colour_of_who_brought_it() -> None:
-    for member in range(4):
-        shards = painted("allgather", member)
-        assert len({mark.height for mark in shards if isinstance(mark, Rect)}) == 1
-        assert len(shards) == 1 + 4  # before, and on every rank after
-
-
 def test_what_is_sent_is_what_the_figures_say() -> None:
+    assert set(COLLECTIVES) <= set(EXCHANGES)
     for name, run in EXCHANGES.items():
         found = [one for one in exchanges(run) if one.happened]
         sent: list[Elements] = [0] * run.ranks
@@ -91,8 +61,7 @@ def test_who_never_came_is_missing_and_who_called_another_one_is_named() -> None
     assert {"never came", "never happened"} <= set(texts(draw_collective(EXCHANGES["missing"])))
     assert {"called all-reduce", "of layer 1"} <= set(texts(draw_collective(EXCHANGES["different"])))
     assert "Rank 0 sends a message that rank 1 never receives." in texts(draw_collective(EXCHANGES["unreceived"]))
-    marks = draw_collective(EXCHANGES["different"]).scene.marks
-    names = {mark.text for mark in marks if isinstance(mark, Text) and mark.fill == ALARM}
+    names = texts(draw_collective(EXCHANGES["different"]), fill=ALARM)
     assert "rank 2" in names
     assert "rank 1" not in names
 
@@ -120,15 +89,13 @@ def test_groups_of_other_layers_stand_beside_it_unless_a_layer_is_named() -> Non
 
 
 def test_one_is_chosen_by_name_word_title_and_layer() -> None:
-    run = EXCHANGES["grid"]
-    for which in ("allreduce", "AR", "all-reduce", "All-Reduce", "all reduce"):
-        one = chosen(run, which, None, "test")
-        assert one is not None
-        assert (one.op, one.layer) == ("allreduce", 1)
-    for which in ("pass_to", "receive", "message", "send"):
-        one = chosen(EXCHANGES["message"], which, None, "test")
-        assert one is not None
-        assert one.op == MESSAGE
+    for run, op, layer, words in (
+        ("grid", "allreduce", 1, ("allreduce", "AR", "all-reduce", "All-Reduce", "all reduce")),
+        ("message", MESSAGE, None, ("pass_to", "receive", "message", "send")),
+    ):
+        for one in (chosen(EXCHANGES[run], which, None, "test") for which in words):
+            assert one is not None
+            assert (one.op, one.layer if layer else None) == (op, layer)
 
 
 def test_what_is_not_there_is_answered_with_what_there_is() -> None:
@@ -187,10 +154,6 @@ def test_captions_are_short_where_there_is_little_room() -> None:
     assert caption(Weight(0, 2, 0)) == ["whole"]
     assert caption(Activation(0, 2, [1], 4)) == ["batch 1"]
     assert len([*parts(Weight(0, 1, 0, range(1000), 1000), lambda number: (0,))]) <= 48
-
-
-def test_every_row_of_the_table_is_among_these() -> None:
-    assert set(COLLECTIVES) <= set(EXCHANGES)
 
 
 def test_columns_and_features_that_are_gathered_lie_as_they_were_cut() -> None:

@@ -5,29 +5,13 @@ from __future__ import annotations
 import pytest
 
 from drawing import draw_mesh, picture_of
-from drawing.canvas.palette import ALARM, MINE, PAPER
-from drawing.canvas.scene import Text, text_width
+from drawing.canvas.scene import text_width
 from lib import Mesh
 from lib.cluster.holdings import Neighbours
-from tests.drawing.marks import cards, rects, texts
+from tests.drawing.marks import cards, texts, written
 
 DIMS = Mesh({"pp": 2, "dp_replicate": 2, "dp_shard": 2, "cp": 1, "tp": 2}, host_size=8)
 FIVE = Neighbours(DIMS, 0, wrong=[3], title="The groups of rank 0")
-
-
-def test_each_group_has_a_colour_and_the_rank_one_of_its_own() -> None:
-    there = cards(FIVE)
-    assert sorted(there) == list(range(16))
-    assert there[0].fill == MINE
-    assert len({there[rank].fill for rank in (1, 2, 4, 8)} - {PAPER, MINE}) == 4
-    assert {there[rank].fill for rank in there if rank not in (0, 1, 2, 4, 8)} == {PAPER}
-    told = texts(FIVE)
-    for words in ("pp 1", "dp_replicate 1", "dp_shard 0", "tp 1", "not right", "dp_replicate: [0, 4]", "host 1"):
-        assert words in told
-    assert not [words for words in told if words.startswith("cp")]  # of one place, so it has no direction
-    frames = rects(picture_of(FIVE), stroke=ALARM)
-    assert len(frames) == 2  # and one in the legend
-    assert there[8].title == ("rank 8 (pp 1, dp_replicate 0, dp_shard 0, cp 0, tp 0): in the group along pp")
 
 
 def test_groups_of_other_names_may_share_ranks() -> None:
@@ -41,7 +25,7 @@ def test_groups_of_other_names_may_share_ranks() -> None:
 
 def test_what_is_not_right_has_room_beside_a_small_mesh() -> None:
     scene = picture_of(Neighbours(Mesh({"a": 2}), 0, wrong=[1])).scene
-    (words,) = [mark for mark in scene.marks if isinstance(mark, Text) and mark.text == "not right"]
+    (words,) = written(scene, text="not right")
     assert words.x + text_width(words.text, words.size) < scene.width
 
 

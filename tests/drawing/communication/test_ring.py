@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,12 +10,14 @@ from hypothesis import strategies as st
 
 from drawing import Picture, draw_ring
 from drawing.canvas.frame import Page
-from drawing.canvas.scene import SMALL, TEXT, Text
+from drawing.canvas.scene import SMALL, TEXT
 from drawing.communication.exchange import Exchange, exchanges
 from drawing.communication.ring.rounds import Rounds, rounds
 from lib import Model, Trace
 from lib.values.laws import gather, reduce
 from tests.drawing.communication.exchanges import EXCHANGES, allgather, allreduce, broadcast, scatterreduce, small
+from tests.drawing.marks import written
+from tests.drawing.shown import data_of
 
 RINGS = {"allreduce": allreduce, "allgather": allgather, "scatterreduce": scatterreduce, "broadcast": broadcast}
 
@@ -42,11 +41,20 @@ async def unequal(model: Model) -> None:
 
 
 @given(st.sampled_from(sorted(RINGS)), st.integers(2, 9))
-def test_after_the_last_step_everyone_has_what_the_law_says(name: str, ranks: int) -> None:
+def test_pieces_go_from_who_has_them_to_the_next_rank_until_everyone_has_what_the_law_says(
+    name: str, ranks: int
+) -> None:
     one, found = steps_of(small(RINGS[name], ranks=ranks))
+    for before, hops in zip(found.states, found.steps, strict=False):
+        assert len({hop.source for hop in hops}) == len(hops)
+        for hop in hops:
+            assert hop.target == (hop.source + 1) % ranks
+            assert before[hop.source][hop.piece] == hop.members
+            if hop.adds:  # nothing is added twice
+                assert hop.members.isdisjoint(before[hop.target][hop.piece])
     everybody = frozenset(range(ranks))
+    assert one.row is not None
     for member, (seat, has) in enumerate(zip(one.seats, found.states[-1], strict=True)):
-        assert one.row is not None
         share = sum(Fraction(found.sizes[piece]) for piece in has)
         assert share == sum(Fraction(value.elements()) for value in seat.got)
         if one.row.law is reduce:
@@ -70,25 +78,13 @@ def test_what_is_sent_is_what_the_table_says(name: str, ranks: int) -> None:
         assert len(found.steps) == one.row.messages(ranks)
 
 
-@given(st.sampled_from(sorted(RINGS)), st.integers(2, 9))
-def test_a_piece_is_passed_by_who_has_it_to_the_next_rank_once_a_step(name: str, ranks: int) -> None:
-    _, found = steps_of(small(RINGS[name], ranks=ranks))
-    for before, hops in zip(found.states, found.steps, strict=False):
-        assert len({hop.source for hop in hops}) == len(hops)
-        for hop in hops:
-            assert hop.target == (hop.source + 1) % ranks
-            assert before[hop.source][hop.piece] == hop.members
-            if hop.adds:  # nothing is added twice
-                assert hop.members.isdisjoint(before[hop.target][hop.piece])
-
-
 def test_a_step_is_a_picture() -> None:
     run = EXCHANGES["allreduce"]
     for step in range(7):
         picture = draw_ring(run, step=step)
         assert isinstance(picture, Picture)
         assert picture.scene.width <= 840
-        assert all(mark.size in (SMALL, TEXT) for mark in picture.scene.marks if isinstance(mark, Text))
+        assert all(text.size in (SMALL, TEXT) for text in written(picture))
         assert f"round {step} of 6" in picture.words.lower() or not step
     assert "Rank 2 has piece 2 (the whole sum)." in draw_ring(run, step=3).words
     assert "that was a reduce-scatter. An all-gather follows." in draw_ring(run, step=3).words
@@ -130,18 +126,12 @@ def page(name: str) -> Page:
     return found
 
 
-def data(name: str) -> dict[str, Any]:
-    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page(name).html(), re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
-
-
 def test_the_page_has_every_step_and_the_same_bytes_each_time() -> None:
     for name in ("allreduce", "allgather", "scatterreduce", "broadcast", "many"):
         _, found = steps_of(EXCHANGES[name])
         assert page(name).html() == page(name).html()
         assert len(page(name).html()) < 60_000
-        for has, state in zip(data(name)["steps"], found.states, strict=True):
+        for has, state in zip(data_of(page(name).html())["steps"], found.states, strict=True):
             assert [sum(bin(bits).count("1") for bits in rows) for rows in has["has"]] == [
                 sum(map(len, pieces.values())) for pieces in state
             ]
@@ -153,4 +143,4 @@ def test_the_page_says_in_words_what_it_shows() -> None:
     assert "sandbox='allow-scripts'" in bundle["text/html"]
     assert bundle["text/plain"] == page("allreduce").words
     assert "Rank 3 has piece 0 (the whole sum)" in page("allreduce").words
-    assert all(step["words"] and step["holdings"] for step in data("broadcast")["steps"])
+    assert all(step["words"] and step["holdings"] for step in data_of(page("broadcast").html())["steps"])

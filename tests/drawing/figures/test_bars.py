@@ -7,7 +7,7 @@ import random
 import pytest
 
 from drawing.canvas.palette import BOUND, MINE
-from drawing.canvas.scene import Rect, Scene, Text, text_width
+from drawing.canvas.scene import Scene, text_width
 from drawing.figures.bars import Bar, Bound, Column, Part, columns
 from tests.drawing.marks import polys, rects, written
 
@@ -25,7 +25,7 @@ def test_every_bar_has_room_with_its_words(seed: int) -> None:
     width = draw.uniform(120, 300)
     column = Column("time", [Bar([Part(amount, MINE)], f"{amount:,}", bold=True, good=True) for amount in amounts])
     scene = painted(column, width)
-    for text in (mark for mark in scene.marks if isinstance(mark, Text) and mark.bold):
+    for text in written(scene, bold=True):
         assert text.x + text_width(text.text, text.size) <= 10 + width
     bars = rects(scene, fill=MINE)
     scale = column.scale(width)
@@ -39,6 +39,9 @@ def test_the_parts_of_a_bar_are_its_length() -> None:
     first, second = rects(scene, fill=MINE)
     assert second.x - 10 == pytest.approx(Column("time", [Bar(parts, "8")]).scale(200) * 3)
     assert (first.width + 0.8) / (second.width + 0.8) == pytest.approx(3 / 5)
+    nothing = painted(Column("sent", [Bar([Part(0, MINE)], "0"), None]), 100)
+    assert rects(nothing, fill=MINE) == []
+    assert written(nothing, text="0")
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.98])
@@ -53,9 +56,3 @@ def test_the_words_of_a_bound_stay_in_their_column(share: float, words: str) -> 
     assert diamond.points[0][0] == pytest.approx(
         10 + Column("", [Bar([Part(100, MINE)], "100")]).scale(180) * 100 * share
     )
-
-
-def test_a_figure_that_is_nothing_has_no_bar() -> None:
-    scene = painted(Column("sent", [Bar([Part(0, MINE)], "0"), None]), 100)
-    assert not any(isinstance(mark, Rect) and mark.fill == MINE for mark in scene.marks)
-    assert any(isinstance(mark, Text) and mark.text == "0" for mark in scene.marks)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from itertools import combinations
 
 import pytest
 
 from drawing.canvas.palette import MINE, TRACK
-from drawing.canvas.scene import Scene, Text, text_width
+from drawing.canvas.scene import Scene
 from drawing.figures.plot import Limits, Plot, Point, plot
 from lib.puzzles.records import Goal
-from tests.drawing.marks import polys, rects
+from tests.drawing.marks import apart, corners, polys, rects, written
 
 
 def painted(shown: Plot) -> Scene:
@@ -30,21 +29,10 @@ def some(seed: int) -> Plot:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_no_label_lies_on_another_or_leaves_the_paper(seed: int) -> None:
-    scene = painted(some(seed))
-    boxes: list[tuple[float, float, float, float]] = []
-    for mark in scene.marks:
-        if isinstance(mark, Text) and not mark.turned:
-            wide = text_width(mark.text, mark.size) * 0.9
-            left = mark.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[mark.anchor] * wide
-            boxes.append((left, mark.y - 4, left + wide, mark.y + 4))
-    assert any(mark.text == "yours" for mark in scene.marks if isinstance(mark, Text))
-    for left, top, right, bottom in boxes:
-        assert left >= 0
-        assert right <= 400
-        assert top >= 0
-        assert bottom <= 260
-    for one, other in combinations(boxes, 2):
-        assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+    labels = [mark for mark in written(painted(some(seed))) if not mark.turned]
+    assert any(mark.text == "yours" for mark in labels)
+    assert all(0 <= x <= 400 and 0 <= y <= 260 for mark in labels for x, y in corners(mark))
+    assert apart(labels)
 
 
 def test_less_is_left_and_below() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
 from functools import cache
-from typing import Any
 
 from drawing.stepper import View, step_through
 from lib import Model, Trace, simulate
@@ -87,10 +84,3 @@ def still() -> Trace:
 def large() -> View:
     """16 ranks with 200 events each."""
     return step_through(simulate(program_of(one_f_one_b(16, 29)), ranks=16, layers=16, batches=29))
-
-
-def data_of(html: str) -> dict[str, Any]:
-    """The data inside a page."""
-    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])

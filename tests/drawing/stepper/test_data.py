@@ -22,11 +22,12 @@ def rows(data: dict[str, Any], kind: str, found: list[Any]) -> list[dict[str, An
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_every_event_is_there_with_its_own_times(name: str) -> None:
+def test_every_event_is_there_with_its_own_times_and_the_boxes_of_the_drawing(name: str) -> None:
     trace = TRACES[name]
     data = encode([(name, trace)])
     (run,) = data["runs"]
     assert run["end"] == figures.end(trace)
+    shown: list[tuple[int, ...]] = []
     for program, rank in zip(trace.programs, run["ranks"], strict=True):
         found = rows(data, "event", rank["events"])
         assert len(found) == len(program.events)
@@ -38,19 +39,9 @@ def test_every_event_is_there_with_its_own_times(name: str) -> None:
             assert inputs == [str(program.values[i]) for i in event.inputs]
             place = trace.place(event)
             assert (None if row["place"] < 0 else data["places"][row["place"]]) == (place and tuple(place))
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_the_boxes_are_those_of_the_drawing(name: str) -> None:
-    trace = TRACES[name]
-    data = encode([(name, trace)])
-    found = [
-        (number, row["event"], row["start"], row["end"], row["lane"])
-        for number, rank in enumerate(data["runs"][0]["ranks"])
-        for row in rows(data, "box", rank["boxes"])
-    ]
-    wanted = [(b.rank, b.number, units(b.start), units(b.end), b.lane) for b in boxes(trace).boxes]
-    assert sorted(found) == sorted(wanted)
+        for row in rows(data, "box", rank["boxes"]):
+            shown += [(program.rank, row["event"], row["start"], row["end"], row["lane"])]
+    assert sorted(shown) == sorted((b.rank, b.number, units(b.start), units(b.end), b.lane) for b in boxes(trace).boxes)
 
 
 def test_messages_know_both_ends() -> None:
@@ -65,19 +56,17 @@ def test_messages_know_both_ends() -> None:
         assert (receive.op, receive.peer) == ("receive", row["source"])
         sent, received = trace.programs[row["source"]].values, trace.programs[row["target"]].values
         assert [sent[i] for i in send.inputs] == [received[i] for i in receive.outputs]
+    unread = encode([("", TRACES["unread"])])
+    found = rows(unread, "message", unread["runs"][0]["messages"])
+    assert [row["receive"] >= 0 for row in found] == [True, False]  # nobody received the second
 
 
-def test_a_message_that_nobody_received() -> None:
-    data = encode([("", TRACES["unread"])])
-    found = rows(data, "message", data["runs"][0]["messages"])
-    assert [row["receive"] >= 0 for row in found] == [True, False]
-
-
-def test_two_runs_say_where_they_differ() -> None:
+def test_two_runs_say_where_they_differ_and_one_where_it_failed() -> None:
     data = encode([("a", TRACES["ddp"]), ("b", TRACES["overlapped"])])
     assert [run["name"] for run in data["runs"]] == ["a", "b"]
     assert data["notes"][0].startswith("a and b first differ on rank 0")
     assert encode([("a", TRACES["ddp"]), ("b", TRACES["ddp"])])["notes"] == ["a and b do the same"]
+    assert "failed here" in [row[-1] for row in encode([("", TRACES["failed"])], [])["legend"]]
 
 
 def test_a_very_large_run_shows_its_first_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,8 +86,3 @@ def test_every_family_of_boxes_has_its_looks_by_day_and_by_night(family: str) ->
     looks = style(Box(0, 0, family, 0, 1), event, 2)
     assert all(colour.startswith("#") or colour in ("none", "") for colour in looks)
     assert len(legend(2, {(family, False)})) == 2 + (family in LOOKS)
-
-
-def test_a_run_that_failed_on_a_known_rank_is_stepped_through() -> None:
-    data = encode([("", TRACES["failed"])], [])
-    assert "failed here" in [row[-1] for row in data["legend"]]

@@ -17,6 +17,7 @@ from lib.grade.intake.collecting import collect
 from lib.grade.intake.submission import Collected
 from lib.submissions.source import Source
 from tests.grade.intake.trees import DDP, FSDP, folder, notebook, stub, tar_bytes, zip_bytes
+from tests.support.said import Said
 
 TREE = {
     "ann/05_fsdp.ipynb": notebook(FSDP),
@@ -99,52 +100,24 @@ def test_single_files(tmp_path: Path) -> None:
 
 # -- whose it is ------------------------------------------------------------------------------------------------
 
-LAYOUTS: dict[str, tuple[Mapping[str, str], dict[str, int]]] = {
-    "a wrapping folder": ({"hw/ann/05_fsdp.ipynb": "", "hw/bob/05_fsdp.ipynb": ""}, {"ann": 1, "bob": 1}),
-    "two of them": ({"x/hw/ann/05_fsdp.py": "1", "x/hw/bob/05_fsdp.py": "1"}, {"ann": 1, "bob": 1}),
-    "weeks of one student": ({"ann/1/05_fsdp.ipynb": "", "ann/2/03_ddp.ipynb": ""}, {"ann": 2}),
-    "attempts of one student": ({"ann/attempt 1/ddp.ipynb": "", "ann/attempt 2/ddp.ipynb": ""}, {"ann": 2}),
-    "one student's folder": ({"05_fsdp.ipynb": "", "helpers.py": "1", "sub/more.py": "1"}, {"hw": 3}),
-    "a stray file among students": (
-        {"05_fsdp.ipynb": "", "ann/05_fsdp.ipynb": "", "bob/05_fsdp.ipynb": ""},
-        {"ann": 1, "bob": 1, "hw": 1},
-    ),
-    "a folder for each puzzle": (
-        {"05_fsdp/ann.ipynb": "", "03_ddp/ann.ipynb": "", "fsdp/bob.py": "1"},
-        {"ann": 2, "bob": 1},
-    ),
-    "our folders": ({"my_puzzles/05_fsdp.ipynb": "", "puzzles/05_fsdp.ipynb": ""}, {"hw": 2}),
-    "flat": ({"05_fsdp_ann.ipynb": "", "ddp ann.ipynb": "", "bob.py": "1", "bob_fsdp.py": "1"}, {"ann": 2, "bob": 2}),
-    "flat in a folder": (
-        {f"x/05_fsdp_{name}.ipynb": "" for name in ("ann", "bob", "cy")},
-        {"ann": 1, "bob": 1, "cy": 1},
-    ),
-    "Canvas": (
-        {"annlee_12_99_05_fsdp-1.ipynb": "", "annlee_LATE_12_99_h.py": "1", "leeann_13_98_ddp.py": "1"},
-        {"annlee": 2, "leeann": 1},
-    ),
-    "one name of two": (
-        {f"Ann Lee_{n}_assignsubmission_file_/ddp.ipynb": "" for n in (1, 2)},
-        {"Ann Lee (1)": 1, "Ann Lee (2)": 1},
-    ),
-    "Moodle without folders": ({"Ann Lee_1_assignsubmission_file_ddp.ipynb": ""}, {"Ann Lee": 1}),
-    "Sakai": ({"Lee, Ann(al)/Submission attachment(s)/ddp.py": "1", "grades.csv": "x"}, {"Lee, Ann": 1}),
-    "names of different case": ({"ann/ddp.ipynb": "", "Ann/ddp.ipynb": ""}, {"Ann": 1, "ann": 1}),
-    "one name written in two ways": (
-        {f"{unicodedata.normalize(form, 'Zoë')}/{form}.ipynb": "" for form in ("NFC", "NFD")},
-        {"Zoë": 2},
-    ),
-}
+OWNERS = Said(Path(__file__).with_name("said") / "owners.txt")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_whose_it_is(layout: str, tmp_path: Path) -> None:
-    files, expected = LAYOUTS[layout]
-    collected = collect([folder(tmp_path / "hw", files)])
-    assert {one.student: len(one.files) for one in collected.submissions} == expected
-    (tmp_path / "hw.zip").write_bytes(zip_bytes(files))
-    collected = collect([tmp_path / "hw.zip"])
-    assert {one.student: len(one.files) for one in collected.submissions} == expected
+@pytest.mark.parametrize("expression", OWNERS.texts)
+def test_whose_it_is(expression: str, tmp_path: Path) -> None:
+    """Students with their numbers of files, in a folder as in an archive."""
+
+    def whose(*names: str) -> str:
+        files = {name: "" if name.endswith(".ipynb") else "1" for name in names}
+        (tmp_path / "hw.zip").write_bytes(zip_bytes(files))
+        there, packed = (
+            "\n".join(f"{one.student}: {len(one.files)}" for one in collect([path]).submissions)
+            for path in (folder(tmp_path / "hw", files), tmp_path / "hw.zip")
+        )
+        assert there == packed
+        return there
+
+    OWNERS.check(expression, {"whose": whose, "unicodedata": unicodedata})
 
 
 def test_names_are_shown_in_one_line_without_tricks(tmp_path: Path) -> None:
@@ -213,48 +186,18 @@ def test_blackboard_keeps_a_note_beside_each_file(tmp_path: Path) -> None:
 
 # -- which file counts ------------------------------------------------------------------------------------------
 
-CHOICES: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
-    "the one that is called after it": (
-        {"05_fsdp.ipynb": notebook(FSDP), "all.ipynb": notebook(FSDP, DDP)},
-        "05_fsdp.ipynb",
-        ("passed over, as another file has the name of the puzzle: fsdp in hw/ann/all.ipynb",),
-    ),
-    "a copy in which something is written": (
-        {"05_fsdp.ipynb": notebook(stub("fsdp")), "05_fsdp-Copy1.ipynb": notebook(FSDP)},
-        "05_fsdp-Copy1.ipynb",
-        ("passed over, as its gap still holds the stub: fsdp in hw/ann/05_fsdp.ipynb",),
-    ),
-    "no copy": (
-        {"05_fsdp.ipynb": notebook(FSDP), "05_fsdp (1).ipynb": notebook("1", FSDP), "04_fsdp-2.py": FSDP},
-        "05_fsdp.ipynb",
-        ("passed over, as a copy: fsdp in hw/ann/04_fsdp-2.py, fsdp in hw/ann/05_fsdp (1).ipynb",),
-    ),
-    "the first by name": (
-        {"b.py": FSDP, "a.py": FSDP},
-        "a.py",
-        ("passed over, as another file comes first by name: fsdp in hw/ann/b.py",),
-    ),
-    "the latest attempt, even if nothing is written in it": (
-        {"attempt 9/05_fsdp.py": FSDP, "attempt 10/fsdp.py": stub("fsdp")},
-        "fsdp.py",
-        ("passed over, as a later attempt counts: fsdp in hw/ann/attempt 9/05_fsdp.py",),
-    ),
-    "what holds nothing is said": (
-        {"05_fsdp.ipynb": notebook(FSDP), "notes.ipynb": notebook("1")},
-        "05_fsdp.ipynb",
-        ("holds none of the puzzles that are graded: hw/ann/notes.ipynb",),
-    ),
-}
+CHOICES = Said(Path(__file__).with_name("said") / "choices.txt")
 
 
-@pytest.mark.parametrize("which", CHOICES)
-def test_which_file_counts(which: str, tmp_path: Path) -> None:
-    files, expected, notes = CHOICES[which]
-    (ann,) = collect([folder(tmp_path / "hw", {f"ann/{name}": text for name, text in files.items()})]).submissions
-    found = chosen(ann, ["fsdp"])
-    assert found.of["fsdp"][0].parts[-1] == expected
-    assert found.notes == notes
-    assert found.refused == ()
+@pytest.mark.parametrize("expression", CHOICES.texts)
+def test_which_file_counts(expression: str, tmp_path: Path) -> None:
+    def counts(files: Mapping[str, str]) -> str:
+        (ann,) = collect([folder(tmp_path / "hw", {f"ann/{name}": text for name, text in files.items()})]).submissions
+        found = chosen(ann, ["fsdp"])
+        assert found.refused == ()
+        return "\n".join([found.of["fsdp"][0].parts[-1], *found.notes])
+
+    CHOICES.check(expression, {**globals(), "counts": counts})
 
 
 def test_several_puzzles_in_one_file(tmp_path: Path) -> None:

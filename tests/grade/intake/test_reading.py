@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -16,6 +17,7 @@ from lib.grade.intake import reading
 from lib.grade.intake.archives import Unreadable
 from lib.grade.intake.reading import text_of
 from tests.grade.intake.trees import FSDP, notebook, tar_bytes, zip_bytes
+from tests.support.said import Said
 
 
 def cells(data: bytes) -> list[str]:
@@ -65,54 +67,21 @@ def test_python_in_many_encodings() -> None:
     assert text_of("a.py", b"# coding: rot13\nx = '\xf6'") == "# coding: rot13\nx = 'ö'"
 
 
-NONE: dict[str, tuple[str, bytes, str]] = {
-    "empty": ("a.ipynb", b"", "is empty"),
-    "only space": ("a.py", b" \n\t", "is empty"),
-    "cut off": ("a.ipynb", notebook(FSDP).encode()[:-20], "is cut off"),
-    "cut off in a string": ("a.ipynb", notebook(FSDP).encode()[:80], "is cut off"),
-    "no JSON": ("a.ipynb", b"hello there", "is no notebook, or a damaged one: line 1"),
-    "Python called a notebook": ("a.ipynb", FSDP.encode(), "is no notebook, or a damaged one: line 1"),
-    "two documents": ("a.ipynb", notebook(FSDP).encode() * 2, "is no notebook, or a damaged one: line 1"),
-    "a conflict of git": ("a.ipynb", b'{"cells": [\n<<<<<<< HEAD\n', "is no notebook, or a damaged one: line 2"),
-    "a list": ("a.ipynb", b"[1, 2]", "is JSON, and no notebook"),
-    "a number": ("a.ipynb", b"3", "is JSON, and no notebook"),
-    "other JSON": ("a.ipynb", b'{"a": 1}', "is JSON, and no notebook"),
-    "cells are text": ("a.ipynb", b'{"cells": "x"}', "is JSON, and no notebook"),
-    "cells of numbers": ("a.ipynb", b'{"cells": [1]}', "is JSON, and no notebook"),
-    "a source that is none": ("a.ipynb", b'{"cells": [{"cell_type": "code", "source": {"a": 1}}]}', "is a damaged"),
-    "no code": ("a.ipynb", b'{"cells": [{"cell_type": "markdown", "source": "x"}]}', "is a notebook without code"),
-    "deep": ("a.ipynb", b'{"cells": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "is no notebook: it is nested too"),
-    "deep objects": ("a.ipynb", b'{"cells": ' * 50_000, "is no notebook: it is nested too"),
-    "a long number": ("a.ipynb", b'{"cells": ' + b"9" * 10_000 + b"}", "is no notebook, or a damaged one"),
-    "many parts": ("a.ipynb", b'{"cells": [' + b"[]," * 300_000 + b"[]]}", "has 600,003 parts"),
-    "outputs of empty strings": (
-        "a.ipynb",
-        b'{"cells": [{"cell_type": "code", "source": "x", "outputs": [' + b'"",' * 1_600_000 + b'""]}]}',
-        "has 3,200,018 brackets and strings; clear its outputs",
-    ),
-    "a login page": ("a.ipynb", b"\n<!DOCTYPE html><html><title>Log in", "is a web page"),
-    "a login page as Python": ("a.py", b"<html><title>Log in", "is a web page"),
-    "a zip": ("a.ipynb", zip_bytes({"a": "b"}), "is a zip archive, and not a notebook"),
-    "a gzip": ("a.py", tar_bytes({"a": "b"}), "is a gzip archive, and not Python"),
-    "a PDF": ("a.ipynb", b"%PDF-1.7", "is a PDF"),
-    "a picture": ("a.py", b"\x89PNG\r\n\x1a\n\0\0", "is a picture (PNG)"),
-    "Git LFS": ("a.ipynb", b"version https://git-lfs.github.com/spec/v1\n", "is a pointer of Git LFS"),
-    "binary": ("a.py", bytes(range(256)) * 4, "is binary"),
-    "control characters": ("a.py", b"x = 1\n\x01\x02", "is binary"),
-    "half a UTF-16": ("a.py", b"\xff\xfex\0y", "begins as text in UTF-16-LE"),
-    "much Python": ("a.py", b"x = 1\n" * 200_000, "has 1,200,000 characters of code"),
-    "much code": ("a.ipynb", notebook("x = 1\n" * 200_000).encode(), "has 1,200,000 characters of code"),
-}
+SAID = Said(Path(__file__).with_name("said") / "no_notebooks.txt")
 
 
-@pytest.mark.parametrize("what", NONE)
-def test_what_is_none_says_what_it_is(what: str) -> None:
-    name, data, words = NONE[what]
+def told(name: str, data: bytes) -> str:
+    """What is said of a file that is none, in one short line."""
     with pytest.raises(Unreadable) as caught:
         text_of(name, data)
-    assert str(caught.value).startswith(words)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 250
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("expression", SAID.texts)
+def test_what_is_none_says_what_it_is(expression: str) -> None:
+    SAID.check(expression, {**globals(), "zip_bytes": zip_bytes, "tar_bytes": tar_bytes})
 
 
 def test_lone_surrogates_are_no_text_and_are_replaced() -> None:

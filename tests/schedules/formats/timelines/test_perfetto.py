@@ -121,34 +121,6 @@ def test_a_file_of_somebody_else_has_a_rank_for_each_process(tmp_path: Path) -> 
     assert found.unit is None
 
 
-DAMAGED = {
-    "nothing": (b"", "not a whole JSON file"),
-    "half": (b'{"traceEvents": [{"ph"', "not a whole JSON file"),
-    "no json": (b"\x00\xff\xfe", "not a whole JSON file"),
-    "deep": (b"[" * 100_000, "nested too deeply"),
-    "another file": (b'{"format": "llm-training-puzzles trace"}', "no traceEvents"),
-    "a number": (b"17", "no traceEvents"),
-    "words": (b'{"traceEvents": ["all is well"]}', "event 0 is no object"),
-    "no time": (b'{"traceEvents": [{"ph": "X", "name": "a"}]}', "event 0 has no time"),
-    "for ever": (b'{"traceEvents": [{"ph": "X", "ts": 1, "dur": Infinity}]}', "Infinity is no time"),
-    "1e400": (b'{"traceEvents": [{"ph": "X", "ts": 1e400}]}', "event 0 has no time"),
-    "huge": (b'{"traceEvents": [{"ph": "X", "ts": 1' + b"0" * 5000 + b"}]}", "not a whole JSON file"),
-    "true": (b'{"traceEvents": [{"ph": "X", "ts": true}]}', "event 0 has no time"),
-    "empty": (b'{"traceEvents": []}', "has no slices"),
-    "packed badly": (b"\x1f\x8b\x08\x00not at all", "packed, and damaged"),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_what_is_no_such_file_is_named(name: str, tmp_path: Path) -> None:
-    data, said = DAMAGED[name]
-    path = tmp_path / "trace.json"
-    path.write_bytes(data)
-    with pytest.raises(TraceError, match=r"^trace\.json") as caught:
-        read_perfetto(path)
-    assert said in str(caught.value)
-
-
 def test_a_small_file_that_unpacks_to_a_huge_one_is_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

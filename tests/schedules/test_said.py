@@ -1,0 +1,67 @@
+"""What is said of orders, files, sweeps and lists that cannot be: each with its kind of error, to the letter."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib import Mesh, Trace, Uneven, schedule, simulate, stages
+from lib.schedules import explore, gallery, one_collective
+from lib.schedules.formats import order_file, order_json, torch_csv, trace
+from lib.schedules.formats.timelines.perfetto import read_perfetto
+from lib.schedules.pipelines import action, generators, legality, lowering, program, timing, zero_bubble_search
+from lib.schedules.pipelines.generators import one_f_one_b
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+from tests.support.said import Said
+
+FILES = {path.stem: Said(path, kinds=True) for path in sorted(Path(__file__).with_name("said").glob("*.txt"))}
+ROOMS = (explore, gallery, one_collective, order_file, trace, action, generators, legality, lowering, program, timing)
+NAMES = {name: value for room in (*ROOMS, zero_bubble_search) for name, value in vars(room).items()}
+NAMES["torch_csv"] = torch_csv
+GOOD = {"format": order_json.FORMAT, "version": 1, "ranks": [["0F0", "0B0"]]}
+STUDENTS = """
+KEPT = ["F0", "F1"]
+says = lambda *words: lambda rank, ranks, batches: [*words]
+async def coroutine(rank, ranks, batches): return ["F0"]
+async def coroutine_of_stages(layers, ranks): return [1, 1]
+def too_far(rank, ranks, batches): return ["F0", "B0"] if rank == 0 else ["F0", "B0"][2:][0]
+"""
+"""A text of its own: where a mistake is does not depend on the lines of this file."""
+exec(STUDENTS, NAMES)
+
+
+def changed(**fields: Any) -> Any:
+    """A good file in JSON, with other fields."""
+    return order_json.decode(json.dumps(GOOD | fields))
+
+
+def recorded(data: bytes) -> Any:
+    """What is read of a file with this in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder, "trace.json")).write_bytes(data)
+        return read_perfetto(path)
+
+
+def official(puzzle: str) -> Trace:
+    return Trace.of(simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle))
+
+
+def written(function: Any, batches: int = 2, mesh: Mesh | None = None) -> Any:
+    """A student's function of the actions of a rank."""
+    return simulate(schedule(function), ranks=None if mesh else 2, layers=2, batches=batches, mesh=mesh, budget=500)
+
+
+def staged(function: Any) -> Any:
+    """A student's function of the stages."""
+    costs = Uneven(layers=(1, 1, 1, 1, 1, 3))
+    return simulate(stages(one_f_one_b)(function), ranks=2, layers=6, batches=2, costs=costs)
+
+
+@pytest.mark.parametrize(("file", "call"), [(name, call) for name, said in FILES.items() for call in said.texts])
+def test_what_is_said(file: str, call: str) -> None:
+    FILES[file].check(call, globals() | NAMES)
