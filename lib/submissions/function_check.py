@@ -110,6 +110,7 @@ def _asked_for(puzzle: str, source: str) -> list[str]:
     return [name for name in re.findall(r'\bsolution_of\("(\w+)"\)', source) if name in PUZZLES and name != puzzle]
 
 
+@cache
 def solution_of(puzzle: str) -> Callable[..., Any]:
     """Our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not, and
     PuzzleError when it is to answer to the puzzle itself, or is none that is built on."""

@@ -113,6 +113,7 @@ def test_plus_and_minus_zoom(show: Show) -> None:
 def test_arrows_mean_the_same_wherever_the_focus_is(show: Show) -> None:
     page = show(TRACES["chatter"])
     page.evaluate("document.getElementById('table').open = true")
+    page.wait_for_selector("#table button")
     for place in ("#slider", "#rank", "#play", "#table .scroll", "#table button", ".timeline"):
         press(page, "Home")
         page.evaluate("app.select(0, 0)")
