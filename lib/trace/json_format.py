@@ -138,9 +138,14 @@ def plain(run: Trace) -> Trace:
     """The same run made anew of plain numbers and text, as if it came from a file. TraceError where it is no run.
 
     A run of this process is made of objects that student code can reach: an event whose layer is equal to every number,
-    a list that is another one when it is read again, a Mesh with a `host` of its own. None of them comes through.
+    a list that is another one when it is read again, a Mesh with a `host` of its own. None of them comes through; only
+    the lines of source do, which decide nothing, and of which messages say more where the code itself is at hand.
     """
-    return decode(encode(run), whole=False)
+    made = decode(encode(run), whole=False)
+    for program, plainly in zip(run.programs, made.programs, strict=False):
+        for event, copy in zip(program.events, plainly.events, strict=False):
+            copy.source = event.source
+    return made
 
 
 def write(run: Trace, path: str | Path) -> None:
