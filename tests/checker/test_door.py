@@ -1,0 +1,167 @@
+"""A verdict on a puzzle asks plain data: nothing of a run that student code has had in its hands can lie to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lib import LINKS, Activation, ActivationGrad, Mesh, Model, Trace, Weight, check, simulate
+from lib.course.solutions import run_of_file
+from lib.puzzles.records import PUZZLES
+from lib.schedules.pipelines.generators import zb_h1
+from lib.schedules.pipelines.program import program_of
+from lib.submissions.load import load_function
+from lib.submissions.locations import reference
+
+
+def models_of(puzzle: str) -> list[Model]:
+    models = simulate(load_function(reference(puzzle), puzzle), puzzle=puzzle)
+    assert isinstance(models, list)
+    return models
+
+
+class Anything(int):
+    """A number that is equal to every other."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+class Twice(list[Any]):
+    """A list that is another one when it is read again."""
+
+    def __init__(self, first: list[Any], then: list[Any]) -> None:
+        super().__init__(first)
+        self.then = then
+
+    def __iter__(self) -> Any:
+        self.then, again = list(super().__iter__()), self.then
+        return iter(again)
+
+
+class OneHost(Mesh):
+    """A mesh that says of itself that all its ranks share a host."""
+
+    def host(self, rank: int) -> int:
+        return 0
+
+    @property
+    def machines(self) -> str:
+        return "one"
+
+
+def lying_layer(models: list[Model]) -> None:
+    next(event for event in models[0].program.events if event.op == "forward").layer = Anything(7)
+
+
+def lying_time(models: list[Model]) -> None:
+    models[0].program.events[0].length = Anything(0)
+
+
+def lying_operation(models: list[Model]) -> None:
+    class Text(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = str.__hash__
+
+    models[0].program.events[2].op = Text("nothing of ours")
+
+
+def moves_from_nowhere(models: list[Model]) -> None:
+    models[0].program.moves.append((len(models[0].program.events), 0, 10**6, 1))
+
+
+def moves_of_what_is_not_there(models: list[Model]) -> None:
+    models[0].program.moves.insert(0, (0, 0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    "lie", [lying_layer, lying_time, lying_operation, moves_from_nowhere, moves_of_what_is_not_there]
+)
+def test_what_is_no_plain_run_is_none(lie: Callable[[list[Model]], None]) -> None:
+    models = models_of("basic")
+    lie(models)
+    verdict = check(models, "basic")
+    assert not verdict.correct
+    assert "its record is no run: programs[0]." in verdict.faults[0]
+
+
+def test_a_list_is_read_once() -> None:
+    honest, other = models_of("basic"), models_of("basic")
+    program = honest[0].program
+    program.events = Twice(program.events, other[0].program.events[:3])
+    verdict = check(honest, "basic")
+    assert not verdict.correct or verdict == check(other, "basic")
+
+
+def test_a_mesh_is_its_axes_hosts_and_processes_whatever_it_says_of_itself() -> None:
+    record = PUZZLES["hsdp"]
+    assert record.mesh is not None
+    lying = OneHost(record.mesh.axes, host_size=8)
+    function = load_function(reference("hsdp"), "hsdp")
+    models = simulate(function, ranks=8, layers=record.layers, batches=record.batches, mesh=lying, costs=LINKS)
+    verdict = check(models, "hsdp")
+    assert not verdict.correct
+    assert "has other hosts or processes than this run" in verdict.faults[0]
+
+
+def halves(whole: bool, made_up: bool) -> Callable[[Model], None]:
+    """A step in halves; without the input half of the first layer, and with one of values made by hand before."""
+
+    def basic(model: Model) -> None:
+        weights, opt_states, activations, grad_activations, grad_weights = model.storage()
+        if made_up:
+            batches = frozenset(range(model.BATCHES))
+            given = Activation(0, model.LAYERS, batches, model.BATCHES)
+            grad = ActivationGrad(0, model.LAYERS, batches, model.BATCHES)
+            model.backward_input(0, given, grad, Weight(0, model.LAYERS, 0))
+        for layer in range(model.LAYERS):
+            weights[layer], opt_states[layer] = model.load_weights(layer)
+        activations[0] = model.get_activation(range(model.BATCHES))
+        for layer in range(model.LAYERS):
+            activations[layer + 1] = model.forward(layer, activations[layer], weights[layer])
+        grad_activations[model.LAYERS - 1] = model.loss(activations.pop(model.LAYERS))
+        for layer in reversed(range(model.LAYERS)):
+            grad_weights[layer] = model.backward_weight(layer, activations[layer], grad_activations[layer])
+            if layer or whole:
+                before = model.backward_input(layer, activations[layer], grad_activations[layer], weights[layer])
+                if layer:
+                    grad_activations[layer - 1] = before
+            del grad_activations[layer], activations[layer]
+            weights[layer], opt_states[layer] = model.update(
+                layer, grad_weights[layer], weights[layer], opt_states[layer]
+            )
+            del grad_weights[layer]
+            model.set_final_weight(layer, weights[layer])
+
+    return basic
+
+
+@pytest.mark.parametrize(("whole", "made_up", "counts"), [(True, False, True), (False, False, False), (False, True, False)])
+def test_half_a_backward_of_made_up_values_is_none(whole: bool, made_up: bool, counts: bool) -> None:
+    verdict = check(simulate(halves(whole, made_up), puzzle="basic"), "basic")
+    assert verdict.correct
+    assert ("goals are for whole backwards" not in "".join(verdict.notes)) == counts
+
+
+@pytest.mark.parametrize("messages", ["awaited", "posted"])
+def test_messages_travel_as_the_puzzle_says(messages: Any) -> None:
+    ranks, layers, batches = PUZZLES["zero_bubble"].size
+    program = program_of(zb_h1(ranks, batches), messages=messages)
+    verdict = check(simulate(program, ranks=ranks, layers=layers, batches=batches), "zero_bubble")
+    assert verdict.correct
+    said = "in this puzzle messages are awaited" in "".join(verdict.notes)
+    assert (said, verdict.best is None) == ((False, False) if messages == "awaited" else (True, True))
+
+
+def test_an_honest_run_is_judged_as_its_file_is() -> None:
+    trace = run_of_file(reference("fsdp"), "fsdp")
+    assert check(trace, "fsdp") == check(Trace.parse(trace.text()), "fsdp")
