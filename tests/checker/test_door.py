@@ -145,7 +145,9 @@ def halves(whole: bool, made_up: bool) -> Callable[[Model], None]:
     return basic
 
 
-@pytest.mark.parametrize(("whole", "made_up", "counts"), [(True, False, True), (False, False, False), (False, True, False)])
+@pytest.mark.parametrize(
+    ("whole", "made_up", "counts"), [(True, False, True), (False, False, False), (False, True, False)]
+)
 def test_half_a_backward_of_made_up_values_is_none(whole: bool, made_up: bool, counts: bool) -> None:
     verdict = check(simulate(halves(whole, made_up), puzzle="basic"), "basic")
     assert verdict.correct

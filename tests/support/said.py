@@ -39,4 +39,7 @@ class Said:
         if os.environ.get("TEXTS") == "write":
             self.texts[expression] = text
             self.path.write_text("\n".join(f"### {asked}\n{told}\n" for asked, told in self.texts.items()), "utf-8")
-        assert text == self.texts[expression]
+        asked = self.texts[expression]
+        assert text == asked, (
+            f"{expression}\n-- says:\n{text}\n-- {self.path.name} has:\n{asked}\n(TEXTS=write: see said.py)"
+        )
