@@ -65,8 +65,8 @@ class Slot(NamedTuple):
 
 
 def _cut(value: Value, role: str) -> tuple[frozenset[int], int]:
-    """Which pieces of an axis a value has, of how many."""
-    rest = {axis: (pieces, total) for axis, pieces, total in value.place.rest}
+    """Which pieces of a dim a value has, of how many."""
+    rest = {dim: (pieces, total) for dim, pieces, total in value.place.rest}
     return rest.get(role, (frozenset([0]), 1))
 
 

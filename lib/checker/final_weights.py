@@ -162,22 +162,22 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trac
     """Which parts of a layer no final weight has."""
     weights = [weight for _, _, weight, _ in here]
     places = [weight.place for weight in weights]
-    there = held_together(places, [part.axis.whole for part in places[0].dims[1:]])
-    missing = there.axis.whole.minus(there)
+    there = held_together(places, [part.dim.whole for part in places[0].dims[1:]])
+    missing = there.dim.whole.minus(there)
     if not missing.size:
         return None
     ranks = [rank for rank, *_ in here]
     noun, cut = "shard", [place.dims[0] for place in places]
     if all(part.whole for part in cut):  # into columns, then
         noun, cut = "column shard", [place.dims[-1] for place in places]
-        missing = union(cut).axis.whole.minus(union(cut))
+        missing = union(cut).dim.whole.minus(union(cut))
     parts = _parts(missing, {part.grid for part in cut if part.grid is not None})
     fix = "call model.set_final_weight on every rank, with the shard that it has updated"
     layer = weights[0].layer
     had = {rank for rank, event in trace.events() if event.op in LOADS and event.layer == layer}
     if had == set(ranks) and parts > len(had):
         fix = "a rank updates all of what it has the sum and the state of: cut the weight no smaller than that"
-    absent = missing.words(parts, noun) + (" is" if missing.size * parts == missing.axis.size else " are")
+    absent = missing.words(parts, noun) + (" is" if missing.size * parts == missing.dim.size else " are")
     return _Fault(
         "the final weights of these layers are not complete: "
         + (absent if parts else f"the part of the weight {missing.words(0)} is")

@@ -335,7 +335,7 @@ def _missing(noun: str, found: Sequence[tuple[int, int]]) -> str:
 def _(fact: facts.Incomplete) -> Words:
     weight = fact.weight
     part = weight.place.first
-    missing = part.axis.whole.minus(part).shards(weight.total) or ()
+    missing = part.dim.whole.minus(part).shards(weight.total) or ()
     return Words(
         f"the weight of layer {weight.layer} is not complete",
         expected=f"all {weight.total} shards",

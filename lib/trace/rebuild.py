@@ -97,7 +97,7 @@ class _Rebuild:
         owners = self.used.setdefault((rank, value.kind, value.layer, not columns.whole), Owners())
         before = owners.add((rows if columns.whole else columns).ranges, load)
         if before is None and across is not None:
-            before = across.add(((0, (columns if columns.whole else rows).axis.size),), load)
+            before = across.add(((0, (columns if columns.whole else rows).dim.size),), load)
         if before is not None:
             self.flaws[rank, number] = self.reloaded(rank, value, before, load)
 

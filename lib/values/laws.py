@@ -27,7 +27,7 @@ V = TypeVar("V", bound="Value")
 MOST_LOOKED_UP = 16
 """Summands whose sum is looked up; of more it is worked out, which is one operation on sets."""
 FIELDS = {"in": "shards", "batch": "batches"}
-"""What students call the pieces of an axis; those of others have the name of its role."""
+"""What students call the pieces of a dim; those of others have the name of its role."""
 ASKED = ("layer", "total", "step", "shards", "batches", *REST)
 """In what two values may differ, in the order in which it is told."""
 
@@ -64,7 +64,7 @@ def reduce(*values: V) -> V:
     if place is None or not place.sums or not (place.open or place.sharded):
         raise RuleError(NoSum(first))
     kind, layer, schema = type(first), first.layer, place.schema
-    at, dims = schema.dims, place.dims
+    at, dims = schema.ndim, place.dims
     for other in values:
         if type(other) is not kind or other.layer != layer:
             _refuse("sum", first, other, at)
@@ -89,12 +89,12 @@ def cut(value: V, shard: int, total: int) -> V:
         raise RuleError(NoShard(shard, total, loads=False))
     place = value.place
     if not place.sharded:
-        batches, axis = sorted(place.batches), place.first.axis
+        batches, dim = sorted(place.batches), place.first.dim
         if not batches or len(batches) % total:
             raise RuleError(Undivided(value, "batches", len(batches), total))
         size = len(batches) // total
         mine = frozenset(batches[shard * size : (shard + 1) * size])
-        return value.at(place.having("batch", axis.named(place.total_batches, mine)))
+        return value.at(place.having("batch", dim.named(place.total_batches, mine)))
     if place.first.whole:
         grid = total
     elif (grid := place.first.finer(total)) is None:
@@ -137,7 +137,7 @@ def _refuse(verb: str, first: Value, other: Value, at: int | None) -> None:
 
 
 def _has(value: Value, field: str) -> object:
-    """What a value has in a field, or which part of an axis it is."""
+    """What a value has in a field, or which part of a dim it is."""
     part = value.place.part(field) if field in REST else None
     return getattr(value, field, None) if part is None else part.whole or (part.grid, part.pieces)
 
@@ -148,9 +148,9 @@ def _union(verb: str, values: Sequence[Value], at: int) -> Part:
     union = NO_PIECES.union(*[part.pieces for part in parts])
     if len(union) != sum([len(part.pieces) for part in parts]):
         _refuse_twice(verb, values, at)
-    axis, grid = parts[0].axis, cast(int, parts[0].grid)
+    dim, grid = parts[0].dim, cast(int, parts[0].grid)
     # What students see stays cut as it was: `shards`, `total`, `batches`.
-    return axis.whole if axis.name in REST and len(union) == grid else axis.named(grid, union)
+    return dim.whole if dim.name in REST and len(union) == grid else dim.named(grid, union)
 
 
 def _refuse_twice(verb: str, values: Sequence[Value], at: int) -> NoReturn:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lib.errors.exceptions import RuleError
 from lib.values.facts import Incomplete, OtherFeatures, Owes
-from lib.values.placement import MOST, ONE_PIECE, Axis, Part, Place, Schema, keep
+from lib.values.placement import MOST, ONE_PIECE, Dim, Part, Place, Schema, keep
 
 if TYPE_CHECKING:
     from lib.values.values import Value, Weight
@@ -78,11 +78,11 @@ class Tensors:
     __slots__ = ("_cut", "_gradients", "activation", "layer", "weight", "weight_gradient")
 
     def __init__(self, layer: Layer, batches: int) -> None:
-        batch, rows, features = Axis("batch", batches), Axis("rows", layer.rows), Axis("features", layer.inputs)
-        weight = (("in", Axis("in", layer.inputs)), ("out", Axis("out", layer.outputs)))
+        batch, rows, features = Dim("batch", batches), Dim("rows", layer.rows), Dim("features", layer.inputs)
+        weight = (("in", Dim("in", layer.inputs)), ("out", Dim("out", layer.outputs)))
         self.layer = layer
         self.weight = Schema(weight)  # of an optimizer state too
-        terms = Axis("terms", layer.inputs)  # of an activation the rows of the weight before it, of a gradient columns
+        terms = Dim("terms", layer.inputs)  # of an activation the rows of the weight before it, of a gradient columns
         self.activation = Schema((("batch", batch), ("rows", rows), ("features", features)), sums=(("terms", terms),))
         self.weight_gradient = Schema(weight, sums=(("batch", batch), ("rows", rows)))
         self._gradients: dict[Place, Place] = {}
@@ -90,21 +90,21 @@ class Tensors:
 
     def batches(self, items: frozenset[int]) -> Part:
         """A part of the batches, which are known to be those of the step."""
-        batch = self.activation.axes[0]
+        batch = self.activation.spaces[0]
         return batch.piece(batch.size, items)
 
     def weight_at(self, shards: frozenset[int], total: int) -> Place:
         """The place of some shards of a weight, whoever names them."""
-        return self.weight.cut(self.weight.axes[0].named(total, shards))
+        return self.weight.cut(self.weight.spaces[0].named(total, shards))
 
     def activation_at(self, batches: frozenset[int]) -> Place:
         """The place of an activation, or the gradient of one, of some batches."""
-        batch = self.activation.axes[0]
+        batch = self.activation.spaces[0]
         return self.activation.cut(batch.named(batch.size, batches))
 
     def gradient_at(self, batches: frozenset[int], shards: frozenset[int] = ONE_PIECE, total: int = 1) -> Place:
         """The place of a part of a weight's gradient, summed over some batches."""
-        split, rest, batch, rows = self.weight_gradient.axes
+        split, rest, batch, rows = self.weight_gradient.spaces
         return self.weight_gradient.place(
             split.named(total, shards), rest.whole, batch.named(batch.size, batches), rows.whole
         )
@@ -135,13 +135,13 @@ class Tensors:
         whole = self.gradient_of(inp)
         if inp.plain and grad.plain:
             return whole
-        split, columns, _, _ = self.weight_gradient.axes
+        split, columns, _, _ = self.weight_gradient.spaces
         rows, out = (place.dims[-1] for place in (inp, grad))
         return whole.having("in", split.like(rows)).having("out", columns.like(out))
 
     def _activation(self, inp: Place, weight: Place, takes: int) -> Place:
         """What comes out of a weight that takes its rows (0), or backwards its columns (1)."""
-        _, _, features, terms = self.activation.axes
+        _, _, features, terms = self.activation.spaces
         gives = features.like(weight.parts[1 - takes])
         return inp.having("features", gives).having("terms", terms.like(weight.parts[takes]))
 
@@ -150,9 +150,9 @@ class Tensors:
         batches that the activation is split into."""
         found = self._gradients.get(place)
         if found is None:
-            split, rest, batch, rows = self.weight_gradient.axes
+            split, rest, batch, rows = self.weight_gradient.spaces
             part = place.first
-            part = part if part.axis is batch else batch.named(batch.size, place.batches)
+            part = part if part.dim is batch else batch.named(batch.size, place.batches)
             found = self.weight_gradient.place(split.whole, rest.whole, part, rows.whole)
             keep(self._gradients, place, found)
         return found

@@ -91,7 +91,7 @@ class Operation:
         features = [value.place.dims[-1] for value in values]
         if all(part.whole for part in features):
             return batches
-        return batches * prod(Fraction(part.size) / part.axis.size for part in features)
+        return batches * prod(Fraction(part.size) / part.dim.size for part in features)
 
     def make(
         self, shape: Shape, layer: int | None, batches: frozenset[int], arg: tuple[int, ...], values: Sequence[Value]

@@ -1,13 +1,13 @@
-"""Which part of which tensor a value is, and which part of a sum is in it: axes, their parts, and places.
+"""Which part of which tensor a value is, and which part of a sum is in it: dims, their parts, and places.
 
-An `Axis` is a named index space, a `Part` a subset of it, a `Schema` says along which axes a kind of tensor extends
+A `Dim` is a named index space, a `Part` a subset of it, a `Schema` says along which dims a kind of tensor extends
 (its dims) and over which it may be a partial sum (its sums), and a `Place` has a Part for each of them. With P the box
 of its dims and S that of its sums, a value is, for each element in P, the sum of the contributions in S.
 
-Part 1 of 4 of an axis of 6 is the range from 3/2 to 3: ends are exact fractions, so that a flat shard need not be
-whole rows. Runs of pieces are one range: the work grows with the runs, never with what an axis is cut into.
+Part 1 of 4 of a dim of 6 is the range from 3/2 to 3: ends are exact fractions, so that a flat shard need not be
+whole rows. Runs of pieces are one range: the work grows with the runs, never with what a dim is cut into.
 
-Tables of parts and places live with their axes and schemas, and those with one training step (see `layers.Shape`), so
+Tables of parts and places live with their dims and schemas, and those with one training step (see `layers.Shape`), so
 that equal ones are one object where it is hot and nothing outlives the step. A check builds a step of its own: what
 somebody does to the objects of the run cannot reach it. Across steps `same` compares contents.
 """
@@ -27,7 +27,7 @@ from lib.errors.wording import numbered, ranges, run_words, runs, these
 __all__ = [
     "MOST",
     "REST",
-    "Axis",
+    "Dim",
     "Elements",
     "Owners",
     "Part",
@@ -45,7 +45,7 @@ __all__ = [
 Elements = int | Fraction
 Range = tuple[Elements, Elements]
 Rest = Iterable[tuple[str, Iterable[int], int]]
-"""Parts of further axes: (role, pieces, of how many)."""
+"""Parts of further dims: (role, pieces, of how many)."""
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 MOST = 10**6
@@ -82,7 +82,7 @@ class _Frozen:
         raise FrozenInstanceError(f"cannot delete field {name!r}: places never change")
 
 
-class Axis(_Frozen):
+class Dim(_Frozen):
     """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces."""
 
     __slots__ = ("_pieces", "_shards", "name", "size", "whole")
@@ -112,7 +112,7 @@ class Axis(_Frozen):
         return found or keep(self._shards, (number, grid), Part(self, grid, frozenset([number])))
 
     def named(self, grid: int, pieces: frozenset[int]) -> Part:
-        """Pieces that anybody may have named. What is no part of the axis is kept in no table, so that nobody else
+        """Pieces that anybody may have named. What is no part of the dim is kept in no table, so that nobody else
         gets it: True and 1.0 are equal to 1, and a class of a student's own to whatever it likes."""
         real = type(grid) is int and grid >= 1 and INTS.issuperset(map(type, pieces))
         if real and (not pieces or (min(pieces) >= 0 and max(pieces) < grid)):
@@ -120,49 +120,49 @@ class Axis(_Frozen):
         return Part(self, grid, pieces)
 
     def like(self, part: Part) -> Part:
-        """The same pieces of this axis as a part has of its own: a layer's features are a weight's columns."""
+        """The same pieces of this dim as a part has of its own: a layer's features are a weight's columns."""
         return self.whole if part.whole else self.named(_grid(part), part.pieces)
 
     def part(self, *ranges: Range) -> Part:
         """Any part, as ranges in any order, which may overlap."""
         return Part(self, None, NO_PIECES, _joined(ranges))
 
-    def same(self, other: Axis) -> bool:
+    def same(self, other: Dim) -> bool:
         return self is other or (self.name == other.name and self.size == other.size)
 
 
 class Part(_Frozen):
-    """A part of an axis: some `pieces` of a `grid` of equal ones, or (grid None) any ranges."""
+    """A part of a dim: some `pieces` of a `grid` of equal ones, or (grid None) any ranges."""
 
-    __slots__ = ("_ranges", "axis", "grid", "pieces", "whole")
-    axis: Axis
+    __slots__ = ("_ranges", "dim", "grid", "pieces", "whole")
+    dim: Dim
     grid: int | None
     pieces: frozenset[int]
     whole: bool
     _ranges: tuple[Range, ...] | None
 
     def __init__(
-        self, axis: Axis, grid: int | None, pieces: frozenset[int], ranges: tuple[Range, ...] | None = None
+        self, dim: Dim, grid: int | None, pieces: frozenset[int], ranges: tuple[Range, ...] | None = None
     ) -> None:
-        _set(self, "axis", axis)
+        _set(self, "dim", dim)
         _set(self, "grid", grid)
         _set(self, "pieces", pieces)
-        _set(self, "whole", len(pieces) == grid if ranges is None else ranges == ((0, axis.size),))
+        _set(self, "whole", len(pieces) == grid if ranges is None else ranges == ((0, dim.size),))
         _set(self, "_ranges", ranges)
 
     @property
     def size(self) -> Elements:
-        """Its size in elements, exactly: an int wherever the pieces divide the axis evenly."""
+        """Its size in elements, exactly: an int wherever the pieces divide the dim evenly."""
         if self.grid is None and self._ranges is not None:
             return _number(sum((Fraction(high - low) for low, high in self._ranges), Fraction(0)))
-        return _size(self.axis.size, len(self.pieces), self.grid)
+        return _size(self.dim.size, len(self.pieces), self.grid)
 
     @property
     def ranges(self) -> tuple[Range, ...]:
         """It as ascending ranges of elements, which neither overlap nor touch."""
         found = self._ranges
         if found is None:
-            size, grid = self.axis.size, cast(int, self.grid)
+            size, grid = self.dim.size, cast(int, self.grid)
             ends = [
                 (_number(Fraction(a * size, grid)), _number(Fraction(b * size, grid))) for a, b in runs(self.pieces)
             ]
@@ -172,18 +172,18 @@ class Part(_Frozen):
 
     def __repr__(self) -> str:
         inside = ",".join(f"{low}:{high}" for low, high in self.ranges)
-        return f"{self.axis.name} {'all' if self.whole else inside or 'none'}"
+        return f"{self.dim.name} {'all' if self.whole else inside or 'none'}"
 
     def same(self, other: Part) -> bool:
         """Whether both are the same pieces of one grid; of parts without a grid, the same ranges."""
         if self is other:
             return True
         if self.grid is None or other.grid is None:
-            return self.axis.same(other.axis) and self.ranges == other.ranges
-        return self.grid == other.grid and self.pieces == other.pieces and self.axis.same(other.axis)
+            return self.dim.same(other.dim) and self.ranges == other.ranges
+        return self.grid == other.grid and self.pieces == other.pieces and self.dim.same(other.dim)
 
     def alike(self, other: Part) -> bool:
-        """Whether both are the same pieces, be it of two axes."""
+        """Whether both are the same pieces, be it of two dims."""
         return (self.whole and other.whole) or (self.grid == other.grid and self.pieces == other.pieces)
 
     def finer(self, total: int) -> int | None:
@@ -198,9 +198,9 @@ class Part(_Frozen):
         low, count = min(self.pieces), len(self.pieces)
         if count % total == 0:
             low, count = low + number * count // total, count // total
-            return self.axis.piece(_grid(self), frozenset(range(low, low + count)))
+            return self.dim.piece(_grid(self), frozenset(range(low, low + count)))
         low = low * total + number * count
-        return self.axis.piece(_grid(self) * total, frozenset(range(low, low + count)))
+        return self.dim.piece(_grid(self) * total, frozenset(range(low, low + count)))
 
     def minus(self, other: Part) -> Part:
         """What is in this part and not in the other."""
@@ -217,7 +217,7 @@ class Part(_Frozen):
                 here += 1
             if low < high:
                 left.append((low, high))
-        return self.axis.part(*left)
+        return self.dim.part(*left)
 
     def covers(self, other: Part) -> bool:
         """Whether all of the other part lies in this one, whatever each is cut into."""
@@ -239,7 +239,7 @@ class Part(_Frozen):
             return None
         found: list[tuple[int, int]] = []
         for low, high in self.ranges:
-            first, after = Fraction(low) * total / self.axis.size, Fraction(high) * total / self.axis.size
+            first, after = Fraction(low) * total / self.dim.size, Fraction(high) * total / self.dim.size
             if first.denominator > 1 or after.denominator > 1:
                 return None
             found.append((first.numerator, after.numerator))
@@ -249,14 +249,14 @@ class Part(_Frozen):
         """It in words, as some of `total` shards where it is that: "shard 3 of 4", else "from 1/6 to 1/4" of it."""
         found = self.shards(total)
         if found is None:
-            size = self.axis.size
+            size = self.dim.size
             parts = [f"from {Fraction(low) / size} to {Fraction(high) / size}" for low, high in self.ranges[:MOST_RUNS]]
             return " and ".join(parts) + (" and more" if len(self.ranges) > MOST_RUNS else "")
         return f"{_shards(found, noun)} of {total}"
 
 
 def _grid(part: Part) -> int:
-    """Into how many pieces an axis is cut here."""
+    """Into how many pieces a dim is cut here."""
     return cast(int, part.grid)  # of the parts of a place; None has only what is worked out of several
 
 
@@ -283,23 +283,23 @@ def _joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
 
 
 def union(parts: Iterable[Part]) -> Part:
-    """What some parts of an axis are together, at least one; they may overlap, and be cut into different grids."""
+    """What some parts of a dim are together, at least one; they may overlap, and be cut into different grids."""
     # Pieces of one grid are put together as whole numbers first: ten thousand fractions are slow.
     alike: dict[int | None, list[Part]] = {}
-    axis = None
+    dim = None
     for part in parts:
-        axis = axis or part.axis
+        dim = dim or part.dim
         if part.whole:
-            return part.axis.whole
+            return part.dim.whole
         alike.setdefault(part.grid, []).append(part)
-    assert axis is not None, "a union is of at least one part"
+    assert dim is not None, "a union is of at least one part"
     found: list[Range] = []
     for grid, group in alike.items():
         if grid is None or len(group) == 1:
             found += [one for part in group for one in part.ranges]
         else:
-            found += Part(axis, grid, NO_PIECES.union(*[part.pieces for part in group])).ranges
-    return axis.part(*found)
+            found += Part(dim, grid, NO_PIECES.union(*[part.pieces for part in group])).ranges
+    return dim.part(*found)
 
 
 def _shards(found: Sequence[tuple[int, int]], noun: str) -> str:
@@ -318,12 +318,12 @@ def listed(found: Sequence[tuple[int, int]]) -> str:
 
 
 class Schema(_Frozen):
-    """A kind of tensor: its dims, and the axes over which it may be a partial sum, each as (role, axis)."""
+    """A kind of tensor: its dims, and the dims over which it may be a partial sum, each as (role, dim)."""
 
-    __slots__ = ("_places", "_rest", "_sums", "axes", "batch", "dims", "roles", "size", "split")
+    __slots__ = ("_places", "_rest", "_sums", "batch", "ndim", "roles", "size", "spaces", "split")
     roles: tuple[str, ...]
-    axes: tuple[Axis, ...]
-    dims: int
+    spaces: tuple[Dim, ...]
+    ndim: int
     size: int
     split: int | None
     batch: int | None
@@ -331,15 +331,15 @@ class Schema(_Frozen):
     _places: dict[tuple[Part, ...], Place]
     _sums: dict[tuple[Place, ...], Place]
 
-    def __init__(self, dims: Sequence[tuple[str, Axis]], sums: Sequence[tuple[str, Axis]] = ()) -> None:
+    def __init__(self, dims: Sequence[tuple[str, Dim]], sums: Sequence[tuple[str, Dim]] = ()) -> None:
         roles = tuple(role for role, _ in (*dims, *sums))
         _set(self, "roles", roles)
         _set(self, "split", roles.index("in") if "in" in roles else None)
         _set(self, "batch", roles.index("batch") if "batch" in roles else None)
-        _set(self, "axes", tuple(axis for _, axis in (*dims, *sums)))
-        _set(self, "dims", len(dims))
-        _set(self, "size", prod(axis.size if type(axis.size) is int else 0 for _, axis in dims))
-        _set(self, "_rest", tuple(axis.whole for axis in self.axes[1:]))
+        _set(self, "spaces", tuple(dim for _, dim in (*dims, *sums)))
+        _set(self, "ndim", len(dims))
+        _set(self, "size", prod(dim.size if type(dim.size) is int else 0 for _, dim in dims))
+        _set(self, "_rest", tuple(dim.whole for dim in self.spaces[1:]))
         _set(self, "_places", {})
         _set(self, "_sums", {})
 
@@ -350,7 +350,7 @@ class Schema(_Frozen):
     @property
     def whole(self) -> Place:
         """All of it."""
-        return self.cut(self.axes[0].whole)
+        return self.cut(self.spaces[0].whole)
 
     def cut(self, first: Part) -> Place:
         """The place with this part of its first dim and all of the others: what a shard of a weight is."""
@@ -371,7 +371,7 @@ class Place(_Frozen):
     A dim whose part is not whole is *split*; a sum whose part is not whole is *open*. `complete`: all dims are whole;
     `open`: some sum is; `plain`: nothing but the first dim is cut at all, so that hot paths need not look further.
     `sharded`: it is of a weight's tensor; `shards` of `total` are the pieces of its first dim. `batches` of
-    `total_batches` are those of the batch axis, be it a dim or a sum. A place without such an axis is one shard of
+    `total_batches` are those of the batch dim, be it a dim or a sum. A place without such a dim is one shard of
     one, and has no batches.
     """
 
@@ -388,14 +388,14 @@ class Place(_Frozen):
         _set(self, "schema", schema)
         _set(self, "parts", parts)
         pieces, grid, complete = 1, 1, True
-        for part in parts[: schema.dims]:
+        for part in parts[: schema.ndim]:
             if not part.whole:
                 complete = False
                 pieces *= len(part.pieces)
                 grid *= part.grid if type(part.grid) is int else 0
         _set(self, "elements", schema.size if complete else _size(schema.size, pieces, grid))
         _set(self, "complete", complete)
-        _set(self, "open", not all(part.whole for part in parts[schema.dims :]))
+        _set(self, "open", not all(part.whole for part in parts[schema.ndim :]))
         _set(self, "plain", all(part.whole for part in parts[1:]))
         _set(self, "batches", NO_PIECES if schema.batch is None else parts[schema.batch].pieces)
 
@@ -427,7 +427,7 @@ class Place(_Frozen):
         return tuple([(role, part.pieces, _grid(part)) for role, part in pairs if role in REST and not part.whole])
 
     def part(self, role: str) -> Part | None:
-        """The part of a dim or sum; None where the tensor has no such axis."""
+        """The part of a dim or sum; None where the tensor has no such dim."""
         roles = self.schema.roles
         return self.parts[roles.index(role)] if role in roles else None
 
@@ -438,34 +438,34 @@ class Place(_Frozen):
 
     @property
     def dims(self) -> tuple[Part, ...]:
-        return self.parts[: self.schema.dims]
+        return self.parts[: self.schema.ndim]
 
     @property
     def sums(self) -> tuple[Part, ...]:
-        return self.parts[self.schema.dims :]
+        return self.parts[self.schema.ndim :]
 
     def having(self, role: str, part: Part) -> Place:
-        """This place with another part of one axis."""
+        """This place with another part of one dim."""
         at = self.schema.roles.index(role)
         return self.schema.place(*self.parts[:at], part, *self.parts[at + 1 :])
 
     def cut_more(self, rest: Rest) -> Place:
-        """This place with the parts that `rest` says. What all pieces of an axis are together is the whole of it."""
+        """This place with the parts that `rest` says. What all pieces of a dim are together is the whole of it."""
         place = self
         for role, pieces, grid in rest:
-            axis = place.schema.axes[place.schema.roles.index(role)]
-            place = place.having(role, axis.like(axis.named(grid, frozenset(pieces))))
+            dim = place.schema.spaces[place.schema.roles.index(role)]
+            place = place.having(role, dim.like(dim.named(grid, frozenset(pieces))))
         return place
 
     def shard(self, number: int, grid: int) -> Place:
         """One of `grid` equal pieces of a place whose first dim is whole."""
-        return self.schema.place(self.parts[0].axis.shard(number, grid), *self.parts[1:])
+        return self.schema.place(self.parts[0].dim.shard(number, grid), *self.parts[1:])
 
     def same(self, other: Place) -> bool:
         """Whether both say the same, be they of one step or of two."""
         if self is other:
             return True
-        if self.schema.roles != other.schema.roles or self.schema.dims != other.schema.dims:
+        if self.schema.roles != other.schema.roles or self.schema.ndim != other.schema.ndim:
             return False
         return all(mine.same(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
 
@@ -526,7 +526,7 @@ def total_size(sizes: Iterable[Elements]) -> Elements:
 def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:
     """The part of the first dim that some places of one tensor, at least one, hold together: of it, `rest` is there
     whole, which is parts of the other dims. Who holds all rows of half the columns holds no row of all columns."""
-    return _held_together(places, rest, 1) or places[0].first.axis.part()
+    return _held_together(places, rest, 1) or places[0].first.dim.part()
 
 
 def _held_together(places: Sequence[Place], rest: Sequence[Part], dim: int) -> Part | None:
@@ -539,7 +539,7 @@ def _held_together(places: Sequence[Place], rest: Sequence[Part], dim: int) -> P
     cut = (part, *[place.parts[dim] for place in places])
     ends = {end for other in cut for both in other.ranges for end in both}
     common: Part | None = None
-    for strip in (part.axis.part(both) for both in pairwise(sorted(ends))):
+    for strip in (part.dim.part(both) for both in pairwise(sorted(ends))):
         if part.meets(strip):
             here = _held_together([place for place in places if place.parts[dim].covers(strip)], rest, dim + 1)
             if here is None:

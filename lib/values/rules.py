@@ -92,11 +92,11 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0)
     if total > MOST:
         raise RuleError(TooManyShards(shard, total))
     weight = shape.tensors.weight
-    axis = weight.axes[dim]
-    if dim and axis.size % total:
-        raise RuleError(Undivided(None, "columns", axis.size, total))
-    part = axis.shard(shard, total)
-    place = weight.whole.having("out", axis.like(part)) if dim else weight.cut(part)
+    space = weight.spaces[dim]
+    if dim and space.size % total:
+        raise RuleError(Undivided(None, "columns", space.size, total))
+    part = space.shard(shard, total)
+    place = weight.whole.having("out", space.like(part)) if dim else weight.cut(part)
     return made_step(Weight, layer, shape.layers, place, 0), made_step(OptState, layer, shape.layers, place, 0)
 
 

@@ -54,7 +54,7 @@ def test_the_missing_part_is_named(cuts: list[tuple[int, int]], words: str) -> N
 
 def columns(shape: Any, layer: int, shard: int, total: int, weight: Weight, state: OptState) -> tuple[Weight, OptState]:
     """Some columns of both: a place that no operation gives yet."""
-    place = weight.place.having("out", weight.place.parts[1].axis.shard(shard, total))
+    place = weight.place.having("out", weight.place.parts[1].dim.shard(shard, total))
     return weight.at(place), state.at(place)
 
 

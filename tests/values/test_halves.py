@@ -22,7 +22,7 @@ BACKWARD, INPUT, WEIGHT = (OPERATIONS[name] for name in ("backward", "backward_i
 
 
 def cut(draw: st.DrawFn) -> tuple[set[int], int]:
-    """Some neighbouring pieces of an axis, perhaps all."""
+    """Some neighbouring pieces of a dim, perhaps all."""
     total = draw(st.sampled_from([1, 2, 4]))
     first = draw(st.integers(0, total - 1))
     return set(range(first, draw(st.integers(first, total - 1)) + 1)), total
@@ -36,8 +36,8 @@ def passes(draw: st.DrawFn) -> tuple[Activation, ActivationGrad, Weight]:
     inp = value_of(Activation, SHAPE.tensors, 1, 3, frozenset(batches), 4, [("features", *rows)])
     grad = value_of(ActivationGrad, SHAPE.tensors, 1, 3, frozenset(batches), 4, [("features", *columns)])
     whole = SHAPE.tensors.weight.whole
-    place = whole.having("in", whole.parts[0].axis.like(inp.place.dims[-1]))
-    place = place.having("out", whole.parts[1].axis.like(grad.place.dims[-1]))
+    place = whole.having("in", whole.parts[0].dim.like(inp.place.dims[-1]))
+    place = place.having("out", whole.parts[1].dim.like(grad.place.dims[-1]))
     return inp, grad, rules.load_weights(SHAPE, 1, 0, 1)[0].at(place)
 
 

@@ -1,4 +1,4 @@
-"""Places: the laws of sets on parts of an axis, at a price that does not grow with what it is cut into; one object for
+"""Places: the laws of sets on parts of a dim, at a price that does not grow with what it is cut into; one object for
 each, tables that end with the step, and what a law accepts can be said by one place."""
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from lib.trace.validation import MAX_COUNT
 from lib.values import rules
 from lib.values.laws import cut, gather, reduce, renew
 from lib.values.layers import LINEAR, Layer, Shape, by_hand, layer_from
-from lib.values.placement import MOST, MOST_KEPT, Axis, Owners, Part, Schema, held_together, keep, listed, union
+from lib.values.placement import MOST, MOST_KEPT, Dim, Owners, Part, Schema, held_together, keep, listed, union
 from lib.values.values import clean
 
 GRIDS = st.sampled_from([1, 2, 3, 4])
 COMMON = lcm(*range(1, 13))
-AXIS = Axis("in", 60)
+DIM = Dim("in", 60)
 pieces = st.integers(1, 12).flatmap(lambda total: st.tuples(st.frozensets(st.integers(0, total - 1)), st.just(total)))
 some = st.lists(pieces, min_size=1, max_size=4)
 
 
 def part(shards: Any, total: int) -> Part:
-    return AXIS.piece(total, frozenset(shards))
+    return DIM.piece(total, frozenset(shards))
 
 
 def together(of: list[tuple[frozenset[int], int]]) -> Part:
@@ -53,20 +53,20 @@ def enumerated(*of: tuple[frozenset[int], int]) -> set[int]:
 def test_parts_are_sets(left: Any, right: Any) -> None:
     a, b = together(left), together(right)
     mine, theirs = enumerated(*left), enumerated(*right)
-    assert a.size * COMMON == len(mine) * AXIS.size
-    assert union([a, b]).size * COMMON == len(mine | theirs) * AXIS.size
-    assert a.minus(b).size * COMMON == len(mine - theirs) * AXIS.size
+    assert a.size * COMMON == len(mine) * DIM.size
+    assert union([a, b]).size * COMMON == len(mine | theirs) * DIM.size
+    assert a.minus(b).size * COMMON == len(mine - theirs) * DIM.size
     assert b.covers(a) == (mine <= theirs)
     assert a.meets(b) == bool(mine & theirs)
     assert a.whole == (len(mine) == COMMON)
-    assert AXIS.whole.minus(a).shards(COMMON) == runs(set(range(COMMON)) - mine)
+    assert DIM.whole.minus(a).shards(COMMON) == runs(set(range(COMMON)) - mine)
 
 
 @given(pieces, pieces)
 def test_pieces_of_grids_are_the_ranges_that_they_cover(left: Any, right: Any) -> None:
     """Whatever a part knows of its grid is the same as what its ranges say."""
     a, b = part(*left), part(*right)
-    bare, other = AXIS.part(*a.ranges), AXIS.part(*b.ranges)
+    bare, other = DIM.part(*a.ranges), DIM.part(*b.ranges)
     assert (a.size, a.whole) == (bare.size, bare.whole)
     assert a.covers(b) == bare.covers(other) == a.covers(other)
     assert a.meets(b) == bare.meets(other) == a.meets(other)
@@ -75,10 +75,10 @@ def test_pieces_of_grids_are_the_ranges_that_they_cover(left: Any, right: Any) -
 
 
 def test_what_touches_is_one_and_what_is_empty_is_nothing() -> None:
-    assert AXIS.part((0, 1), (1, 2)).ranges == ((0, 2),)
-    assert AXIS.part((1, 1), (2, 2)).ranges == ()
-    assert AXIS.part().size == 0
-    assert AXIS.part((0, 30), (30, 60)).whole
+    assert DIM.part((0, 1), (1, 2)).ranges == ((0, 2),)
+    assert DIM.part((1, 1), (2, 2)).ranges == ()
+    assert DIM.part().size == 0
+    assert DIM.part((0, 30), (30, 60)).whole
 
 
 def test_ends_are_exact_and_whole_numbers_where_they_are() -> None:
@@ -97,7 +97,7 @@ def test_the_first_owner_is_the_first_that_overlaps_whoever_it_is(
     before: list[tuple[object, set[int]]] = []
     for number, parts in enumerate(owners):
         owner = number if numbers else object()
-        ranges = Axis("rows", 40).part(*[(low, low + length) for low, length in parts]).ranges
+        ranges = Dim("rows", 40).part(*[(low, low + length) for low, length in parts]).ranges
         mine = {point for low, high in ranges for point in range(int(low), int(high))}
         first = next((other for other, theirs in before if mine & theirs), None)
         assert known.add(ranges, owner) is first
@@ -119,14 +119,14 @@ def test_the_words_for_a_part(of: Any, total: int, words: str) -> None:
 
 def test_a_long_list_of_runs_ends() -> None:
     assert listed([(n, n + 1) for n in range(0, 100, 2)]).endswith(", 38, ...")
-    assert AXIS.part().words(4) == "shards  of 4"
+    assert DIM.part().words(4) == "shards  of 4"
 
 
 def test_a_part_is_made_of_shards_only_where_both_its_ends_are() -> None:
     first, second = part([0], 2), part([1], 2)
     assert (first.shards(3), second.shards(3)) == (None, None)
     assert (first.shards(4), second.shards(4)) == ([(0, 2)], [(2, 4)])
-    assert (AXIS.whole.shards(1), AXIS.whole.shards(0)) == ([(0, 1)], None)
+    assert (DIM.whole.shards(1), DIM.whole.shards(0)) == ([(0, 1)], None)
 
 
 @pytest.mark.parametrize("runs", [20, 21])
@@ -144,7 +144,7 @@ def test_two_coprime_numbers_of_shards_are_no_work() -> None:
     assert not a.overlaps(b)
     assert not a.covers(b)
     together = union([a.first, b.first])
-    assert Fraction(together.size, together.axis.size) == Fraction(1, 10**6) + Fraction(1, 999_983)
+    assert Fraction(together.size, together.dim.size) == Fraction(1, 10**6) + Fraction(1, 999_983)
 
 
 # -- places -------------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_a_place_survives_a_pickle_by_the_fields_of_its_value() -> None:
 @pytest.mark.parametrize("name", ["elements", "batches", "complete", "shards"])
 def test_a_place_does_not_change(name: str) -> None:
     place: Any = Weight(0, 1, 0).place
-    for thing in (place, place.first, place.first.axis, place.schema):
+    for thing in (place, place.first, place.first.dim, place.schema):
         with pytest.raises(FrozenInstanceError):
             setattr(thing, name, 1)
         with pytest.raises(FrozenInstanceError):
@@ -251,7 +251,7 @@ def test_the_places_of_a_step_go_with_the_step() -> None:
 
     def live() -> int:
         gc.collect()
-        return sum(type(thing) in (Axis, Part, Schema) for thing in gc.get_objects())
+        return sum(type(thing) in (Dim, Part, Schema) for thing in gc.get_objects())
 
     async def program(model: Model) -> None:
         weight, state = model.load_weights(0, model.rank, model.RANKS)
@@ -379,7 +379,7 @@ boxes = st.lists(
 @given(boxes, st.sets(st.integers(0, 3), min_size=1))
 def test_of_places_cut_along_two_dims_only_whole_rows_count(cuts: Any, wanted: set[int]) -> None:
     """A row is held where its every wanted column is: against sets of cells."""
-    rows, columns = Axis("in", 12), Axis("out", 12)
+    rows, columns = Dim("in", 12), Dim("out", 12)
     schema, cells, places = Schema((("in", rows), ("out", columns))), set[tuple[int, int]](), []
     for down, shards, across, some_columns in cuts:
         mine = [frozenset(n for n in named if n < grid) for named, grid in ((shards, down), (some_columns, across))]

@@ -256,7 +256,7 @@ def _stays(
 def _part(values: Iterable[Value]) -> Fraction:
     """Which part of a layer some shards are together, those that overlap counted once."""
     shards = [value.place.first for value in values if isinstance(value, Weight | OptState) and value.step == 0]
-    return Fraction(union(shards).size, shards[0].axis.size) if shards else Fraction(0)
+    return Fraction(union(shards).size, shards[0].dim.size) if shards else Fraction(0)
 
 
 # -- what travels ---------------------------------------------------------------------------------------------------

@@ -51,15 +51,15 @@ class Sizes:
     def _blocks(self, value: Value) -> tuple[Range, ...]:
         """Where it lies on the line of what has the same columns or features, row after row."""
         place, part = value.place, value.place.first
-        axis = part.axis.size
-        line = (self.weight if place.sharded else axis * self.batch) // self.hidden * self.columns(value)
-        return merged([(int(low * line // axis), int(high * line // axis)) for low, high in part.ranges])
+        dim = part.dim.size
+        line = (self.weight if place.sharded else dim * self.batch) // self.hidden * self.columns(value)
+        return merged([(int(low * line // dim), int(high * line // dim)) for low, high in part.ranges])
 
     def sides(self, value: Value) -> tuple[Range, ...]:
         """Which numbers of a row it has: those of its columns, or of its features."""
         part = value.place.dims[-1]
-        axis = part.axis.size
-        return merged([(int(low * self.hidden // axis), int(high * self.hidden // axis)) for low, high in part.ranges])
+        dim = part.dim.size
+        return merged([(int(low * self.hidden // dim), int(high * self.hidden // dim)) for low, high in part.ranges])
 
     def _rows(self, low: int, high: int, sides: tuple[Range, ...], wide: int) -> Iterator[Range]:
         """A range of the line of some columns as ranges of the line of all."""
