@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MOST_MODULES = 9
+MOST_MODULES = 10
 MOST_LINES = 2400
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 ROOMS = sorted(path.parent for top in ("lib", "drawing") for path in (ROOT / top).rglob("__init__.py"))

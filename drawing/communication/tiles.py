@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from drawing.canvas.palette import EDGE, GRID, INK, PAPER, SOFT, TRACK, ink_on, origin_colour
 from drawing.canvas.scene import TEXT, Poly, Rect, Scene, Text, text_width
 from lib.errors.wording import numbered, ranges
-from lib.values.placement import REST, Place
+from lib.values.dims import REST
+from lib.values.placement import Place
 from lib.values.values import Value
 
 __all__ = [
@@ -83,14 +84,14 @@ class Laid(NamedTuple):
 
 def laid(place: Place, beside: Place | None = None) -> Laid:
     """How a value lies in its tile; one that is whole, as it was put together from what is `beside` it."""
-    for role in ("out", "features"):
+    for role in (role for role in place.schema.roles[: place.schema.ndim] if role in REST):
         mine, its = place.part(role), None if beside is None else beside.part(role)
         cut = its if mine is not None and mine.whole and its is not None else mine
         if mine is not None and cut is not None and cut.grid is not None and not cut.whole:
-            if role == "out" and not place.first.whole:
+            if place.sharded and not place.first.whole:
                 continue
             held = frozenset(range(cut.grid)) if mine.whole else mine.pieces
-            return Laid(held, cut.grid, role == "features", role)
+            return Laid(held, cut.grid, not place.sharded, role)
     if place.sharded:
         return Laid(place.shards, place.total, True)
     return Laid(place.batches, place.total_batches, False)
@@ -216,7 +217,7 @@ def caption(value: Value, room: float = 1000) -> list[str]:
     """What stands below a tile, on a line each: "shard 0 of 4", "sum of batches 0-3"; shorter where there is little
     room."""
     place, lines = value.place, list[str]()
-    cut = [words for words in place.words() if words.startswith(tuple(REST.values()))]
+    cut = place.cut_words()
     if place.sharded:
         if cut:
             lines += cut

@@ -13,7 +13,6 @@ from lib.trace.lifetimes import handed_in, held_at, in_flight, own_lifetimes
 from lib.trace.order import messages
 from lib.trace.trace import Trace
 from lib.values.collectives import title
-from lib.values.placement import REST
 from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, Weight
 
 __all__ = ["Holding", "Row", "holdings", "lean", "rows"]
@@ -188,9 +187,6 @@ def _row(trace: Trace, group: list[Holding]) -> Row:
     return Row(one.value.kind, elements, _what(group), made, _fate(trace, group), one.state == "idle", place)
 
 
-CUT: Final = tuple(REST.values())
-
-
 def _what(group: list[Holding]) -> str:
     """How many of what: "2 weights of layers 0, 1"."""
     values = [holding.value for holding in group]
@@ -204,7 +200,7 @@ def _what(group: list[Holding]) -> str:
     batches = {batch for value in values for batch in value.place.batches}
     if batches:
         parts.append(numbered("batch", batches))
-    parts += dict.fromkeys(words for value in values for words in value.place.words() if words.startswith(CUT))
+    parts += dict.fromkeys(words for value in values for words in value.place.cut_words())
     totals = {value.place.total for value in values}
     if totals != {1} and len(totals) == 1:
         shards = {shard for value in values for shard in value.place.shards}

@@ -11,7 +11,8 @@ from lib.errors.facts import Fact, Words
 from lib.errors.wording import amount, counted, plural, ranges, runs, these, with_article
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
-from lib.values.placement import MOST, REST, listed
+from lib.values.dims import DIMS, REST
+from lib.values.placement import MOST, listed
 from lib.values.rules import Member
 from lib.values.values import (
     KINDS,
@@ -60,19 +61,16 @@ DIFFERENT = {
     "shards": "of different shards",
     "total": "that are cut into different numbers of shards",
     "step": "of different steps",
-    "out": "of different columns",
-    "features": "of different features",
-    "terms": "that are not parts of one sum",
-}
+} | {role: "that are not parts of one sum" if DIMS[role].partial else f"of different {REST[role]}" for role in REST}
 SAME = {
     "layer": "of the same layer",
     "batches": "of the same batches",
     "shards": "of the same shards",
     "total": "that are cut into the same number of shards",
     "step": "of the same step",
-    "out": "of the same columns",
-    "features": "of the same features",
-    "terms": "that are parts of one sum, or sums that are done",
+} | {
+    role: "that are parts of one sum, or sums that are done" if DIMS[role].partial else f"of the same {REST[role]}"
+    for role in REST
 }
 ALIKE = {
     "layer": "use values of one layer: a layer has its own weight, gradient and optimizer state",
@@ -80,11 +78,7 @@ ALIKE = {
     "shards": "sum the same shard of each gradient: reduce-scatter them, or cut them in the same way",
     "total": "give load_weights or shard the same total everywhere: how many ranks share the weight",
     "step": "gather all shards before the update, or all of them after it",
-    "out": "put together what has the same columns; give load_weights the same total and dim everywhere",
-    "features": "put together one thing at a time: batches of the same features, or features of the same batches",
-    "terms": "a partial sum is added to the other parts of the same sum, once each: with an all-reduce over the ranks\n"
-    "that have the other shards of the weight. A sum that is done stays as it is",
-}
+} | {role: DIMS[role].alike or f"cut both along their {REST[role]} in the same way" for role in REST}
 
 
 SHARD_AND_WHOLE = "one is a shard of a sum, the other is whole: reduce-scatter that one too, and then add the shards"
@@ -118,22 +112,15 @@ def _alike(fact: facts.Different) -> str:
     return ALIKE[fact.field]
 
 
-TWICE = {
-    "out": "each rank loads columns of its own, with its place in the group as the shard",
-    "features": "each value must have features that no other value has",
-    "terms": "each part of a sum is added once: each rank brings what its own shard of the weight gave",
-}
-
-
 @words.register
 def _(fact: facts.Twice) -> Words:
     verb, field, both = fact.verb, fact.field, fact.both
-    noun = {"batches": "batch", "out": "column shard", "features": "feature", "terms": "part"}.get(field, "shard")
+    noun = next((kind.noun for kind in DIMS.values() if field in (kind.field, kind.role)), "shard")
     if field in REST:
         grid = both[0].place.part(field)
         of = "" if grid is None else f" of {grid.grid}"
         what = f"cannot {verb} these values: {REST[field]} {ranges(fact.items)}{of} would be counted twice"
-        fix = TWICE[field]
+        fix = DIMS[field].once or f"each value must have {REST[field]} that no other value has"
     elif field == "shards" and all(value.is_complete() for value in both):
         what = "there is nothing to gather: both are complete"
         fix = "leave it out, or load a shard on each rank: model.load_weights(layer, model.rank, model.RANKS)"

@@ -18,9 +18,9 @@ from lib.errors.source_lines import Place
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.dims import REST
 from lib.values.layers import LINEAR, Layer, Shape, Tensors, layer_from
 from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS, READS
-from lib.values.placement import REST
 from lib.values.values import KINDS, OptState, Value, Weight, WeightGrad, value_of
 
 __all__ = ["FIELDS", "FORMAT", "VERSION", "decode"]

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
+from lib.values.dims import DIMS, REST
 from lib.values.facts import Different, Gaps, NoShard, NoSum, OtherKind, TooManyShards, Twice, Undivided
-from lib.values.placement import MOST, NO_PIECES, REST, Elements, Part, Place, alike, total_size
+from lib.values.placement import MOST, NO_PIECES, Elements, Part, Place, alike, total_size
 
 if TYPE_CHECKING:
     from lib.values.values import Value
@@ -26,7 +27,7 @@ __all__ = ["cut", "gather", "reduce", "renew", "same_kind", "total_elements"]
 V = TypeVar("V", bound="Value")
 MOST_LOOKED_UP = 16
 """Summands whose sum is looked up; of more it is worked out, which is one operation on sets."""
-FIELDS = {"in": "shards", "batch": "batches"}
+FIELDS = {kind.role: kind.field for kind in DIMS.values() if kind.field is not None}
 """What students call the pieces of a dim; those of others have the name of its role."""
 ASKED = ("layer", "total", "step", "shards", "batches", *REST)
 """In what two values may differ, in the order in which it is told."""

@@ -23,10 +23,10 @@ from math import prod
 from typing import Generic, TypeVar, cast
 
 from lib.errors.wording import numbered, ranges, run_words, runs, these
+from lib.values.dims import DIMS, REST
 
 __all__ = [
     "MOST",
-    "REST",
     "Dim",
     "Elements",
     "Owners",
@@ -56,8 +56,6 @@ MOST_KEPT = 2**15
 """Entries of a table before it begins anew: a table makes equal things one object, and correctness never asks it to."""
 ONE_PIECE = frozenset([0])
 NO_PIECES: frozenset[int] = frozenset()
-REST = {"out": "columns", "features": "features", "terms": "part"}
-"""Axes that may be cut beside those that students name by `shards` and `batches`, and the word for their pieces."""
 INTS = frozenset([int])
 _set = object.__setattr__
 
@@ -493,10 +491,14 @@ class Place(_Frozen):
             found.append(numbered("batch", self.batches) if self.batches else "no batches")
         if self.total > 1:
             found.append(f"{numbered('shard', self.shards) if self.shards else 'no shards'} of {self.total}")
-        for role, pieces, grid in self.rest:
-            of = " of a sum" if role == "terms" else ""
-            found.append(f"{REST[role]} {ranges(pieces) or 'none'} of {grid}{of}")
-        return found
+        return found + self.cut_words()
+
+    def cut_words(self) -> list[str]:
+        """The words for what has no field of its own: "columns 1 of 2", "part 0 of 2 of a sum"."""
+        return [
+            f"{DIMS[role].plural} {ranges(pieces) or 'none'} of {grid}{' of a sum' if DIMS[role].partial else ''}"
+            for role, pieces, grid in self.rest
+        ]
 
     def __repr__(self) -> str:
         dims, sums = ("; ".join(map(repr, parts)) for parts in (self.dims, self.sums))

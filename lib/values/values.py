@@ -16,10 +16,11 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from lib.errors.arguments import described, plain
 from lib.errors.exceptions import PuzzleError, RuleError
+from lib.values.dims import REST
 from lib.values.facts import NoKind, NoValue
 from lib.values.laws import cut, gather, reduce, same_kind
 from lib.values.layers import LINEAR, Tensors, by_hand
-from lib.values.placement import MOST, ONE_PIECE, REST, Elements, Place
+from lib.values.placement import MOST, ONE_PIECE, Elements, Place
 
 __all__ = [
     "HIDDEN",

@@ -8,8 +8,8 @@ from fractions import Fraction
 from drawing.communication.exchange import Exchange
 from drawing.communication.ring.rounds import Rounds
 from lib.errors.wording import amount, counted, these
+from lib.values.dims import DIMS
 from lib.values.laws import gather, reduce
-from lib.values.placement import REST
 
 __all__ = ["holdings", "phase", "step_words", "title"]
 
@@ -42,7 +42,7 @@ def _start(one: Exchange, steps: Rounds) -> str:
     value = one.seats[0].brought[0]
     adds = one.row is not None and one.row.law is reduce
     if one.row is not None and one.row.law is gather:
-        own = next((REST[role] for role, _, _ in value.place.rest if role != "terms"), None)
+        own = next((DIMS[role].plural for role, _, _ in value.place.rest if not DIMS[role].partial), None)
         return f"each rank has its own {own or ('shard' if value.place.sharded else 'batches')}, which is one piece"
     if not adds:
         return f"rank {one.seats[one.root].rank} alone has it"
