@@ -379,7 +379,7 @@ def test_every_operation_is_whole(name: str) -> None:
     row = OPERATIONS[name]
     assert row.colour in {*PASSES, *LOOKS}
     assert row.about in ("call", "input", "output")
-    assert row.says in ("", "batches", "shard")
+    assert row.says in ("", "batches", "shard", "part")
     assert (row.kind in ("local", "read")) == bool(row.takes or row.gives)
     assert (row.rule is not None) == (row.kind in ("local", "read") and name != "foreign")
     assert row.cost is None or row.kind == "local"

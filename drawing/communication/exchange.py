@@ -97,7 +97,7 @@ def _collective(run: Trace, joined: Joined) -> Exchange:
     events = {rank: run.programs[rank].events[number] for rank, number in joined.calls}
     happened = len(numbers) == len(first.group) and first.start is not None
     row = COLLECTIVES[first.op]
-    root = first.arg[0] if row.rooted else 0
+    root = row.said(first.arg)
     brought = {rank: run.programs[rank].values_of(event.inputs) for rank, event in events.items()}
     sent: Sequence[Elements] = [0] * len(first.group)
     if happened:

@@ -53,11 +53,14 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
     for (rank, layer), final in sorted(rebuilt.finals.items(), key=_by_place):
         handed_in[layer].append((rank, *final))
     updated: dict[int | None, list[tuple[int, Event]]] = defaultdict(list)
+    kinds = rebuilt.run.shape.kinds
     if len(handed_in) < trace.layers:
         for rank, event in trace.events():
             if event.op in UPDATES:
                 updated[event.layer].append((rank, event))
     for layer in range(trace.layers):
+        if kinds[layer].weight is None:
+            continue
         here = handed_in.get(layer)
         if not here:
             faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)

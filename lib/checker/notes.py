@@ -193,11 +193,13 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
             continue
         for by_input, ops in ((True, BY_INPUT), (False, BY_WEIGHT)):
             if event.op in ops and event.layer is not None:
-                share = OPERATIONS[event.op].work(1, trace.programs[rank].values_of(event.inputs))
+                values = trace.programs[rank].values_of(event.inputs)
+                share = OPERATIONS[event.op].work(trace.shape, event.layer, 1, values)
                 for batch in event.batches:
                     done[by_input][event.layer, batch] += share
                     calls.setdefault((event.layer, batch), (rank, event))
-    left = [key for key, share in done[False].items() if done[True][key] < min(1, share)]
+    kinds = trace.shape.kinds
+    left = [key for key, share in done[False].items() if done[True][key] < min(kinds[key[0]].cost, share)]
     if not left:
         return None
     layers, batches = ({key[place] for key in left} for place in range(2))

@@ -11,7 +11,7 @@ from lib.errors.facts import Fact, Words
 from lib.errors.wording import amount, counted, plural, ranges, runs, these, with_article
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
-from lib.values.dims import DIMS, REST
+from lib.values.dims import DIMS, NAMES, REST
 from lib.values.placement import MOST, listed
 from lib.values.rules import Member
 from lib.values.values import (
@@ -446,7 +446,77 @@ def _(fact: facts.OtherBatches) -> Words:
 
 
 @words.register
+def _(fact: facts.OtherParts) -> Words:
+    plural = DIMS[fact.role].plural
+    return Words(
+        f"{fact.op} got values of different {plural}",
+        expected=f"the same {plural} in both",
+        got=f"{describe(fact.one)}; {describe(fact.other)}",
+        fix=f"gather the {plural} of the one, or cut those of the other",
+    )
+
+
+@words.register
+def _(fact: facts.Broken) -> Words:
+    return Words(
+        f"{fact.op} got a part of a head, and attention mixes all {DIMS[fact.role].plural} of a head",
+        expected=f"the {DIMS[fact.role].plural} of some of {fact.number} heads, each whole",
+        got=describe(fact.value),
+        fix="cut along the heads: into as many parts as divide their number",
+    )
+
+
+@words.register
+def _(fact: facts.NotCut) -> Words:
+    named = fact.value.place.named
+    dim = written(fact.role)
+    if fact.wanted is None or fact.role not in named:
+        return Words(
+            f"{describe(fact.value)} cannot be cut along {dim}",
+            expected=f"a dim that it has: {', '.join(named)}",
+            got=f"dim={dim}",
+            fix="look at what the value is: print(value)",
+        )
+    low, high = map(written, fact.wanted)
+    return Words(
+        f"there are no elements {low} to {high} of {dim} here to be cut out",
+        expected="a range of what the value has; of features and of weights there are shards, and no ranges",
+        got=describe(fact.value),
+        fix="look at what the value has: print(value)",
+    )
+
+
+@words.register
+def _(fact: facts.NothingBeside) -> Words:
+    return Words(
+        f"{fact.op} of a layer of the kind {fact.kind} takes neither a weight nor another activation",
+        got=describe(fact.other),
+        fix=f"leave it out: model.{fact.op}(layer, ...)",
+    )
+
+
+@words.register
+def _(fact: facts.Unweighted) -> Words:
+    return Words(
+        f"layer {fact.layer} is of the kind {fact.kind}, which has no weight",
+        expected=f"{fact.op} of a layer with a weight",
+        fix=f"leave out {fact.op} for this layer",
+    )
+
+
+@words.register
 def _(fact: facts.Unsummed) -> Words:
+    place, layer = fact.grad.place, fact.grad.layer
+    missing_of = (part for part in place.sums if not part.whole and part.pieces is not place.batches)
+    lacks = None if set(range(fact.batches)) - place.batches else next(missing_of, None)
+    if lacks is not None:
+        kind = DIMS[lacks.dim.name]
+        return Words(
+            f"the gradient of layer {layer} is not summed over all {kind.plural} yet",
+            expected=f"the sum over all {lacks.dim.size} {kind.plural} of all batches",
+            got=describe(fact.grad),
+            fix=kind.owed,
+        )
     batches = range(fact.batches)
     there, missing = fact.grad.batches, runs(set(batches) - fact.grad.batches)
     return Words(
@@ -576,7 +646,10 @@ def _(fact: facts.Disagree) -> Words:
         but, same = "name its group in different orders", "the same order of ranks"
         fix = "write the group in the same way on every rank: as an axis of the mesh, or as one list of ranks;\n"
         fix += "its order says whose shard is which"
-    elif first.root != other.root:
+    elif first.said != other.said and COLLECTIVES[first.op].along:
+        but, same = "cut along different dims", "the same dim"
+        fix = "name the same dim on every rank, or on none"
+    elif first.said != other.said:
         but, same = "with different roots", "the same root"
         what = (COLLECTIVES[first.op].root or ("",))[0]
         fix = f"the root is the rank {what}: name the same one on every rank"
@@ -594,7 +667,7 @@ def _(fact: facts.Disagree) -> Words:
 def _call(member: Member, beside: Member) -> str:
     row = COLLECTIVES[member.op]
     what = describe(member.value) if isinstance(member.value, Value) or row.bucket else type(member.value).__name__
-    root = f", root={member.root}" if row.rooted else ""
+    root = f", root={member.said}" if row.rooted else f', dim="{NAMES[member.said]}"' if member.said else ""
     group = "" if member.group == beside.group else f", group={list(member.group)}"
     what = what if row.bucket or isinstance(member.value, Activation) else with_article(what)
     return f"{member.op}(layer={member.layer}{root}{group}) with {what}"

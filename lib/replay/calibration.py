@@ -21,7 +21,7 @@ from lib.trace.retiming import retime
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.laws import total_elements
-from lib.values.layers import LINEAR
+from lib.values.layers import LINEAR, Shape
 from lib.values.operations import COMPUTE, OPERATIONS
 from lib.values.values import Activation, ActivationGrad
 
@@ -81,7 +81,7 @@ def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) 
             for number, (event, length) in enumerate(zip(program.events, lengths, strict=True)):
                 seconds = length / unit
                 if event.op in COMPUTE and isinstance(cost := OPERATIONS[event.op].cost, str):
-                    compute.setdefault(cost, []).append(seconds / _batches(program, event))
+                    compute.setdefault(cost, []).append(seconds / _batches(result.simulated.shape, program, event))
                 elif event.blocking and event.op in COLLECTIVES and len(event.group) > 1:
                     rows.append((*moved[program.rank, number], seconds))
                 elif event.blocking and event.op == "receive":
@@ -99,15 +99,16 @@ def _predict(result: ReplayResult, costs: Links, unit: float, fitted: bool) -> P
     return PredictedStep(result.simulated.ranks, result.median, predicted, end(result.simulated) * unit, fitted)
 
 
-def _batches(program: Program, event: Event) -> float:
+def _batches(shape: Shape, program: Program, event: Event) -> float:
     """Batches that an operation priced by them worked on, or the part of them that a part of a weight is: an update
     costs the same for all."""
     row, values = OPERATIONS[event.op], program.values_of(event.inputs)
     if not row.per_batch:
         return 1
     found = values[0] if values else None
-    work = row.work(len(found.batches), values) if isinstance(found, Activation | ActivationGrad) else 1
-    return float(work) or 1
+    if not isinstance(found, Activation | ActivationGrad):
+        return 1
+    return float(row.work(shape, event.layer, len(found.batches), values)) or 1
 
 
 def _moved(trace: Trace) -> dict[tuple[int, int], tuple[float, float]]:

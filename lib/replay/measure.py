@@ -17,6 +17,7 @@ from lib.replay.plan.plan import Plan, RankPlan
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.layers import Shape
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS, READS
 from lib.values.values import Activation
 
@@ -87,19 +88,20 @@ def _unit(plan: Plan, reports: Sequence[Report]) -> float:
     found = [
         (ends[i] - starts[i]) / batches
         for rank_plan, report in zip(plan.rank_plans, reports, strict=True)
-        for i, batches in _forwards(rank_plan)
+        for i, batches in _forwards(plan.trace.shape, rank_plan)
         for starts, ends, _, _ in report["steps"]
     ]
     return max(median(found), 1.0) if found else 1e6
 
 
-def _forwards(rank_plan: RankPlan) -> list[tuple[int, float]]:
+def _forwards(shape: Shape, rank_plan: RankPlan) -> list[tuple[int, float]]:
     """Events that are a forward, with the number of batches that each really has: of a part of a weight, a part."""
     found: list[tuple[int, float]] = []
     for i, event in enumerate(rank_plan.program.events):
         value = rank_plan.program.values[event.outputs[0]] if event.op == "forward" else None
         if isinstance(value, Activation):
-            found.append((i, float(OPERATIONS[event.op].work(len(value.batches), rank_plan.inputs(event)))))
+            work = OPERATIONS["forward"].work(shape, event.layer, len(value.batches), rank_plan.inputs(event))
+            found.append((i, float(work)))
     return found
 
 

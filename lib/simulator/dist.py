@@ -24,7 +24,7 @@ from lib.simulator.traffic.messages import Messages
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.layers import Shape
+from lib.values.layers import LINEAR, Layer, Shape
 from lib.values.placement import MOST
 from lib.values.rules import Member, collective
 from lib.values.values import Value
@@ -112,6 +112,8 @@ class Dist(Given):
         self.puzzle: str | None = None
         """The puzzle that is run here, where simulate was told one."""
         self.asks: frozenset[str] | None = None
+        self.descriptions: Sequence[Layer] = (LINEAR,)
+        """What the layers are; one stands for all where they are alike."""
         self._prices = costs.on(mesh)
         self._network = Network(self._prices, self.engine.choose_later) if costs.shared else None
         self._readers = Readers(costs, mesh)
@@ -125,7 +127,7 @@ class Dist(Given):
         """A rank has its Model. The first one says how large the training step of this world is."""
         if not self.models:
             layers, batches, padding = size
-            self._give(shape=Shape(layers, batches, padding=padding), sandbox=sandbox)
+            self._give(shape=Shape(layers, batches, self.descriptions, padding), sandbox=sandbox)
         elif size != (given := (self.shape.layers, self.shape.batches, self.shape.padding)):
             names = ("layers", "batches", "padding") if size[2] or given[2] else ("layers", "batches")
             first, other = (", ".join(f"{n}={k}" for n, k in zip(names, one, strict=False)) for one in (given, size))
@@ -248,7 +250,7 @@ class Dist(Given):
             pending.locate(error)
             error.time = max([event.issued for event in events])
             raise
-        whole = row.size([m.value for m in members], members[0].root)
+        whole = row.size([m.value for m in members], members[0].said)
         length = self._prices.communicate(row, whole, group.ranks)
         ready = max([event.issued for event in events])
         if self._network is not None:

@@ -23,6 +23,7 @@ from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace, absent, trace_of
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES, Collective
+from lib.values.dims import DIMS, NAMES
 from lib.values.laws import renew, total_elements
 from lib.values.operations import COMPUTE, OPERATIONS, TIMED
 from lib.values.placement import MOST
@@ -223,8 +224,13 @@ class Model(Given):
             self._blame(RuleError(facts.Unread("get_activation")))
         return self._compute("get_activation", None, said=(batches,))
 
-    def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
-        """Layer `layer` on activation `layer` with the complete weight: activation layer + 1. One time unit a batch."""
+    def forward(self, layer: int, inp: Activation, weight: Weight | Activation | None = None) -> Activation:
+        """Layer `layer` on activation `layer` with its weight: activation layer + 1. One time unit a batch.
+
+        Some kinds of layer take another activation in place of the weight, such as attention its keys, or nothing.
+        """
+        if weight is None:
+            return self._compute("forward", layer, inp)
         return self._compute("forward", layer, inp, weight)
 
     def loss(self, inp: Activation) -> ActivationGrad:
@@ -232,10 +238,20 @@ class Model(Given):
         return self._compute("loss", None, inp)
 
     def backward(
-        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
-    ) -> tuple[WeightGrad, ActivationGrad]:
-        """Layer `layer` backwards: the gradients of its weight and of its input. One time unit a batch."""
+        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight | Activation | None = None
+    ) -> Any:
+        """Layer `layer` backwards: the gradients of its weight and of its input. One time unit a batch.
+
+        Of a layer that takes another activation in place of the weight, the gradients of that and of its input; of one
+        that takes nothing, the gradient of its input alone.
+        """
+        if weight is None:
+            return self._compute("backward", layer, inp, grad)
         return self._compute("backward", layer, inp, grad, weight)
+
+    def shard(self, value: T, dim: str, shard: int, total: int) -> T:
+        """Shard `shard` of `total` of a value along a dim, as in model.shard(x, "rows", model.rank, model.RANKS)."""
+        return value.shard(shard, total, dim)
 
     def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
         """The input half of backward: the gradient of the layer's input. Half a time unit a batch."""
@@ -286,15 +302,19 @@ class Model(Given):
             self._blame(error)
         if not values:
             self.dist.begin(self.rank)
-        made: tuple[Value, ...] = (out,) if len(row.gives) == 1 else out
+        made = cast("tuple[Value, ...]", out if type(out) is tuple else (out,))
         batches: frozenset[int] = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             layer = (made if row.about == "output" else values)[0].layer
         elif type(layer) is not int:
             layer = plain(layer)
-        length = 0 if row.cost is None else self._costs.compute(row, self.rank, layer, row.work(len(batches), values))
+        length = (
+            0
+            if row.cost is None
+            else self._costs.compute(row, self.rank, layer, row.work(self.shape, layer, len(batches), values))
+        )
         program.record(op, layer, batches, inputs, made, source, length, said if row.says == "shard" else ())
-        return out
+        return cast("Any", out)
 
     # -- communication: calling issues it, awaiting waits for it --------------------------------------------------
 
@@ -310,9 +330,13 @@ class Model(Given):
         """All-gather: everybody gets the shards of all members put together."""
         return self._communicate("allgather", v, layer, group)
 
-    def scatterreduce(self, v: T, layer: int, group: Any = None) -> Work[T]:
-        """Reduce-scatter: member i gets shard i of the sum of what the members bring."""
-        return self._communicate("scatterreduce", v, layer, group)
+    def scatterreduce(self, v: T, layer: int, group: Any = None, *, dim: str | None = None) -> Work[T]:
+        """Reduce-scatter: member i gets shard i of the sum of what the members bring.
+
+        It is cut along `dim`, such as "rows"; without one as classic values are: a gradient of a weight into its
+        shards, and activations by their batches.
+        """
+        return self._communicate("scatterreduce", v, layer, group, dim)
 
     def alltoall(self, values: Sequence[T], layer: int, group: Any = None) -> Work[list[T]]:
         """All-to-all: member i gets the values number i of all members, in the order of the group."""
@@ -373,13 +397,17 @@ class Model(Given):
         return Work(self, event, self.dist.read(self.rank, event, value))
 
     def _communicate(self, op: str, v: Any, layer: int | None, group: Any, root: Any = None) -> Work[Any]:
-        """A collective of a group, which a method of that name calls. `root` is a rank, where there is one."""
+        """A collective of a group, which a method of that name calls. `root` is a rank or a dim, where there is one."""
         frame = _frame(2)
         program, dist = self.program, self.dist
         source = (frame.f_code, frame.f_lasti)
         members = self._members(group)
         row = COLLECTIVES[op]
-        place = 0 if row.root is None else self._place(row, root, members.ranks)
+        said = 0
+        if row.root is not None:
+            said = self._place(row, root, members.ranks)
+        elif root is not None:
+            said = self._dim(root)
         try:
             if type(layer) is not int:
                 layer = plain(layer)
@@ -404,10 +432,10 @@ class Model(Given):
             if type(layer) is not int or not -1 <= layer <= self.LAYERS:
                 rules.named_layer(self.shape, layer, op)
             batches = first.place.batches
-            arg = (place,) if row.rooted else tuple([value.layer for value in v]) if row.bucket else ()
+            arg = (said,) if row.rooted or said else tuple([value.layer for value in v]) if row.bucket else ()
             event = Event(op, layer, batches, inputs, (), program.clock, None, 0, source, arg, members.ranks)
             program.append(event)
-            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, place, members.ranks), event)
+            signal, position = dist.join(members, rules.Member(self.rank, op, layer, v, said, members.ranks), event)
         except PuzzleError as error:
             self._blame(error)
         return Work(self, event, signal, position)
@@ -466,6 +494,13 @@ class Model(Given):
             fix=f"the root is the rank, by its own number, {what}",
         )
         self._blame(error)
+
+    def _dim(self, dim: Any) -> int:
+        """The number of a dim of a tensor."""
+        if isinstance(dim, str) and dim in DIMS:
+            return NAMES.index(dim)
+        tensor = [role for role, kind in DIMS.items() if not kind.partial]
+        self._blame(RuleError(f"there is no dim {written(dim)}", expected=f"a dim of a tensor: {', '.join(tensor)}"))
 
     def _peer(self, rank: Any, call: str) -> int:
         """Another rank as a plain int. A bool is none: who writes True has compared where a rank belongs."""

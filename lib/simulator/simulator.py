@@ -26,6 +26,7 @@ from lib.simulator.failures.aftermath import failure_of, go_on, is_final
 from lib.simulator.model import Model
 from lib.simulator.printing import in_order
 from lib.simulator.recorder import BUDGET, PUZZLE_BUDGET
+from lib.values.layers import LINEAR, Layer
 from lib.values.operations import TIMED
 
 __all__ = ["Unsolved", "simulate"]
@@ -43,7 +44,7 @@ def simulate(
     function: Callable[[Model], Any],
     *,
     puzzle: str | None = None,
-    layers: int | None = None,
+    layers: int | Sequence[Layer] | None = None,
     batches: int | None = None,
     padding: int = 0,
     ranks: int | None = None,
@@ -55,7 +56,9 @@ def simulate(
     """Runs `function(model)` (async or plain) on every rank and returns the Models, rank 0 first.
 
     Sizes come from the record of `puzzle`, from the arguments (which win), or are 2 layers, 1 batch and 1 rank, or
-    as many ranks as the mesh has. A function that still raises NotSolved prints what to do and gives an empty list.
+    as many ranks as the mesh has. Layers that are not all alike are given by their descriptions, as in
+    `layers=[Layer(outputs=2048), Layer(inputs=2048)]`. A function that still raises NotSolved prints what to do and
+    gives an empty list.
     `padding` is how many batches more there are, from the number `batches` on: they take time and memory like others,
     and no gradient needs them. `budget` is how many events a rank may record: far more than any solution needs at the
     size of a puzzle, and 250,000 at others. `order` permutes the ranks that can run: it must not change anything, and
@@ -72,6 +75,9 @@ def simulate(
             raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
     if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
+    described: Sequence[Layer] = (LINEAR,)
+    if isinstance(layers, Sequence):
+        layers, described = len(layers), layers
     record = None if puzzle is None else schedule_record(puzzle)
     if mesh is None and record is not None and ranks in (None, record.ranks):
         mesh = record.mesh
@@ -91,6 +97,7 @@ def simulate(
         dist = Dist(sizes[0], mesh=mesh, costs=costs, budget=budget)
         dist.by_hand = False
         dist.puzzle = puzzle
+        dist.descriptions = described
         dist.asks = None if record is None else frozenset(record.asks)
         return dist, [Model(rank, dist, *sizes[1:], padding) for rank in range(sizes[0])]
 

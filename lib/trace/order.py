@@ -172,7 +172,7 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
     event = run.programs[rank].events[number]
     row = COLLECTIVES[event.op]
     values = [run.programs[rank].values_of(run.programs[rank].events[number].inputs) for rank, number in members]
-    return row, row.brought(values), event.arg[0] if row.rooted else 0
+    return row, row.brought(values), row.said(event.arg)
 
 
 def member(rank: int, event: Event, values: list[Value], members: int) -> Member:
@@ -180,7 +180,7 @@ def member(rank: int, event: Event, values: list[Value], members: int) -> Member
     row = COLLECTIVES[event.op]
     value: Any = values if row.many else next(iter(values), None)
     bring(row, value, event.layer, members)
-    return Member(rank, event.op, event.layer, value, event.arg[0] if row.rooted else 0, event.group)
+    return Member(rank, event.op, event.layer, value, row.said(event.arg), event.group)
 
 
 # -- step by step -------------------------------------------------------------------------------------------------

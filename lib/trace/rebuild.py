@@ -60,7 +60,7 @@ class Rebuilt(NamedTuple):
 
 class _Rebuild:
     def __init__(self, run: Trace) -> None:
-        self.shape = Shape(run.layers, run.batches, run.descriptions[0], run.padding)
+        self.shape = Shape(run.layers, run.batches, run.descriptions, run.padding)
         self.programs = [_empty(program) for program in run.programs]
         self.run = replace(run, programs=self.programs)
         self.recorded = run.programs
@@ -92,7 +92,7 @@ class _Rebuild:
         if load is None:
             return
         value = self.value(rank, number)
-        rows, *_, columns = value.place.dims
+        rows, columns = value.place.dims[0], value.place.dims[-1]
         across = self.used.get((rank, value.kind, value.layer, columns.whole))
         owners = self.used.setdefault((rank, value.kind, value.layer, not columns.whole), Owners())
         before = owners.add((rows if columns.whole else columns).ranges, load)
@@ -136,8 +136,11 @@ class _Rebuild:
 
     def count(self, rank: int, event: Event, value: Value) -> None:
         """Counts the numbers in the sets of a value that no value before it has. Members of a group share theirs."""
-        for items in (part.pieces for part in value.place.parts):
+        for part in value.place.parts:
+            items = part.pieces
             if len(items) <= SMALL_SET or id(items) in self.sets:
+                continue
+            if part.whole and items is not value.place.batches:  # made once, with the step
                 continue
             self.sets[id(items)] = items  # kept, so that no other set gets its id
             self.left -= len(items)
@@ -192,7 +195,7 @@ class _Rebuild:
             flaws.append(self.flaw(rank, event))
         row = COLLECTIVES[brought[0].op]
         results = rules.collective(row, brought)
-        root = brought[0].root
+        root = brought[0].said
         first = next((flaw for flaw in flaws if flaw is not None), None)
         for place, ((rank, event), result) in enumerate(zip(members, results, strict=True)):
             made, flaw = given(result), first

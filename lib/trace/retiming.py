@@ -85,6 +85,7 @@ class _Lengths:
 
     def __init__(self, run: Trace, prices: Costs, scale: Scale = _as_it_is) -> None:
         self.run = run
+        self.shape = run.shape
         self.prices = prices
         self._scale = scale
 
@@ -96,7 +97,8 @@ class _Lengths:
         row = OPERATIONS[event.op]
         if row.cost is None:
             return 0
-        work = row.work(len(event.batches), self.run.programs[rank].values_of(event.inputs))
+        values = self.run.programs[rank].values_of(event.inputs)
+        work = row.work(self.shape, event.layer, len(event.batches), values)
         return self._scaled(self.prices.compute(row, rank, event.layer, work), rank, event)
 
     def _values(self, rank: int, event: Event) -> list[Value]:
@@ -115,7 +117,7 @@ class _Lengths:
         rank, first = members[0]
         row = COLLECTIVES[first.op]
         brought = row.brought([self._values(rank, event) for rank, event in members])
-        length = self.prices.communicate(row, row.size(brought, first.arg[0] if row.rooted else 0), first.group)
+        length = self.prices.communicate(row, row.size(brought, row.said(first.arg)), first.group)
         return self._scaled(length, rank, first)
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
@@ -41,7 +42,7 @@ from lib.values.values import KINDS, fields_of
 
 __all__ = ["from_text", "to_text"]
 
-HEADERS = ("costs", "mesh", "padding", "puzzle", "error")
+HEADERS = ("costs", "mesh", "padding", "layer_descriptions", "puzzle", "error")
 _STORES = "woagd"
 _REST = (
     r"(?P<number>-?\d+)?(?::(?P<batches>[\d,-]*))?(?:@(?P<arg>[\d.]+))?"
@@ -64,7 +65,8 @@ def _shows_batches(op: str) -> bool:
 
 def to_text(run: Trace) -> str:
     """The text of a run: a heading, its costs, its mesh if it has one, and a line a rank."""
-    data = encode(Trace(run.layers, run.batches, [], run.costs, run.mesh, error=run.error, padding=run.padding))
+    head = replace(run, programs=[], puzzle=None)
+    data = encode(head)
     sandbox = " sandbox" if run.sandbox else ""
     lines = [f"llm-training-puzzles 1 layers={run.layers} batches={run.batches} ranks={run.ranks}{sandbox}"]
     headers = [name for name in HEADERS if data.get(name) is not None]

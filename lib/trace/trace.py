@@ -117,7 +117,7 @@ class ModelLike(Protocol):
 class Trace:
     """One run: its size, its costs, and a program for each rank. `error` is the message of a run that failed.
 
-    `descriptions` say what the layers are: one stands for all of them, which are alike. `padding` is how many batches
+    `descriptions` say what the layers are; one stands for all where they are alike. `padding` is how many batches
     after the last one are none of the step's (see `Shape`).
     """
 
@@ -150,7 +150,7 @@ class Trace:
         if len(programs) != len(models) or any(model.dist is not world for model in models):
             raise ValueError("the Models of one run have one Dist and different ranks; these do not")
         every = [programs.get(rank) or Program(rank) for rank in range(world.ranks)]
-        shape, described = world.shape, (world.shape.layer,)
+        shape, described = world.shape, world.shape.descriptions
         return cls(
             shape.layers,
             shape.batches,
@@ -172,7 +172,7 @@ class Trace:
     @property
     def shape(self) -> Shape:
         """The size of the training step, with tables of places that are kept with this Trace."""
-        return self.once(Shape, lambda: Shape(self.layers, self.batches, self.descriptions[0], self.padding))
+        return self.once(Shape, lambda: Shape(self.layers, self.batches, self.descriptions, self.padding))
 
     def events(self) -> Iterator[tuple[int, Event]]:
         """Every event with its rank, rank by rank in program order."""

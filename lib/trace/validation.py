@@ -18,10 +18,11 @@ from lib.errors.source_lines import Place
 from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.dims import REST
-from lib.values.layers import LINEAR, Layer, Shape, Tensors, layer_from
+from lib.values.dims import NAMES, REST
+from lib.values.layers import LINEAR, Shape, layer_from
 from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS, READS
-from lib.values.values import KINDS, OptState, Value, Weight, WeightGrad, value_of
+from lib.values.placement import Schema
+from lib.values.values import KINDS, Value, value_of
 
 __all__ = ["FIELDS", "FORMAT", "VERSION", "decode"]
 
@@ -110,9 +111,12 @@ class _Reader:
         self.layers = self.number("layers", top["layers"], 1)
         self.batches = self.number("batches", top["batches"], 1)
         padding = self.number(PADDING, top.get(PADDING, 0))
-        layer = self.layer(top.get(DESCRIPTIONS, [LINEAR.to_json()]))
-        self.shape = Shape(self.layers, self.batches, layer, padding)
-        self.tensors: dict[int, Tensors] = {self.shape.items: self.shape.tensors}
+        described = self.list(DESCRIPTIONS, top.get(DESCRIPTIONS, [LINEAR.to_json()]))
+        try:
+            self.shape = Shape(self.layers, self.batches, [layer_from(one) for one in described], padding)
+        except ValueError as error:
+            raise TraceError(f"{DESCRIPTIONS}: {error}") from None
+        self.shapes: dict[int, Shape] = {self.shape.items: self.shape}
         self.ranks = len(self.list("programs", top["programs"]))
         if not 1 <= self.ranks <= MAX_COUNT:
             raise TraceError(f"a Trace has from 1 to {MAX_COUNT} programs; got {self.ranks}")
@@ -167,14 +171,6 @@ class _Reader:
         if len(self.totals) > MAX_TOTALS:
             raise TraceError(f"{where}: values cut into more than {MAX_TOTALS} different numbers of shards")
 
-    def layer(self, item: Any) -> Layer:
-        """What all layers are."""
-        (described,) = self.list(DESCRIPTIONS, item, 1)
-        try:
-            return layer_from(described)
-        except ValueError as error:
-            raise TraceError(f"{DESCRIPTIONS}: {error}") from None
-
     # -- the whole ----------------------------------------------------------------------------------------------
 
     def run(self) -> Trace:
@@ -197,7 +193,7 @@ class _Reader:
             self.truth("sandbox", top["sandbox"]),
             self.maybe(self.text, "puzzle", top["puzzle"]),
             self.maybe(self.text, "error", top["error"]),
-            descriptions=(self.shape.layer,),
+            descriptions=self.shape.descriptions,
             padding=self.shape.padding,
         )
 
@@ -254,7 +250,7 @@ class _Reader:
     def value(self, where: str, item: Any) -> Value:
         kind, *fields = self.list(where, item) or [None]
         cls = KINDS.get(kind) if isinstance(kind, str) else None
-        rest = self.rest(where, cls, fields.pop()) if fields and isinstance(fields[-1], dict) else ()
+        more: Any = fields.pop() if fields and isinstance(fields[-1], dict) else {}
         if cls is None or len(fields) != len(cls.__match_args__):
             raise TraceError(f"{where}: expected a kind of value and its fields; got {str(item)[:60]}")
         made: list[Any] = []
@@ -270,11 +266,20 @@ class _Reader:
         self.shards(where, total)
         if max(fields.get("batches", ()), default=0) >= batches:
             raise TraceError(f"{where}: its batches are not some of {batches}")
-        return value_of(cls, self.of_batches(where, batches), *made, rest)
+        home = self.of_batches(where, batches)
+        schema = home.schema_of(cls.tensor, fields["layer"])
+        if schema is None:
+            raise TraceError(f"{where}: layer {fields['layer']} has no weight")
+        return value_of(cls, home, *made, self.rest(where, schema, more))
 
-    def rest(self, where: str, cls: type[Value] | None, item: Any) -> list[tuple[str, frozenset[int], int]]:
-        """The parts of the axes along which a value is cut besides."""
-        roles = ("out",) if cls in (Weight, OptState, WeightGrad) else ("features", "terms")
+    def rest(self, where: str, schema: Schema, item: Any) -> list[tuple[str, frozenset[int], int]]:
+        """The parts of the dims along which a value is cut besides."""
+        dims = {
+            role: dim
+            for at, (role, dim) in enumerate(zip(schema.roles, schema.spaces, strict=True))
+            if at not in (schema.split, schema.batch)
+        }
+        roles = [*dims]
         found: list[tuple[str, frozenset[int], int]] = []
         for role, part in cast("dict[Any, Any]", item).items():
             if role not in roles:
@@ -284,17 +289,19 @@ class _Reader:
             pieces = self.sets(self.text(f"{where} {role}", pieces))
             if max(pieces, default=0) >= total:
                 raise TraceError(f"{where}: its {REST[role]} are not some of {total}")
+            if dims[role].counted and total != dims[role].size:
+                raise TraceError(f"{where}: there are {dims[role].size} {REST[role]}; got {total}")
             self.shards(where, total)
             found.append((role, pieces, total))
         return found
 
-    def of_batches(self, where: str, batches: int) -> Tensors:
-        """The tensors of a step of so many batches. A value made by hand may be of another number than the Trace."""
-        found = self.tensors.get(batches)
+    def of_batches(self, where: str, batches: int) -> Shape:
+        """A step of so many batches. A value made by hand may be of another number than the Trace."""
+        found = self.shapes.get(batches)
         if found is None:
-            if len(self.tensors) > MAX_TOTALS:
+            if len(self.shapes) > MAX_TOTALS:
                 raise TraceError(f"{where}: values of more than {MAX_TOTALS} different numbers of batches")
-            found = self.tensors[batches] = Tensors(self.shape.layer, batches)
+            found = self.shapes[batches] = Shape(self.layers, batches, self.shape.descriptions)
         return found
 
     def event(self, where: str, item: Any, program: Program, rank: int) -> Event:
@@ -353,11 +360,17 @@ class _Reader:
         elif (
             row is not None
             and row.says == "shard"
-            and not (len(event.arg) == 2 or (row.loads and len(event.arg) == 3 and event.arg[2] == 1))
+            and not (
+                len(event.arg) == 2 or (len(event.arg) == 3 and 1 <= event.arg[2] < (2 if row.loads else len(NAMES)))
+            )
         ):
             wrong = f"{op} names a shard and their number"
-        elif row is not None and len(event.inputs) != len(row.takes):
-            wrong = f"{op} has {len(row.takes)} inputs"
+        elif row is not None and row.says == "part" and not (len(event.arg) == 3 and 1 <= event.arg[0] < len(NAMES)):
+            wrong = f"{op} names a dim and a range of it"
+        elif shared is not None and shared.along and not (event.arg == () or 1 <= event.arg[0] < len(NAMES)):
+            wrong = f"a {shared.title} may name a dim"
+        elif row is not None and len(event.inputs) != (count := row.inputs(self.shape, event.layer)):
+            wrong = f"{op} has {count} inputs"
         elif row is not None and row.rule is None and [program.values[i] is None for i in event.outputs] != [False]:
             wrong = "a value from elsewhere is stated"
         elif op not in COMMUNICATION and event.start is None:

@@ -15,9 +15,10 @@ from itertools import product
 from typing import Any
 
 from lib.errors.exceptions import RuleError
+from lib.values.dims import NAMES
 from lib.values.facts import NotSized, OtherBucket
 from lib.values.laws import cut, gather, reduce, renew, total_elements
-from lib.values.placement import MOST
+from lib.values.placement import MOST, ONE_PIECE, Part
 from lib.values.table import Table
 from lib.values.values import Elements, Value
 
@@ -57,11 +58,12 @@ class Collective:
     `name` is Model's method, `word` its short form in text and pictures, `signature` how a student writes it.
 
     What the members bring is a value each, or of `many` a list of values each, one for each member; in a `bucket` it is
-    a list as long as they agree on, of values of several layers. `results` maps
-    that, in group order, to what each member gets: a value, a list of them, or None. `law` is what is done to values,
-    of whatever number of members, and complains where they do not fit; `apart` is what no two may have in common.
-    `root` says what the rank is that has the part of its own, in two ways, where there is one: "the rank ..." and "the
-    rank, by its own number, ...". `origins` are the members whose values are in what member i of n gets, None for all.
+    a list as long as they agree on, of values of several layers. `results` maps that, in group order, to what each
+    member gets: a value, a list of them, or None. `law` is what is done to values, of whatever number of members, and
+    complains where they do not fit; `apart` is what no two may have in common.
+    `along`: the call may name a dim of a tensor, by its number, which then stands where a root does. `root` says what
+    the rank is that has the part of its own, in two ways, where there is one: "the rank ..." and "the rank, by its own
+    number, ...". `origins` are the members whose values are in what member i of n gets, None for all.
 
     `whole` gives S, the size of the whole tensor, on which the time depends; `travel` is how it moves, and `sends` what
     each member sends, where that is not the same for all. An `in_place` collective writes over its input, so that its
@@ -78,11 +80,16 @@ class Collective:
     many: bool = False
     bucket: bool = False
     root: tuple[str, str] | None = None
+    along: bool = False
     origins: Callable[[int, int, int], Iterable[int]] | None = None
     whole: Callable[[Sequence[Any], int, Size], Elements]
     travel: Travel = RING
     sends: Callable[[Sequence[Any], int, Size], list[Elements]] | None = None
     in_place: bool = False
+
+    def said(self, arg: Sequence[int]) -> int:
+        """What its call says besides, in the argument of an event: the place of its root, or a dim; 0 for nothing."""
+        return arg[0] if arg and (self.rooted or self.along) else 0
 
     @property
     def rooted(self) -> bool:
@@ -139,14 +146,19 @@ def given(result: Any) -> list[Value]:
     return [*(result or ())]
 
 
-def _summed(value: Any) -> Iterable[int]:
-    """What is in a sum: the batches of a gradient, the terms of a partial sum."""
-    return value.place.sums[0].pieces if value.place.sums else ()
+def _summed(value: Any) -> Iterable[tuple[int, ...]]:
+    """What is in a sum: batches and rows of a gradient, the terms of a partial sum."""
+    return _cells(value.place.sums)
 
 
 def _split(value: Any) -> Iterable[tuple[int, ...]]:
     """Along what values of a kind are gathered, as pieces of all dims."""
-    return product(*[part.pieces for part in value.place.dims])
+    return _cells(value.place.dims)
+
+
+def _cells(parts: Sequence[Part]) -> Iterable[tuple[int, ...]]:
+    """The pieces of all parts; but of the first, of a part that is whole one piece will do."""
+    return product(*[ONE_PIECE if at and part.whole else part.pieces for at, part in enumerate(parts)])
 
 
 def _all_reduce(values: Sequence[Any], root: int) -> Results:
@@ -177,9 +189,9 @@ def _all_gather(values: Sequence[Any], root: int) -> Results:
     return [renew(whole) for _ in values]
 
 
-def _reduce_scatter(values: Sequence[Any], root: int) -> Results:
-    total = reduce(*values)
-    return [cut(total, i, len(values)) for i in range(len(values))]
+def _reduce_scatter(values: Sequence[Any], dim: int) -> Results:
+    total, role = reduce(*values), NAMES[dim] or None
+    return [cut(total, i, len(values), role) for i in range(len(values))]
 
 
 def _all_to_all(values: Sequence[Sequence[Value]], root: int) -> Results:
@@ -292,6 +304,7 @@ COLLECTIVES = Table(
             title="reduce-scatter",
             signature="await model.scatterreduce(gradient, layer)",
             results=_reduce_scatter,
+            along=True,
             law=reduce,
             apart=_summed,
             whole=_first,

@@ -5,33 +5,39 @@ Whatever a tensor extends along, or may be a partial sum over, is a dim of one o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-__all__ = ["DIMS", "REST", "DimKind"]
+__all__ = ["DIMS", "NAMES", "REST", "DimKind", "Relation"]
 
 
 class DimKind(NamedTuple):
     """A kind of dim.
 
     `role` is its name in files and calls, `noun` and `plural` are words for one of its pieces and for several.
-    `field`: what the classic values call its pieces. `partial`: tensors are only summed over it, never split along it.
+    `counted`: it is made of whole elements, and a part of it is a set of these; any other is cut into n equal pieces,
+    which may end within an element. `field`: what the classic values call its pieces. `partial`: tensors are only
+    summed over it, never split along it.
 
-    The rest is advice: how to get values that are `alike` in it, how to count each of its pieces `once`.
+    The rest is advice: how to get values that are `alike` in it, how to count each of its pieces `once`, and what a sum
+    that lacks some of them is `owed`.
     """
 
     role: str
     noun: str
     plural: str
+    counted: bool = False
     field: str | None = None
     partial: bool = False
     alike: str = ""
     once: str = ""
+    owed: str = ""
 
 
 DIMS: Final = {
     kind.role: kind
     for kind in (
-        DimKind("batch", "batch", "batches", field="batches"),
+        DimKind("batch", "batch", "batches", counted=True, field="batches"),
         DimKind("in", "shard", "shards", field="shards"),
         DimKind(
             "out",
@@ -55,9 +61,35 @@ DIMS: Final = {
             "ranks\nthat have the other shards of the weight. A sum that is done stays as it is",
             once="each part of a sum is added once: each rank brings what its own shard of the weight gave",
         ),
-        DimKind("rows", "row", "rows"),
+        DimKind(
+            "rows",
+            "row",
+            "rows",
+            counted=True,
+            owed="sum it over the ranks that have the other rows: await model.allreduce(gradient, layer)",
+        ),
     )
 }
-"""The kinds of dims by role. A Trace names one by its number here, so rows are only ever added at the end."""
+"""The kinds of dims by role."""
+NAMES: Final = ("", *DIMS)
+"""Their roles. A Trace names one by its number here, from 1 on, so a row is only ever added at the end."""
 REST: Final = {kind.role: kind.plural for kind in DIMS.values() if kind.field is None}
 """Those that may be cut beside the ones that students name by `shards` and `batches`, and the word for their pieces."""
+
+
+class Relation:
+    """Which elements of one dim each element of another needs. Asked of sets of them, each worked out once."""
+
+    def __init__(self, needs: Callable[[int], Iterable[int]]) -> None:
+        self.needs = needs
+        self._known: dict[frozenset[int], frozenset[int]] = {}
+
+    def __call__(self, items: frozenset[int]) -> frozenset[int]:
+        found = self._known.get(items)
+        if found is None:
+            found = self._known[items] = frozenset[int]().union(*map(self.needs, items))
+        return found
+
+    def pairs(self, items: frozenset[int], others: frozenset[int]) -> int:
+        """How many of the others the items need, one by one: the work between the two."""
+        return sum(len(others.intersection(self.needs(item))) for item in items)

@@ -199,8 +199,50 @@ class OtherBatches(Fact):
     grad: Value
 
 
+class OtherParts(Fact):
+    """Two values that an operation takes are of different parts of a dim (`role`)."""
+
+    op: str
+    role: str
+    one: Value
+    other: Value
+
+
+class Broken(Fact):
+    """An operation mixes what belongs together along a dim (`number` pieces of it), and got a part of a piece."""
+
+    op: str
+    role: str
+    value: Value
+    number: int
+
+
+class NotCut(Fact):
+    """A value is to be cut along a dim (`role`) that it does not have, or where it has not all of `wanted`."""
+
+    value: Value
+    role: object
+    wanted: tuple[object, object] | None
+
+
+class NothingBeside(Fact):
+    """Something is given beside the input to a layer of a kind that takes nothing besides."""
+
+    op: str
+    kind: str
+    other: object
+
+
+class Unweighted(Fact):
+    """A layer of a kind without a weight is asked for one."""
+
+    op: str
+    layer: int
+    kind: str
+
+
 class Unsummed(Fact):
-    """A gradient lacks batches in an update."""
+    """A gradient lacks batches in an update, or something else that it is a sum over."""
 
     grad: WeightGrad
     batches: int

@@ -2,7 +2,9 @@
 
 - **gather** (`combine`): the union along the dim that is *split* (shards, batches, features), all else equal;
 - **reduce** (`+`): the *disjoint* union over what is *summed* (batches of a gradient, terms of a partial sum);
-- **cut** (`shard`): a shard of a complete value, or a part of the batches of an activation.
+- **cut** (`shard`): a shard of a complete value, a part of the batches of an activation, or of any other dim.
+
+What is put together differs along one dim, or lies in a grid of several, such as batches and rows.
 
 They ask the places of the values, and a place is all that changes. What they refuse they say as a fact.
 """
@@ -16,13 +18,13 @@ from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
 from lib.values.dims import DIMS, REST
-from lib.values.facts import Different, Gaps, NoShard, NoSum, OtherKind, TooManyShards, Twice, Undivided
+from lib.values.facts import Different, Gaps, NoShard, NoSum, NotCut, OtherKind, TooManyShards, Twice, Undivided
 from lib.values.placement import MOST, NO_PIECES, Elements, Part, Place, alike, total_size
 
 if TYPE_CHECKING:
     from lib.values.values import Value
 
-__all__ = ["cut", "gather", "reduce", "renew", "same_kind", "total_elements"]
+__all__ = ["cut", "gather", "piece", "reduce", "renew", "same_kind", "total_elements"]
 
 V = TypeVar("V", bound="Value")
 MOST_LOOKED_UP = 16
@@ -42,17 +44,10 @@ def gather(*values: V) -> V:
     first, last = values[0], values[-1]
     kind, layer, place, step = type(first), first.layer, first.place, first.updates
     at = place.along(last.place) if type(last) is kind else 0
-    grid = place.parts[at].grid if place.sharded or at else None
-    head, tail = place.parts[:at], place.parts[at + 1 :]
     for other in values[1:]:
         if type(other) is not kind or other.layer != layer or other.updates != step:
             _refuse("gather", first, other, at)
-        parts = other.place.parts
-        if grid is not None and parts[at].grid != grid:
-            _refuse("gather", first, other, None)
-        if (parts[at + 1 :] != tail or parts[:at] != head) and not alike(place.parts, parts, at):
-            _refuse("gather", first, other, at)
-    return first.at(place.schema.place(*head, _union("gather", values, at), *tail))
+    return first.at(_united("gather", values, at, range(place.schema.ndim)))
 
 
 def reduce(*values: V) -> V:
@@ -62,7 +57,7 @@ def reduce(*values: V) -> V:
     """
     first = values[0]
     place: Place | None = getattr(first, "place", None)
-    if place is None or not place.sums or not (place.open or place.sharded):
+    if place is None or not place.sums or not (place.open or place.sharded or place.schema.related):
         raise RuleError(NoSum(first))
     kind, layer, schema = type(first), first.layer, place.schema
     at, dims = schema.ndim, place.dims
@@ -76,35 +71,97 @@ def reduce(*values: V) -> V:
     for other in values[1:]:
         if other.place.parts[:at] != dims and not alike(dims, other.place.dims, at):
             _refuse("sum", first, other, at)
-        if not place.sharded and other.place.parts[at].grid != place.parts[at].grid:
-            _refuse("sum", first, other, None)
-    found = schema.place(*dims, _union("sum", values, at), *place.parts[at + 1 :])
+    found = _united("sum", values, place.along(values[-1].place, sums=True), range(at, len(place.parts)))
     if len(places) <= MOST_LOOKED_UP:
         schema.keep_sum(places, found)
     return first.at(found)
 
 
-def cut(value: V, shard: int, total: int) -> V:
-    """Shard `shard` of `total` of a value: of the part of a weight, or of the batches, that are here, in order."""
+def _united(verb: str, values: Sequence[Value], at: int, where: range) -> Place:
+    """The union along one dim or sum, all else equal; or a grid along several of those that are said."""
+    first = values[0]
+    place, schema = first.place, first.place.schema
+    parts = place.parts
+    grid = None if DIMS[schema.roles[at]].counted else parts[at].grid
+    head, tail = parts[:at], parts[at + 1 :]
+    for other in values[1:]:
+        theirs = other.place.parts
+        other_grid = grid is not None and theirs[at].grid != grid
+        if not other_grid and ((theirs[at + 1 :] == tail and theirs[:at] == head) or alike(parts, theirs, at)):
+            continue
+        some = values if verb != "sum" else [value for value in values if not value.place.zero]
+        if len(some) < len(values):  # zero adds nothing
+            return reduce(*some).place if some else place
+        found = _grid_of(verb, values, where)
+        if found is not None:
+            return found
+        _refuse(verb, first, other, None if other_grid else at)
+        raise RuleError(Different(verb, FIELDS.get(schema.roles[at], schema.roles[at]), first, other))
+    return schema.place(*head, _union(verb, values, at), *tail)
+
+
+def _grid_of(verb: str, values: Sequence[Value], where: range) -> Place | None:
+    """The union of boxes that fill a grid: each of its cells is there once. None where they do not."""
+    place = values[0].place
+    found, cells = list(place.parts), 1
+    differ: list[int] = []
+    for at, first in enumerate(place.parts):
+        column = [first, *{part for value in values if not (part := value.place.parts[at]).same(first)}]
+        pieces = NO_PIECES.union(*[part.pieces for part in column])
+        if len(column) == 1:
+            continue
+        if at not in where or any(part.grid != first.grid for part in column):
+            return None
+        if len(pieces) != sum([len(part.pieces) for part in column]):
+            return None
+        found[at] = _named(first, pieces)
+        cells *= len(column)
+        differ.append(at)
+    boxes = {tuple([value.place.parts[at] for at in differ]) for value in values}
+    if len(boxes) < len(values):
+        _refuse_twice(verb, values, differ[-1])
+    return place.schema.place(*found) if cells == len(values) else None
+
+
+def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
+    """Shard `shard` of `total` of a value: of the part of a weight, of the batches, or of another dim, in order."""
     if not (isinstance(shard, int) and isinstance(total, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(NoShard(shard, total, loads=False))
     place = value.place
-    if not place.sharded:
-        batches, dim = sorted(place.batches), place.first.dim
-        if not batches or len(batches) % total:
-            raise RuleError(Undivided(value, "batches", len(batches), total))
-        size = len(batches) // total
-        mine = frozenset(batches[shard * size : (shard + 1) * size])
-        return value.at(place.having("batch", dim.named(place.total_batches, mine)))
-    if place.first.whole:
-        grid = total
-    elif (grid := place.first.finer(total)) is None:
+    part = place.first if role is None else _dim_of(value, role)
+    dim, words = part.dim, DIMS[part.dim.name]
+    if words.counted:
+        items = sorted(part.pieces)
+        if not items or len(items) % total:
+            raise RuleError(Undivided(value, words.plural, len(items), total))
+        size = len(items) // total
+        mine = dim.named(cast(int, part.grid), frozenset(items[shard * size : (shard + 1) * size]))
+        return value.at(place.having(dim.name, mine))
+    grid = total if part.whole else part.finer(total)
+    if grid is None:
         raise RuleError(Gaps(value))
     if grid > MOST:
         raise RuleError(TooManyShards(shard, grid))
-    if place.first.whole:
-        return value.at(place.shard(shard, total))
-    return value.at(place.schema.place(place.first.cut(shard, total), *place.parts[1:]))
+    if part is not place.first and dim.size % grid:
+        raise RuleError(Undivided(value, words.plural, dim.size, grid))
+    return value.at(place.having(dim.name, dim.shard(shard, total) if part.whole else part.cut(shard, total)))
+
+
+def piece(value: V, role: str, low: int, high: int) -> V:
+    """The elements from `low` up to `high` of a dim of a value, which has to have them."""
+    part = _dim_of(value, role)
+    wanted = frozenset(range(low, high)) if 0 <= low <= high <= part.dim.size else None
+    if wanted is None or not DIMS[role].counted or not wanted <= part.pieces:
+        raise RuleError(NotCut(value, role, (low, high)))
+    return value.at(value.place.having(role, part.dim.piece(part.dim.size, wanted)))
+
+
+def _dim_of(value: Value, role: str) -> Part:
+    """What a value has of a dim along which it may be cut."""
+    found = value.place.named.get(role) if isinstance(role, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if found is None:
+        raise RuleError(NotCut(value, role, None))
+    return found
 
 
 def renew(value: V) -> V:
@@ -149,9 +206,13 @@ def _union(verb: str, values: Sequence[Value], at: int) -> Part:
     union = NO_PIECES.union(*[part.pieces for part in parts])
     if len(union) != sum([len(part.pieces) for part in parts]):
         _refuse_twice(verb, values, at)
-    dim, grid = parts[0].dim, cast(int, parts[0].grid)
-    # What students see stays cut as it was: `shards`, `total`, `batches`.
-    return dim.whole if dim.name in REST and len(union) == grid else dim.named(grid, union)
+    return _named(parts[0], union)
+
+
+def _named(like: Part, pieces: frozenset[int]) -> Part:
+    """Some pieces of the grid of a part. What students see stays cut as it was: `shards`, `total`, `batches`."""
+    dim, grid = like.dim, cast(int, like.grid)
+    return dim.whole if dim.name in REST and len(pieces) == grid else dim.named(grid, pieces)
 
 
 def _refuse_twice(verb: str, values: Sequence[Value], at: int) -> NoReturn:

@@ -1,212 +1,166 @@
-"""What a layer is: its kind and sizes, and the tensors that follow from them.
-
-All layers of a step are alike today, and of one kind: a linear one, which takes `rows` rows of `inputs` features for
-each batch and has a weight of inputs x outputs elements.
-
-Of a part of its weight a layer makes a part: with some columns (`out`) its output has those features; with some rows
-(`in`), of an input that has those features, it is a partial sum, open over the `terms` that it lacks. Backwards it is
-the other way round: the input's gradient is open over the columns that are not here, and has the features of the rows.
-"""
+"""The layers of a training step, each with what it takes and gives, and the tables of their places."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import FrozenInstanceError, asdict, dataclass
+from dataclasses import FrozenInstanceError
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Final, cast
 
-from lib.errors.exceptions import RuleError
-from lib.values.facts import Incomplete, OtherFeatures, Owes
-from lib.values.placement import MOST, ONE_PIECE, Dim, Part, Place, Schema, keep
+from lib.errors.wording import counted
+from lib.values.kinds.kind import Dims, Layer, LayerKind, Sum, schema
+from lib.values.kinds.linear import Linear
+from lib.values.placement import MOST, ONE_PIECE, Dim, Place, Schema
 
-if TYPE_CHECKING:
-    from lib.values.values import Value, Weight
-
-__all__ = ["LINEAR", "Layer", "Shape", "Tensors", "by_hand", "done", "layer_from"]
+__all__ = ["LAYER_KINDS", "LINEAR", "Layer", "LayerKind", "Shape", "batches_at", "by_hand", "gradient_at", "layer_from"]
+__all__ += ["weight_at"]
 
 _set = object.__setattr__
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The description of a layer. Sizes in elements."""
-
-    kind: str = "linear"
-    inputs: int = 512
-    outputs: int = 512
-    rows: int = 256
-
-    @property
-    def weight(self) -> int:
-        """Elements of its weight, of the gradient of that, and of its optimizer state."""
-        return self.inputs * self.outputs
-
-    @property
-    def batch(self) -> int:
-        """Elements of the activation that it takes, and of the gradient of that, for one batch."""
-        return self.rows * self.inputs
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields: what `layer_from` reads."""
-        return asdict(self)
-
-
-LINEAR = Layer()
-KINDS_OF_LAYER = ("linear",)
+LINEAR: Final = Layer()
+LAYER_KINDS: Final[dict[str, type[LayerKind]]] = {kind.name: kind for kind in (Linear,)}
+SIZES = ("inputs", "outputs", "rows")
 
 
 def layer_from(data: object) -> Layer:
     """The description that `to_json` wrote. ValueError where it is none, or of a kind that there is not."""
-    fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-    if set(fields) != {"kind", "inputs", "outputs", "rows"}:
-        raise ValueError("a layer is described by its kind, inputs, outputs and rows")
-    if fields["kind"] not in KINDS_OF_LAYER:
-        raise ValueError(
-            f"there is no kind of layer {str(fields['kind'])[:40]!r}; there is {', '.join(KINDS_OF_LAYER)}"
-        )
-    for name in ("inputs", "outputs", "rows"):
-        if type(fields[name]) is not int or not 1 <= fields[name] <= MOST:
-            raise ValueError(f"{name} of a layer is a whole number from 1 to {MOST}; got {str(fields[name])[:40]}")
-    if fields["inputs"] != fields["outputs"]:
-        raise ValueError("layers that are all alike have as many outputs as inputs: each takes what the last one gave")
-    return Layer(**fields)
-
-
-class Tensors:
-    """The tensors of a layer in a step of so many batches: a schema for each, with the tables of their places."""
-
-    __slots__ = ("_cut", "_gradients", "activation", "layer", "weight", "weight_gradient")
-
-    def __init__(self, layer: Layer, batches: int) -> None:
-        batch, rows, features = Dim("batch", batches), Dim("rows", layer.rows), Dim("features", layer.inputs)
-        weight = (("in", Dim("in", layer.inputs)), ("out", Dim("out", layer.outputs)))
-        self.layer = layer
-        self.weight = Schema(weight)  # of an optimizer state too
-        terms = Dim("terms", layer.inputs)  # of an activation the rows of the weight before it, of a gradient columns
-        self.activation = Schema((("batch", batch), ("rows", rows), ("features", features)), sums=(("terms", terms),))
-        self.weight_gradient = Schema(weight, sums=(("batch", batch), ("rows", rows)))
-        self._gradients: dict[Place, Place] = {}
-        self._cut: dict[tuple[Place, ...], tuple[Place, ...]] = {}
-
-    def batches(self, items: frozenset[int]) -> Part:
-        """A part of the batches, which are known to be those of the step."""
-        batch = self.activation.spaces[0]
-        return batch.piece(batch.size, items)
-
-    def weight_at(self, shards: frozenset[int], total: int) -> Place:
-        """The place of some shards of a weight, whoever names them."""
-        return self.weight.cut(self.weight.spaces[0].named(total, shards))
-
-    def activation_at(self, batches: frozenset[int]) -> Place:
-        """The place of an activation, or the gradient of one, of some batches."""
-        batch = self.activation.spaces[0]
-        return self.activation.cut(batch.named(batch.size, batches))
-
-    def gradient_at(self, batches: frozenset[int], shards: frozenset[int] = ONE_PIECE, total: int = 1) -> Place:
-        """The place of a part of a weight's gradient, summed over some batches."""
-        split, rest, batch, rows = self.weight_gradient.spaces
-        return self.weight_gradient.place(
-            split.named(total, shards), rest.whole, batch.named(batch.size, batches), rows.whole
-        )
-
-    def output_of(self, inp: Value, weight: Weight) -> Place:
-        """The place of what forward gives of an input with a part of a weight, whose rows are the input's features."""
-        key = (inp.place, weight.place)
-        found = self._cut.get(key)
-        if found is None:
-            _fits("input of forward", inp, weight, 0)
-            found = keep(self._cut, key, (self._activation(inp.place, weight.place, 0),))
-        return found[0]
-
-    def gradients_of(self, op: str, inp: Value, grad: Value, weight: Weight) -> Sequence[Place]:
-        """The places of what backward gives: the gradients of the part of the weight, and of the input."""
-        key = (inp.place, grad.place, weight.place)
-        found = self._cut.get(key)
-        if found is None:
-            _fits(f"input of {op}", inp, weight, 0)
-            _fits(f"gradient given to {op}", grad, weight, 1)
-            by_input = self._activation(inp.place, weight.place, 1)
-            found = keep(self._cut, key, (self.weight_gradient_of(inp.place, grad.place), by_input))
-        return found
-
-    def weight_gradient_of(self, inp: Place, grad: Place) -> Place:
-        """The place of the gradient of a weight: its rows are the features of the input, its columns those of the
-        gradient of the output."""
-        whole = self.gradient_of(inp)
-        if inp.plain and grad.plain:
-            return whole
-        split, columns, _, _ = self.weight_gradient.spaces
-        rows, out = (place.dims[-1] for place in (inp, grad))
-        return whole.having("in", split.like(rows)).having("out", columns.like(out))
-
-    def _activation(self, inp: Place, weight: Place, takes: int) -> Place:
-        """What comes out of a weight that takes its rows (0), or backwards its columns (1)."""
-        _, _, features, terms = self.activation.spaces
-        gives = features.like(weight.parts[1 - takes])
-        return inp.having("features", gives).having("terms", terms.like(weight.parts[takes]))
-
-    def gradient_of(self, place: Place) -> Place:
-        """The place of the gradient of a whole weight that a backward pass over an activation gives: summed over the
-        batches that the activation is split into."""
-        found = self._gradients.get(place)
-        if found is None:
-            split, rest, batch, rows = self.weight_gradient.spaces
-            part = place.first
-            part = part if part.dim is batch else batch.named(batch.size, place.batches)
-            found = self.weight_gradient.place(split.whole, rest.whole, part, rows.whole)
-            keep(self._gradients, place, found)
-        return found
-
-
-def done(role: str, value: Value) -> None:
-    """Whether a value is no partial sum: whatever is done to it has to wait for the rest of the sum."""
-    if value.place.open:
-        raise RuleError(Owes(role, value))
-
-
-def _fits(role: str, value: Value, weight: Weight, dim: int) -> None:
-    """Whether an activation or a gradient has the features that the part of a weight is for: rows (0) or columns."""
-    done(role, value)
-    features, part = value.place.dims[-1], weight.place.parts[dim]
-    if not features.alike(part):
-        if features.whole and not dim:
-            raise RuleError(Incomplete(weight))
-        raise RuleError(OtherFeatures(role, value, weight, weight.place.schema.roles[dim]))
-
-
-def by_hand(batches: Any = 1) -> Tensors:
-    """Where values belong that are made by hand, without a step: the default layer's tensors. A few are kept."""
-    return _by_hand(batches) if type(batches) is int else Tensors(LINEAR, batches)
-
-
-@lru_cache(maxsize=16)
-def _by_hand(batches: int) -> Tensors:
-    return Tensors(LINEAR, batches)
+    fields = dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else {}
+    name = fields.get("kind")
+    kind = LAYER_KINDS.get(name) if isinstance(name, str) else None
+    wanted = ["kind", *SIZES, *(kind.options if kind is not None else ())]
+    of = cast("Sequence[object]", fields.pop("of", []))
+    if "kind" in fields and kind is None:
+        raise ValueError(f"there is no kind of layer {str(name)[:40]!r}; there is {', '.join(LAYER_KINDS)}")
+    if set(fields) != set(wanted):
+        raise ValueError(f"a layer is described by its {', '.join(wanted[:-1])} and {wanted[-1]}")
+    for field in wanted[1:]:
+        if type(fields[field]) is not int or not 1 <= fields[field] <= MOST:
+            raise ValueError(f"{field} of a layer is a whole number from 1 to {MOST}; got {str(fields[field])[:40]}")
+    if not isinstance(of, list) or not all(type(one) is int and 0 <= one <= MOST for one in of):
+        raise ValueError(f"of= names the activations that a layer takes, by number; got {str(of)[:40]}")
+    return Layer(**fields, of=tuple(cast("list[int]", of)))
 
 
 class Shape:
-    """The size of the training step: layers of the model, batches of the step, and what a layer is.
+    """The size of the training step: layers of the model, batches of the step, and what the layers are.
 
-    Batches from the number `batches` on, `padding` of them, are padding: they take time and memory as others do, and no
-    gradient needs them. `items` are all together.
+    `descriptions` has one for each layer, or one that stands for all. Batches from the number `batches` on, `padding`
+    of them, are padding: they take time and memory as others do, and no gradient needs them. `items` are all together.
 
     It has the tables of the step's places: values of one run share them, and they go when the run goes.
     """
 
-    __slots__ = ("batches", "items", "layer", "layers", "padding", "tensors")
+    __slots__ = ("activations", "batches", "descriptions", "gradients", "items", "kinds", "layers", "padding")
     layers: int
     batches: int
     padding: int
     items: int
-    layer: Layer
-    tensors: Tensors
+    descriptions: tuple[Layer, ...]
+    kinds: Sequence[LayerKind]
+    activations: Sequence[Schema]
+    gradients: Sequence[Schema]
 
-    def __init__(self, layers: int, batches: int, layer: Layer = LINEAR, padding: int = 0) -> None:
-        items = batches + padding
-        for name, value in (("layers", layers), ("batches", batches), ("layer", layer), ("padding", padding)):
+    def __init__(
+        self, layers: int, batches: int, descriptions: Layer | Sequence[Layer] = LINEAR, padding: int = 0
+    ) -> None:
+        described = (descriptions,) if isinstance(descriptions, Layer) else tuple(descriptions)
+        if len(described) not in (1, layers):
+            raise ValueError(f"a model of {counted(layers, 'layer')} has one description for all of them, or one for each")
+        if len(described) == 1 and described[0].of:
+            described *= layers
+        elif len(set(described)) == 1 and not described[0].of:
+            described = described[:1]
+        for name, value in (("layers", layers), ("batches", batches), ("padding", padding)):
             _set(self, name, value)
-        _set(self, "items", items)
-        _set(self, "tensors", Tensors(layer, items))
+        _set(self, "descriptions", described)
+        _set(self, "items", batches + padding if padding else batches)
+        kinds, edges = self._made()
+        self._wire(kinds, edges)
+        _set(self, "kinds", kinds * layers if len(described) == 1 else kinds)
+
+    def _made(self) -> tuple[list[LayerKind], list[Dims]]:
+        """The layers, each with the dims of what it takes, and those of all activations. One stands for all where all
+        are alike."""
+        known: dict[tuple[str, int], Dim] = {}
+
+        def dim(role: str, size: int) -> Dim:
+            return known.get((role, size)) or known.setdefault((role, size), Dim(role, size))
+
+        first = self.descriptions[0]
+        width = LAYER_KINDS[first.kind].width(first)
+        data = (("batch", self.items), ("rows", first.rows), ("features", width))
+        edges: list[Dims] = [tuple((role, dim(role, size)) for role, size in data)]
+        kinds: list[LayerKind] = []
+        for number, layer in enumerate(self.descriptions):
+            cls = LAYER_KINDS[layer.kind]
+            of = self.of(number)
+            if len(of) != 1 + (cls.takes == "activation"):
+                raise ValueError(f"layer {number}, {layer.kind}, takes {1 + (cls.takes == 'activation')} activations")
+            if not all(0 <= one <= number for one in of):
+                raise ValueError(f"layer {number} takes activations from 0 to {number}; got of={of}")
+            dims = [edges[one] for one in of]
+            sizes = {role: one.size for role, one in dims[0]}
+            if sizes["features"] != cls.width(layer) or sizes["rows"] != layer.rows:
+                raise ValueError(
+                    f"layer {number} takes {layer.rows} rows of {cls.width(layer)} features, and is given "
+                    f"{sizes['rows']} of {sizes['features']}"
+                )
+            kinds.append(cls(layer, dims, dim))
+            edges.append(kinds[-1].gives)
+        if len(kinds) == 1 and self.layers > 1 and kinds[0].gives != kinds[0].dims:
+            raise ValueError(
+                "layers that are all alike have as many outputs as inputs: each takes what the last one gave"
+            )
+        return kinds, edges
+
+    def of(self, number: int) -> tuple[int, ...]:
+        """The activations that a layer takes: where nothing is said that of its own number, perhaps twice."""
+        layer = self.descriptions[number if len(self.descriptions) > 1 else 0]
+        return layer.of or (number,) * (1 + (LAYER_KINDS[layer.kind].takes == "activation"))
+
+    def _wire(self, kinds: list[LayerKind], edges: list[Dims]) -> None:
+        """Makes the schemas of all activations and their gradients, which two layers share, or more."""
+        alike = len(kinds) == 1
+        used: list[list[tuple[LayerKind, int]]] = [[] for _ in range(len(kinds) + 1)]
+        for number, kind in enumerate(kinds):
+            for place, one in enumerate(self.of(number)):
+                used[one].append((kind, place))
+        if any(not uses for uses in used[:-1]):
+            number = next(number for number, uses in enumerate(used[:-1]) if not uses)
+            raise ValueError(f"activation {number} is taken by no layer")
+        activations: list[Schema] = []
+        gradients: list[Schema] = []
+        for number, (dims, uses) in enumerate(zip(edges, used, strict=True)):
+            before = kinds[number - 1] if number or alike else None
+            owes = [one for kind, place in uses for one in kind.owes[place]]
+            if len(uses) > 1:
+                owes.append(Sum("uses", Dim("uses", len(uses))))
+            activations.append(schema(dims, before.opens if before else (), before.running if before else 0))
+            gradients.append(schema(dims, owes))
+        if alike:
+            activations[1], gradients[1] = activations[0], gradients[0]
+        for number, kind in enumerate(kinds):
+            of = self.of(number)
+            kind.activations = [activations[one] for one in of]
+            kind.gradients = [gradients[one] for one in of]
+            kind.output, kind.output_gradient = activations[number + 1], gradients[number + 1]
+            kind.uses = [
+                gradients[one].spaces[-1].shard(used[one].index((kind, place)), len(used[one]))
+                if len(used[one]) > 1
+                else None
+                for place, one in enumerate(of)
+            ]
+        _set(self, "activations", activations)
+        _set(self, "gradients", gradients)
+
+    def schema_of(self, tensor: str, layer: int) -> Schema | None:
+        """The schema of a tensor of a layer, or the nearest that there is; of a weight None where it has none."""
+        if len(self.descriptions) == 1:
+            layer = 0
+        if tensor in ("weight", "weight_gradient"):
+            return getattr(self.kinds[min(max(layer, 0), len(self.kinds) - 1)], tensor)
+        edges = self.activations if tensor == "activation" else self.gradients
+        number = layer + (tensor == "gradient")
+        return edges[min(max(number, 0), len(edges) - 1)]
 
     def whole(self, batches: frozenset[int]) -> bool:
         """Whether these are all batches of the step, with whatever padding."""
@@ -217,3 +171,30 @@ class Shape:
 
     def __repr__(self) -> str:
         return f"Shape(layers={self.layers}, batches={self.batches})"
+
+
+def weight_at(weight: Schema, shards: frozenset[int], total: int) -> Place:
+    """The place of some shards of a weight, whoever names them."""
+    return weight.cut(weight.spaces[0].named(total, shards))
+
+
+def batches_at(activation: Schema, batches: frozenset[int]) -> Place:
+    """The place of an activation, or the gradient of one, of some batches."""
+    batch = activation.spaces[0]
+    return activation.cut(batch.named(batch.size, batches))
+
+
+def gradient_at(gradient: Schema, batches: frozenset[int], shards: frozenset[int] = ONE_PIECE, total: int = 1) -> Place:
+    """The place of a part of a weight's gradient, summed over some batches."""
+    first, batch = gradient.spaces[0], gradient.spaces[cast(int, gradient.batch)]
+    return gradient.at({gradient.roles[0]: first.named(total, shards), "batch": batch.named(batch.size, batches)})
+
+
+def by_hand(batches: Any = 1) -> Shape:
+    """Where values belong that are made by hand, without a step: the tensors of a default layer. A few are kept."""
+    return _by_hand(batches) if type(batches) is int else Shape(1, batches)
+
+
+@lru_cache(maxsize=16)
+def _by_hand(batches: int) -> Shape:
+    return Shape(1, batches)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
-from lib.values.laws import cut, gather, reduce
+from lib.values.dims import NAMES
+from lib.values.laws import cut, gather, piece, reduce
 from lib.values.placement import Elements
 from lib.values.rules import Shape
 from lib.values.table import Table
@@ -43,8 +42,10 @@ class Operation:
     palette, `signature` how a student writes it.
 
     `rule(shape, layer, *said, *values)` makes what it gives out of values of the kinds that it `takes`: one value, or
-    a tuple of them; None where no rule can. `says` is what the call says beside its layer: "" nothing, "batches", or
-    "shard", which is a shard and their number (and 1 for columns of a weight). `about` tells the layer that it is
+    a tuple of them; None where no rule can. `says` is what the call says beside its layer: "" nothing, "batches",
+    "shard", which is a shard and their number (and the number of a dim, or 1 for columns of a weight that is loaded),
+    or "part", which is the number of a dim and a range of it. `by_kind`: the kind of its layer says what it takes
+    where the table says a weight, and what it gives. `about` tells the layer that it is
     about: "call" as it says, "input" or "output" that of its first value. Its batches are those of its first output.
 
     `cost` is a field of Costs, or time units of its own, `per_batch` for each of its batches; without one it takes no
@@ -62,6 +63,7 @@ class Operation:
     takes: tuple[type[Value], ...] = ()
     gives: tuple[type[Value], ...] = ()
     says: str = ""
+    by_kind: bool = False
     about: str = "call"
     cost: str | float | None = None
     per_batch: bool = False
@@ -80,18 +82,21 @@ class Operation:
         """Whether its batches belong to what it is: they stand in its word, and in sentences about it."""
         return self.per_batch or self.says == "batches"
 
-    def work(self, batches: int, values: Sequence[Value]) -> Elements:
-        """Batches that its price is for: of a part of a weight, which comes last, only that part of each. Where there
-        is none its rows are the features of the input, and its columns those of the gradient."""
-        place = values[-1].place if self.per_batch and values else None
-        if place is None or (place.complete and place.sharded):
+    def work(self, shape: Shape, layer: int | None, batches: int, values: Sequence[Value]) -> Elements:
+        """Batches that its price is for, of a layer of the unit's size: what the kind of its layer says."""
+        if not values or not self.per_batch:
             return batches
-        if place.sharded:
-            return batches * place.share
-        features = [value.place.dims[-1] for value in values]
-        if all(part.whole for part in features):
+        kind = shape.kinds[layer or 0]
+        last = values[-1].place
+        if kind.cost == 1 and last.complete and last.sharded and values[0].place.plain:
             return batches
-        return batches * prod(Fraction(part.size) / part.dim.size for part in features)
+        return kind.batches_of(batches, values)
+
+    def inputs(self, shape: Shape, layer: int | None) -> int:
+        """How many values it takes of a layer."""
+        if self.by_kind and layer is not None and 0 <= layer < shape.layers:
+            return len(self.takes) - (not shape.kinds[layer].takes)
+        return len(self.takes)
 
     def make(
         self, shape: Shape, layer: int | None, batches: frozenset[int], arg: tuple[int, ...], values: Sequence[Value]
@@ -127,8 +132,12 @@ def _combine(shape: Shape, _: Any, *values: Value) -> Value:
     return gather(*values)
 
 
-def _shard(shape: Shape, _: Any, shard: int, total: int, value: Value) -> Value:
-    return cut(value, shard, total)
+def _shard(shape: Shape, _: Any, shard: int, total: int, *rest: Any) -> Value:
+    return cut(rest[-1], shard, total, NAMES[cast(int, rest[0])] if len(rest) > 1 else None)
+
+
+def _cut(shape: Shape, _: Any, dim: int, low: int, high: int, value: Value) -> Value:
+    return piece(value, NAMES[dim], low, high)
 
 
 OPERATIONS: Final = Table(
@@ -181,6 +190,7 @@ OPERATIONS: Final = Table(
             gives=(Activation,),
             cost="forward",
             per_batch=True,
+            by_kind=True,
             as_loaded=True,
             colour="forward",
         ),
@@ -206,6 +216,7 @@ OPERATIONS: Final = Table(
             gives=(WeightGrad, ActivationGrad),
             cost="backward",
             per_batch=True,
+            by_kind=True,
             as_loaded=True,
             colour="backward",
         ),
@@ -219,6 +230,7 @@ OPERATIONS: Final = Table(
             gives=(ActivationGrad,),
             cost="backward_input",
             per_batch=True,
+            by_kind=True,
             as_loaded=True,
             letter="I",
             colour="backward_input",
@@ -275,6 +287,9 @@ OPERATIONS: Final = Table(
         Operation("combine", "C", "combine", "one.combine(other)", _combine, (Value, Value), (Value,), about="input"),
         Operation(
             "shard", "K", "shard", "value.shard(shard, total)", _shard, (Value,), (Value,), says="shard", about="input"
+        ),
+        Operation(
+            "cut", "KC", "cut", "value.cut(dim, low, high)", _cut, (Value,), (Value,), says="part", about="input"
         ),
         Operation(
             "foreign",

@@ -15,7 +15,7 @@ somebody does to the objects of the run cannot reach it. Across steps `same` com
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from itertools import pairwise
@@ -23,7 +23,7 @@ from math import prod
 from typing import Generic, TypeVar, cast
 
 from lib.errors.wording import numbered, ranges, run_words, runs, these
-from lib.values.dims import DIMS, REST
+from lib.values.dims import DIMS, Relation
 
 __all__ = [
     "MOST",
@@ -83,10 +83,11 @@ class _Frozen:
 class Dim(_Frozen):
     """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces."""
 
-    __slots__ = ("_pieces", "_shards", "name", "size", "whole")
+    __slots__ = ("_pieces", "_shards", "_whole", "counted", "name", "size")
     name: str
     size: int
-    whole: Part
+    counted: bool
+    _whole: Part | None
     _pieces: dict[tuple[int, frozenset[int]], Part]
     _shards: dict[tuple[int, int], Part]
 
@@ -95,17 +96,35 @@ class Dim(_Frozen):
         _set(self, "size", size)
         _set(self, "_pieces", {})
         _set(self, "_shards", {})
-        _set(self, "whole", self.piece(1, ONE_PIECE))
+        _set(self, "_whole", None)
+        _set(self, "counted", name in DIMS and DIMS[name].counted and type(size) is int and size <= MOST)
+
+    @property
+    def whole(self) -> Part:
+        """All of it. Made when it is asked for: of a dim that is counted it is a set of all elements."""
+        found = self._whole
+        if found is None:
+            grid = self.size if self.counted else 1
+            found = Part(self, grid, frozenset(range(grid)))
+            _set(self, "_whole", found)
+        return found
 
     def piece(self, grid: int, pieces: frozenset[int]) -> Part:
         """Some of `grid` equal pieces, which are numbers below that."""
         if len(pieces) == 1:
+            if grid == 1:
+                return self.whole
             (number,) = pieces
             return self._shards.get((number, grid)) or keep(self._shards, (number, grid), Part(self, grid, pieces))
-        return self._pieces.get((grid, pieces)) or keep(self._pieces, (grid, pieces), Part(self, grid, pieces))
+        found = self._pieces.get((grid, pieces))
+        if found is None and self.counted and len(pieces) == grid == self.size:
+            return self.whole
+        return found or keep(self._pieces, (grid, pieces), Part(self, grid, pieces))
 
     def shard(self, number: int, grid: int) -> Part:
         """One of `grid` equal pieces: what `piece` gives, without a set to look it up by."""
+        if grid == 1:
+            return self.whole
         found = self._shards.get((number, grid))
         return found or keep(self._shards, (number, grid), Part(self, grid, frozenset([number])))
 
@@ -119,6 +138,8 @@ class Dim(_Frozen):
 
     def like(self, part: Part) -> Part:
         """The same pieces of this dim as a part has of its own: a layer's features are a weight's columns."""
+        if part.dim is self:
+            return part
         return self.whole if part.whole else self.named(_grid(part), part.pieces)
 
     def part(self, *ranges: Range) -> Part:
@@ -316,43 +337,83 @@ def listed(found: Sequence[tuple[int, int]]) -> str:
 
 
 class Schema(_Frozen):
-    """A kind of tensor: its dims, and the dims over which it may be a partial sum, each as (role, dim)."""
+    """A kind of tensor: its dims, and the dims over which it may be a partial sum, each as (role, dim).
 
-    __slots__ = ("_places", "_rest", "_sums", "batch", "ndim", "roles", "size", "spaces", "split")
+    `related` says which elements of a sum those of a dim need, as (sum, dim, relation): a sum that has all that its
+    dims need is done, and what they do not need is not in it. `running`: what a partial sum has besides, for each of
+    its elements, such as the maximum and the sum of a softmax.
+    """
+
+    __slots__ = ("_places", "_rest", "_sums", "batch", "ndim", "related", "roles", "running", "size", "spaces", "split")
     roles: tuple[str, ...]
     spaces: tuple[Dim, ...]
     ndim: int
     size: int
     split: int | None
     batch: int | None
-    _rest: tuple[Part, ...]
+    related: tuple[tuple[int, int, Relation], ...]
+    running: Fraction | int
+    _rest: tuple[Part, ...] | None
     _places: dict[tuple[Part, ...], Place]
     _sums: dict[tuple[Place, ...], Place]
 
-    def __init__(self, dims: Sequence[tuple[str, Dim]], sums: Sequence[tuple[str, Dim]] = ()) -> None:
+    def __init__(
+        self,
+        dims: Sequence[tuple[str, Dim]],
+        sums: Sequence[tuple[str, Dim]] = (),
+        related: Iterable[tuple[str, str, Relation]] = (),
+        running: Fraction | int = 0,
+    ) -> None:
         roles = tuple(role for role, _ in (*dims, *sums))
         _set(self, "roles", roles)
-        _set(self, "split", roles.index("in") if "in" in roles else None)
+        _set(self, "split", None if roles[0] == "batch" else 0)
+        _set(self, "related", tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related))
+        _set(self, "running", running)
         _set(self, "batch", roles.index("batch") if "batch" in roles else None)
         _set(self, "spaces", tuple(dim for _, dim in (*dims, *sums)))
         _set(self, "ndim", len(dims))
         _set(self, "size", prod(dim.size if type(dim.size) is int else 0 for _, dim in dims))
-        _set(self, "_rest", tuple(dim.whole for dim in self.spaces[1:]))
+        _set(self, "_rest", None)
         _set(self, "_places", {})
         _set(self, "_sums", {})
 
     def place(self, *parts: Part) -> Place:
         """The place with these parts, of the dims and then of the sums."""
-        return self._places.get(parts) or keep(self._places, parts, Place(self, parts))
+        return self._places.get(parts) or keep(self._places, parts, self._canonical(parts))
+
+    def at(self, parts: Mapping[str, Part]) -> Place:
+        """The place with parts by their roles, each the same pieces of its dim here; others are whole."""
+        here = zip(self.roles, self.spaces, strict=True)
+        return self.place(*[dim.like(parts[role]) if role in parts else dim.whole for role, dim in here])
+
+    def _canonical(self, parts: tuple[Part, ...]) -> Place:
+        """The place with these parts, or the one that says the same: a sum in which nothing is missing is done."""
+        if not self.related:
+            return Place(self, parts)
+        found = list(parts)
+        for at, dim, relation in self.related:
+            needed = relation(parts[dim].pieces)
+            inside = parts[at].pieces & needed
+            found[at] = self.spaces[at].whole if inside == needed else self.spaces[at].named(_grid(parts[at]), inside)
+        if any(not part.pieces for part in found[self.ndim :]):  # there is one zero
+            found[self.ndim :] = [dim.named(_grid(dim.whole), NO_PIECES) for dim in self.spaces[self.ndim :]]
+        return Place(self, parts) if tuple(found) == parts else self.place(*found)
 
     @property
     def whole(self) -> Place:
         """All of it."""
         return self.cut(self.spaces[0].whole)
 
+    @property
+    def rest(self) -> tuple[Part, ...]:
+        """All of its dims and sums but the first dim."""
+        if self._rest is None:
+            _set(self, "_rest", tuple(dim.whole for dim in self.spaces[1:]))
+        return cast("tuple[Part, ...]", self._rest)
+
     def cut(self, first: Part) -> Place:
         """The place with this part of its first dim and all of the others: what a shard of a weight is."""
-        return self.place(first, *self._rest)
+        return self.place(first, *self.rest)
 
     def summed(self, places: tuple[Place, ...]) -> Place | None:
         """The place that the sum of these had before."""
@@ -367,19 +428,20 @@ class Place(_Frozen):
     """Which part of a tensor a value is, and which part of a sum is in it.
 
     A dim whose part is not whole is *split*; a sum whose part is not whole is *open*. `complete`: all dims are whole;
-    `open`: some sum is; `plain`: nothing but the first dim is cut at all, so that hot paths need not look further.
+    `open`: some sum is; `zero`: some sum has nothing in it; `plain`: nothing but the first dim is cut at all.
     `sharded`: it is of a weight's tensor; `shards` of `total` are the pieces of its first dim. `batches` of
     `total_batches` are those of the batch dim, be it a dim or a sum. A place without such a dim is one shard of
     one, and has no batches.
     """
 
-    __slots__ = ("batches", "complete", "elements", "open", "parts", "plain", "schema")
+    __slots__ = ("batches", "complete", "elements", "open", "parts", "plain", "schema", "zero")
     schema: Schema
     parts: tuple[Part, ...]
     elements: Elements
     complete: bool
     open: bool
     plain: bool
+    zero: bool
     batches: frozenset[int]
 
     def __init__(self, schema: Schema, parts: tuple[Part, ...]) -> None:
@@ -391,9 +453,14 @@ class Place(_Frozen):
                 complete = False
                 pieces *= len(part.pieces)
                 grid *= part.grid if type(part.grid) is int else 0
-        _set(self, "elements", schema.size if complete else _size(schema.size, pieces, grid))
+        elements = schema.size if complete else _size(schema.size, pieces, grid)
+        sums = parts[schema.ndim :]
+        _set(self, "open", not all(part.whole for part in sums))
+        if schema.running and self.open:
+            elements = total_size((elements, elements * schema.running))
+        _set(self, "elements", elements)
         _set(self, "complete", complete)
-        _set(self, "open", not all(part.whole for part in parts[schema.ndim :]))
+        _set(self, "zero", not all(part.pieces for part in sums))
         _set(self, "plain", all(part.whole for part in parts[1:]))
         _set(self, "batches", NO_PIECES if schema.batch is None else parts[schema.batch].pieces)
 
@@ -421,8 +488,13 @@ class Place(_Frozen):
     @property
     def rest(self) -> tuple[tuple[str, frozenset[int], int], ...]:
         """The parts that are not whole and have no name of their own, as (role, pieces, of how many)."""
-        pairs = zip(self.schema.roles, self.parts, strict=True)
-        return tuple([(role, part.pieces, _grid(part)) for role, part in pairs if role in REST and not part.whole])
+        named, parts = (
+            (self.schema.split, self.schema.batch),
+            enumerate(zip(self.schema.roles, self.parts, strict=True)),
+        )
+        return tuple(
+            [(role, part.pieces, _grid(part)) for at, (role, part) in parts if not part.whole and at not in named]
+        )
 
     def part(self, role: str) -> Part | None:
         """The part of a dim or sum; None where the tensor has no such dim."""
@@ -441,6 +513,11 @@ class Place(_Frozen):
     @property
     def sums(self) -> tuple[Part, ...]:
         return self.parts[self.schema.ndim :]
+
+    @property
+    def named(self) -> dict[str, Part]:
+        """The parts of its dims by their roles."""
+        return dict(zip(self.schema.roles, self.dims, strict=False))
 
     def having(self, role: str, part: Part) -> Place:
         """This place with another part of one dim."""
@@ -467,11 +544,13 @@ class Place(_Frozen):
             return False
         return all(mine.same(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
 
-    def along(self, other: Place) -> int:
-        """The dim along which two places are put together: the first in which they differ, else the first cut one."""
-        pairs = list(enumerate(zip(self.dims, other.dims, strict=False)))
+    def along(self, other: Place, *, sums: bool = False) -> int:
+        """The dim along which two places are put together: the first in which they differ, else the first cut one. Or
+        the sum over which."""
+        low, high = (self.schema.ndim, None) if sums else (0, self.schema.ndim)
+        pairs = list(enumerate(zip(self.parts[low:high], other.parts[low:high], strict=False), low))
         differ = [at for at, (mine, theirs) in pairs if not mine.same(theirs)]
-        return next(iter([*differ, *(at for at, (mine, _) in pairs if not mine.whole)]), 0)
+        return next(iter([*differ, *(at for at, (mine, _) in pairs if not mine.whole)]), low)
 
     def covers(self, other: Place) -> bool:
         """Whether every element of the other lies in this one, whatever each is cut into. Both have the same dims."""

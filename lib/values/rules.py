@@ -23,6 +23,8 @@ from lib.values.facts import (
     NoShard,
     NotALayer,
     NotBatches,
+    NotCut,
+    NothingBeside,
     NothingToGet,
     NotOneForEach,
     OtherBatches,
@@ -34,10 +36,12 @@ from lib.values.facts import (
     Undivided,
     Unlawful,
     Unsummed,
+    Unweighted,
     WrongKind,
     WrongLayer,
 )
-from lib.values.layers import Shape, done
+from lib.values.kinds.kind import LayerKind, done
+from lib.values.layers import Shape, batches_at, gradient_at
 from lib.values.placement import MOST
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, made, made_step
 
@@ -45,6 +49,8 @@ __all__ = ["Shape", "backward", "backward_input", "backward_weight", "collective
 __all__ += ["get_activation", "load_weights", "loss", "update"]
 
 T = TypeVar("T", bound=Value)
+OPERANDS: dict[str, type[Any]] = {"weight": Weight, "activation": Activation, "": type(None)}
+"""What a kind of layer takes beside its input."""
 ENOUGH = 40
 """Batches that are not there, after which no more are looked at."""
 REPEATED, SOME = 2, 1000
@@ -91,12 +97,17 @@ def load_weights(shape: Shape, layer: int, shard: int, total: int, dim: int = 0)
         raise RuleError(NoShard(shard, total, loads=True))
     if total > MOST:
         raise RuleError(TooManyShards(shard, total))
-    weight = shape.tensors.weight
+    kind = shape.kinds[layer]
+    weight = kind.weight
+    if weight is None:
+        raise RuleError(Unweighted("load_weights", layer, kind.name))
+    if dim and weight.ndim < 2:
+        raise RuleError(NotCut(made_step(Weight, layer, shape.layers, weight.whole, 0), "out", None))
     space = weight.spaces[dim]
     if dim and space.size % total:
         raise RuleError(Undivided(None, "columns", space.size, total))
     part = space.shard(shard, total)
-    place = weight.whole.having("out", space.like(part)) if dim else weight.cut(part)
+    place = weight.whole.having(weight.roles[dim], part) if dim else weight.cut(part)
     return made_step(Weight, layer, shape.layers, place, 0), made_step(OptState, layer, shape.layers, place, 0)
 
 
@@ -127,23 +138,41 @@ def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
     found = _batches(shape, batches)
     if not found:
         raise RuleError(NothingToGet())
-    return made(Activation, 0, shape.layers, shape.tensors.activation.cut(shape.tensors.batches(found)))
+    return made(Activation, 0, shape.layers, batches_at(shape.activations[0], found))
 
 
-def forward(shape: Shape, layer: int, inp: Any, weight: Any) -> Activation:
-    """Layer `layer` on its input: the activation of layer + 1, for the same batches."""
+def forward(shape: Shape, layer: int, inp: Any, other: Any = None) -> Activation:
+    """Layer `layer` on its input, with what its kind takes besides: the activation of layer + 1."""
     layer = need_layer(shape, layer, "forward")
+    kind = shape.kinds[layer]
     if type(inp) is not Activation:
         need(Activation, inp, "input of forward", "forward")
-    if type(weight) is not Weight:
-        need(Weight, weight, "weight of forward", "forward")
-    if weight.layer != layer or inp.layer != layer:
-        _on_layer("forward", "weight of forward", weight, layer)
-        _on_layer("forward", "input of forward", inp, layer)
-    place = inp.place
-    if not (weight.place.complete and place.plain):
-        place = shape.tensors.output_of(inp, weight)
+    if type(other) is not OPERANDS[kind.takes]:
+        _need_other(kind, other, "forward")
+    if inp.layer != layer or other is None or other.layer != layer:
+        _on_its_layers("forward", shape, layer, inp, other)
+    try:
+        place = kind.known[inp.place, cast(Value, other).place]
+    except (KeyError, AttributeError):  # what is new; and None has no place
+        place = kind.forward(inp, other)
     return made(Activation, layer + 1, shape.layers, place)
+
+
+def _need_other(kind: LayerKind, other: Any, op: str) -> None:
+    """Whether what is given beside the input is what this kind of layer takes."""
+    if kind.takes:
+        need(OPERANDS[kind.takes], other, f"{kind.takes} of {op}", op)
+    elif other is not None:
+        raise RuleError(NothingBeside(op, kind.name, other))
+
+
+def _on_its_layers(op: str, shape: Shape, layer: int, inp: Value, other: Value | None) -> None:
+    """Whether the input, and what is given beside it, are those of a layer: activations those that it takes."""
+    of = shape.of(layer)
+    if other is not None:
+        takes = shape.kinds[layer].takes
+        _on_layer(op, f"{takes} of {op}", other, layer if takes == "weight" else of[1])
+    _on_layer(op, f"input of {op}", inp, of[0])
 
 
 def loss(shape: Shape, inp: Any) -> ActivationGrad:
@@ -151,55 +180,67 @@ def loss(shape: Shape, inp: Any) -> ActivationGrad:
     inp = need(Activation, inp, "input of loss", "loss")
     _on_layer("loss", "input of loss", inp, shape.layers)
     done("input of loss", inp)
-    return made(ActivationGrad, shape.layers - 1, shape.layers, inp.place)
+    place = shape.kinds[-1].by_loss(inp.place)
+    return made(ActivationGrad, shape.layers - 1, shape.layers, place)
 
 
-def _back(op: str, shape: Shape, layer: Any, inp: Any, grad: Any, *weights: Any) -> int:
+def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) -> int:
     """The layer as a plain int, if what goes into backward, or half of it, belongs to it and to the same batches."""
     layer = need_layer(shape, layer, op)
+    kind = shape.kinds[layer]
     if type(inp) is not Activation:
         need(Activation, inp, f"input of {op}", op)
     if type(grad) is not ActivationGrad:
         need(ActivationGrad, grad, f"gradient given to {op}", op)
-    for weight in weights:
-        if type(weight) is not Weight:
-            need(Weight, weight, f"weight of {op}", op)
-        if weight.layer != layer:
-            _on_layer(op, f"weight of {op}", weight, layer)
-    if inp.layer != layer or grad.layer != layer:
-        _on_layer(op, f"input of {op}", inp, layer)
+    for other in others:
+        if type(other) is not OPERANDS[kind.takes]:
+            _need_other(kind, other, op)
+    other = others[0] if others else None
+    if inp.layer != layer or grad.layer != layer or other is None or other.layer != layer:
+        _on_its_layers(op, shape, layer, inp, other)
         _on_layer(op, f"gradient given to {op}", grad, layer)
-    if inp.place is not grad.place and inp.place.batches != grad.place.batches:
+    if inp.place.batches != grad.place.batches:
         raise RuleError(OtherBatches(op, inp, grad))
     return layer
 
 
-def backward(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> tuple[WeightGrad, ActivationGrad]:
-    """Layer `layer` backwards: from its input, the gradient of its output and its weight to the gradients of both."""
-    layer = _back("backward", shape, layer, inp, grad, weight)
-    place, tensors, layers = inp.place, shape.tensors, shape.layers
-    if weight.place.complete and place.plain and grad.place.plain:
-        by_weight = tensors.gradient_of(place)
-    else:
-        by_weight, place = tensors.gradients_of("backward", inp, grad, weight)
-    return made(WeightGrad, layer, layers, by_weight), made(ActivationGrad, layer - 1, layers, place)
+def backward(shape: Shape, layer: int, inp: Any, grad: Any, other: Any = None) -> Any:
+    """Layer `layer` backwards: from its input, the gradient of its output and what it takes besides to the gradients
+    of both: a pair, or of a kind that takes nothing besides the one gradient there is."""
+    layer = _back("backward", shape, layer, inp, grad, other)
+    kind, layers = shape.kinds[layer], shape.layers
+    try:
+        besides, place = kind.known_back[inp.place, grad.place, other.place]
+    except (KeyError, AttributeError):
+        besides, place = kind.backward("backward", inp, grad, other)
+    by_input = made(ActivationGrad, inp.layer - 1, layers, place)
+    if besides is None:
+        return by_input
+    if kind.takes == "weight":
+        return made(WeightGrad, layer, layers, besides), by_input
+    return made(ActivationGrad, other.layer - 1, layers, besides), by_input
 
 
 def backward_input(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -> ActivationGrad:
     """The input half of backward: the gradient of the layer's input alone."""
     layer = _back("backward_input", shape, layer, inp, grad, weight)
-    place = inp.place
-    if not (weight.place.complete and place.plain and grad.place.plain):
-        _, place = shape.tensors.gradients_of("backward_input", inp, grad, weight)
-    return made(ActivationGrad, layer - 1, shape.layers, place)
+    _, place = _with_weight(shape, layer, "backward_input").backward("backward_input", inp, grad, weight)
+    return made(ActivationGrad, inp.layer - 1, shape.layers, place)
 
 
 def backward_weight(shape: Shape, layer: int, inp: Any, grad: Any) -> WeightGrad:
     """The weight half of backward: the gradient of the layer's weight alone, which takes no weight."""
     layer = _back("backward_weight", shape, layer, inp, grad)
-    done("input of backward_weight", inp)
-    done("gradient given to backward_weight", grad)
-    return made(WeightGrad, layer, shape.layers, shape.tensors.weight_gradient_of(inp.place, grad.place))
+    place, _ = _with_weight(shape, layer, "backward_weight").backward("backward_weight", inp, grad, None)
+    return made(WeightGrad, layer, shape.layers, cast("Any", place))
+
+
+def _with_weight(shape: Shape, layer: int, op: str) -> LayerKind:
+    """A layer that has a weight."""
+    kind = shape.kinds[layer]
+    if kind.weight is None:
+        raise RuleError(Unweighted(op, layer, kind.name))
+    return kind
 
 
 def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tuple[Weight, OptState]:
@@ -220,6 +261,8 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
     place = weight.place
     if grad.place.total_batches != shape.items or not shape.whole(grad.place.batches):
         raise RuleError(Unsummed(grad, shape.batches))
+    if grad.place.open and not all(part.whole or part.pieces is grad.place.batches for part in grad.place.sums):
+        raise RuleError(Unsummed(grad, shape.batches))
     if not grad.place.covers(place):
         raise RuleError(Uncovered(grad, weight))
     if state.place is not place and not state.place.covers(place):
@@ -233,7 +276,8 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
 def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
     """A made-up gradient. Without batches it is a zero contribution; with batches only a sandbox accepts it."""
     layer = need_layer(shape, layer, "fake_grad")
-    return made(WeightGrad, layer, shape.layers, shape.tensors.gradient_at(_batches(shape, batches)))
+    gradient = _with_weight(shape, layer, "fake_grad").weight_gradient
+    return made(WeightGrad, layer, shape.layers, gradient_at(cast("Any", gradient), _batches(shape, batches)))
 
 
 def final(shape: Shape, layer: int, weight: Any) -> Weight:
@@ -271,7 +315,7 @@ class Member(NamedTuple):
     op: str
     layer: int | None
     value: Any
-    root: int
+    said: int
     group: tuple[int, ...] = ()
 
 
@@ -280,7 +324,7 @@ def agree(members: Sequence[Member | None]) -> None:
     joined = [m for m in members if m is not None]
     first = joined[0]
     for other in joined[1:]:
-        if (first.op, first.layer, first.root, first.group) != (other.op, other.layer, other.root, other.group):
+        if (first.op, first.layer, first.said, first.group) != (other.op, other.layer, other.said, other.group):
             raise _mismatch(first, other)
         if type(first.value) is not type(other.value):
             raise _mismatch(first, other)
@@ -295,13 +339,13 @@ def _mismatch(first: Member, other: Member) -> MismatchError:
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
     """What each member gets, in the order of the group; or a MismatchError that names the two who differ."""
     first = members[0]
-    op, layer, root, kind = first.op, first.layer, first.root, cast("type[Any]", type(first.value))
+    op, layer, root, kind = first.op, first.layer, first.said, cast("type[Any]", type(first.value))
     group = first.group
     for m in members:
         if (
             m.op != op
             or m.layer != layer
-            or m.root != root
+            or m.said != root
             or type(m.value) is not kind
             or (m.group is not group and m.group != group)
         ):
@@ -319,7 +363,7 @@ def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> P
         if (own := _alone(row, member.value)) is not None:  # what one brings is wrong by itself
             own.rank = member.rank
             return own
-    for one, other in row.pairs(values, members[0].root):
+    for one, other in row.pairs(values, members[0].said):
         left, right = members[one], members[other]
         try:
             row.law(left.value, right.value)

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from lib.errors.arguments import described, plain
 from lib.errors.exceptions import PuzzleError, RuleError
-from lib.values.dims import REST
+from lib.values.dims import NAMES, REST
 from lib.values.facts import NoKind, NoValue
-from lib.values.laws import cut, gather, reduce, same_kind
-from lib.values.layers import LINEAR, Tensors, by_hand
-from lib.values.placement import MOST, ONE_PIECE, Elements, Place
+from lib.values.laws import cut, gather, piece, reduce, same_kind
+from lib.values.layers import LINEAR, Shape, batches_at, by_hand, gradient_at, weight_at
+from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Schema
 
 __all__ = [
     "HIDDEN",
@@ -57,6 +57,8 @@ class Value:
     __slots__ = ("layer", "layers", "mark", "place")
     __match_args__: ClassVar[tuple[str, ...]] = ()
     kind: ClassVar[str] = "value"
+    tensor: ClassVar[str] = ""
+    """Which tensor of its layer it is a part of."""
     layer: int
     layers: int
     place: Place
@@ -88,12 +90,18 @@ class Value:
         return _derive("combine", gather, self, other)
 
     def __add__(self: V, other: V) -> V:
-        """Reduce: the sum of two weight gradients. Other kinds of value are refused, with the reason."""
+        """Reduce: the sum of two weight gradients, or of two parts of a sum. Others are refused, with the reason."""
         return _derive("add", reduce, self, other)
 
-    def shard(self: V, shard: int, total: int) -> V:
-        """Shard number `shard` of `total` equal ones, cut from a complete value."""
-        return _derive("shard", cut, self, plain(shard), plain(total))
+    def shard(self: V, shard: int, total: int, dim: str | None = None) -> V:
+        """Shard number `shard` of `total` equal ones, cut from a complete value, or from what it has of a dim."""
+        if dim is None:
+            return _derive("shard", cut, self, plain(shard), plain(total))
+        return _derive("shard", cut, self, plain(shard), plain(total), dim)
+
+    def cut(self: V, dim: str, low: int, high: int) -> V:
+        """The elements from `low` up to `high` of a dim, as in `x.cut("rows", 4, 12)`."""
+        return _derive("cut", piece, self, dim, plain(low), plain(high))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field {name!r}: values never change, operations make new ones")
@@ -157,7 +165,7 @@ class _Stepped(_Sharded):
     step: int
 
     def __init__(self, layer: int, layers: int, step: int, shards: Iterable[int] = ONE_PIECE, total: int = 1) -> None:
-        _fill(self, layer, layers, by_hand().weight_at(_frozen(shards), total))
+        _fill(self, layer, layers, weight_at(_schema(type(self)), _frozen(shards), total))
         _set_step(self, step)
 
     @property
@@ -179,7 +187,7 @@ class Weight(_Stepped):
 
     __module__ = PUBLIC
     __slots__ = ()
-    kind = "weight"
+    kind, tensor = "weight", "weight"
 
 
 class OptState(_Stepped):
@@ -187,7 +195,7 @@ class OptState(_Stepped):
 
     __module__ = PUBLIC
     __slots__ = ()
-    kind = "optimizer state"
+    kind, tensor = "optimizer state", "weight"
 
 
 class _Batched(Value):
@@ -199,7 +207,7 @@ class _Batched(Value):
     total_batches: int = _view("total_batches")
 
     def __init__(self, layer: int, layers: int, batches: Iterable[int], total_batches: int) -> None:
-        _fill(self, layer, layers, by_hand(total_batches).activation_at(_frozen(batches)))
+        _fill(self, layer, layers, batches_at(_schema(type(self), total_batches), _frozen(batches)))
 
     def is_complete(self) -> bool:
         return self.place.plain
@@ -210,7 +218,7 @@ class Activation(_Batched):
 
     __module__ = PUBLIC
     __slots__ = ()
-    kind = "activation"
+    kind, tensor = "activation", "activation"
 
 
 class ActivationGrad(_Batched):
@@ -218,7 +226,7 @@ class ActivationGrad(_Batched):
 
     __module__ = PUBLIC
     __slots__ = ()
-    kind = "activation gradient"
+    kind, tensor = "activation gradient", "gradient"
 
 
 class WeightGrad(_Sharded):
@@ -227,7 +235,7 @@ class WeightGrad(_Sharded):
     __module__ = PUBLIC
     __slots__ = ()
     __match_args__ = ("layer", "layers", "batches", "total_batches", "shards", "total")
-    kind = "weight gradient"
+    kind, tensor = "weight gradient", "weight_gradient"
     batches: frozenset[int] = _view("batches")
     total_batches: int = _view("total_batches")
 
@@ -240,7 +248,7 @@ class WeightGrad(_Sharded):
         shards: Iterable[int] = ONE_PIECE,
         total: int = 1,
     ) -> None:
-        place = by_hand(total_batches).gradient_at(_frozen(batches), _frozen(shards), total)
+        place = gradient_at(_schema(type(self), total_batches), _frozen(batches), _frozen(shards), total)
         _fill(self, layer, layers, place)
 
 
@@ -260,6 +268,11 @@ def _fill(value: Value, layer: int, layers: int, place: Place) -> None:
     _set_layers(value, layers)
     _set_place(value, place)
     SET_MARK(value, None)
+
+
+def _schema(kind: type[Value], batches: Any = 1) -> Schema:
+    """The tensor of a value that is made by hand."""
+    return cast(Schema, by_hand(batches).schema_of(kind.tensor, 0))
 
 
 KINDS: dict[str, type[Value]] = {cls.kind: cls for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad)}
@@ -287,17 +300,18 @@ def made_step(kind: type[V], layer: int, layers: int, place: Place, step: int) -
     return value
 
 
-def value_of(kind: type[V], tensors: Tensors, *fields: Any) -> V:
-    """The value of a kind with these public fields, in a step with these tensors."""
+def value_of(kind: type[V], shape: Shape, *fields: Any) -> V:
+    """The value of a kind with these public fields, in a step of that shape."""
     given: dict[str, Any] = dict(zip((*kind.__match_args__, "rest"), fields, strict=False))
     layer, layers, rest = given["layer"], given["layers"], given.get("rest", ())
+    schema = cast(Schema, shape.schema_of(kind.tensor, layer))
     if "step" in given:
-        place = tensors.weight_at(given["shards"], given["total"]).cut_more(rest)
+        place = weight_at(schema, given["shards"], given["total"]).cut_more(rest)
         return made_step(kind, layer, layers, place, given["step"])
     if "shards" in given:
-        place = tensors.gradient_at(given["batches"], given["shards"], given["total"])
+        place = gradient_at(schema, given["batches"], given["shards"], given["total"])
     else:
-        place = tensors.activation_at(given["batches"])
+        place = batches_at(schema, given["batches"])
     return made(kind, layer, layers, place.cut_more(rest))
 
 
@@ -341,18 +355,22 @@ def definite(phrase: str) -> str:
 
 def _derive(op: str, law: Any, value: V, *rest: Any) -> V:  # pragma: no mutate block
     """Applies a law to a value and tells the rank that it lives on. Called by methods that a student calls."""
-    mark = value.mark or (getattr(rest[0], "mark", None) if op != "shard" else None)
+    alone = law is cut or law is piece
+    mark = value.mark or (getattr(rest[0], "mark", None) if not alone else None)
     try:
         if op == "combine" or (op == "add" and isinstance(value, WeightGrad)):
             same_kind("sum" if op == "add" else "gather", value, rest[0])
         result = law(value, *rest)
-        if op != "shard" and mark is not None and (value.mark is None or rest[0].mark is None):
+        if not alone and mark is not None and (value.mark is None or rest[0].mark is None):
             result = law(clean(value), clean(rest[0]))  # made by hand: once more, with what they are
     except PuzzleError as error:
         raise error if mark is None else mark[0].blame(error) from None
     if mark is None:
         return result
-    return mark[0].derive(op, (value,) if op == "shard" else (value, *rest), result, rest if op == "shard" else ())
+    if not alone:
+        return mark[0].derive(op, (value, *rest), result)
+    said = tuple([NAMES.index(item) if isinstance(item, str) else item for item in rest])
+    return mark[0].derive(op, (value,), result, said)
 
 
 def clean(value: V) -> V:

@@ -33,9 +33,11 @@ def passes(draw: st.DrawFn) -> tuple[Activation, ActivationGrad, Weight]:
     """The input of a layer, the gradient of its output and the part of its weight that fits both."""
     batches = draw(st.sets(st.integers(0, 3), min_size=1))
     rows, columns = cut(draw), cut(draw)
-    inp = value_of(Activation, SHAPE.tensors, 1, 3, frozenset(batches), 4, [("features", *rows)])
-    grad = value_of(ActivationGrad, SHAPE.tensors, 1, 3, frozenset(batches), 4, [("features", *columns)])
-    whole = SHAPE.tensors.weight.whole
+    inp = value_of(Activation, SHAPE, 1, 3, frozenset(batches), 4, [("features", *rows)])
+    grad = value_of(ActivationGrad, SHAPE, 1, 3, frozenset(batches), 4, [("features", *columns)])
+    weight = SHAPE.kinds[1].weight
+    assert weight is not None
+    whole = weight.whole
     place = whole.having("in", whole.parts[0].dim.like(inp.place.dims[-1]))
     place = place.having("out", whole.parts[1].dim.like(grad.place.dims[-1]))
     return inp, grad, rules.load_weights(SHAPE, 1, 0, 1)[0].at(place)
@@ -54,9 +56,9 @@ def test_together_they_take_what_backward_takes(taken: tuple[Activation, Activat
     """The weight half uses no weight, and is as much cheaper with the parts of its input and its gradient."""
     inp, grad, weight = taken
     batches = len(inp.batches)
-    whole = BACKWARD.work(batches, taken)
-    assert INPUT.work(batches, taken) == WEIGHT.work(batches, (inp, grad)) == whole
-    assert whole == batches * Fraction(weight.elements()) / SHAPE.layer.weight
+    whole = BACKWARD.work(SHAPE, 1, batches, taken)
+    assert INPUT.work(SHAPE, 1, batches, taken) == WEIGHT.work(SHAPE, 1, batches, (inp, grad)) == whole
+    assert whole == batches * Fraction(weight.elements()) / SHAPE.descriptions[0].weight
     halves = costs.compute(INPUT, 0, 1, whole) + costs.compute(WEIGHT, 0, 1, whole)
     assert halves == costs.compute(BACKWARD, 0, 1, whole)
 
@@ -79,13 +81,12 @@ def test_which_operations_work_out_gradients() -> None:
     assert {"backward", "backward_input"} == BY_INPUT
 
 
-DATA = value_of(Activation, SHAPE.tensors, 1, 3, frozenset([0]), 4)
-GRAD = value_of(ActivationGrad, SHAPE.tensors, 1, 3, frozenset([0]), 4)
-LATER = value_of(ActivationGrad, SHAPE.tensors, 1, 3, frozenset([1]), 4)
+DATA = value_of(Activation, SHAPE, 1, 3, frozenset([0]), 4)
+GRAD = value_of(ActivationGrad, SHAPE, 1, 3, frozenset([0]), 4)
+LATER = value_of(ActivationGrad, SHAPE, 1, 3, frozenset([1]), 4)
 OF_LAYER_1, SHARD = (rules.load_weights(SHAPE, 1, 0, total)[0] for total in (1, 2))
 OPEN: dict[Any, Any] = {
-    kind: value_of(kind, SHAPE.tensors, 1, 3, frozenset([0]), 4, [("terms", {0}, 2)])
-    for kind in (Activation, ActivationGrad)
+    kind: value_of(kind, SHAPE, 1, 3, frozenset([0]), 4, [("terms", {0}, 2)]) for kind in (Activation, ActivationGrad)
 }
 
 

@@ -33,7 +33,7 @@ def weight(dim: int = 0, shard: int = 0, total: int = 1, layer: int = 0) -> Weig
 
 
 def value(kind: type[Any], layer: int, batches: Any, *rest: tuple[str, set[int], int]) -> Any:
-    return value_of(kind, SHAPE.tensors, layer, 4, frozenset(batches), 4, rest)
+    return value_of(kind, SHAPE, layer, 4, frozenset(batches), 4, rest)
 
 
 def parts(one: Value) -> dict[str, tuple[set[int], int | None]]:
@@ -63,7 +63,7 @@ def test_columns_give_features_and_rows_of_them_a_part_of_a_sum() -> None:
         by_columns, by_input = rules.backward(SHAPE, 0, X, by_inner, columns)
         assert (by_columns.total, parts(by_columns)) == (1, {"out": ({rank}, N)})
         assert parts(by_input) == {"terms": ({rank}, N)}
-        assert by_columns.elements() == columns.elements() == by_rows.elements() == SHAPE.layer.weight // N
+        assert by_columns.elements() == columns.elements() == by_rows.elements() == SHAPE.descriptions[0].weight // N
         assert whole.is_complete()
         assert not outer.is_complete()
         assert not inner.is_complete()
@@ -227,7 +227,7 @@ def test_update_covers_the_columns_too() -> None:
     part, state = rules.load_weights(SHAPE, 0, 1, 2, 1)
 
     def grad(*rest: tuple[str, set[int], int], shards: Any = (0,), total: int = 1) -> WeightGrad:
-        return value_of(WeightGrad, SHAPE.tensors, 0, 4, frozenset(range(4)), 4, frozenset(shards), total, rest)
+        return value_of(WeightGrad, SHAPE, 0, 4, frozenset(range(4)), 4, frozenset(shards), total, rest)
 
     new, _ = rules.update(SHAPE, 0, grad(("out", {1}, 2)), part, state)
     assert (new.step, parts(new)) == (1, {"out": ({1}, 2)})
@@ -278,10 +278,13 @@ def test_collectives_of_parts() -> None:
 def test_a_part_of_a_weight_takes_a_part_of_the_time() -> None:
     row = OPERATIONS["forward"]
     for one, price in ((weight(), 2), (weight(1, 0, 2), 1), (weight(0, 0, 4), 0.5), (weight(0, 0, 3), 2 / 3)):
-        ticks = UNIT.compute(row, 0, 0, row.work(2, [X, one]))
+        ticks = UNIT.compute(row, 0, 0, row.work(SHAPE, 0, 2, [X, one]))
         assert type(ticks) is int
         assert units(ticks) == pytest.approx(price, abs=1e-9)
-    assert UNIT.compute(OPERATIONS["update"], 0, 0, OPERATIONS["update"].work(2, [X, weight(1, 0, 2)])) == 5 * 10**8
+    assert (
+        UNIT.compute(OPERATIONS["update"], 0, 0, OPERATIONS["update"].work(SHAPE, 0, 2, [X, weight(1, 0, 2)]))
+        == 5 * 10**8
+    )
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_a_sum_is_one_object_in_whatever_order_it_is_made(order: list[int], spli
     assert reduce(*mixed).place is whole.place
     assert reduce(reduce(*mixed[:split]), reduce(*mixed[split:])).place is whole.place
     assert whole.place.elements == grads[0].place.elements
-    assert not whole.place.sums[1:][0].pieces - {0}
+    assert whole.place.sums[1].whole
 
 
 @given(st.lists(st.frozensets(st.integers(0, 7), min_size=1), min_size=2, max_size=5))
@@ -332,7 +332,6 @@ def test_a_description_reads_back() -> None:
         ({"kind": "attention"}, "there is no kind of layer 'attention'; there is linear"),
         ({"inputs": 0}, "inputs of a layer is a whole number from 1 to 1000000; got 0"),
         ({"rows": True}, "rows of a layer is a whole number from 1 to 1000000; got True"),
-        ({"outputs": 256}, "layers that are all alike have as many outputs as inputs"),
         ({"heads": 8}, "a layer is described by its kind, inputs, outputs and rows"),
     ],
 )

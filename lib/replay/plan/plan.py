@@ -158,7 +158,7 @@ def _plan_collectives(run: Trace, plans: list[RankPlan]) -> list[tuple[int, ...]
         events = [plans[rank].program.events[number] for rank, number in meeting]
         brought = tuple(plans[rank].inputs(event) for rank, event in zip(members, events, strict=True))
         row, numbers = COLLECTIVES[events[0].op], tuple(number for _, number in meeting)
-        root = events[0].arg[0] if row.rooted else 0
+        root = row.said(events[0].arg)
         planned = PlannedCollective(row, members, brought, root, numbers)
         for rank, number in meeting:
             plans[rank].collectives[number] = planned

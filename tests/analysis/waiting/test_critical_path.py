@@ -56,7 +56,9 @@ def test_whatever_makes_an_operation_on_it_slower_makes_the_run_longer(case: Cas
     for rank, _, event in critical_path(trace).steps:
         kind = "collective" if event.op in COLLECTIVES else "p2p" if event.op in MESSAGES else event.op
         row, program = OPERATIONS.get(event.op), trace.programs[rank]
-        work = 1 if row is None or not row.per_batch else row.work(len(event.batches), program.values_of(event.inputs))
+        work = 1
+        if row is not None and row.per_batch:
+            work = row.work(trace.shape, event.layer, len(event.batches), program.values_of(event.inputs))
         count[kind] += work
     assert end(retime(trace, slower)) >= end(trace) + count[field] * more
 

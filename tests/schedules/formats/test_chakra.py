@@ -126,7 +126,7 @@ def test_messages_of_a_pipeline_meet_by_their_tags() -> None:
     assert len(ends) == 2 * 3 * 6
     assert all(sorted(kind for kind, _ in both) == [5, 6] for both in ends.values())
     assert {size for both in ends.values() for _, size in both} == {
-        2 * PIPELINE.shape.layer.rows * PIPELINE.shape.layer.inputs
+        2 * PIPELINE.shape.descriptions[0].rows * PIPELINE.shape.descriptions[0].inputs
     }
 
 
@@ -148,7 +148,7 @@ def test_collectives_name_their_group(tmp_path: Path) -> None:
     assert [path.name for path in paths] == [f"rank.{rank}.et" for rank in range(4)]
     assert json.loads((tmp_path / "fsdp" / "comm_groups.json").read_text()) == groups_of(SHARDED) == {"0": [0, 1, 2, 3]}
     gather = next(node for node in decoded(paths[0].read_bytes()) if node.kind == 7)
-    weight = SHARDED.shape.layer.inputs * SHARDED.shape.layer.outputs
+    weight = SHARDED.shape.descriptions[0].inputs * SHARDED.shape.descriptions[0].outputs
     assert gather.about == {
         "is_cpu_op": False,
         "comm_type": 2,

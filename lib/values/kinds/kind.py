@@ -1,0 +1,231 @@
+"""What a kind of layer is: what its tensors are, what forward and backward need and give, and what they cost.
+
+A layer is described by data, a `Layer`, and each layer of a training step is a `LayerKind`: the schemas of its tensors,
+with the rules that say which place comes of which. Whatever is done to an activation is a layer, so that the number of
+an activation says what has been done to it: a schedule that leaves out a layer has nothing that the next one takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+
+from lib.errors.exceptions import RuleError
+from lib.values.dims import Relation
+from lib.values.facts import Broken, Incomplete, OtherBatches, OtherFeatures, OtherParts, Owes
+from lib.values.placement import Dim, Elements, Part, Place, Schema, keep
+
+if TYPE_CHECKING:
+    from lib.values.values import Value
+
+__all__ = ["Dims", "Layer", "LayerKind", "Sum", "done", "fits", "part", "schema"]
+
+Dims = tuple[tuple[str, Dim], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The description of a layer. Sizes in elements.
+
+    `of`: the activations that it takes, by number. Without, it takes that of its own number, the output of the layer
+    before it.
+    """
+
+    kind: str = "linear"
+    inputs: int = 512
+    outputs: int = 512
+    rows: int = 256
+    heads: int = 0
+    of: tuple[int, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        """Elements of its weight, of the gradient of that, and of its optimizer state."""
+        return self.inputs * self.outputs
+
+    @property
+    def batch(self) -> int:
+        """Elements of the activation that it takes, and of the gradient of that, for one batch."""
+        return self.rows * self.inputs
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields: what `layer_from` reads."""
+        options = {"heads": self.heads, "of": list(self.of)}
+        sizes = {"kind": self.kind, "inputs": self.inputs, "outputs": self.outputs, "rows": self.rows}
+        return sizes | {name: item for name, item in options.items() if item}
+
+
+UNIT = Layer()
+"""The layer that costs are said of: a pass of one batch through it takes what `Costs.forward` and so on say."""
+
+
+class Sum(NamedTuple):
+    """Something that a tensor may be a partial sum over. `relation`: which of it the elements of dim `of` need; without
+    one they need all of it."""
+
+    role: str
+    dim: Dim
+    relation: Relation | None = None
+    of: str = ""
+
+
+class LayerKind:
+    """A layer of a step: the schemas of its tensors, and the places of what forward and backward give.
+
+    A subclass is a kind of layer. `takes` is what forward takes beside its input: "weight", "activation" or nothing;
+    `options` are the fields of the description that it has besides. `describe` says what its tensors are, and
+    `output_of` and `gradients_of` what comes of what, or raise a fact.
+    """
+
+    name: ClassVar[str]
+    takes: ClassVar[str] = "weight"
+    options: ClassVar[tuple[str, ...]] = ()
+    gives: Dims
+    """The dims of its output."""
+    opens: tuple[Sum, ...] = ()
+    """What its output may be a partial sum over."""
+    running: Fraction | int = 0
+    """What its output has besides while it is one, for each of its elements."""
+    owes: tuple[tuple[Sum, ...], ...] = ((), ())
+    """What the gradients of its input, and of the other activation that it takes, may be partial sums over."""
+    weight_dims: Dims = ()
+    weight_sums: tuple[Sum, ...] = ()
+    work: Fraction = Fraction(1)
+    """Multiplications for one batch."""
+    activations: list[Schema]
+    """The activations that it takes, and of each the gradient."""
+    gradients: list[Schema]
+    uses: list[Part | None]
+    """Which of the uses of each of these it is, where there are several."""
+    output: Schema
+    output_gradient: Schema
+    weight: Schema | None = None
+    weight_gradient: Schema | None = None
+
+    def __init__(self, layer: Layer, dims: Sequence[Dims], dim: Callable[[str, int], Dim]) -> None:
+        self.layer, self.dims, self.dim = layer, dims[0], dim
+        self.other = dims[-1]
+        self.gives = self.dims
+        self.known: dict[tuple[Place, Place | None], Place] = {}
+        self.known_back: dict[tuple[Place, Place, Place | None], tuple[Place | None, Place]] = {}
+        self._shares: dict[tuple[Place, ...], Elements] = {}
+        self._losses: dict[Place, Place] = {}
+        self.describe()
+        if self.weight_dims:
+            self.weight = schema(self.weight_dims)  # of an optimizer state too
+            self.weight_gradient = schema(self.weight_dims, self.weight_sums)
+        cost = self.work / (UNIT.rows * UNIT.inputs * UNIT.outputs)
+        self.cost: Elements = cost.numerator if cost.denominator == 1 else cost
+
+    @classmethod
+    def width(cls, layer: Layer) -> int:
+        """The features that it takes."""
+        return layer.inputs
+
+    def describe(self) -> None:
+        """Says what its tensors are."""
+        raise NotImplementedError
+
+    def output_of(self, inp: Value, other: Value | None) -> Place:
+        """The place of what forward gives."""
+        raise NotImplementedError
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
+        """The places of what backward gives: the gradients of what it takes besides (None: of nothing), and of its
+        input."""
+        raise NotImplementedError
+
+    def share(self, places: Sequence[Place]) -> Fraction:
+        """Which part of the work on a batch there is with such values: its input, perhaps a gradient, and perhaps what
+        it takes besides."""
+        return _fraction(places[0].part("rows"))
+
+    # -- asked by the rules: everything once, and then looked up by its places
+
+    def forward(self, inp: Value, other: Value | None) -> Place:
+        """The place of what forward gives, which is kept in `known`."""
+        key = (inp.place, other and other.place)
+        if key in self.known:
+            return self.known[key]
+        done("input of forward", inp)
+        if other is not None and not other.place.sharded:
+            done(f"{self.takes} of forward", other)
+        return keep(self.known, key, self.output_of(inp, other))
+
+    def backward(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
+        """The places of what backward gives, which are kept in `known_back`."""
+        key = (inp.place, grad.place, other and other.place)
+        if key in self.known_back:
+            return self.known_back[key]
+        done(f"input of {op}", inp)
+        done(f"gradient given to {op}", grad)
+        if other is not None and not other.place.sharded:
+            done(f"{self.takes} of {op}", other)
+        return keep(self.known_back, key, self.gradients_of(op, inp, grad, other))
+
+    def by_loss(self, place: Place) -> Place:
+        """The place of the gradient of the loss by an output, which is all of it that is here."""
+        found = self._losses.get(place)
+        return found or keep(self._losses, place, self.output_gradient.at(place.named))
+
+    def batches_of(self, count: int, values: Sequence[Value]) -> Elements:
+        """What an operation on so many batches costs, in batches of a layer of the unit's size."""
+        places = tuple([value.place for value in values])
+        found = self._shares.get(places)
+        if found is None:
+            found = Fraction(self.cost * self.share(places))
+            found = keep(self._shares, places, found.numerator if found.denominator == 1 else found)
+        return count * found
+
+    # -- for the rules of the kinds
+
+    def back(self, number: int, parts: Mapping[str, Part]) -> Place:
+        """The place of the gradient of the activation with this number among those that it takes."""
+        use = self.uses[number]
+        return self.gradients[number].at(parts if use is None else {**parts, "uses": use})
+
+    def alike(self, op: str, one: Value, other: Value, *roles: str) -> None:
+        """Whether two values have the same parts of some dims."""
+        for role in roles:
+            mine, theirs = one.place.part(role), other.place.part(role)
+            if mine is not theirs and (mine is None or theirs is None or not mine.alike(theirs)):
+                raise RuleError(OtherBatches(op, one, other) if role == "batch" else OtherParts(op, role, one, other))
+
+    def unbroken(self, op: str, value: Value, role: str, number: int) -> None:
+        """Whether a value has whole ones of so many pieces of a dim: of features whole heads."""
+        here = part(value, role)
+        if not here.whole and here.shards(number) is None:
+            raise RuleError(Broken(op, role, value, number))
+
+
+def schema(dims: Dims, sums: Sequence[Sum] = (), running: Fraction | int = 0) -> Schema:
+    """The schema with these dims and sums; one that two layers speak of is there once."""
+    once = {one.role: (one.role, one.dim) for one in sums}
+    related = {(one.role, one.of): (one.role, one.of, one.relation) for one in sums if one.relation is not None}
+    return Schema(dims, [*once.values()], related.values(), running)
+
+
+def done(role: str, value: Value) -> None:
+    """Whether a value is no partial sum: whatever is done to it has to wait for the rest of the sum."""
+    if value.place.open:
+        raise RuleError(Owes(role, value))
+
+
+def fits(role: str, value: Value, weight: Any, side: str) -> None:
+    """Whether an activation or a gradient has the features that the part of a weight is for: rows (in) or columns."""
+    features = value.place.dims[-1]
+    if not features.alike(part(weight, side)):
+        if features.whole and side == "in":
+            raise RuleError(Incomplete(weight))
+        raise RuleError(OtherFeatures(role, value, weight, side))
+
+
+def part(value: Value | None, role: str) -> Part:
+    """Which part of a dim a value has."""
+    return cast("Part", cast("Value", value).place.part(role))
+
+
+def _fraction(here: Part | None) -> Fraction:
+    return Fraction(1) if here is None else Fraction(here.size) / here.dim.size

@@ -1,0 +1,62 @@
+"""Layers that multiply by a weight.
+
+They do in Megatron's words what each part of the weight does: a shard of its columns gives a shard of the features, a
+shard of its rows a partial sum. Backwards it is the other way round. Whoever borrowed something owes its gradient: that
+of the input is partial over the columns that are not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import prod
+from typing import TYPE_CHECKING
+
+from lib.values.kinds.kind import LayerKind, Sum, fits, part
+from lib.values.placement import Part, Place
+
+if TYPE_CHECKING:
+    from lib.values.values import Value
+
+__all__ = ["Linear"]
+
+
+class Linear(LayerKind):
+    """y = x W: rows of features."""
+
+    name = "linear"
+
+    def describe(self) -> None:
+        inputs, outputs = self.layer.inputs, self.layer.outputs
+        self.gives = (*self.dims[:-1], ("features", self.dim("features", outputs)))
+        self.opens = (Sum("terms", self.dim("terms", inputs)),)
+        self.owes = ((Sum("terms", self.dim("terms", outputs)),),)
+        self.weight_dims = (("in", self.dim("in", inputs)), ("out", self.dim("out", outputs)))
+        self.weight_sums = tuple(Sum(*named) for named in self.dims[:-1])
+        self.work = Fraction(self.layer.rows * inputs * outputs)
+
+    def output_of(self, inp: Value, other: Value | None) -> Place:
+        fits("input of forward", inp, other, "in")
+        return self.output.at({**same(inp), "features": part(other, "out"), "terms": part(other, "in")})
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
+        self.alike(op, inp, grad, *same(inp))
+        assert self.weight_gradient is not None, "a linear layer has a weight"
+        by_weight = self.weight_gradient.at({**same(inp), "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
+        if other is None:  # the weight half alone
+            return by_weight, inp.place
+        fits(f"input of {op}", inp, other, "in")
+        fits(f"gradient given to {op}", grad, other, "out")
+        return by_weight, self.back(0, {**same(inp), "features": part(other, "in"), "terms": part(other, "out")})
+
+    def share(self, places: Sequence[Place]) -> Fraction:
+        weight = places[-1]
+        columns = weight.part("out") or weight.dims[-1]  # without the weight those of the gradient
+        rows = weight.part("in") or places[0].dims[-1]
+        cut = (places[0].part("rows"), rows, columns)
+        return prod((Fraction(one.size) / one.dim.size for one in cut if one is not None), start=Fraction(1))
+
+
+def same(value: Value) -> dict[str, Part]:
+    """The parts of a value that such a layer leaves as they are: of all dims but the features."""
+    return dict(list(value.place.named.items())[:-1])
