@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MOST_MODULES = 10
-MOST_LINES = 2400
+MOST_LINES = 2600
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 ROOMS = sorted(path.parent for top in ("lib", "drawing") for path in (ROOT / top).rglob("__init__.py"))
 CORE = re.findall(r"^\d+\. `(lib/.*?\.py)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE)

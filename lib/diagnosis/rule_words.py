@@ -344,6 +344,14 @@ def _(fact: facts.NoDim) -> Words:
 @words.register
 def _(fact: facts.Owes) -> Words:
     value = fact.value
+    owed = next(DIMS[part.dim.name].owed for part in value.place.sums if not part.whole)
+    if owed:
+        return Words(
+            f"the {fact.role} is only a part of a sum",
+            expected=f"{definite(subject(value.kind, value.layer))} with all parts of the sum in it",
+            got=describe(value),
+            fix=owed,
+        )
     parts = value.place.part("terms")
     of = "" if parts is None else f"part {ranges(parts.pieces)} of {parts.grid} of a sum: the ranks with the other "
     of += "shards of the weight have the rest" if of else ""

@@ -68,6 +68,41 @@ DIMS: Final = {
             counted=True,
             owed="sum it over the ranks that have the other rows: await model.allreduce(gradient, layer)",
         ),
+        DimKind(
+            "keys",
+            "key",
+            "keys",
+            counted=True,
+            partial=True,
+            once="each block of keys is attended to once: look for a step of the ring that is made twice",
+            owed="attend to the other keys too, and add up what comes of it: out + model.forward(layer, x, keys)",
+        ),
+        DimKind(
+            "queries",
+            "query",
+            "queries",
+            counted=True,
+            partial=True,
+            once="each block of queries counts once: look for a step of the ring that is made twice",
+            owed="the gradient of the keys goes round with them until all queries are in it, and comes home",
+        ),
+        DimKind(
+            "uses",
+            "use",
+            "uses",
+            counted=True,
+            partial=True,
+            once="each layer that takes an activation gives one part of its gradient",
+            owed="several layers take this activation: add the gradients that their backwards give",
+        ),
+        DimKind(
+            "vocabulary",
+            "part of the vocabulary",
+            "vocabulary",
+            partial=True,
+            once="each part of the vocabulary counts once: each rank brings what its own shard gave",
+            owed="sum it over the ranks that have the rest of the vocabulary: await model.allreduce(value, layer)",
+        ),
     )
 }
 """The kinds of dims by role."""
@@ -87,8 +122,12 @@ class Relation:
     def __call__(self, items: frozenset[int]) -> frozenset[int]:
         found = self._known.get(items)
         if found is None:
-            found = self._known[items] = frozenset[int]().union(*map(self.needs, items))
+            found = self._known[items] = self.union(items)
         return found
+
+    def union(self, items: frozenset[int]) -> frozenset[int]:
+        """What all of them need."""
+        return frozenset[int]().union(*map(self.needs, items))
 
     def pairs(self, items: frozenset[int], others: frozenset[int]) -> int:
         """How many of the others the items need, one by one: the work between the two."""

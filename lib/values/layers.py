@@ -8,8 +8,11 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from lib.errors.wording import counted
+from lib.values.kinds.attention import Attention
 from lib.values.kinds.kind import Dims, Layer, LayerKind, Sum, schema
 from lib.values.kinds.linear import Linear
+from lib.values.kinds.pointwise import Add, Norm
+from lib.values.kinds.vocabulary import CrossEntropy, Embedding
 from lib.values.placement import MOST, ONE_PIECE, Dim, Place, Schema
 
 __all__ = ["LAYER_KINDS", "LINEAR", "Layer", "LayerKind", "Shape", "batches_at", "by_hand", "gradient_at", "layer_from"]
@@ -17,7 +20,9 @@ __all__ += ["weight_at"]
 
 _set = object.__setattr__
 LINEAR: Final = Layer()
-LAYER_KINDS: Final[dict[str, type[LayerKind]]] = {kind.name: kind for kind in (Linear,)}
+LAYER_KINDS: Final[dict[str, type[LayerKind]]] = {
+    kind.name: kind for kind in (Linear, Attention, Norm, Add, Embedding, CrossEntropy)
+}
 SIZES = ("inputs", "outputs", "rows")
 
 
@@ -30,6 +35,7 @@ def layer_from(data: object) -> Layer:
     of = cast("Sequence[object]", fields.pop("of", []))
     if "kind" in fields and kind is None:
         raise ValueError(f"there is no kind of layer {str(name)[:40]!r}; there is {', '.join(LAYER_KINDS)}")
+    wanted += [name for name in (kind.optional if kind is not None else ()) if name in fields]
     if set(fields) != set(wanted):
         raise ValueError(f"a layer is described by its {', '.join(wanted[:-1])} and {wanted[-1]}")
     for field in wanted[1:]:
@@ -64,7 +70,9 @@ class Shape:
     ) -> None:
         described = (descriptions,) if isinstance(descriptions, Layer) else tuple(descriptions)
         if len(described) not in (1, layers):
-            raise ValueError(f"a model of {counted(layers, 'layer')} has one description for all of them, or one for each")
+            raise ValueError(
+                f"a model of {counted(layers, 'layer')} has one description for all of them, or one for each"
+            )
         if len(described) == 1 and described[0].of:
             described *= layers
         elif len(set(described)) == 1 and not described[0].of:

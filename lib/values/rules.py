@@ -213,11 +213,12 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any, other: Any = None) -
         besides, place = kind.known_back[inp.place, grad.place, other.place]
     except (KeyError, AttributeError):
         besides, place = kind.backward("backward", inp, grad, other)
-    by_input = made(ActivationGrad, inp.layer - 1, layers, place)
+    by_input = None if place is None else made(ActivationGrad, inp.layer - 1, layers, place)
     if besides is None:
         return by_input
     if kind.takes == "weight":
-        return made(WeightGrad, layer, layers, besides), by_input
+        by_weight = made(WeightGrad, layer, layers, besides)
+        return by_weight if by_input is None else (by_weight, by_input)
     return made(ActivationGrad, other.layer - 1, layers, besides), by_input
 
 
@@ -225,7 +226,7 @@ def backward_input(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any) -
     """The input half of backward: the gradient of the layer's input alone."""
     layer = _back("backward_input", shape, layer, inp, grad, weight)
     _, place = _with_weight(shape, layer, "backward_input").backward("backward_input", inp, grad, weight)
-    return made(ActivationGrad, inp.layer - 1, shape.layers, place)
+    return made(ActivationGrad, inp.layer - 1, shape.layers, cast("Any", place))
 
 
 def backward_weight(shape: Shape, layer: int, inp: Any, grad: Any) -> WeightGrad:

@@ -125,6 +125,7 @@ KERNELS: KernelTable[Kernel] = KernelTable(
         "add": _add,
         "combine": _combine,
         "shard": _shard,
+        "cut": _shard,
         "fake_grad": _zeros,
         "foreign": _zeros,
         "set_final_weight": _nothing,

@@ -20,7 +20,7 @@ from lib.values.placement import Dim, Elements, Part, Place, Schema, keep
 if TYPE_CHECKING:
     from lib.values.values import Value
 
-__all__ = ["Dims", "Layer", "LayerKind", "Sum", "done", "fits", "part", "schema"]
+__all__ = ["Dims", "Layer", "LayerKind", "Sum", "done", "fits", "fraction", "part", "schema"]
 
 Dims = tuple[tuple[str, Dim], ...]
 
@@ -38,6 +38,7 @@ class Layer:
     outputs: int = 512
     rows: int = 256
     heads: int = 0
+    kv_heads: int = 0
     of: tuple[int, ...] = ()
 
     @property
@@ -52,7 +53,7 @@ class Layer:
 
     def to_json(self) -> dict[str, Any]:
         """The fields: what `layer_from` reads."""
-        options = {"heads": self.heads, "of": list(self.of)}
+        options = {"heads": self.heads, "kv_heads": self.kv_heads, "of": list(self.of)}
         sizes = {"kind": self.kind, "inputs": self.inputs, "outputs": self.outputs, "rows": self.rows}
         return sizes | {name: item for name, item in options.items() if item}
 
@@ -75,13 +76,14 @@ class LayerKind:
     """A layer of a step: the schemas of its tensors, and the places of what forward and backward give.
 
     A subclass is a kind of layer. `takes` is what forward takes beside its input: "weight", "activation" or nothing;
-    `options` are the fields of the description that it has besides. `describe` says what its tensors are, and
-    `output_of` and `gradients_of` what comes of what, or raise a fact.
+    `options` are the fields of the description that it has besides, and `optional` those that it may have. `describe`
+    says what its tensors are, and `output_of` and `gradients_of` what comes of what, or raise a fact.
     """
 
     name: ClassVar[str]
     takes: ClassVar[str] = "weight"
     options: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
     gives: Dims
     """The dims of its output."""
     opens: tuple[Sum, ...] = ()
@@ -109,7 +111,7 @@ class LayerKind:
         self.other = dims[-1]
         self.gives = self.dims
         self.known: dict[tuple[Place, Place | None], Place] = {}
-        self.known_back: dict[tuple[Place, Place, Place | None], tuple[Place | None, Place]] = {}
+        self.known_back: dict[tuple[Place, Place, Place | None], tuple[Place | None, Place | None]] = {}
         self._shares: dict[tuple[Place, ...], Elements] = {}
         self._losses: dict[Place, Place] = {}
         self.describe()
@@ -132,15 +134,15 @@ class LayerKind:
         """The place of what forward gives."""
         raise NotImplementedError
 
-    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
-        """The places of what backward gives: the gradients of what it takes besides (None: of nothing), and of its
-        input."""
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place | None]:
+        """The places of what backward gives: the gradients of what it takes besides, and of its input. None where there
+        is no such gradient."""
         raise NotImplementedError
 
     def share(self, places: Sequence[Place]) -> Fraction:
         """Which part of the work on a batch there is with such values: its input, perhaps a gradient, and perhaps what
         it takes besides."""
-        return _fraction(places[0].part("rows"))
+        return fraction(places[0].part("rows"))
 
     # -- asked by the rules: everything once, and then looked up by its places
 
@@ -154,7 +156,7 @@ class LayerKind:
             done(f"{self.takes} of forward", other)
         return keep(self.known, key, self.output_of(inp, other))
 
-    def backward(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
+    def backward(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place | None]:
         """The places of what backward gives, which are kept in `known_back`."""
         key = (inp.place, grad.place, other and other.place)
         if key in self.known_back:
@@ -227,5 +229,6 @@ def part(value: Value | None, role: str) -> Part:
     return cast("Part", cast("Value", value).place.part(role))
 
 
-def _fraction(here: Part | None) -> Fraction:
+def fraction(here: Part | None) -> Fraction:
+    """Which part of its dim it is; all of one that there is not."""
     return Fraction(1) if here is None else Fraction(here.size) / here.dim.size

@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import prod
 from typing import TYPE_CHECKING
 
-from lib.values.kinds.kind import LayerKind, Sum, fits, part
+from lib.values.kinds.kind import LayerKind, Sum, fits, fraction, part
 from lib.values.placement import Part, Place
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ class Linear(LayerKind):
         weight = places[-1]
         columns = weight.part("out") or weight.dims[-1]  # without the weight those of the gradient
         rows = weight.part("in") or places[0].dims[-1]
-        cut = (places[0].part("rows"), rows, columns)
-        return prod((Fraction(one.size) / one.dim.size for one in cut if one is not None), start=Fraction(1))
+        return prod(map(fraction, (places[0].part("rows"), rows, columns)), start=Fraction(1))
 
 
 def same(value: Value) -> dict[str, Part]:

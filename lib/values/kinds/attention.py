@@ -1,0 +1,90 @@
+"""Attention: of the rows of one activation (the queries) to the rows of another (keys and values), head by head.
+
+Attention to some of the keys is a partial sum over the keys: the sum of the values by the exponentials of their scores,
+with the running maximum and sum of these, as in ring attention. A row that has seen all keys up to its own is done by
+itself. Backwards a query owes the keys that are not here, and a key the queries.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from lib.values.dims import Relation
+from lib.values.kinds.kind import LayerKind, Sum, fraction, part
+from lib.values.placement import Place
+
+if TYPE_CHECKING:
+    from lib.values.values import Value
+
+__all__ = ["Attention"]
+
+
+class Causal(Relation):
+    """Which keys a row needs: all up to its own."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda row: range(row + 1))
+
+    def union(self, items: frozenset[int]) -> frozenset[int]:
+        return frozenset(range(max(items, default=-1) + 1))
+
+    def pairs(self, items: frozenset[int], others: frozenset[int]) -> int:
+        keys = sorted(others)
+        return sum(bisect_right(keys, row) for row in items)
+
+
+class Seen(Relation):
+    """Which rows need a key: its own, and all after it."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(lambda key: range(key, rows))
+        self.rows = rows
+
+    def union(self, items: frozenset[int]) -> frozenset[int]:
+        return frozenset(range(min(items, default=self.rows), self.rows))
+
+
+class Attention(LayerKind):
+    """Causal attention with `heads` heads. With `kv_heads` each key and value serves several of them, and the other
+    activation has the keys and values of a head side by side; without, the same numbers are keys and values."""
+
+    name, takes, options, optional = "attention", "activation", ("heads",), ("kv_heads",)
+
+    def describe(self) -> None:
+        layer, rows = self.layer, self.layer.rows
+        width = layer.inputs // max(layer.heads, 1) * 2 * layer.kv_heads or layer.inputs
+        if layer.heads < 1 or layer.inputs % layer.heads or layer.outputs != layer.inputs:
+            raise ValueError("attention has heads of equal size, and gives as many features as it takes")
+        if dict(self.other)["features"].size != width or layer.heads % (layer.kv_heads or layer.heads):
+            raise ValueError(f"this attention needs keys and values of {width} features, for heads in equal groups")
+        causal, keys = Causal(), self.dim("keys", rows)
+        self.opens = (Sum("keys", keys, causal, "rows"),)
+        self.running = Fraction(2 * layer.heads, layer.inputs)
+        self.owes = (self.opens, (Sum("queries", self.dim("queries", rows), Seen(rows), "rows"),))
+        self.work = Fraction(rows * (rows + 1) * layer.inputs)  # two products of each pair
+        self.causal = causal
+
+    def output_of(self, inp: Value, other: Value | None) -> Place:
+        self._fit("forward", inp, other)
+        return self.output.at({**inp.place.named, "keys": part(other, "rows")})
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
+        self.alike(op, inp, grad, "batch", "rows", "features")
+        self._fit(op, inp, other)
+        assert other is not None, "attention takes keys"
+        by_keys = self.back(1, {**other.place.named, "queries": part(inp, "rows")})
+        return by_keys, self.back(0, {**inp.place.named, "keys": part(other, "rows")})
+
+    def _fit(self, op: str, inp: Value, other: Value | None) -> None:
+        assert other is not None, "attention takes keys"
+        self.alike(op, inp, other, "batch", "features")
+        self.unbroken(op, inp, "features", self.layer.heads)
+        self.unbroken(op, other, "features", self.layer.kv_heads or self.layer.heads)
+
+    def share(self, places: Sequence[Place]) -> Fraction:
+        queries, keys = (place.named["rows"] for place in (places[0], places[-1]))
+        pairs = Fraction(self.causal.pairs(queries.pieces, keys.pieces))
+        return pairs * 2 / (self.layer.rows * (self.layer.rows + 1)) * fraction(places[0].part("features"))

@@ -1,0 +1,70 @@
+"""The two ends of a language model: an embedding, and the loss of each row over a vocabulary.
+
+Either may be cut along the vocabulary, as Megatron does: an embedding gives a partial sum, as does the loss, with the
+running maximum and sum of its softmax. The layer between them, a linear one, gives the features that are the logits.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from lib.values.kinds.kind import Layer, LayerKind, Sum, fits, part
+from lib.values.kinds.linear import same
+from lib.values.placement import Place
+
+if TYPE_CHECKING:
+    from lib.values.values import Value
+
+__all__ = ["CrossEntropy", "Embedding"]
+
+
+class Embedding(LayerKind):
+    """The rows of a table that the tokens name, one number a row; nobody needs a gradient of those."""
+
+    name = "embedding"
+
+    @classmethod
+    def width(cls, layer: Layer) -> int:
+        return 1
+
+    def describe(self) -> None:
+        vocabulary, features = self.layer.inputs, self.layer.outputs
+        self.gives = (*self.dims[:-1], ("features", self.dim("features", features)))
+        self.opens = (Sum("vocabulary", self.dim("vocabulary", vocabulary)),)
+        self.weight_dims = (("in", self.dim("in", vocabulary)), ("out", self.dim("out", features)))
+        self.weight_sums = tuple(Sum(*named) for named in self.dims[:-1])
+        self.work = Fraction(self.layer.rows * features)
+
+    def output_of(self, inp: Value, other: Value | None) -> Place:
+        return self.output.at({**same(inp), "features": part(other, "out"), "vocabulary": part(other, "in")})
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place | None]:
+        self.alike(op, inp, grad, *same(inp))
+        assert self.weight_gradient is not None, "an embedding has a table"
+        parts = {**same(inp), "out": grad.place.dims[-1]}
+        if other is not None:
+            fits(f"gradient given to {op}", grad, other, "out")
+            parts["in"] = part(other, "in")
+        return self.weight_gradient.at(parts), None
+
+
+class CrossEntropy(LayerKind):
+    """The loss of each row, of its logits: partial over a vocabulary that is not all here."""
+
+    name, takes = "cross_entropy", ""
+
+    def describe(self) -> None:
+        if self.layer.outputs != 1:
+            raise ValueError("cross_entropy gives one number for each row: outputs=1")
+        self.gives = (*self.dims[:-1], ("features", self.dim("features", 1)))
+        self.opens = (Sum("vocabulary", self.dim("vocabulary", self.layer.inputs)),)
+        self.running = 2  # beside the logit of the target the maximum, and the sum
+        self.work = Fraction(self.layer.rows * self.layer.inputs)
+
+    def output_of(self, inp: Value, other: Value | None) -> Place:
+        return self.output.at({**same(inp), "vocabulary": part(inp, "features")})
+
+    def gradients_of(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place]:
+        self.alike(op, inp, grad, *same(inp))
+        return None, self.back(0, inp.place.named)

@@ -1,0 +1,378 @@
+"""A Trace played on real arrays: each value that is done has to be its box of the undivided computation.
+
+The places of the rules say which box that is. So a rule that forgets a check, or says the wrong place, is noticed here
+by whatever program runs into it: nobody has to think of that program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from lib import Activation, ActivationGrad, OptState, Trace, Weight
+from lib.trace.order import Do, Done, Meet, Pass, walk
+from lib.trace.rebuild import rebuild
+from lib.values.collectives import COLLECTIVES, given
+from lib.values.kinds.kind import LayerKind
+from lib.values.layers import Shape
+from lib.values.placement import Part, Place
+from lib.values.values import Value
+
+__all__ = ["Undivided", "box", "play"]
+
+Array = Any
+Index = Any
+CLOSE = 1e-9
+
+
+def items(part: Part | None) -> Index:
+    """The numbers of the elements of a part."""
+    ranges = [] if part is None else [np.arange(floor(low), floor(high)) for low, high in part.ranges]
+    return np.concatenate(ranges) if ranges else np.arange(part is None)
+
+
+def box(place: Place) -> Index:
+    """The box of a place, as an index of a whole tensor."""
+    return np.ix_(*[items(part) for part in place.dims])
+
+
+def within(outer: Place, inner: Place) -> Index:
+    """Where a box lies within another one; before it any number of arrays."""
+    pairs = zip(outer.dims, inner.dims, strict=True)
+    at = np.ix_(*[np.searchsorted(items(mine), items(theirs)) for mine, theirs in pairs])
+    return (slice(None), *at)
+
+
+# -- the mathematics of the kinds -----------------------------------------------------------------------------------
+# Arrays have one more dim in front: 1, or of a running sum 3, which are the sum, its maximum and the sum that divides.
+
+
+class Math:
+    """What a layer does to arrays, which lie on their dims as places say; `truth` knows what its forward has kept."""
+
+    def __init__(self, kind: LayerKind, truth: Undivided, number: int) -> None:
+        self.kind, self.truth, self.number = kind, truth, number
+
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        raise NotImplementedError
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        raise NotImplementedError
+
+    def merge(self, one: Array, other: Array) -> Array:
+        """The sum of two parts."""
+        return one + other
+
+    def finish(self, array: Array) -> Array:
+        """What a sum that is done becomes."""
+        return array
+
+
+class Linear(Math):
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        return np.tanh(x) @ other
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        inner = np.tanh(x)
+        by_input = None if other is None else (grad @ np.swapaxes(other, -1, -2)) * (1 - inner**2)
+        return np.einsum("nbri,nbro->nio", inner, grad), by_input
+
+
+class Norm(Math):
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1) * other[:, None, None]
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        size = np.sqrt((x**2).mean(-1, keepdims=True) + 0.1)
+        if other is None:
+            return (grad * x / size).sum((1, 2)), None
+        scaled = grad * other[:, None, None]
+        by_input = scaled / size - x * (scaled * x).mean(-1, keepdims=True) / size**3
+        return (grad * x / size).sum((1, 2)), by_input
+
+
+class Add(Math):
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        return x + other
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        return grad, grad
+
+
+class Attention(Math):
+    def heads(self, x: Array, keys: bool = False) -> Array:
+        """It by heads, with the keys and values of each for all queries that it serves."""
+        layer = self.kind.layer
+        size = layer.inputs // layer.heads
+        if not keys:
+            return x.reshape(*x.shape[:3], -1, size)
+        if not layer.kv_heads:
+            found = x.reshape(*x.shape[:3], -1, size)
+            return np.stack([found, found])
+        found = x.reshape(*x.shape[:3], -1, 2, size)
+        found = np.repeat(found, layer.heads // layer.kv_heads, 3)
+        return np.moveaxis(found, 4, 0)
+
+    def scores(self, q: Array, k: Array, at: Place, beside: Place | None) -> Array:
+        assert beside is not None
+        rows, keys = items(at.part("rows")), items(beside.part("rows"))
+        found = np.einsum("nbqhd,nbkhd->nbqkh", q, k) * 0.7
+        return np.where((keys[None, :] <= rows[:, None])[None, None, ..., None], found, -np.inf)
+
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        q, (k, v) = self.heads(x), self.heads(other, True)
+        scores = self.scores(q, k, at, beside)
+        highest = scores.max(3, initial=-np.inf)
+        each = np.exp(scores - np.where(np.isfinite(highest), highest, 0)[:, :, :, None])
+        total = np.einsum("nbqkh,nbkhd->nbqhd", each, v)
+        parts = (total, *[np.broadcast_to(one[..., None], total.shape) for one in (highest, each.sum(3))])
+        return np.concatenate([one.reshape(x.shape) for one in parts])
+
+    def merge(self, one: Array, other: Array) -> Array:
+        highest = np.maximum(one[1], other[1])
+        scale = [np.exp(each[1] - np.where(np.isfinite(highest), highest, 0)) for each in (one, other)]
+        sums = (sum(s * each[i] for s, each in zip(scale, (one, other), strict=True)) for i in (0, 2))
+        total, divides = sums
+        return np.stack([total, highest, divides])
+
+    def finish(self, array: Array) -> Array:
+        return (array[0] / np.where(array[2] == 0, 1, array[2]))[None]
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        q, g, (k, v) = self.heads(x), self.heads(grad), self.heads(other, True)
+        kept = self.truth.kept[self.number][:, *box(at)]
+        highest, divides = (self.heads(one[None])[..., 0] for one in (kept[1], kept[2]))
+        out = self.heads(self.truth.x[self.number + 1][:, *box(at)])
+        each = np.exp(self.scores(q, k, at, beside) - highest[:, :, :, None]) / divides[:, :, :, None]
+        by_each = np.einsum("nbqhd,nbkhd->nbqkh", g, v) - (g * out).sum(-1)[:, :, :, None]
+        by_scores = each * by_each * 0.7
+        by_q = np.einsum("nbqkh,nbkhd->nbqhd", by_scores, k).reshape(x.shape)
+        by_k, by_v = (np.einsum("nbqkh,nbqhd->nbkhd", a, b) for a, b in ((by_scores, q), (each, g)))
+        layer = self.kind.layer
+        if not layer.kv_heads:
+            return (by_k + by_v).reshape(other.shape), by_q
+        both = np.stack([by_k, by_v], 4)
+        group = layer.heads // layer.kv_heads
+        both = both.reshape(*both.shape[:3], -1, group, 2, both.shape[-1]).sum(4)
+        return both.reshape(other.shape), by_q
+
+
+class Embedding(Math):
+    def chosen(self, x: Array, vocabulary: Index) -> Array:
+        """Which of the vocabulary each row is."""
+        tokens = np.round(np.abs(x[..., 0]) * 10).astype(int) % self.kind.layer.inputs
+        return (tokens[..., None] == vocabulary).astype(float)
+
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        assert beside is not None
+        return self.chosen(x, items(beside.part("in"))) @ other
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        whole = np.arange(self.kind.layer.inputs) if beside is None else items(beside.part("in"))
+        return np.einsum("nbrv,nbro->nvo", self.chosen(x, whole), grad), None
+
+
+class CrossEntropy(Math):
+    def targets(self, at: Place) -> Array:
+        batches, rows, here = (items(part) for part in at.dims)
+        wanted = (batches[:, None] * 7 + rows * 3) % self.kind.layer.inputs
+        return (wanted[..., None] == here).astype(float)[None]
+
+    def forward(self, x: Array, other: Array, at: Place, beside: Place | None) -> Array:
+        highest = x.max(-1, keepdims=True, initial=-np.inf)
+        sums = np.exp(x - np.where(np.isfinite(highest), highest, 0)).sum(-1, keepdims=True)
+        return np.concatenate([(x * self.targets(at)).sum(-1, keepdims=True), highest, sums])
+
+    def merge(self, one: Array, other: Array) -> Array:
+        highest = np.maximum(one[1], other[1])
+        sums = sum(each[2] * np.exp(each[1] - np.where(np.isfinite(highest), highest, 0)) for each in (one, other))
+        return np.stack([one[0] + other[0], highest, sums])
+
+    def finish(self, array: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return (array[1] + np.log(array[2]) - array[0])[None]
+
+    def backward(self, x: Array, grad: Array, other: Array, at: Place, beside: Place | None) -> tuple[Array, Array]:
+        rows = (*box(at)[:2], np.zeros((1, 1, 1), int))
+        _, highest, sums = self.truth.kept[self.number][:, *rows]
+        return None, (np.exp(x - highest) / sums - self.targets(at)) * grad
+
+
+MATH: dict[str, Callable[..., Math]] = {
+    "linear": Linear,
+    "norm": Norm,
+    "add": Add,
+    "attention": Attention,
+    "embedding": Embedding,
+    "cross_entropy": CrossEntropy,
+}
+
+
+class Undivided:
+    """The whole computation on one machine: activations, gradients and weights by number, each all of its tensor."""
+
+    def __init__(self, shape: Shape, seed: int = 0, weights: dict[int, Array] | None = None) -> None:
+        draw = np.random.default_rng(seed)
+        self.shape = shape
+        self.math = [MATH[kind.name](kind, self, number) for number, kind in enumerate(shape.kinds)]
+        data = shape.activations[0]
+        self.weights: dict[int, Array] = weights or {}
+        self.x: dict[int, Array] = {0: draw.normal(size=(1, *[dim.size for dim in data.spaces[: data.ndim]]))}
+        self.g: dict[int, Array] = {}
+        self.dw: dict[int, Array] = {}
+        self.kept: dict[int, Array] = {}
+        for number, kind in enumerate(shape.kinds):
+            if kind.weight is not None and number not in self.weights:
+                sizes = [dim.size for dim in kind.weight.spaces]
+                self.weights[number] = draw.normal(size=(1, *sizes)) / np.sqrt(kind.layer.inputs)
+            x, other, at, beside = self.taken(number)
+            self.kept[number] = self.math[number].forward(x, other, at, beside)
+            self.x[number + 1] = self.math[number].finish(self.kept[number])
+        self.g[shape.layers] = np.sin(self.x[shape.layers])
+        for number in reversed(range(shape.layers)):
+            x, other, at, beside = self.taken(number)
+            besides, by_input = self.math[number].backward(x, self.g[number + 1], other, at, beside)
+            of = shape.of(number)
+            if shape.kinds[number].weight is not None:
+                self.dw[number] = besides
+            elif besides is not None:
+                self.g[of[1]] = self.g.get(of[1], 0) + besides
+            if by_input is not None:
+                self.g[of[0]] = self.g.get(of[0], 0) + by_input
+
+    def taken(self, number: int) -> tuple[Array, Array, Place, Place | None]:
+        """What a layer takes: arrays, and the places that they have."""
+        kind, of = self.shape.kinds[number], self.shape.of(number)
+        x, at = self.x[of[0]], self.shape.activations[of[0]].whole
+        if kind.takes == "activation":
+            return x, self.x[of[1]], at, self.shape.activations[of[1]].whole
+        return x, self.weights.get(number), at, None if kind.weight is None else kind.weight.whole
+
+    def whole(self, value: Value) -> Array:
+        """All of the tensor that a value is a part of."""
+        if isinstance(value, Weight | OptState):
+            return self.weights[value.layer]
+        if isinstance(value, Activation):
+            return self.x[value.layer]
+        return self.g[value.layer + 1] if isinstance(value, ActivationGrad) else self.dw[value.layer]
+
+
+class _Play:
+    def __init__(self, run: Trace, seed: int) -> None:
+        self.run, self.shape = run, run.shape
+        self.truth = Undivided(run.shape, seed)
+        self.arrays: list[dict[int, Array]] = [{} for _ in run.programs]
+        self.compared = 0
+
+    def value(self, rank: int, number: int) -> Value:
+        value = self.run.programs[rank].values[number]
+        assert value is not None, "it has been rebuilt"
+        return value
+
+    def put(self, rank: int, number: int, array: Array) -> None:
+        """Keeps the array of a value, which is what the value says if it is done."""
+        value = self.value(rank, number)
+        if not value.place.open and len(array) > 1:
+            array = self.truth.math[value.layer - 1].finish(array)
+        sizes = tuple(len(items(part)) for part in value.place.dims)
+        assert array.shape[1:] == sizes, (value, array.shape, sizes)
+        self.arrays[rank][number] = array
+        if not value.place.open:
+            true = self.truth.whole(value)[:, *box(value.place)]
+            assert np.abs(array - true).max(initial=0) < CLOSE, value
+            self.compared += 1
+
+    def sum(self, values: Sequence[Value], arrays: Sequence[Array]) -> Array:
+        """What a reduce gives."""
+        some = [array for value, array in zip(values, arrays, strict=True) if not value.place.zero] or arrays[:1]
+        total = some[0]
+        for array in some[1:]:
+            total = self.truth.math[values[0].layer - 1].merge(total, array) if len(array) > 1 else total + array
+        return total
+
+    def united(self, values: Sequence[Value], arrays: Sequence[Array], whole: Place) -> Array:
+        """What a gather gives."""
+        made = np.zeros((len(arrays[0]), *[len(items(part)) for part in whole.dims]))
+        for value, array in zip(values, arrays, strict=True):
+            made[within(whole, value.place)] = array
+        return made
+
+    def do(self, rank: int, event: Any) -> None:
+        op, layer = event.op, event.layer
+        taken = [self.value(rank, number) for number in event.inputs]
+        arrays = [self.arrays[rank][number] for number in event.inputs]
+        made = [self.value(rank, number) for number in event.outputs]
+        places = [value.place for value in taken]
+        if op in ("load_weights", "get_activation"):
+            found = [self.truth.whole(value)[:, *box(value.place)] for value in made]
+        elif op == "forward":
+            beside = places[1] if len(places) > 1 else None
+            found = [self.truth.math[layer].forward(arrays[0], arrays[-1], places[0], beside)]
+            if not made[0].place.schema.running:
+                found = [found[0][:1]]
+        elif op in ("backward", "backward_input", "backward_weight"):
+            beside = places[2] if len(places) > 2 else None
+            other = arrays[2] if len(arrays) > 2 else None
+            both = self.truth.math[layer].backward(*arrays[:2], other, places[0], beside)
+            found = [one for one in both if one is not None]
+            found = found[:1] if op == "backward_weight" else found[-1:] if op == "backward_input" else found
+        elif op == "loss":
+            found = [np.sin(arrays[0])]
+        elif op == "add":
+            found = [self.sum(taken, arrays)]
+        elif op == "combine":
+            found = [self.united(taken, arrays, made[0].place)]
+        elif op in ("shard", "cut"):
+            found = [arrays[0][within(places[0], made[0].place)]]
+        elif op == "update":
+            found = [array[within(place, made[0].place)] for array, place in zip(arrays[1:], places[1:], strict=True)]
+        elif op == "fake_grad":
+            found = [np.zeros((1, *[len(items(part)) for part in made[0].place.dims]))]
+        else:
+            assert not made, op
+            found = []
+        for number, array in zip(event.outputs, found, strict=True):
+            self.put(rank, number, array)
+
+    def meet(self, members: Sequence[tuple[int, Any]]) -> list[list[Array]]:
+        """What each member of a collective gets."""
+        row = COLLECTIVES[members[0][1].op]
+        values = [[self.value(rank, number) for number in event.inputs] for rank, event in members]
+        arrays = [[self.arrays[rank][number] for number in event.inputs] for rank, event in members]
+        said = row.said(members[0][1].arg)
+        results = [given(one) for one in row.results(row.brought(values), said)]
+        first, ones = [each[0] for each in values], [each[0] for each in arrays]
+        if row.many and not row.bucket:
+            return [[each[i] for each in arrays] for i in range(len(members))]
+        if row.name == "broadcast":
+            return [[ones[said]] for _ in members]
+        if row.name == "shift":
+            return [[ones[i - 1]] for i in range(len(members))]
+        if row.name == "allgather":
+            return [[self.united(first, ones, each[0].place)] for each in results]
+        assert row.name in ("allreduce", "scatterreduce"), row.name
+        total = self.sum(first, ones)
+        return [[total[within(first[0].place, each[0].place)]] for each in results]
+
+
+def play(run: Trace, seed: int = 0) -> int:
+    """Plays a run. AssertionError where a value that is done is not what it says; else how many were compared."""
+    state = _Play(rebuild(run).run, seed)
+    on_the_way: dict[tuple[int, int], list[Array]] = {}
+    for step in walk(state.run):
+        if isinstance(step, Do):
+            state.do(step.rank, step.event)
+        elif isinstance(step, Meet):
+            for (rank, event), arrays in zip(step.members, state.meet(step.members), strict=True):
+                on_the_way[rank, id(event)] = arrays
+        elif isinstance(step, Pass):
+            sent = [state.arrays[step.source][number] for number in step.sent.inputs]
+            on_the_way[step.target, id(step.received)] = sent
+        elif isinstance(step, Done) and step.event.op != "pass_to":
+            arrays = on_the_way.pop((step.rank, id(step.event)))
+            for number, array in zip(step.event.outputs, arrays, strict=True):
+                state.put(step.rank, number, array)
+    return state.compared

@@ -1,0 +1,74 @@
+"""Every value that is done is its box of the undivided computation: in programs by hand, and in those of chance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lib import PuzzleError, Trace, check, simulate
+from lib.values.layers import Shape
+from tests.support.inside import PROGRAMS
+from tests.values.fuzz import NETS, program
+from tests.values.numbers import Undivided, play
+
+SEEDS = 84
+"""Programs of each net: 500 in all."""
+
+
+def run(name: str, mistake: str = "") -> Any:
+    one = PROGRAMS[name]
+    return simulate(one.make(mistake), layers=one.layers, ranks=one.ranks, batches=one.batches)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_is_right_in_numbers_and_for_the_check(name: str) -> None:
+    models = run(name)
+    verdict = check(models)
+    assert verdict.correct, verdict.faults
+    assert play(models[0].trace) > 20
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_comes_back_from_a_file_and_from_text(name: str, tmp_path: Any) -> None:
+    trace = run(name)[0].trace
+    trace.save(tmp_path / "run.json")
+    loaded, parsed = Trace.load(tmp_path / "run.json"), Trace.parse(trace.text())
+    assert loaded.text() == parsed.text() == trace.text()
+    assert check(loaded).time == check(parsed).time == check(trace).time
+    assert check(loaded).correct
+    assert check(parsed).correct
+
+
+@pytest.mark.parametrize(("name", "mistake"), [(name, each) for name, one in PROGRAMS.items() for each in one.mistakes])
+def test_a_mistake_is_noticed(name: str, mistake: str) -> None:
+    try:
+        fixes = "\n".join(check(run(name, mistake)).faults)
+    except PuzzleError as error:
+        fixes = str(error)
+    assert "fix: " in fixes
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_whatever_is_accepted_is_right(net: str) -> None:
+    gradients = sum(program(net, seed, steps=60)[2] for seed in range(SEEDS))
+    assert gradients > SEEDS // 2
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_the_gradients_of_the_undivided_computation_are_differences(net: str) -> None:
+    shape = Shape(len(NETS[net]), 2, NETS[net])
+    true = Undivided(shape)
+
+    def loss(weights: dict[int, Any]) -> float:
+        return float(-np.cos(Undivided(shape, weights=weights).x[shape.layers]).sum())
+
+    for number, weight in true.weights.items():
+        for at in np.random.default_rng(1).choice(weight.size, 4, replace=False):
+            both: list[float] = []
+            for step in (1e-5, -1e-5):
+                moved = weight.copy()
+                moved.flat[at] += step
+                both.append(loss({**true.weights, number: moved}))
+            assert (both[0] - both[1]) / 2e-5 == pytest.approx(true.dw[number].flat[at], rel=1e-4, abs=1e-6)
