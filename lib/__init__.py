@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from lib.submissions.function_check import check_function
     from lib.trace.retiming import retime
     from lib.trace.trace import Event, Trace
+    from lib.values.layers import Layer
     from lib.values.values import HIDDEN, LENGTH, Activation, ActivationGrad, OptState, Weight, WeightGrad
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "Event",
     "ForgottenAwait",
     "FunctionVerdict",
+    "Layer",
     "Links",
     "Mesh",
     "MismatchError",
@@ -138,6 +140,7 @@ _HOMES = {
     "lib.submissions.function_check": "check_function",
     "lib.trace.retiming": "retime",
     "lib.trace.trace": "Event Trace",
+    "lib.values.layers": "Layer",
     "lib.values.values": "HIDDEN LENGTH Activation ActivationGrad OptState Weight WeightGrad",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

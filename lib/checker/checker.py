@@ -27,7 +27,7 @@ from lib.trace.event import Program
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import ModelLike, Trace, trace_of
-from lib.values.layers import LINEAR
+from lib.values.kinds.kind import USUAL
 
 __all__ = ["check"]
 
@@ -195,7 +195,7 @@ def _wrong_size(trace: Trace, record: Puzzle) -> list[str]:
             fix="leave out padding= in simulate(...)",
         )
         found.append(_text(error))
-    if trace.descriptions != (LINEAR,):
+    if trace.descriptions != USUAL:
         error = PuzzleError(
             f"the layers of the puzzle {record.id} have other sizes than those of this run",
             fix="run it with the layers that every puzzle has",

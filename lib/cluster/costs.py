@@ -22,7 +22,7 @@ from lib.cluster.clock import as_written, ticks
 from lib.cluster.mesh import Mesh
 from lib.cluster.network import Shares
 from lib.values.collectives import Collective
-from lib.values.layers import LINEAR
+from lib.values.kinds.kind import PRICED
 from lib.values.operations import Operation
 from lib.values.values import Elements
 
@@ -189,10 +189,10 @@ class Links(Costs):
         return ticks(elements * self._beta((source, target))) + ticks(self.latency)
 
     def least(self, elements: Elements) -> Fraction:
-        return elements * min(1, as_written(self.ratio)) * as_written(self.p2p) / LINEAR.batch
+        return elements * min(1, as_written(self.ratio)) * as_written(self.p2p) / PRICED.batch
 
     def least_between(self, elements: Elements) -> Fraction:
-        return elements * as_written(self.ratio) * as_written(self.p2p) / LINEAR.batch
+        return elements * as_written(self.ratio) * as_written(self.p2p) / PRICED.batch
 
     def passes(self, members: Sequence[int]) -> Shares:
         hosts = Counter(map(self._host, members))
@@ -235,7 +235,7 @@ class Links(Costs):
     def _beta(self, members: Sequence[int]) -> Fraction:
         """Time an element takes on the slowest link of the ring."""
         one_host = len({self._host(rank) for rank in members}) == 1
-        return as_written(self.p2p) / LINEAR.batch * (1 if one_host else as_written(self.ratio))
+        return as_written(self.p2p) / PRICED.batch * (1 if one_host else as_written(self.ratio))
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from lib.trace.order import brought_to, meetings
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.kinds.kind import PRICED
 from lib.values.laws import total_elements
-from lib.values.layers import LINEAR, Shape
+from lib.values.layers import Shape
 from lib.values.operations import COMPUTE, OPERATIONS
 from lib.values.values import Activation, ActivationGrad
 
@@ -88,7 +89,7 @@ def calibrate(fit: Sequence[ReplayResult], others: Sequence[ReplayResult] = ()) 
                     rows.append((1.0, _elements(program, event.outputs), seconds))
     latency, beta = _least_squares(rows)
     medians = {op: median(found) for op, found in compute.items()}
-    costs = Links(**medians, p2p=beta * LINEAR.batch, latency=latency, host_size=None, cards=None)
+    costs = Links(**medians, p2p=beta * PRICED.batch, latency=latency, host_size=None, cards=None)
     predictions = [_predict(result, costs, unit, True) for result in fit]
     predictions += [_predict(result, costs, unit, False) for result in others]
     return Calibration(costs, unit, tuple(predictions))

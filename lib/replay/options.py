@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from lib.trace.event import Event
-from lib.values.layers import LINEAR
+from lib.values.kinds.kind import PRICED
 
 __all__ = ["DTYPES", "LIBRARIES", "OPTIMIZERS", "TRANSPORTS", "DType", "Hook", "ReplayOptions"]
 
@@ -70,8 +70,8 @@ class ReplayOptions:
     )
     steps: int = _option(1, "measured steps; medians are shown", kind=int, least=1)
     warmup: int = _option(0, "unmeasured steps before them", kind=int, least=0)
-    hidden: int = _option(LINEAR.inputs, "a weight has hidden x hidden elements", kind=int, least=1)
-    length: int = _option(LINEAR.rows, "a batch of activations has length x hidden elements", kind=int, least=1)
+    hidden: int = _option(PRICED.inputs, "a weight has hidden x hidden elements", kind=int, least=1)
+    length: int = _option(PRICED.rows, "a batch of activations has length x hidden elements", kind=int, least=1)
     device: str | None = _option(None, "default: cuda for nccl, else cpu", choices=("cpu", "cuda"))
     timeout: float = _option(60.0, "seconds in which some rank must get on", kind=float)
     threads: int = _option(1, "of torch, for each rank", kind=int, least=1)

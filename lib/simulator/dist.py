@@ -24,7 +24,8 @@ from lib.simulator.traffic.messages import Messages
 from lib.trace.event import Event
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
-from lib.values.layers import LINEAR, Layer, Shape
+from lib.values.kinds.kind import USUAL, Layer
+from lib.values.layers import Shape
 from lib.values.placement import MOST
 from lib.values.rules import Member, collective
 from lib.values.values import Value
@@ -112,7 +113,7 @@ class Dist(Given):
         self.puzzle: str | None = None
         """The puzzle that is run here, where simulate was told one."""
         self.asks: frozenset[str] | None = None
-        self.descriptions: Sequence[Layer] = (LINEAR,)
+        self.descriptions: Sequence[Layer] = USUAL
         """What the layers are; one stands for all where they are alike."""
         self._prices = costs.on(mesh)
         self._network = Network(self._prices, self.engine.choose_later) if costs.shared else None

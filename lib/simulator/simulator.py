@@ -26,7 +26,7 @@ from lib.simulator.failures.aftermath import failure_of, go_on, is_final
 from lib.simulator.model import Model
 from lib.simulator.printing import in_order
 from lib.simulator.recorder import BUDGET, PUZZLE_BUDGET
-from lib.values.layers import LINEAR, Layer
+from lib.values.kinds.kind import USUAL, Layer
 from lib.values.operations import TIMED
 
 __all__ = ["Unsolved", "simulate"]
@@ -75,7 +75,7 @@ def simulate(
             raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
     if order is not None and not callable(order):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"order= is a function that permutes the ranks that can run; got {order!r}")
-    described: Sequence[Layer] = (LINEAR,)
+    described: Sequence[Layer] = USUAL
     if isinstance(layers, Sequence):
         layers, described = len(layers), layers
     record = None if puzzle is None else schedule_record(puzzle)

@@ -36,7 +36,7 @@ from lib.files import ready, write_whole
 from lib.trace.event import Program
 from lib.trace.trace import Trace
 from lib.trace.validation import FORMAT, VERSION, decode
-from lib.values.layers import LINEAR
+from lib.values.kinds.kind import USUAL
 from lib.values.placement import Rest
 from lib.values.values import Value, fields_of
 
@@ -74,7 +74,7 @@ def encode(run: Trace) -> dict[str, Any]:
         "groups": [list(group) for group in groups],
         "programs": programs,
     }
-    if run.descriptions != (LINEAR,):  # else left out, so that an older version reads the file too
+    if run.descriptions != USUAL:  # else left out, so that an older version reads the file too
         encoded["layer_descriptions"] = [layer.to_json() for layer in run.descriptions]
     if run.padding:
         encoded["padding"] = run.padding

@@ -12,7 +12,8 @@ from lib.cluster.mesh import Mesh
 from lib.errors.arguments import is_awaitable
 from lib.errors.source_lines import Place
 from lib.trace.event import STORES, Event, Move, Program, place_of
-from lib.values.layers import LINEAR, Layer, Shape
+from lib.values.kinds.kind import USUAL
+from lib.values.layers import Layer, Shape
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,7 +130,7 @@ class Trace:
     sandbox: bool = False
     puzzle: str | None = None
     error: str | None = None
-    descriptions: tuple[Layer, ...] = field(default=(LINEAR,), kw_only=True)
+    descriptions: tuple[Layer, ...] = field(default=USUAL, kw_only=True)
     padding: int = field(default=0, kw_only=True)
     _derived: dict[object, Any] = field(default_factory=dict[object, Any], init=False, repr=False, compare=False)
     _size: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]], init=False, repr=False, compare=False)

@@ -19,7 +19,8 @@ from lib.trace.event import Event, Program
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.dims import NAMES, REST
-from lib.values.layers import LINEAR, Shape, layer_from
+from lib.values.kinds.kind import USUAL
+from lib.values.layers import Shape, layer_from
 from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS, READS
 from lib.values.placement import Schema
 from lib.values.values import KINDS, Value, value_of
@@ -111,7 +112,7 @@ class _Reader:
         self.layers = self.number("layers", top["layers"], 1)
         self.batches = self.number("batches", top["batches"], 1)
         padding = self.number(PADDING, top.get(PADDING, 0))
-        described = self.list(DESCRIPTIONS, top.get(DESCRIPTIONS, [LINEAR.to_json()]))
+        described = self.list(DESCRIPTIONS, top.get(DESCRIPTIONS, [layer.to_json() for layer in USUAL]))
         try:
             self.shape = Shape(self.layers, self.batches, [layer_from(one) for one in described], padding)
         except ValueError as error:

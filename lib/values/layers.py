@@ -9,17 +9,16 @@ from typing import Any, Final, cast
 
 from lib.errors.wording import counted
 from lib.values.kinds.attention import Attention
-from lib.values.kinds.kind import Dims, Layer, LayerKind, Sum, schema
+from lib.values.kinds.kind import USUAL, Dims, Layer, LayerKind, Sum, schema
 from lib.values.kinds.linear import Linear
 from lib.values.kinds.pointwise import Add, Norm
 from lib.values.kinds.vocabulary import CrossEntropy, Embedding
 from lib.values.placement import MOST, ONE_PIECE, Dim, Place, Schema
 
-__all__ = ["LAYER_KINDS", "LINEAR", "Layer", "LayerKind", "Shape", "batches_at", "by_hand", "gradient_at", "layer_from"]
+__all__ = ["LAYER_KINDS", "Layer", "LayerKind", "Shape", "batches_at", "by_hand", "gradient_at", "layer_from"]
 __all__ += ["weight_at"]
 
 _set = object.__setattr__
-LINEAR: Final = Layer()
 LAYER_KINDS: Final[dict[str, type[LayerKind]]] = {
     kind.name: kind for kind in (Linear, Attention, Norm, Add, Embedding, CrossEntropy)
 }
@@ -66,7 +65,7 @@ class Shape:
     gradients: Sequence[Schema]
 
     def __init__(
-        self, layers: int, batches: int, descriptions: Layer | Sequence[Layer] = LINEAR, padding: int = 0
+        self, layers: int, batches: int, descriptions: Layer | Sequence[Layer] = USUAL, padding: int = 0
     ) -> None:
         described = (descriptions,) if isinstance(descriptions, Layer) else tuple(descriptions)
         if len(described) not in (1, layers):

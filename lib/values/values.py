@@ -18,8 +18,9 @@ from lib.errors.arguments import described, plain
 from lib.errors.exceptions import PuzzleError, RuleError
 from lib.values.dims import NAMES, REST
 from lib.values.facts import NoKind, NoValue
+from lib.values.kinds.kind import PRICED
 from lib.values.laws import cut, gather, piece, reduce, same_kind
-from lib.values.layers import LINEAR, Shape, batches_at, by_hand, gradient_at, weight_at
+from lib.values.layers import Shape, batches_at, by_hand, gradient_at, weight_at
 from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Schema
 
 __all__ = [
@@ -37,8 +38,8 @@ __all__ = [
     "value_of",
 ]
 
-HIDDEN = LINEAR.inputs
-LENGTH = LINEAR.rows
+HIDDEN = PRICED.inputs
+LENGTH = PRICED.rows
 # The one name a class has for the outside, as in `print(type(weight))`: where it is exported from.
 PUBLIC = "lib"
 

@@ -14,7 +14,7 @@ from lib import Links, Model, Trace, check, retime, simulate
 from lib.analysis.figures import end, traffic
 from lib.replay import ReplayResult, calibrate, replay
 from lib.schedules.formats.timelines.perfetto import perfetto
-from lib.values.layers import LINEAR
+from lib.values.kinds.kind import PRICED
 from tests.replay.schedules import compute
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
@@ -124,9 +124,9 @@ def trained(case: str | None, order: str) -> Trace:
 @pytest.mark.parametrize("case", list(CASES))
 def test_figures_and_replay_say_what_the_row_says(case: str, order: str) -> None:
     trace = trained(case, order)
-    figures = [elements * WEIGHT / LINEAR.weight for elements, _ in traffic(trace)]
+    figures = [elements * WEIGHT / PRICED.weight for elements, _ in traffic(trace)]
     without = sum(elements for elements, _ in traffic(trained(None, order)))
-    assert sum(elements for elements, _ in traffic(trace)) - without == CASES[case].sent * LINEAR.weight
+    assert sum(elements for elements, _ in traffic(trace)) - without == CASES[case].sent * PRICED.weight
     result = replay(trace, transport="local", hidden=HIDDEN, length=LENGTH)
     assert result.ok, result.text()
     assert [one.sent for one in result.ranks] == [one.simulated_sent for one in result.ranks]

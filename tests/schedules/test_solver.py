@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lib import Trace
 from lib.analysis.bounds.optima import Optimum, Size
 from lib.schedules.pipelines.action import Action
-from lib.values.layers import LINEAR
+from lib.values.kinds.kind import PRICED
 from tests.support.optima import find
 from tests.support.pipeline_orders import all_orders, figures, in_turn, random_orders, run
 from tests.support.profiles import THOROUGH, examples, sample
@@ -77,7 +77,7 @@ def _peak(pipeline: Pipeline, times: dict[Action, int]) -> int:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     assert solver.solve(pipeline.model) == cp_model.OPTIMAL
-    return round(solver.objective_value) * LINEAR.batch
+    return round(solver.objective_value) * PRICED.batch
 
 
 @examples(120)

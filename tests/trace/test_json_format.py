@@ -18,7 +18,8 @@ from lib.analysis import figures
 from lib.trace import json_format as serial
 from lib.trace import rebuild
 from lib.trace import validation as reader
-from lib.values.layers import LINEAR, Layer
+from lib.values.kinds.kind import PRICED as LINEAR
+from lib.values.kinds.kind import Layer
 from tests.support.damage import DATA, TRACES, damaged
 from tests.support.profiles import sample
 from tests.support.random_programs import Schedule, run, schedules

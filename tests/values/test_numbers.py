@@ -13,7 +13,7 @@ from tests.support.inside import PROGRAMS
 from tests.values.fuzz import NETS, program
 from tests.values.numbers import Undivided, play
 
-SEEDS = 84
+SEEDS = 72
 """Programs of each net: 500 in all."""
 
 

@@ -21,8 +21,9 @@ from lib.errors.wording import runs
 from lib.trace.rebuild import rebuild
 from lib.trace.validation import MAX_COUNT
 from lib.values import rules
+from lib.values.kinds.kind import PRICED
 from lib.values.laws import cut, gather, reduce, renew
-from lib.values.layers import LINEAR, Layer, Shape, by_hand, layer_from
+from lib.values.layers import Layer, Shape, by_hand, layer_from
 from lib.values.placement import MOST, MOST_KEPT, Dim, Owners, Part, Schema, held_together, keep, listed, union
 from lib.values.values import clean
 
@@ -218,7 +219,7 @@ def test_other_sizes_are_another_place() -> None:
     small, large = (Shape(2, 4, Layer(inputs=n, outputs=n)) for n in (8, 512))
     one, other = (rules.load_weights(shape, 0, 1, 4)[0] for shape in (small, large))
     assert one.elements() == 16
-    assert other.elements() == LINEAR.weight // 4
+    assert other.elements() == PRICED.weight // 4
     assert not one.place.same(other.place)
     assert one != other
     assert rules.get_activation(small, [1, 2]).elements() == 2 * 256 * 8
@@ -322,7 +323,7 @@ def test_a_renewed_value_has_the_same_place() -> None:
 
 
 def test_a_description_reads_back() -> None:
-    for layer in (LINEAR, Layer("linear", 8, 8, 3)):
+    for layer in (PRICED, Layer("linear", 8, 8, 3)):
         assert layer_from(json.loads(json.dumps(layer.to_json()))) == layer
 
 
@@ -337,7 +338,7 @@ def test_a_description_reads_back() -> None:
 )
 def test_a_description_that_there_cannot_be_is_refused(change: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        layer_from({**LINEAR.to_json(), **change})
+        layer_from({**PRICED.to_json(), **change})
 
 
 # -- what a check makes of shards -----------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from lib.trace.event import Event, Program
 from lib.trace.lifetimes import Lifetimes
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
+from lib.values.kinds.kind import USUAL, Layer
 from lib.values.laws import total_elements
-from lib.values.layers import LINEAR
 from lib.values.operations import BY_INPUT, BY_WEIGHT, COMPUTE, LOADS, OPERATIONS, TIMED
 from lib.values.placement import union
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, definite, describe
@@ -58,6 +58,7 @@ class Family:
     grouping: str = "any"
     copies: int = 1
     state_copies: int = 1
+    layer: Layer = USUAL[0]
 
     @property
     def each(self) -> int:
@@ -105,6 +106,8 @@ def excuse(run: Trace, family: Family) -> str | None:
         return "it has {} ranks, {} layers and {} batches".format(*Size.of(run))
     if run.error is not None:
         return "it did not end"
+    if run.descriptions != (family.layer,):
+        return "its layers are of other sizes"
     try:
         rebuilt = run.normalised()
     except (PuzzleError, TraceError):
@@ -189,9 +192,9 @@ def _given(program: Program, lives: Lifetimes, family: Family, stage: int) -> It
     for layer, (weights, states) in sorted(loaded.items()):
         if weights and layer not in mine:
             yield f"rank {program.rank} loads layer {layer}, which is not of its stage"
-        if total_elements(weights) > LINEAR.weight * family.share and family.sharded:
+        if total_elements(weights) > family.layer.weight * family.share and family.sharded:
             yield f"rank {program.rank} loads more of layer {layer} than its shard"
-        if total_elements(states) > LINEAR.weight * family.state_share and family.lends:
+        if total_elements(states) > family.layer.weight * family.state_share and family.lends:
             yield f"rank {program.rank} loads more of the {OptState.kind} of layer {layer} than its shard"
     for layer in mine:
         updates = [i for i, event in enumerate(program.events) if event.op == "update" and event.layer == layer]

@@ -39,7 +39,6 @@ from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.optima import Aim, Optimum, Size, stored
 from lib.cluster.costs import UNIT, Costs
 from lib.errors.wording import counted
-from lib.values.layers import LINEAR
 
 __all__ = ["Limit", "Part", "alive", "memory", "sent", "solved", "time"]
 
@@ -73,8 +72,8 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
     """The time of the docstring above. With one stage and nothing to gather it is the work of a rank."""
     each, others = family.each, family.stages - 1
     group = family.mine if family.grouping == "all" else 1
-    collective = float(costs.least(LINEAR.weight * (1 - family.share)))
-    told_in = float(costs.least(LINEAR.weight * family.state_share))
+    collective = float(costs.least(family.layer.weight * (1 - family.share)))
+    told_in = float(costs.least(family.layer.weight * family.state_share))
     last = float(sum(map(costs.factor, range(each * others, family.layers))))
     layers, updates = counted(each, "layer"), each * costs.update
     told = told_in + costs.update if family.replicas > 1 else 0.0
@@ -92,7 +91,7 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
         name = "reduce-scatter" if family.sharded else "all-reduce"
         parts += [Part(told_in, f"{name} of the last gradient"), Part(costs.update, "update of that layer")]
     if family.state_copies < family.copies:
-        sent_on = float(costs.least_between(LINEAR.weight * family.state_share))
+        sent_on = float(costs.least_between(family.layer.weight * family.state_share))
         parts.append(Part(sent_on, "telling the other copies what is updated last"))
     kind = "work" if len(parts) == 2 and updates >= told else "critical path"
     proof = _time_proof(family, updates >= told) + (_solved_time(family) if costs == UNIT else "")
@@ -180,10 +179,10 @@ def alive(family: Family) -> Moment:
 
 def _states(family: Family, over: bool = False) -> Part:
     """What was given. `over`: the top layer has had its last backward, so what is not updated of its weight may go."""
-    amount = family.each * LINEAR.weight * (family.share + family.state_share)
+    amount = family.each * family.layer.weight * (family.share + family.state_share)
     layers = counted(family.each, "layer")
     if family.lends:
-        gone = LINEAR.weight * (family.share - family.state_share) if over else 0
+        gone = family.layer.weight * (family.share - family.state_share) if over else 0
         cut = f", but {family.state_share} of one weight" if over else ""
         weights = "the weights" if family.share == 1 else f"{family.share} of the weights"
         return Part(float(amount - gone), f"{weights} and {family.state_share} of the states of {layers}{cut}")
@@ -195,7 +194,7 @@ def _own(family: Family, group: int, when: str = "the first backward") -> Part:
     """What the top layer's backward finds of its own batches."""
     inputs = counted(family.each, "activation")
     of = f" of {group} batches each" if group > 1 else ""
-    return Part((family.each + 1) * group * LINEAR.batch, f"{inputs} and a gradient{of}, at {when}")
+    return Part((family.each + 1) * group * family.layer.batch, f"{inputs} and a gradient{of}, at {when}")
 
 
 def _together(family: Family, group: int) -> Moment:
@@ -203,7 +202,7 @@ def _together(family: Family, group: int) -> Moment:
     start = [_states(family), *_rest(family), _own(family, group)]
     over = [
         _states(family, over=True),
-        Part(LINEAR.weight, "gradient of a weight"),
+        Part(family.layer.weight, "gradient of a weight"),
         *_left(family, group, "the first backward"),
     ]
     return max(Moment("start", tuple(start)), Moment("over", tuple(over)), key=attrgetter("total"))
@@ -211,7 +210,7 @@ def _together(family: Family, group: int) -> Moment:
 
 def _rest(family: Family) -> list[Part]:
     """What a rank with a shard of a weight needs besides, to use it."""
-    missing, shards = float(LINEAR.weight * (1 - family.share)), family.share.denominator
+    missing, shards = float(family.layer.weight * (1 - family.share)), family.share.denominator
     others = f"the other shards of a layer ({shards - 1} of {shards})"
     return [Part(missing, others)] if missing else []
 
@@ -222,23 +221,23 @@ def _left(family: Family, group: int, when: str) -> list[Part]:
     left = each if each > 1 else int(family.stages > 1)
     of = f" of {group} batches each" if group > 1 else ""
     what = f"{counted(each - 1, 'activation')} and a gradient{of}" if each > 1 else f"the gradient to be sent{of}"
-    return [Part(left * group * LINEAR.batch, f"{what}, after {when}")] if left else []
+    return [Part(left * group * family.layer.batch, f"{what}, after {when}")] if left else []
 
 
 def _apart(family: Family, open_: int) -> Moment:
     """The last of the top layer's backwards, each on one batch, when `open_` layers have had none: when it starts, or
     when it is over, whichever is more. Then the gradient that it made is whole, until a collective has cut it."""
-    closed = family.each - open_
+    closed, weight = family.each - open_, family.layer.weight
     shards = f", 1/{family.replicas} of each" if family.replicas > 1 else ""
-    sums = Part(closed * LINEAR.weight / family.replicas, f"sums of gradients of {counted(closed, 'layer')}{shards}")
+    sums = Part(closed * weight / family.replicas, f"sums of gradients of {counted(closed, 'layer')}{shards}")
     kept = [sums]
     if open_:
         others = family.mine - 1
         what = f"{counted(open_, 'activation')} and a gradient of {counted(others, 'other batch')} each"
-        kept.append(Part(others * (open_ + 1) * LINEAR.batch, what))
+        kept.append(Part(others * (open_ + 1) * family.layer.batch, what))
     last = "the last batch's first backward"
     start = [_states(family), *kept, *_rest(family), _own(family, 1, last)]
-    uncut = float(LINEAR.weight * (1 - Fraction(1, family.replicas)))
+    uncut = float(family.layer.weight * (1 - Fraction(1, family.replicas)))
     over = [
         _states(family, over=True),
         *kept,
@@ -277,7 +276,7 @@ def sent(family: Family, reached: bool) -> Limit:
     layers = counted(each, "layer")
     parts: list[Part] = []
     if ranks > 1:
-        whole = each * LINEAR.weight
+        whole = each * family.layer.weight
         share = f"{ranks - 1}/{ranks} of {layers}"
         if family.sharded:
             others, told = 1 - family.share, Fraction(family.copies - 1, ranks)
@@ -292,7 +291,7 @@ def sent(family: Family, reached: bool) -> Limit:
     if ways:
         one = "activations to the next stage", "gradients to the stage before"
         mine = counted(family.mine, "batch")
-        amount = family.mine * LINEAR.batch
+        amount = family.mine * family.layer.batch
         parts += [Part(amount, f"{what}: {mine}") for what in one[:ways]]
     return Limit(_total(parts), tuple(parts), "what has to be sent", reached, _sent_proof(family))
 

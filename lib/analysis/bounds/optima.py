@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from lib.values.layers import LINEAR
+from lib.values.kinds.kind import PRICED
 
 __all__ = ["AIMS", "Aim", "Optimum", "Size", "from_record", "stored", "to_record"]
 
@@ -29,6 +29,9 @@ Aim = Literal["fastest", "between", "leanest"]
 AIMS: tuple[Aim, ...] = ("fastest", "between", "leanest")
 """fastest: the least end, then the least peak at it. leanest: the least peak, then the least end at it. between:
 what lies between the two, and is beaten by nothing in both."""
+
+ACTIVATION: Final = PRICED.batch
+"""Elements of the activation of one batch, of the layers that optima are stored for."""
 
 
 class Size(NamedTuple):
@@ -105,8 +108,8 @@ def from_record(record: dict[str, Any]) -> Optimum:
         record["aim"],
         record["end"],
         record["end_bound"],
-        record["peak"] * LINEAR.batch,
-        record["peak_bound"] * LINEAR.batch,
+        record["peak"] * ACTIVATION,
+        record["peak_bound"] * ACTIVATION,
         record["proof"],
         tuple(record["orders"]),
     )
@@ -119,8 +122,8 @@ def to_record(optimum: Optimum) -> dict[str, Any]:
         "aim": optimum.aim,
         "end": optimum.end,
         "end_bound": optimum.end_bound,
-        "peak": optimum.peak // LINEAR.batch,
-        "peak_bound": optimum.peak_bound // LINEAR.batch,
+        "peak": optimum.peak // ACTIVATION,
+        "peak_bound": optimum.peak_bound // ACTIVATION,
         "proof": optimum.proof,
         "orders": list(optimum.orders),
     }

@@ -33,7 +33,7 @@ def got(trace: Trace) -> list[frozenset[int]]:
 
 def on_device(trace: Trace) -> list[Elements]:
     """Elements of input data that were put on each device."""
-    batch = trace.descriptions[0].batch
+    batch = trace.shape.activations[0].size // trace.shape.items
     return [batch * sum(len(e.batches) for e in program.events if feeds(e)) for program in trace.programs]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lib.values.layers import LINEAR
+from lib.values.kinds.kind import PRICED
 from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value
 
 __all__ = ["Range", "Sizes", "cut_range", "length", "merged"]
@@ -98,8 +98,8 @@ class Sizes:
     def _scale(self, kind: str) -> Fraction:
         """Numbers of a replay for each element that the simulator counts."""
         if kind in (Activation.kind, ActivationGrad.kind):
-            return Fraction(self.batch, LINEAR.batch)
-        return Fraction(self.weight, LINEAR.weight) * (self.moments if kind == OptState.kind else 1)
+            return Fraction(self.batch, PRICED.batch)
+        return Fraction(self.weight, PRICED.weight) * (self.moments if kind == OptState.kind else 1)
 
 
 def cut_range(elements: int, shard: int, total: int) -> Range:

@@ -12,7 +12,7 @@ from ortools.sat.python import cp_model
 from lib.analysis import figures
 from lib.analysis.bounds.family import Family
 from lib.analysis.bounds.limits import alive
-from lib.analysis.bounds.optima import Aim, Optimum, Size
+from lib.analysis.bounds.optima import ACTIVATION, Aim, Optimum, Size
 from lib.checker.checker import check
 from lib.errors.exceptions import DeadlockError
 from lib.schedules.pipelines.action import KINDS, Action
@@ -20,7 +20,6 @@ from lib.schedules.pipelines.generators import witness
 from lib.schedules.solver.pipeline import COMPUTE, MESSAGE, TENTH, UPDATE, Pipeline, message
 from lib.simulator.simulator import simulate
 from lib.trace.trace import Trace
-from lib.values.layers import LINEAR
 
 __all__ = ["NotFound", "Search", "between", "fastest", "floor", "leanest"]
 
@@ -82,21 +81,21 @@ def leanest(size: Size, search: Search, *, helped: bool = True) -> Optimum:
     low = _least_peak(size, _in_turn(size), search, _one_after_another(size))
     helped = helped and low.value == floor(size) and size.batches > 1 and size.each <= 2
     quick = _least_end(size, low.latest, search, low.starts, peak=low.value, lean=helped)
-    words = f"no schedule has a peak below {low.bound * LINEAR.batch:,}"
-    words += f", and none with the peak {low.value * LINEAR.batch:,} ends before {quick.bound / TENTH:g}"
+    words = f"no schedule has a peak below {low.bound * ACTIVATION:,}"
+    words += f", and none with the peak {low.value * ACTIVATION:,} ends before {quick.bound / TENTH:g}"
     words += "" if quick.proved else " (the solver ran out of time: the truth lies between bound and witness)"
     return _witness(size, "leanest", quick.starts, low.value, quick.bound, low.bound, words, search)
 
 
 def between(size: Size, search: Search, quick: Optimum, slow: Optimum) -> Iterator[Optimum]:
     """The schedules between the fastest and the leanest that nothing beats in both: less and less peak, later ends."""
-    peak = quick.peak // LINEAR.batch - 1
-    while peak > slow.peak_bound // LINEAR.batch:
+    peak = quick.peak // ACTIVATION - 1
+    while peak > slow.peak_bound // ACTIVATION:
         late = _least_end(size, round(slow.end * TENTH), search, peak=peak)
         low = _least_peak(size, late.value, search, late.starts)
-        if low.value * LINEAR.batch <= slow.peak:
+        if low.value * ACTIVATION <= slow.peak:
             return
-        words = f"no schedule with a peak of at most {peak * LINEAR.batch:,} ends before {late.bound / TENTH:g}"
+        words = f"no schedule with a peak of at most {peak * ACTIVATION:,} ends before {late.bound / TENTH:g}"
         words += _and_peak(low, late.value)
         yield _witness(size, "between", low.starts, low.value, late.bound, low.bound, words, search)
         peak = low.value - 1
@@ -105,7 +104,7 @@ def between(size: Size, search: Search, quick: Optimum, slow: Optimum) -> Iterat
 def floor(size: Size) -> int:
     """What no schedule's peak can be below, in activations of one batch (`lib.analysis.bounds.limits.alive`)."""
     family = Family(size.stages, size.layers, size.batches, size.stages, grouping="one")
-    return ceil(alive(family).total / LINEAR.batch)
+    return ceil(alive(family).total / ACTIVATION)
 
 
 # -- asking ---------------------------------------------------------------------------------------------------------
@@ -191,7 +190,7 @@ def _one_after_another(size: Size) -> Starts:
 
 
 def _and_peak(low: Answer, end: int) -> str:
-    claim = f", and none that ends by {end / TENTH:g} has a peak below {low.bound * LINEAR.batch:,}"
+    claim = f", and none that ends by {end / TENTH:g} has a peak below {low.bound * ACTIVATION:,}"
     return claim + ("" if low.proved else " (the solver ran out of time: the truth lies between bound and witness)")
 
 
@@ -204,7 +203,7 @@ def _witness(
     """The schedule that was found, or where it has more memory when it is run, one like it in which nobody waits where
     nothing is gained: a rank cannot wait just so."""
     found = _optimum(size, aim, starts, end_bound, peak_bound, words)
-    if found.peak <= peak * LINEAR.batch:
+    if found.peak <= peak * ACTIVATION:
         return found
     pipeline = Pipeline(size, Answer(starts, 0, 0).latest)
     pipeline.limit_memory(peak)
@@ -220,7 +219,7 @@ def _witness(
 def _optimum(size: Size, aim: Aim, starts: Starts, end_bound: int, peak_bound: int, words: str) -> Optimum:
     """The schedule as orders, with the figures that the simulator gives it. AssertionError where it is not correct."""
     orders = tuple(" ".join(map(str, _order(size, rank, starts))) for rank in range(size.stages))
-    draft = Optimum(size, aim, 0.0, end_bound / TENTH, 0, peak_bound * LINEAR.batch, f"{SOLVER}: {words}", orders)
+    draft = Optimum(size, aim, 0.0, end_bound / TENTH, 0, peak_bound * ACTIVATION, f"{SOLVER}: {words}", orders)
     models = simulate(witness(draft), layers=size.layers, batches=size.batches, ranks=size.stages)
     trace = Trace.of(models)
     verdict = check(trace)
@@ -228,7 +227,7 @@ def _optimum(size: Size, aim: Aim, starts: Starts, end_bound: int, peak_bound: i
     end, peak = figures.end(trace), figures.peak(trace).elements
     latest = Answer(starts, 0, 0).latest / TENTH
     assert end <= latest, f"the simulator needs {end}, the model said {latest}"
-    return Optimum(size, aim, end, end_bound / TENTH, int(peak), peak_bound * LINEAR.batch, draft.proof, orders)
+    return Optimum(size, aim, end, end_bound / TENTH, int(peak), peak_bound * ACTIVATION, draft.proof, orders)
 
 
 def _order(size: Size, rank: int, starts: Starts) -> tuple[Action, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
 
 from lib.errors.exceptions import RuleError
 from lib.values.dims import Relation
@@ -20,7 +20,7 @@ from lib.values.placement import Dim, Elements, Part, Place, Schema, keep
 if TYPE_CHECKING:
     from lib.values.values import Value
 
-__all__ = ["Dims", "Layer", "LayerKind", "Sum", "done", "fits", "fraction", "part", "schema"]
+__all__ = ["PRICED", "USUAL", "Dims", "Layer", "LayerKind", "Sum", "done", "fits", "fraction", "part", "schema"]
 
 Dims = tuple[tuple[str, Dim], ...]
 
@@ -58,8 +58,10 @@ class Layer:
         return sizes | {name: item for name, item in options.items() if item}
 
 
-UNIT = Layer()
-"""The layer that costs are said of: a pass of one batch through it takes what `Costs.forward` and so on say."""
+PRICED: Final = Layer()
+"""The layer that prices are said of: a pass of one batch through it takes what `Costs.forward` and so on say."""
+USUAL: Final = (PRICED,)
+"""The layers of whoever describes none, and of all puzzles: one description stands for all."""
 
 
 class Sum(NamedTuple):
@@ -118,7 +120,7 @@ class LayerKind:
         if self.weight_dims:
             self.weight = schema(self.weight_dims)  # of an optimizer state too
             self.weight_gradient = schema(self.weight_dims, self.weight_sums)
-        cost = self.work / (UNIT.rows * UNIT.inputs * UNIT.outputs)
+        cost = self.work / (PRICED.rows * PRICED.inputs * PRICED.outputs)
         self.cost: Elements = cost.numerator if cost.denominator == 1 else cost
 
     @classmethod
