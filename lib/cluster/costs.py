@@ -88,14 +88,14 @@ class Costs:
     def _known(self) -> dict[str | float | None, int]:
         return {}
 
-    def compute(self, op: Operation, rank: int, layer: int | None, batches: Elements) -> int:
-        """Ticks of an operation, on a rank, of a layer and so many batches: of a part of a weight not a whole number of
-        them (see `Operation.work`). Here all ranks and layers are alike."""
+    def compute(self, op: Operation, rank: int, layer: int | None, work: Elements) -> int:
+        """Ticks of an operation, on a rank, of a layer, whose price counts so often (see `Operation.work`). Here all
+        ranks are alike, and layers but for their sizes."""
         try:
             cost = self._known[op.cost]
         except KeyError:
             cost = self._price(op)
-        return cost if not op.per_batch else cost * batches if type(batches) is int else round(cost * batches)
+        return cost * work if type(work) is int else round(cost * work)
 
     def refuse(self, op: Operation) -> bool:
         """Whether an operation would give for nothing what has its price here, such as data that has to be read."""
@@ -274,8 +274,8 @@ class Uneven(Costs):
     def slowness(self, rank: int) -> Fraction:
         return self._slow.get(rank, Fraction(1))
 
-    def compute(self, op: Operation, rank: int, layer: int | None, batches: Elements) -> int:
-        cost = super().compute(op, rank, layer, batches)
+    def compute(self, op: Operation, rank: int, layer: int | None, work: Elements) -> int:
+        cost = super().compute(op, rank, layer, work)
         if op.loads:
             return cost
         factor = self.factor(layer) if op.per_batch and layer is not None else 1

@@ -48,10 +48,11 @@ class Operation:
     where the table says a weight, and what it gives. `about` tells the layer that it is
     about: "call" as it says, "input" or "output" that of its first value. Its batches are those of its first output.
 
-    `cost` is a field of Costs, or time units of its own, `per_batch` for each of its batches; without one it takes no
-    time. `as_loaded`: the weights that it uses must not have been updated before. `loads`: what it gives was there
-    before the step, once. `free_of`: a field of Costs; where that costs anything, nobody has for nothing what this
-    gives. `hands_in`: its input is this rank's result. `made_up`: what it gives comes from nowhere.
+    `cost` is a field of Costs, or time units of its own, `per_batch` for each of its batches, or `per_weight` by the
+    size of its layer's weight; without one it takes no time. `as_loaded`: the weights that it uses must not have been
+    updated before. `loads`: what it gives was there before the step, once. `free_of`: a field of Costs; where that
+    costs anything, nobody has for nothing what this gives. `hands_in`: its input is this rank's result. `made_up`: what
+    it gives comes from nowhere.
     `kind` is "local", "message", "read" (a reader does it, beside the rank's own clock) or "wait".
     """
 
@@ -67,6 +68,7 @@ class Operation:
     about: str = "call"
     cost: str | float | None = None
     per_batch: bool = False
+    per_weight: bool = False
     as_loaded: bool = False
     loads: bool = False
     free_of: str | None = None
@@ -83,8 +85,11 @@ class Operation:
         return self.per_batch or self.says == "batches"
 
     def work(self, shape: Shape, layer: int | None, batches: int, values: Sequence[Value]) -> Elements:
-        """Batches that its price is for, of a layer of the unit's size: what the kind of its layer says."""
-        if not values or not self.per_batch:
+        """How often its price counts: by batch, or once, as much as its layer is larger than that which prices are
+        said of, and of the part of a layer that its values are."""
+        if not self.per_batch:
+            return shape.kinds[layer or 0].step if self.per_weight else 1
+        if not values:
             return batches
         kind = shape.kinds[layer or 0]
         last = values[-1].place
@@ -257,6 +262,7 @@ OPERATIONS: Final = Table(
             takes=(WeightGrad, Weight, OptState),
             gives=(Weight, OptState),
             cost="update",
+            per_weight=True,
             labels=("update", "U"),
             colour="update",
         ),

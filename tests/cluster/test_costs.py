@@ -41,7 +41,9 @@ def price(costs: Costs, op: str, elements: int | Fraction, members: Any) -> floa
 
 def test_the_classic_constants() -> None:
     times = {"forward": 4.0, "backward": 4.0, "update": 0.5, "loss": 0.0}
-    assert {op: units(UNIT.compute(OPERATIONS[op], 0, 1, 4)) for op in times} == times
+    assert {
+        op: units(UNIT.compute(OPERATIONS[op], 0, 1, 4 if OPERATIONS[op].per_batch else 1)) for op in times
+    } == times
     assert {price(UNIT, op, n, range(n)) for op in COLLECTIVES for n in (1, 2, 16)} == {0.3}
     assert units(UNIT.message(10**9, 0, 7)) == 0.2
 
@@ -188,7 +190,7 @@ def test_a_slow_rank_takes_longer_for_all_that_it_computes(slow: tuple[float, ..
 def test_a_slow_rank_updates_slowly_and_communicates_as_ever() -> None:
     costs = Uneven(layers=(1, 3), ranks=(1, 1.25))
     update, forward = OPERATIONS["update"], OPERATIONS["forward"]
-    assert [units(costs.compute(update, rank, 1, 4)) for rank in range(3)] == [0.5, 0.625, 0.5]
+    assert [units(costs.compute(update, rank, 1, 1)) for rank in range(3)] == [0.5, 0.625, 0.5]
     assert [units(costs.compute(forward, rank, 1, 2)) for rank in range(3)] == [6, 7.5, 6]
     assert costs.message(HIDDEN * LENGTH, 0, 1) == UNIT.message(HIDDEN * LENGTH, 0, 1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lib import PuzzleError, Trace, check, simulate
+from lib import UNIT, Layer, PuzzleError, Trace, check, retime, simulate
 from lib.values.layers import Shape
 from tests.support.inside import PROGRAMS
 from tests.values.fuzz import NETS, program
@@ -72,3 +72,17 @@ def test_the_gradients_of_the_undivided_computation_are_differences(net: str) ->
                 moved.flat[at] += step
                 both.append(loss({**true.weights, number: moved}))
             assert (both[0] - both[1]) / 2e-5 == pytest.approx(true.dw[number].flat[at], rel=1e-4, abs=1e-6)
+
+
+def test_a_layer_costs_what_its_description_says() -> None:
+    async def step(model: Any) -> None:
+        weight, state = model.load_weights(0)
+        x = model.get_activation([0])
+        y = model.forward(0, x, weight)
+        gradient, _ = model.backward(0, x, model.loss(y), weight)
+        model.update(0, gradient, weight, state)
+
+    (usual,) = simulate(step, layers=1)
+    (wide,) = simulate(step, layers=[Layer("linear", 512, 2048)])
+    assert (usual.time, wide.time) == (2.5, 10)
+    assert retime(wide.trace, UNIT).programs[0].events[-1].end == wide.program.clock

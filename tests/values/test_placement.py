@@ -330,7 +330,8 @@ def test_a_description_reads_back() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"kind": "attention"}, "there is no kind of layer 'attention'; there is linear"),
+        ({"kind": "magic"}, "there is no kind of layer 'magic'; there is linear, attention, norm"),
+        ({"kind": "attention"}, "a layer is described by its kind, inputs, outputs, rows and heads"),
         ({"inputs": 0}, "inputs of a layer is a whole number from 1 to 1000000; got 0"),
         ({"rows": True}, "rows of a layer is a whole number from 1 to 1000000; got True"),
         ({"heads": 8}, "a layer is described by its kind, inputs, outputs and rows"),

@@ -122,6 +122,8 @@ class LayerKind:
             self.weight_gradient = schema(self.weight_dims, self.weight_sums)
         cost = self.work / (PRICED.rows * PRICED.inputs * PRICED.outputs)
         self.cost: Elements = cost.numerator if cost.denominator == 1 else cost
+        step = Fraction(self.weight.size if self.weight is not None else 0, PRICED.weight)
+        self.step: Elements = step.numerator if step.denominator == 1 else step
 
     @classmethod
     def width(cls, layer: Layer) -> int:
