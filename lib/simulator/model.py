@@ -346,6 +346,10 @@ class Model(Given):
         """Broadcast: everybody gets what the member with rank `root` brings; the others bring a value to overwrite."""
         return self._communicate("broadcast", v, layer, group, root)
 
+    def shift(self, v: T, layer: int, group: Any = None) -> Work[T]:
+        """Shift: everybody gets what the member before it brings, round the group; the first that of the last."""
+        return self._communicate("shift", v, layer, group)
+
     def pass_to(self, rank: int, v: Any) -> Work[None]:
         """Sends any object to a rank. There is room for one message that is not received yet."""
         frame = _frame(1)

@@ -251,6 +251,22 @@ def _all_but_its_own(values: Sequence[Sequence[Value]], root: int, size: Size) -
     return [size(row) - size(row[i : i + 1]) for i, row in enumerate(values)]
 
 
+def _shift(values: Sequence[Any], root: int) -> Results:
+    return [renew(values[i - 1]) for i in range(len(values))]
+
+
+def _largest(values: Sequence[Any], root: int, size: Size) -> Elements:
+    return max(size([value]) for value in values)
+
+
+def _its_own(values: Sequence[Any], root: int, size: Size) -> list[Elements]:
+    return [size([value]) if len(values) > 1 else 0 for value in values]
+
+
+def _only_the_one_before(member: int, members: int, root: int) -> Iterable[int]:
+    return ((member - 1) % members,)
+
+
 def _only_the_root(member: int, members: int, root: int) -> Iterable[int]:
     return (root,)
 
@@ -332,6 +348,18 @@ COLLECTIVES = Table(
             whole=_root,
             travel=CHAIN,
             in_place=True,
+        ),
+        Collective(
+            name="shift",
+            word="SH",
+            title="shift",
+            signature="await model.shift(value, layer)",
+            results=_shift,
+            law=_nothing,
+            origins=_only_the_one_before,
+            whole=_largest,
+            travel=STEP,
+            sends=_its_own,
         ),
     )
 )

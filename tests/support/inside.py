@@ -37,14 +37,6 @@ async def update(model: Model, layer: int, gradient: Any, reduce: bool = True) -
     model.set_final_weight(layer, weight)
 
 
-async def shift(model: Model, value: Any) -> Any:
-    """The value of the rank before this one, in a ring."""
-    sent = model.pass_to((model.rank + 1) % model.RANKS, value)
-    got = await model.receive((model.rank - 1) % model.RANKS)
-    await sent
-    return got
-
-
 async def exchange(model: Model, value: Any, dim: str) -> Any:
     """Cuts along one dim, and gathers what comes from the others."""
     mine = [model.shard(value, dim, i, model.RANKS) for i in range(model.RANKS)]
@@ -102,7 +94,7 @@ def ring(mistake: str, zigzag: bool = False) -> Any:
         steps = ranks - 1 if mistake == "the ring is too short" else ranks
         out = model.forward(1, x, x)
         for number in range(1, steps):
-            keys = await shift(model, keys)
+            keys = await model.shift(keys, 1)
             if mistake != "a step is left out" or number != 1:
                 out = out + model.forward(1, x, keys)
             if mistake == "a block twice":
@@ -114,11 +106,11 @@ def ring(mistake: str, zigzag: bool = False) -> Any:
         dkeys, dx = model.backward(1, x, g, x)
         keys = x
         for _ in range(1, steps):
-            keys, dkeys = await shift(model, keys), await shift(model, dkeys)
+            keys, dkeys = await model.shift(keys, 1), await model.shift(dkeys, 0)
             more, dq = model.backward(1, x, g, keys)
             dkeys, dx = dkeys + more, dx + dq
         if mistake != "the gradient of the keys does not come home":
-            dkeys = await shift(model, dkeys)
+            dkeys = await model.shift(dkeys, 0)
         if mistake != "the gradient of the keys is forgotten":
             dx = dx + dkeys
         dw0, _ = model.backward(0, mine, dx, model.weights[0])

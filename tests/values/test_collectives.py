@@ -142,13 +142,22 @@ def test_what_is_sent_is_that_of_a_ring(n: int) -> None:
         "broadcast": [Weight(0, 1, 0)] * n,
         "allreduce_bucket": buckets(n),
     }
-    for op, row in COLLECTIVES.items():
+    for op in brought:
+        row = COLLECTIVES[op]
         rounds = 2 if row.travel is TWICE_ROUND else 1
         layers = 2 if row.bucket else 1
         assert row.size(brought[op]) == layers * whole
         assert row.sent(brought[op]) == [layers * rounds * once] * n
         assert row.busiest(whole, n) == (whole if op == "broadcast" and n > 1 else rounds * once)
         assert row.messages(n) == rounds * (n - 1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_shift_sends_each_value_once(n: int) -> None:
+    row, brought = COLLECTIVES["shift"], [Weight(0, 1, 0, [i], n) for i in range(n)]
+    assert row.results(brought, 0) == [brought[-1], *brought[:-1]]
+    assert row.sent(brought) == [Fraction(512 * 512, n) if n > 1 else 0] * n
+    assert row.busiest(row.size(brought), n) == (row.size(brought) if n > 1 else 0)
 
 
 @given(PARTS)
@@ -220,6 +229,7 @@ def test_what_an_operation_is_called_in_a_sentence() -> None:
         "reduce-scatter",
         "all-to-all",
         "broadcast",
+        "shift",
         "forward",
     ]
 

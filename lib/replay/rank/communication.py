@@ -203,6 +203,15 @@ def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     return Started(call.transport.broadcast(call.group, buffer, call.root), [buffer])
 
 
+def _shift(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
+    """An exchange in which each member has something for the next one alone."""
+    members, me = len(call.group), call.me
+    parts, sizes = [inputs[0][:0]] * members, [0] * members
+    parts[(me + 1) % members], sizes[me - 1] = inputs[0], call.numel(call.brought[me - 1][0])
+    out = call.empty(sizes[me - 1])
+    return Started(call.transport.all_to_all(call.group, out, parts, sizes), [out])
+
+
 COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
     {
         "allreduce": _all_reduce,
@@ -211,6 +220,7 @@ COLLECTIVE_KERNELS: KernelTable[CollectiveKernel] = KernelTable(
         "scatterreduce": _reduce_scatter,
         "alltoall": _all_to_all,
         "broadcast": _broadcast,
+        "shift": _shift,
     }
 )
 """By the name of the collective, for two members or more: by itself a rank keeps what it brings."""

@@ -40,6 +40,7 @@ COLLECTIVE_TYPES: Final = {
     "broadcast": 5,
     "alltoall": 6,
     "scatterreduce": 7,
+    "shift": 6,
 }
 """What Chakra calls the collectives: ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER. Another one has no
 number there."""

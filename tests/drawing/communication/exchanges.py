@@ -36,6 +36,10 @@ async def alltoall(model: Model) -> None:
     await model.alltoall(mine, 0)
 
 
+async def shift(model: Model) -> None:
+    model.activations[0] = await model.shift(model.get_activation([model.rank]), 0)
+
+
 async def message(model: Model) -> None:
     if model.rank == 0:
         await model.pass_to(1, model.get_activation([0, 2]))
@@ -76,7 +80,7 @@ def small(function: Callable[[Model], Any], ranks: int = 4, **sizes: Any) -> Tra
     return trace(function, **{"ranks": ranks, "layers": 2, "batches": ranks * ranks, **sizes})
 
 
-GOOD = (allreduce, allreduce_bucket, allgather, scatterreduce, broadcast, alltoall, message)
+GOOD = (allreduce, allreduce_bucket, allgather, scatterreduce, broadcast, alltoall, shift, message)
 EXCHANGES: dict[str, Trace] = {
     **{each.__name__: small(each) for each in GOOD},
     **{each.__name__: small(each) for each in (missing, different, unreceived)},
