@@ -35,6 +35,7 @@ from lib.errors.wording import plural, shown, these, with_article
 from lib.trace.event import STORES, Event, place_of
 from lib.values import facts
 from lib.values.collectives import COLLECTIVES
+from lib.values.dims import DIMS
 from lib.values.laws import reduce
 from lib.values.operations import BY_INPUT, BY_WEIGHT, LOCAL, MESSAGES, OPERATIONS, calls, signatures
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, definite, subject
@@ -220,9 +221,10 @@ def _(fact: facts.Incomplete, program: Running) -> Advice:
 def _(fact: facts.Owes, program: Running | None) -> Advice | None:
     """A part of a sum that is used: what gave it, and over which ranks to add it up."""
     value, made, name = fact.value, maker(fact.value), STORE[type(fact.value)]
-    if program is None or made is None:
+    lacks = next(part for part in value.place.sums if not part.whole)
+    if program is None or made is None or DIMS[lacks.dim.name].owed:
         return None
-    mesh, world, members = program.world.mesh, program.world.ranks, value.place.sums[0].grid
+    mesh, world, members = program.world.mesh, program.world.ranks, lacks.grid
     axes = [] if mesh is None else [axis for axis, size in mesh.axes.items() if size == members and axis != "data"]
     group = f', group="{axes[0]}"' if axes else "" if world == members else ", group=..."
     number = value.layer + (name == "grad_activations")

@@ -513,18 +513,18 @@ def _(fact: facts.Unweighted) -> Words:
 
 
 @words.register
+def _(fact: facts.Lacks) -> Words:
+    kind = DIMS[fact.part.dim.name]
+    return Words(
+        f"the gradient of layer {fact.grad.layer} is not summed over all {kind.plural} yet",
+        expected=f"the sum over all {fact.part.dim.size} {kind.plural} of all batches",
+        got=describe(fact.grad),
+        fix=kind.owed,
+    )
+
+
+@words.register
 def _(fact: facts.Unsummed) -> Words:
-    place, layer = fact.grad.place, fact.grad.layer
-    missing_of = (part for part in place.sums if not part.whole and part.pieces is not place.batches)
-    lacks = None if set(range(fact.batches)) - place.batches else next(missing_of, None)
-    if lacks is not None:
-        kind = DIMS[lacks.dim.name]
-        return Words(
-            f"the gradient of layer {layer} is not summed over all {kind.plural} yet",
-            expected=f"the sum over all {lacks.dim.size} {kind.plural} of all batches",
-            got=describe(fact.grad),
-            fix=kind.owed,
-        )
     batches = range(fact.batches)
     there, missing = fact.grad.batches, runs(set(batches) - fact.grad.batches)
     return Words(

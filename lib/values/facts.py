@@ -12,6 +12,7 @@ from lib.errors.facts import Fact, Words
 
 if TYPE_CHECKING:
     from lib.values.collectives import Collective
+    from lib.values.placement import Part
     from lib.values.rules import Member
     from lib.values.values import OptState, Value, Weight, WeightGrad
 
@@ -242,10 +243,17 @@ class Unweighted(Fact):
 
 
 class Unsummed(Fact):
-    """A gradient lacks batches in an update, or something else that it is a sum over."""
+    """A gradient lacks batches in an update."""
 
     grad: WeightGrad
     batches: int
+
+
+class Lacks(Fact):
+    """A gradient has all batches in an update, but only `part` of something else that it is a sum over."""
+
+    grad: WeightGrad
+    part: Part
 
 
 class Uncovered(Fact):

@@ -17,6 +17,7 @@ from lib.values.collectives import Collective
 from lib.values.facts import (
     Disagree,
     EndlessBatches,
+    Lacks,
     NoBatch,
     NoBucket,
     NoLayer,
@@ -262,8 +263,10 @@ def update(shape: Shape, layer: int, grad: Any, weight: Any, state: Any) -> tupl
     place = weight.place
     if grad.place.total_batches != shape.items or not shape.whole(grad.place.batches):
         raise RuleError(Unsummed(grad, shape.batches))
-    if grad.place.open and not all(part.whole or part.pieces is grad.place.batches for part in grad.place.sums):
-        raise RuleError(Unsummed(grad, shape.batches))
+    if grad.place.open:  # it may be of padding alone
+        for part in grad.place.sums:
+            if not part.whole and part.pieces is not grad.place.batches:
+                raise RuleError(Lacks(grad, part))
     if not grad.place.covers(place):
         raise RuleError(Uncovered(grad, weight))
     if state.place is not place and not state.place.covers(place):
