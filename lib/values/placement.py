@@ -481,11 +481,6 @@ class Place(_Frozen):
         return 0 if self.schema.batch is None else _grid(self.parts[self.schema.batch])
 
     @property
-    def share(self) -> Fraction:
-        """What part of the whole tensor it is."""
-        return Fraction(self.elements) / self.schema.size
-
-    @property
     def rest(self) -> tuple[tuple[str, frozenset[int], int], ...]:
         """The parts that are not whole and have no name of their own, as (role, pieces, of how many)."""
         named, parts = (
@@ -531,10 +526,6 @@ class Place(_Frozen):
             dim = place.schema.spaces[place.schema.roles.index(role)]
             place = place.having(role, dim.like(dim.named(grid, frozenset(pieces))))
         return place
-
-    def shard(self, number: int, grid: int) -> Place:
-        """One of `grid` equal pieces of a place whose first dim is whole."""
-        return self.schema.place(self.parts[0].dim.shard(number, grid), *self.parts[1:])
 
     def same(self, other: Place) -> bool:
         """Whether both say the same, be they of one step or of two."""

@@ -22,6 +22,8 @@ from lib.trace.order import meetings, messages
 from lib.trace.rebuild import Rebuilt
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES, Collective
+from lib.values.dims import DIMS
+from lib.values.kinds.kind import USUAL
 from lib.values.values import Elements, OptState, Value, Weight, WeightGrad
 
 __all__ = ["Compared", "Plan", "PlannedCollective", "PlannedMessage", "RankPlan", "make_plan"]
@@ -119,6 +121,11 @@ def make_plan(trace: Trace, sizes: Sizes) -> Plan:
     _must_be_a_training_step(trace)
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
     made = [value for program in simulated.programs for value in program.values if value is not None]
+    if simulated.descriptions != USUAL:
+        raise UnfitTrace("a replay has real layers for linear ones of one size, and this Trace has others")
+    cut = next((value for value in made if any(DIMS[role].counted for role, _, _ in value.place.rest)), None)
+    if cut is not None:
+        raise UnfitTrace(f"a replay works on whole rows of a batch, and this Trace has {cut}")
     uneven = next((value for value in made if not sizes.divides(value)), None)
     if uneven is not None:
         raise UnfitTrace(f"{sizes.hidden} columns are no equal parts for {uneven}: make hidden a multiple of them")
