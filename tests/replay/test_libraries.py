@@ -31,7 +31,7 @@ def against(schedule: Trace, *names: str, optimizer: str = "sgd") -> ReplayResul
     return result
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adam", marks=pytest.mark.thorough)])
 def test_data_parallel(optimizer: str) -> None:
     by_layer, whole = against(trace("ddp"), "ddp_by_layer", "ddp", optimizer=optimizer).libraries
     assert by_layer.counts == by_layer.replay_counts == {"allreduce": 4 * 2}
