@@ -14,16 +14,12 @@ from hypothesis import strategies as st
 from lib import (
     LINKS,
     UNIT,
-    Activation,
     Costs,
     Links,
-    Mesh,
     MismatchError,
     Model,
     RuleError,
     Trace,
-    Weight,
-    WeightGrad,
     simulate,
 )
 from lib.analysis import figures
@@ -92,55 +88,6 @@ def test_objects_of_a_students_own_arrive_too(run: Run) -> None:
     run(send, ranks=2)
 
 
-def test_values_arrive_anew_and_may_be_used(run: Run) -> None:
-    async def send(model: Model) -> None:
-        if model.rank == 0:
-            model.weights[0], _ = model.load_weights(0)
-            inp = model.get_activation([1])
-            await model.pass_to(1, {"w": model.weights[0], "more": [inp, ("x", model.fake_grad(0, []))], "n": 3})
-        else:
-            got = await model.receive(0)
-            assert got["w"] == Weight(0, 2, 0)
-            assert (got["more"][0], got["more"][1][1]) == (Activation(0, 2, [1], 2), WeightGrad(0, 2, [], 2))
-            assert (got["more"][1][0], got["n"]) == ("x", 3)
-            model.weights["mine"] = got["w"]
-            model.activations[1] = model.forward(0, got["more"][0], got["w"])
-
-    sender, receiver = run(send, ranks=2, batches=2)
-    (received,) = [event for event in receiver.program.events if event.op == "receive"]
-    assert len(received.outputs) == 3
-    assert [event.op for event in receiver.program.events] == ["receive", "forward"]
-    assert sender.weights[0] == receiver.weights["mine"]
-    assert sender.weights[0] is not receiver.weights["mine"]
-
-
-def test_a_message_is_priced_by_the_values_in_it(run: Run) -> None:
-    async def send(model: Model) -> None:
-        if model.rank:
-            await model.receive(0)
-            await model.receive(0)
-        else:
-            await model.pass_to(1, [model.get_activation([0, 1]), {"g": model.fake_grad(0, [])}])
-            await model.pass_to(1, "words are free")
-
-    models = run(send, ranks=2, batches=2, costs=Links())
-    assert models[0].time == 0.8
-    assert models[1].time == 1.6
-    assert figures.traffic(models[0].trace) == [(4 * 131072, 2), (0, 0)]
-
-
-def test_each_side_pays_and_the_receiver_waits_for_the_sender(run: Run) -> None:
-    async def send(model: Model) -> None:
-        work(model, 3 - 3 * model.rank)
-        if model.rank:
-            await model.receive(0)
-        else:
-            await model.pass_to(1, "hello")
-
-    models = run(send, ranks=2)
-    assert [(starts(model), model.time) for model in models] == [([3.0], 3.2), ([3.2], 3.4)]
-
-
 @given(st.integers(2, 4), st.data())
 def test_messages_are_ordered_for_each_source_and_target(ranks: int, data: st.DataObject) -> None:
     """Whatever else is on its way."""
@@ -162,43 +109,7 @@ def test_messages_are_ordered_for_each_source_and_target(ranks: int, data: st.Da
         assert numbers == [number for number, other in enumerate(plan) if other == pair]
 
 
-def test_there_is_room_for_one_message(run: Run) -> None:
-    """The second pass waits until the first was received, which takes no time of its own."""
-    order: list[str] = []
-
-    async def send(model: Model) -> None:
-        if model.rank == 0:
-            for number in range(3):
-                await model.pass_to(1, number)
-                order.append(f"sent {number}")
-        elif model.rank == 1:
-            await model.receive(2)
-            for number in range(3):
-                assert await model.receive(0) == number
-                order.append(f"got {number}")
-        else:
-            work(model, 5)
-            await model.pass_to(1, "go")
-
-    models = run(send, ranks=3)
-    assert order.index("sent 0") < order.index("got 0") < order.index("sent 1")
-    assert starts(models[0]) == [0.0, 0.2, 0.4]
-    assert starts(models[1]) == [5.2, 5.4, 5.6, 5.8]
-
-
 # -- bare receives ------------------------------------------------------------------------------------------------
-
-
-def test_a_bare_receive_takes_what_was_first_in_simulated_time(run: Run) -> None:
-    async def race(model: Model) -> None:
-        if model.rank:
-            work(model, 5 - model.rank)
-            await model.pass_to(0, model.rank)
-        else:
-            assert [await model.receive() for _ in range(4)] == [4, 3, 2, 1]
-
-    models = run(race, ranks=5)
-    assert starts(models[0]) == [1.2, 2.2, 3.2, 4.2]
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.randoms(use_true_random=False))
@@ -268,28 +179,6 @@ def test_a_bare_receive_under_way_leaves_a_named_one_its_message() -> None:
 
 
 # -- groups -------------------------------------------------------------------------------------------------------
-
-
-def test_collectives_of_a_group_concern_its_members_only(run: Run) -> None:
-    async def halves(model: Model) -> None:
-        half = (0, 1) if model.rank < 2 else (3, 2)
-        work(model, model.rank)
-        shard, _ = model.load_weights(0, half.index(model.rank), 2)
-        whole = await model.allgather(shard, 0, half)
-        assert whole.is_complete()
-
-    models = run(halves, ranks=4)
-    assert [model.time for model in models] == [1.3, 1.3, 3.3, 3.3]
-
-
-def test_the_place_in_the_group_counts_and_not_the_rank(run: Run) -> None:
-    async def scatter(model: Model) -> None:
-        got = await model.scatterreduce(model.fake_grad(0, []), 0, "line")
-        assert got.shards == {model.coord["line"]}
-        exchanged = await model.alltoall([model.fake_grad(0, []).shard(i, 3) for i in range(3)], 0, "line")
-        assert [value.shards for value in exchanged] == [{model.coord["line"]}] * 3
-
-    run(scatter, mesh=Mesh({"line": 3}, ranks=[2, 0, 1]), ranks=3)
 
 
 def test_a_broadcast_names_its_root_by_rank(run: Run) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,22 +10,16 @@ import pytest
 from lib import (
     HIDDEN,
     LENGTH,
-    LINKS,
-    Costs,
     ForgottenAwait,
     Mesh,
     Model,
     Trace,
     Weight,
-    WeightGrad,
     Work,
-    check,
     simulate,
 )
 from lib.analysis import figures
-from lib.schedules.data_parallel import ddp_overlap, fsdp_prefetch, fully_sharded
-from lib.schedules.steps import backward, compute, forward, load, loss, mine, step
-from tests.support.drivers import DRIVERS, Run, figures_of
+from tests.support.drivers import DRIVERS, Run
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 
@@ -55,89 +48,6 @@ def work(model: Model, steps: int = 1) -> None:
 # -- what is hidden behind what -----------------------------------------------------------------------------------
 
 
-def test_all_but_the_last_all_reduce_hides_behind_backward(run: Run) -> None:
-    async def wait_for_all(model: Model) -> None:
-        load(model)
-        model.activations[0] = model.get_activation(mine(model))
-        for layer in range(model.LAYERS):
-            forward(model, layer)
-        loss(model)
-        works: dict[int, Awaitable[WeightGrad]] = {}
-        for layer in reversed(range(model.LAYERS)):
-            works[layer] = model.allreduce(backward(model, layer), layer)
-        for layer in range(model.LAYERS):
-            model.grad_weights[layer] = await works[layer]
-        for layer in range(model.LAYERS):
-            step(model, layer)
-
-    async def one_by_one(model: Model) -> None:
-        load(model)
-        compute(model, mine(model))
-        for layer in range(model.LAYERS):
-            model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
-            step(model, layer)
-
-    sizes = {"ranks": 4, "layers": 8, "batches": 4}
-    blocking, barrier, eager = (Trace.of(run(f, **sizes)) for f in (one_by_one, wait_for_all, ddp_overlap))
-    assert figures.end(blocking) == 16 + 8 * 0.3 + 8 * 0.5
-    assert figures.end(barrier) == 16 + 0.3 + 8 * 0.5
-    assert figures.end(eager) == 16 + 8 * 0.5
-    assert all(check(trace).correct for trace in (blocking, barrier, eager))
-
-
-def test_prefetch_leaves_one_all_gather_exposed(run: Run) -> None:
-    """And nothing that is under way is called hidden."""
-    sizes = {"ranks": 4, "layers": 6, "batches": 4}
-    assert figures_of(run(fully_sharded(), **sizes))[1] == 6 + 6 + 6 * 0.5 + 18 * 0.3
-    models = run(fsdp_prefetch, **sizes)
-    assert figures_of(models)[1] == 0.3 + 6 + 6 + 6 * 0.5
-    assert len(spans(models[0], "allgather")) == 11
-    assert check(Trace.of(models)).notes == ()
-
-
-@pytest.mark.parametrize(
-    ("costs", "length", "end"), [(Costs(), 0.3, 1.0), (Costs(collective=4), 4.0, 4.0), (Costs(collective=0), 0.0, 1.0)]
-)
-def test_a_collective_awaited_late_is_exposed_by_what_is_longer_than_the_work(
-    run: Run, costs: Costs, length: float, end: float
-) -> None:
-    async def early(model: Model) -> None:
-        coming = model.allreduce(model.fake_grad(0), 0)
-        assert model.time == 0.0
-        work(model)
-        assert model.time == 1.0
-        await coming
-        assert model.time == end
-
-    models = run(early, ranks=2, costs=costs)
-    assert spans(models[0], "allreduce") == [(0.0, length)]
-    assert spans(models[0], "forward") == [(0.0, 1.0)]
-    assert figures_of(models)[1] == end
-
-
-def test_a_collective_longer_than_the_work_is_exposed_by_the_rest(run: Run) -> None:
-    async def early(model: Model) -> None:
-        shard, _ = model.load_weights(0, model.rank, model.RANKS)
-        coming = model.allgather(shard, 0)
-        work(model)
-        await coming
-        assert model.time == 3.5
-
-    run(early, ranks=8, costs=LINKS)
-
-
-def test_a_collective_starts_when_its_last_member_has_issued_it(run: Run) -> None:
-    async def late(model: Model) -> None:
-        work(model, model.rank)
-        coming = model.allreduce(model.fake_grad(0), 0)
-        work(model)
-        await coming
-
-    models = run(late, ranks=3)
-    assert [spans(model, "allreduce") for model in models] == [[(2.0, 2.3)]] * 3
-    assert [model.time for model in models] == [2.3, 2.3, 3.0]
-
-
 def test_collectives_of_one_group_wait_for_each_other(run: Run) -> None:
     async def two(model: Model) -> None:
         first = model.allreduce(model.fake_grad(0), 0)
@@ -163,38 +73,6 @@ def test_two_groups_run_side_by_side(run: Run) -> None:
 
     models = run(two, mesh=Mesh({"row": 2, "column": 2}), ranks=4)
     assert [spans(model, "allreduce") for model in models] == [[(0.0, 0.3)] * 3 + [(0.3, 0.6)]] * 4
-
-
-def test_messages_run_beside_computing(run: Run) -> None:
-    async def send(model: Model) -> None:
-        if model.rank == 0:
-            sending = model.pass_to(1, "a")
-            work(model)
-            await sending
-            assert model.time == 1.0
-        else:
-            coming = model.receive(0)
-            work(model)
-            assert await coming == "a"
-            assert model.time == 1.0
-
-    models = run(send, ranks=2)
-    assert spans(models[0], "pass") == [(0.0, 0.2)]
-    assert spans(models[1], "pass") == [(0.2, 0.4)]
-
-
-def test_messages_between_two_ranks_wait_for_each_other_and_two_directions_do_not(run: Run) -> None:
-    async def send(model: Model) -> None:
-        other = 1 - model.rank
-        works: list[Awaitable[Any]] = [model.pass_to(other, number) for number in range(3)]
-        got = [model.receive(other) for _ in range(3)]
-        for one in works:
-            await one
-        assert [await one for one in got] == [0, 1, 2]
-
-    models = run(send, ranks=2)
-    for model in models:
-        assert spans(model, "pass") == [(0.0, 0.2), (0.2, 0.4), (0.4, 0.6), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8)]
 
 
 # -- memory of what is under way ----------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import json
-import pickle
 import weakref
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
@@ -23,7 +22,7 @@ from lib.trace.validation import MAX_COUNT
 from lib.values import rules
 from lib.values.laws import cut, gather, reduce, renew
 from lib.values.layers import LINEAR, Layer, Shape, by_hand, layer_from
-from lib.values.placement import MOST, MOST_KEPT, Axis, Owners, Part, Schema, held_together, keep, listed, union
+from lib.values.placement import MOST, MOST_KEPT, Axis, Owners, Part, Schema, held_together, keep, union
 from lib.values.values import clean
 
 GRIDS = st.sampled_from([1, 2, 3, 4])
@@ -115,18 +114,6 @@ def test_the_first_owner_is_the_first_that_overlaps_whoever_it_is(
 )
 def test_the_words_for_a_part(of: Any, total: int, words: str) -> None:
     assert part(*of).words(total) == words
-
-
-def test_a_long_list_of_runs_ends() -> None:
-    assert listed([(n, n + 1) for n in range(0, 100, 2)]).endswith(", 38, ...")
-    assert AXIS.part().words(4) == "shards  of 4"
-
-
-def test_a_part_is_made_of_shards_only_where_both_its_ends_are() -> None:
-    first, second = part([0], 2), part([1], 2)
-    assert (first.shards(3), second.shards(3)) == (None, None)
-    assert (first.shards(4), second.shards(4)) == ([(0, 2)], [(2, 4)])
-    assert (AXIS.whole.shards(1), AXIS.whole.shards(0)) == ([(0, 1)], None)
 
 
 @pytest.mark.parametrize("runs", [20, 21])
@@ -222,13 +209,6 @@ def test_other_sizes_are_another_place() -> None:
     assert not one.place.same(other.place)
     assert one != other
     assert rules.get_activation(small, [1, 2]).elements() == 2 * 256 * 8
-
-
-def test_a_place_survives_a_pickle_by_the_fields_of_its_value() -> None:
-    weight = rules.load_weights(step(), 0, 1, 4)[0]
-    again, twice = (pickle.loads(pickle.dumps(weight)) for _ in range(2))
-    assert again == weight
-    assert again.place is twice.place
 
 
 @pytest.mark.parametrize("name", ["elements", "batches", "complete", "shards"])
