@@ -8,8 +8,10 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
+import typer.testing
 
 from tests.support.durations import Durations
 from tests.support.profiles import THOROUGH
@@ -20,6 +22,9 @@ os.environ.pop("PUZZLES_GRADING", None)  # in most notebooks of tests a stub is 
 _copies = tempfile.TemporaryDirectory(prefix="my_puzzles")  # which goes with the last that knows its name
 os.environ["PUZZLES_FOLDER"] = _copies.name
 
+
+# typer looks at the parameters of all commands, for 40 ms, whenever one of them is called: here once.
+typer.testing._get_command = cache(typer.main.get_command)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
 ELSEWHERE = {
     "win32": {"replay/": "the ranks of a replay are forked, which Windows cannot do; under WSL these tests run"},
