@@ -110,23 +110,6 @@ async def two_of_a_row(model: Model) -> None:
         step(model, layer)
 
 
-async def ddp_of_the_tables(model: Model) -> None:
-    """All gradients first, then all all-reduces, then all updates; stores the gradient of the data as well."""
-    load(model)
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer)
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        activation, grad = model.activations.pop(layer), model.grad_activations.pop(layer)
-        made = model.backward(layer, activation, grad, model.weights[layer])
-        model.grad_weights[layer], model.grad_activations[layer - 1] = made
-    for layer in range(model.LAYERS):
-        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
-    for layer in range(model.LAYERS):
-        step(model, layer)
-
-
 async def wsdp(model: Model) -> None:
     """Weights and optimizer sharded, gradients whole. Keeps the whole weight during the all-reduce."""
     load(model, shard=model.rank, total=model.RANKS)
