@@ -107,23 +107,6 @@ def test_what_the_laws_refuse(law: Callable[..., Any], values: list[Any], fact: 
         assert str(raised.value)
 
 
-def test_every_other_member_is_looked_at() -> None:
-    thirds = [value(Activation, 1, [0], ("features", {i}, 4)) for i in range(4)]
-    assert gather(*thirds) == value(Activation, 1, [0])
-    for wrong in (
-        value(Activation, 1, [1], ("features", {2}, 4)),
-        thirds[1],
-        value(Activation, 1, [0], ("terms", {2}, 4)),
-    ):
-        with pytest.raises(RuleError):
-            gather(*thirds[:2], wrong, thirds[3])
-    sums = [value(Activation, 1, [0], ("terms", {i}, 4)) for i in range(4)]
-    assert reduce(*sums) == value(Activation, 1, [0])
-    for wrong in (value(Activation, 1, [1], ("terms", {2}, 4)), sums[1], thirds[2]):
-        with pytest.raises(RuleError):
-            reduce(*sums[:2], wrong, sums[3])
-
-
 def test_batches_are_cut_in_order_and_gathered_again() -> None:
     some = value(Activation, 2, [0, 2, 3, 1])
     assert [cut(some, i, 2).batches for i in range(2)] == [{0, 1}, {2, 3}]

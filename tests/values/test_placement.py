@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import Activation, ActivationGrad, Model, RuleError, Weight, WeightGrad, check, simulate
+from lib import Activation, ActivationGrad, Model, Weight, WeightGrad, check, simulate
 from lib.errors.wording import runs
 from lib.trace.rebuild import rebuild
 from lib.trace.validation import MAX_COUNT
@@ -168,21 +168,6 @@ def test_a_sum_is_one_object_in_whatever_order_it_is_made(order: list[int], spli
     assert reduce(reduce(*mixed[:split]), reduce(*mixed[split:])).place is whole.place
     assert whole.place.elements == grads[0].place.elements
     assert not whole.place.sums[1:][0].pieces - {0}
-
-
-@given(st.lists(st.frozensets(st.integers(0, 7), min_size=1), min_size=2, max_size=5))
-def test_what_a_law_accepts_one_place_says_and_what_it_refuses_none_does(sets: list[frozenset[int]]) -> None:
-    """Counted once each: the union has as many as all the sets together."""
-    shape = step(8)
-    fits = len(frozenset().union(*sets)) == sum(map(len, sets))
-    grads = [rules.fake_grad(shape, 1, batches) for batches in sets]
-    data = [rules.get_activation(shape, batches) for batches in sets]
-    for law, values in ((reduce, grads), (gather, data)):
-        if fits:
-            assert law(*values).place.batches == frozenset().union(*sets)  # type: ignore[type-var]
-        else:
-            with pytest.raises(RuleError, match="would be counted twice"):
-                law(*values)  # type: ignore[type-var]
 
 
 def test_equal_places_of_one_step_are_one_object_and_of_two_steps_the_same() -> None:
