@@ -16,7 +16,6 @@ from lib import (
     UNIT,
     Costs,
     Links,
-    MismatchError,
     Model,
     RuleError,
     Trace,
@@ -231,25 +230,3 @@ def test_a_message_goes_to_another_rank(call: str) -> None:
     with pytest.raises(RuleError):
         eval(call, globals())
     SAID.check(call, globals())
-
-
-CALLS: dict[str, Any] = {
-    "operation": lambda m: m.allreduce(m.fake_grad(0), 0) if m.rank else m.scatterreduce(m.fake_grad(0), 0),
-    "layer": lambda m: m.allreduce(m.fake_grad(m.rank), m.rank),
-    "kind": lambda m: m.allgather(m.load_weights(0, m.rank, 2)[m.rank], 0),
-    "root": lambda m: m.broadcast(m.fake_grad(0), 0, root=m.rank),
-    "batches": lambda m: m.allreduce(m.fake_grad(0, [0]), 0),
-    "shards": lambda m: m.allgather(m.load_weights(0, 0, 2)[0], 0),
-    "number of shards": lambda m: m.allgather(m.load_weights(0, 0, 2 + m.rank)[0], 0),
-}
-
-
-@pytest.mark.parametrize("what", CALLS)
-def test_whatever_differs_is_a_mismatch_between_two_ranks(run: Run, what: str) -> None:
-    async def differ(model: Model) -> None:
-        await CALLS[what](model)
-
-    with pytest.raises(MismatchError) as raised:
-        run(differ, ranks=2, batches=2)
-    assert raised.value.ranks == (0, 1)
-    assert [rank for rank, _ in raised.value.where] == [0, 1]
