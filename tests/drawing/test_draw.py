@@ -99,16 +99,6 @@ def test_a_puzzle_that_is_not_solved_says_so(capsys: pytest.CaptureFixture[str])
     assert draw([]).words == "nothing to draw yet"
 
 
-@pytest.mark.parametrize(
-    ("thing", "hint"), [([None], "return model"), (3, "got int"), ({}, "got dict"), ([ddp(Model())], "await")]
-)
-def test_draw_says_what_it_takes(thing: Any, hint: str) -> None:
-    with pytest.raises(TypeError, match=hint):
-        draw(thing)
-    if isinstance(thing, list) and hasattr(thing[0], "close"):
-        thing[0].close()
-
-
 def test_hovering_tells_all_about_an_event() -> None:
     svg = picture_of(RUNS["overlapped"]).svg()
     assert "<title>backward, layer 4, batch 2\nrank 2, 5 to 6\nruns.py, line " in svg
