@@ -13,8 +13,9 @@ have         = $(or $(firstword $(wildcard $(foreach choice,$(1),$(call stamp,$(
 ALL         := $(call have,$(THOROUGH) $(DEVELOP))
 CLASS       := $(call have,$(THOROUGH) $(DEVELOP) $(TEACH))
 PUZZLES     := $(call have,$(THOROUGH) $(DEVELOP) $(TEACH) $(LEARN))
-# One more than there are cores, as many tests wait for another process. ONLY=fsdp runs what has that word in its name.
-WORKERS     ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)))
+# As many as there are cores; what tests wait for and what is checked beside them fills the rest. ONLY=fsdp runs what
+# has that word in its name.
+WORKERS     ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST      := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NBVAL       := -p lib.notebooks.warm_kernels --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
 
@@ -51,7 +52,8 @@ setup: $(CLASS)  ## make .venv with everything that learners and instructors nee
 # Types and notebooks are checked while tests wait for other processes; what is said of them comes last.
 test: $(if $(ONLY),unit,lint imports)  ## run every check and every test (ONLY=fsdp: what has that word in its name)
 	$(if $(ONLY),,@said=$(VENV)/.checks; trap 'kill $$checks 2>/dev/null' INT TERM; \
-	$(MAKE) --no-print-directory types generated >"$$said" 2>&1 & checks=$$!; \
+	$(MAKE) --no-print-directory types $(if $(filter thorough,$(TESTS)),,TYPED='lib drawing') generated \
+	    >"$$said" 2>&1 & checks=$$!; \
 	$(MAKE) --no-print-directory unit; tested=$$?; \
 	wait $$checks; checked=$$?; cat "$$said"; exit $$((tested + checked)))
 	$(call step,All checks passed)
@@ -68,9 +70,9 @@ lint: $(ALL)  ##   only style: ruff check, ruff format --check
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(ALL)  ##   only types: pyright
+types: $(ALL)  ##   only types: pyright (TYPED="lib drawing", as `make test` does: tests/ is for `make test-all`)
 	$(call step,Types (pyright))
-	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright $(TYPED)
 
 imports: $(ALL)  ##   only who imports whom: import-linter
 	$(call step,Imports (import-linter))

@@ -246,9 +246,12 @@ def encode(value: Any) -> Any:
 
     Nothing of the student's own comes through: a class of text may call itself equal to everything.
     """
+    kind = cast("type[Any]", type(value))
+    if kind is int and value.bit_length() <= MOST_BITS:  # which most of all data is
+        return value
     if value is None or value is True or value is False:
         return value
-    if issubclass(type(value), str):  # isinstance believes what an object says of its class
+    if issubclass(kind, str):  # isinstance believes what an object says of its class
         return str.__str__(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
@@ -269,9 +272,12 @@ def encode(value: Any) -> Any:
     return number
 
 
+PLAIN = (int, str, float)
+
+
 def decode(data: Any) -> Any:
     """What `encode` made, whoever sends it. ValueError for anything else."""
-    if data is None or isinstance(data, bool | str | int | float):
+    if data is None or isinstance(data, PLAIN):
         return data
     if isinstance(data, list):
         return [decode(item) for item in cast("list[Any]", data)]

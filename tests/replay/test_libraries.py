@@ -100,6 +100,7 @@ def test_a_mesh_that_has_no_replicas_is_cut_into_halves() -> None:
     assert hsdp.counts == {"allgather": 4 * 2 * 2, "allreduce": 4 * 2, "scatterreduce": 4 * 2}
 
 
+@pytest.mark.thorough
 def test_stages_of_zero() -> None:
     schedule = Trace.of(simulate(zero1, ranks=4, layers=6, batches=4))
     first, second = against(schedule, "zero1", "zero2", optimizer="adam").libraries
