@@ -13,9 +13,8 @@ have         = $(or $(firstword $(wildcard $(foreach choice,$(1),$(call stamp,$(
 ALL         := $(call have,$(THOROUGH) $(DEVELOP))
 CLASS       := $(call have,$(THOROUGH) $(DEVELOP) $(TEACH))
 PUZZLES     := $(call have,$(THOROUGH) $(DEVELOP) $(TEACH) $(LEARN))
-# As many as there are cores; what tests wait for and what is checked beside them fills the rest. ONLY=fsdp runs what
-# has that word in its name.
-WORKERS     ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+# One more than there are cores, as many tests wait for another process. ONLY=fsdp runs what has that word in its name.
+WORKERS     ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)))
 PYTEST      := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NBVAL       := -p lib.notebooks.warm_kernels --nbval --nbval-current-env --nbval-cell-timeout=120 --timeout=600
 
