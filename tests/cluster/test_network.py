@@ -223,6 +223,24 @@ def test_ranks_of_a_host_share_its_cards(cards: int | None, end: float) -> None:
     assert check(Trace.of(simulate(HSDP, layers=6, batches=8, mesh=mesh, costs=costs))).time == end
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "share"), [(0, 1, True), (2, 3, True), (0, 2, False), (0, 3, False), (1, 2, False), (1, 3, False)]
+)
+def test_neighbours_on_a_host_share_a_card(one: int, other: int, share: bool) -> None:
+    """Ranks 0 and 1 of a host of four have its first card, ranks 2 and 3 the second: a message alone takes 2."""
+    targets = {one: 4, other: 6}  # whose own cards are two
+
+    async def talk(model: Model) -> None:
+        if model.rank in targets:
+            await model.pass_to(targets[model.rank], model.get_activation([0]))
+        elif model.rank in targets.values():
+            await model.receive()
+
+    trace = Trace.of(simulate(talk, ranks=8, costs=Links(host_size=4, cards=2)))
+    took = {units(event.length) for _, event in trace.events() if event.op == "pass_to"}
+    assert took == {4.0 if share else 2.0}
+
+
 def lengths(trace: Trace, rank: int = 0) -> list[tuple[float, float]]:
     return [(units(e.start or 0), units(e.length)) for e in trace.programs[rank].events if e.group]
 
