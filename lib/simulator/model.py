@@ -323,7 +323,8 @@ class Model(Given):
         return self._communicate("broadcast", v, layer, group, root)
 
     def pass_to(self, rank: int, v: Any) -> Work[None]:
-        """Sends any object to a rank. There is room for one message that is not received yet."""
+        """Sends any object to a rank; values in it travel in lists, tuples and dicts. There is room for one message
+        that is not received yet."""
         frame = _frame(1)
         program = self.program
         source = (frame.f_code, frame.f_lasti)
@@ -337,8 +338,7 @@ class Model(Given):
             else:
                 load, values = copy_message(v)
                 inputs = tuple([program.id(value, source) for value in values])
-                values = [clean(value) for value in values]
-                first, elements = values[0] if values else None, total_elements(values)
+                first, elements = load.values[0] if load.values else None, total_elements(load.values)
         except PuzzleError as error:
             self._blame(error)
         layer = None if first is None else first.layer

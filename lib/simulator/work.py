@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+import gc
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Generator
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from lib.errors.exceptions import ForgottenAwait
+from lib.errors.exceptions import ForgottenAwait, RuleError
 from lib.errors.forgotten_await import put_await
 from lib.errors.source_lines import Place, student_place
 from lib.simulator.engine import Signal
@@ -13,7 +16,7 @@ from lib.simulator.recorder import Recorder
 from lib.trace.event import NO_BATCHES, Event, place_of
 from lib.values.laws import renew
 from lib.values.rules import need
-from lib.values.values import Value, clean
+from lib.values.values import Value, clean, definite, describe
 
 if TYPE_CHECKING:
     from lib.simulator.model import Model
@@ -62,8 +65,11 @@ class Work(Generic[T]):
         event = self._event
         if isinstance(result, Value):
             event.outputs = (program.new(result),)
+        elif isinstance(result, Parcel):
+            event.outputs = tuple(map(program.new, result.values))
+            result = result.thing
         elif result is not None:
-            event.outputs = tuple(_settle(program, result))
+            event.outputs = tuple(map(program.new, result))
         end = cast(int, event.start) + event.length  # it has happened, so it has a start
         if len(program.events) == self._index and len(program.moves) == self._moves:
             event.blocking = True
@@ -111,32 +117,89 @@ class Work(Generic[T]):
         return f"<{self._event.op}, to be awaited>"
 
 
-def _settle(program: Recorder, result: Any) -> list[int]:
-    """Gives the values inside a result their ids on this rank: those in lists, tuples and dicts too."""
-    if isinstance(result, Value):
-        return [program.new(result)]
-    parts: Iterable[Any] = ()
-    if type(result) in (list, tuple):
-        parts = cast("Sequence[Any]", result)
-    elif type(result) is dict:
-        parts = cast("dict[Any, Any]", result).values()
-    return [number for part in parts for number in _settle(program, part)]
+class Parcel(NamedTuple):
+    """A message that is more than one value: what arrives, and the values in it, in their order."""
+
+    thing: Any
+    values: list[Value]
 
 
-def copy_message(item: Any) -> tuple[Any, list[Value]]:
-    """What arrives when an object is sent: its values anew, in lists, tuples and dicts too; anything else as it is."""
-    found: list[Value] = []
+def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
+    """What arrives when an object is sent, and which values are sent with it.
 
-    def visit(part: Any) -> Any:
+    Values arrive anew, in lists, tuples (those with names too), dicts and their like, which are copied; what is there
+    twice is sent once. Anything else arrives as it is, and RuleError says so where it has a value in it: on the other
+    side that would still be the sender's.
+    """
+    sent: list[Value] = []
+    parcel = Parcel(None, [])
+    copies: dict[int, Any] = {}
+
+    def copied(part: Any) -> Any:
+        if id(part) not in copies:
+            copies[id(part)] = anew(part)
+        return copies[id(part)]
+
+    def anew(part: Any) -> Any:
+        kind = cast("type[Any]", type(part))
         if isinstance(part, Value):
-            found.append(part)
-            return clean(part) if part.mark is None else renew(part)
-        if type(part) is tuple:
-            return tuple(visit(p) for p in cast("tuple[Any, ...]", part))
-        if type(part) is list:
-            return [visit(p) for p in cast("list[Any]", part)]
-        if type(part) is dict:
-            return {key: visit(p) for key, p in cast("dict[Any, Any]", part).items()}
-        return need(Value, part, "value given to pass_to", "pass_to") if isinstance(part, Work) else part
+            sent.append(part)
+            parcel.values.append(clean(part) if part.mark is None else renew(part))
+            return parcel.values[-1]
+        # Only Python's own classes are asked for what is in them: one made from them may answer anything.
+        if kind in (list, deque):
+            copies[id(part)] = items = deque[Any](maxlen=part.maxlen) if kind is deque else list[Any]()
+            items.extend([copied(inner) for inner in part])
+            return items
+        if kind in (dict, OrderedDict, defaultdict):
+            pairs = defaultdict[Any, Any](part.default_factory) if kind is defaultdict else cast("Any", kind)()
+            copies[id(part)] = pairs
+            pairs.update([(copied(key), copied(inner)) for key, inner in part.items()])
+            return pairs
+        if kind is tuple or _is_named_tuple(kind):
+            return _tuple.__new__(kind, [copied(inner) for inner in _tuple.__iter__(part)])
+        held = _held(part)
+        if held is not None:
+            name = kind.__name__
+            value = need(Value, held, "value given to pass_to", "pass_to")
+            raise RuleError(
+                f"pass_to was given a {name} with a value in it, which would not arrive",
+                expected="values travel in lists, tuples and dicts",
+                got=f"a {name} that holds {definite(describe(value))}",
+                fix="send the value itself, or a list, a tuple or a dict of what is to arrive",
+            )
+        return part
 
-    return visit(item), found
+    try:
+        return parcel._replace(thing=copied(item)), sent
+    except RecursionError:
+        raise RuleError(
+            "pass_to was given something that is nested too deeply",
+            expected="a value, or lists, tuples and dicts of values",
+            fix="send its parts, each in a message of its own",
+        ) from None
+
+
+_tuple: Any = tuple
+CODE = (type, ModuleType, FunctionType, CodeType, FrameType)
+"""What leads to all that there is, and has no values of its own."""
+MOST_LOOKED_AT = 10**5
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    """Whether a class is a NamedTuple, with nothing beside its items."""
+    return issubclass(kind, _tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__
+
+
+def _held(thing: object) -> object:
+    """A value in an object of any other class, or in what that holds, or one that was not awaited; None where there is
+    none. None of its methods are called."""
+    seen, queue = {id(thing)}, [thing] if gc.is_tracked(thing) else []
+    for part in queue:
+        if isinstance(part, Value | Work):
+            return cast("object", part)
+        if len(queue) < MOST_LOOKED_AT and not isinstance(part, CODE):
+            new = {id(inner): inner for inner in gc.get_referents(part) if gc.is_tracked(inner)}
+            queue.extend(inner for number, inner in new.items() if number not in seen)
+            seen |= new.keys()
+    return None
