@@ -225,14 +225,14 @@ Pair = collections.namedtuple("Pair", "left right")
 
 
 class Bag:
-    """Something that a message is not looked into for values."""
+    """A class of a student's own."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def smuggled(wrap: Callable[[Any], Any], unwrap: Callable[[Any], Any]) -> Trick:
-    """A gradient in a message that seems to weigh nothing."""
+    """A gradient in something that a message might not be looked into for values."""
 
     async def run(model: Model) -> None:
         load(model)
@@ -259,7 +259,8 @@ BAGS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "a_closure": (lambda value: lambda: value, lambda call: call()),
 }
 for _name, _pair in BAGS.items():
-    trick("ddp", REFUSED, f"gradients_in_{_name}")(smuggled(*_pair))
+    # What a NamedTuple and the keys of a dict hold travels with them, and is counted.
+    trick("ddp", COUNTED if _name in ("a_namedtuple", "a_key") else REFUSED, f"gradients_in_{_name}")(smuggled(*_pair))
 
 
 # -- work that is not done ------------------------------------------------------------------------------------
@@ -361,7 +362,7 @@ def tampered(base: Trick, touch: Callable[[Model], Any]) -> Trick:
 
 
 def stores_that_are_emptied_before_they_are_filled(model: Model) -> None:
-    model.program.moves[:] = [move for move in model.program.moves if move[3] > 0 and move[1] > 2]
+    model.program.moves[:] = [move for move in model.program.moves if move[3] > 0 and move[1] in (1, 3, 4)]
 
 
 def more_leaves_than_came(model: Model) -> None:
