@@ -776,8 +776,6 @@ class _World:
         for e in self.events[rank]:
             if e.op == "set_final_weight":
                 after.add(e.inputs[0])
-            elif e.op == "update":
-                after.add(e.outputs[1])
         there: dict[tuple[str, int], set[Cell]] = defaultdict(set)
         for number in after:
             if number in things and things[number].kind in "WO":

@@ -30,7 +30,7 @@ async def whole_states(model: Model) -> None:
     """Each rank updates its half of the weight with a whole state: the other half of that state stays as it was."""
     weight, state = model.load_weights(0)
     grad = await model.scatterreduce(gradient(model, mine(model), weight), 0)
-    half, _ = model.update(0, grad, weight.shard(model.rank, 2), state)
+    half, model.opt_states[0] = model.update(0, grad, weight.shard(model.rank, 2), state)
     model.set_final_weight(0, await model.allgather(half, 0))
 
 
@@ -48,6 +48,7 @@ def in_halves(model: Model) -> None:
     weight, state = model.load_weights(0)
     grad = gradient(model, range(model.BATCHES), weight)
     parts = [model.update(0, grad, weight.shard(i, 2), state) for i in range(2)]
+    model.opt_states[0], model.opt_states[1] = parts[0][1], parts[1][1]
     model.set_final_weight(0, parts[0][0].combine(parts[1][0]))
 
 

@@ -72,7 +72,7 @@ def other_keys(model: Model) -> None:
 
 
 def locals_only(model: Model) -> None:
-    """Nothing in any store. Correct, though it all counts."""
+    """Nothing in a store but what the next step begins with. Correct, though it all counts."""
     loaded = [model.load_weights(layer) for layer in range(model.LAYERS)]
     acts = [model.get_activation(range(model.BATCHES))]
     for layer, (weight, _) in enumerate(loaded):
@@ -81,7 +81,8 @@ def locals_only(model: Model) -> None:
     for layer in reversed(range(model.LAYERS)):
         weight, state = loaded[layer]
         made, grad = model.backward(layer, acts[layer], grad, weight)
-        model.set_final_weight(layer, model.update(layer, made, weight, state)[0])
+        weight, model.opt_states[layer] = model.update(layer, made, weight, state)
+        model.set_final_weight(layer, weight)
 
 
 async def one_for_all(model: Model) -> None:
