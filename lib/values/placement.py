@@ -52,6 +52,11 @@ MOST = 10**6
 """The largest number of shards of a weight, and of ranks, layers or batches: a Trace file holds no more."""
 MOST_RUNS = 20
 """Runs that a message lists."""
+MOST_LOOKED_UP = 16
+"""Parts whose union is looked up; of more it is worked out, which is one operation on sets."""
+MOST_NUMBERS = 2 * 10**7
+"""The most numbers in all larger sets that the laws make of one axis: a few lines, or a short file, may ask for any
+number of unions of 10^6."""
 MOST_KEPT = 2**15
 """Entries of a table before it begins anew: a table makes equal things one object, and correctness never asks it to."""
 ONE_PIECE = frozenset([0])
@@ -85,18 +90,22 @@ class _Frozen:
 class Axis(_Frozen):
     """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces."""
 
-    __slots__ = ("_pieces", "_shards", "name", "size", "whole")
+    __slots__ = ("_left", "_pieces", "_shards", "_unions", "name", "size", "whole")
     name: str
     size: int
     whole: Part
+    _left: int
     _pieces: dict[tuple[int, frozenset[int]], Part]
     _shards: dict[tuple[int, int], Part]
+    _unions: dict[tuple[Part, ...], Part]
 
     def __init__(self, name: str, size: int) -> None:
         _set(self, "name", name)
         _set(self, "size", size)
         _set(self, "_pieces", {})
         _set(self, "_shards", {})
+        _set(self, "_unions", {})
+        _set(self, "_left", MOST_NUMBERS)
         _set(self, "whole", self.piece(1, ONE_PIECE))
 
     def piece(self, grid: int, pieces: frozenset[int]) -> Part:
@@ -114,6 +123,9 @@ class Axis(_Frozen):
     def named(self, grid: int, pieces: frozenset[int]) -> Part:
         """Pieces that anybody may have named. What is no part of the axis is kept in no table, so that nobody else
         gets it: True and 1.0 are equal to 1, and a class of a student's own to whatever it likes."""
+        known = self._pieces.get((grid, pieces)) if type(grid) is int else None
+        if known is not None and known.pieces is pieces:  # looked at before, and a set may be long
+            return known
         real = type(grid) is int and grid >= 1 and INTS.issuperset(map(type, pieces))
         if real and (not pieces or (min(pieces) >= 0 and max(pieces) < grid)):
             return self.piece(grid, pieces)
@@ -126,6 +138,22 @@ class Axis(_Frozen):
     def part(self, *ranges: Range) -> Part:
         """Any part, as ranges in any order, which may overlap."""
         return Part(self, None, NO_PIECES, _joined(ranges))
+
+    def known(self, parts: tuple[Part, ...]) -> Part | None:
+        """What these parts were together before."""
+        return self._unions.get(parts) if len(parts) <= MOST_LOOKED_UP else None
+
+    def remember(self, parts: tuple[Part, ...], union: Part) -> Part:
+        """Remembers what some parts are together."""
+        return keep(self._unions, parts, union) if len(parts) <= MOST_LOOKED_UP else union
+
+    def may_make(self, numbers: int) -> bool:
+        """Whether a set of so many numbers may still be made. After a refusal it begins anew, for the next run."""
+        _set(self, "_left", self._left - max(0, numbers))
+        allowed = self._left >= 0
+        if not allowed:
+            _set(self, "_left", MOST_NUMBERS)
+        return allowed
 
     def same(self, other: Axis) -> bool:
         return self is other or (self.name == other.name and self.size == other.size)
@@ -320,7 +348,7 @@ def listed(found: Sequence[tuple[int, int]]) -> str:
 class Schema(_Frozen):
     """A kind of tensor: its dims, and the axes over which it may be a partial sum, each as (role, axis)."""
 
-    __slots__ = ("_places", "_rest", "_sums", "axes", "batch", "dims", "roles", "size", "split")
+    __slots__ = ("_places", "_rest", "axes", "batch", "dims", "roles", "size", "split")
     roles: tuple[str, ...]
     axes: tuple[Axis, ...]
     dims: int
@@ -329,7 +357,6 @@ class Schema(_Frozen):
     batch: int | None
     _rest: tuple[Part, ...]
     _places: dict[tuple[Part, ...], Place]
-    _sums: dict[tuple[Place, ...], Place]
 
     def __init__(self, dims: Sequence[tuple[str, Axis]], sums: Sequence[tuple[str, Axis]] = ()) -> None:
         roles = tuple(role for role, _ in (*dims, *sums))
@@ -341,7 +368,6 @@ class Schema(_Frozen):
         _set(self, "size", prod(axis.size if type(axis.size) is int else 0 for _, axis in dims))
         _set(self, "_rest", tuple(axis.whole for axis in self.axes[1:]))
         _set(self, "_places", {})
-        _set(self, "_sums", {})
 
     def place(self, *parts: Part) -> Place:
         """The place with these parts, of the dims and then of the sums."""
@@ -355,14 +381,6 @@ class Schema(_Frozen):
     def cut(self, first: Part) -> Place:
         """The place with this part of its first dim and all of the others: what a shard of a weight is."""
         return self.place(first, *self._rest)
-
-    def summed(self, places: tuple[Place, ...]) -> Place | None:
-        """The place that the sum of these had before."""
-        return self._sums.get(places)
-
-    def keep_sum(self, places: tuple[Place, ...], found: Place) -> None:
-        """Remembers the place of a sum."""
-        keep(self._sums, places, found)
 
 
 class Place(_Frozen):

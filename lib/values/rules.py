@@ -37,6 +37,7 @@ from lib.values.facts import (
     WrongKind,
     WrongLayer,
 )
+from lib.values.laws import SMALL_SET, limit
 from lib.values.layers import Shape, done
 from lib.values.placement import MOST
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, made, made_step
@@ -119,6 +120,7 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
         raise RuleError(NotBatches(batches)) from None
     if wrong:
         raise RuleError(NoBatch(frozenset(wrong), frozenset(found), shape.batches, shape.padding))
+    limit(shape.tensors.activation.axes[0], len(found) - SMALL_SET)
     return frozenset(found)
 
 
