@@ -72,7 +72,10 @@ def trace_of(run: object, who: str) -> Trace:
     for model in models:
         if not (hasattr(type(model), "program") or hasattr(model, "program")):
             raise TypeError(f"{who}; got {type(model).__name__}{_hint(model)}")
-    return Trace.of(cast("list[ModelLike]", models))
+    try:
+        return Trace.of(cast("list[ModelLike]", models))
+    except AttributeError as error:  # what a Model or its Dist says of itself may be anything
+        raise TypeError(f"{who}, as they are: in these something was replaced ({error})") from None
 
 
 def _hint(thing: object) -> str:
