@@ -195,11 +195,13 @@ def test_a_mesh_or_costs_that_a_run_is_given_lie(name: str) -> None:
     for cls in liars(type(given)):
         lying = Mesh(record.mesh.axes, host_size=record.mesh.host_size) if name == "mesh" else replace(record.costs)
         assert becomes(lying, cls)
+        options: dict[str, Any] = {name: lying}
 
-        def ask(lying: Any = lying) -> Verdict:
-            return check(simulate(way("hsdp"), puzzle="hsdp", **{name: lying}), "hsdp")
-
-        assert believed(ask, "hsdp") is None, cls
+        try:
+            models = simulate(way("hsdp"), puzzle="hsdp", **options)
+        except (PuzzleError, ValueError, TypeError, AttributeError):  # a class of costs is code of somebody's own
+            continue
+        assert believed(lambda models=models: check(models, "hsdp"), "hsdp") is None, cls
 
 
 def test_what_a_run_has_found_out_of_its_costs_is_its_own() -> None:
