@@ -112,6 +112,8 @@ class Model(Given):
         rank, layers, batches = plain(rank), plain(layers), plain(batches)
         padding = padding if isinstance(padding, bool) else plain(padding)
         whole = type(rank) is int
+        if dist is not None and not isinstance(dist, Dist):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"dist= is the world of all ranks, such as Dist(4); got {dist!r}")
         sandbox = dist is None
         dist = Dist(max(rank, 0) + 1 if whole else 1) if dist is None else dist
         for name, value in (("layers", layers), ("batches", batches)):

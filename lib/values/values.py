@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import FrozenInstanceError
+from itertools import islice
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
@@ -129,7 +130,18 @@ V = TypeVar("V", bound=Value)
 
 
 def _frozen(items: Iterable[int]) -> frozenset[int]:
-    return items if type(items) is frozenset else frozenset(items)  # pyright: ignore[reportUnknownVariableType]
+    if type(items) is frozenset:
+        return cast("frozenset[int]", items)
+    try:
+        found = frozenset(islice(items, MOST + 1))
+    except TypeError:
+        got = described(items, describe)
+        raise TypeError(
+            f"shards and batches are numbers in a list, a set or a range, such as [0, 1]; got {got}"
+        ) from None
+    if len(found) > MOST:
+        raise ValueError(f"a value has at most {MOST} shards or batches; got more")
+    return found
 
 
 def _view(name: str) -> Any:
