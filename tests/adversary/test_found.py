@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from lib import Model, RuleError, Trace, TraceError, check, simulate
+from lib import ActivationGrad, Model, RuleError, Trace, TraceError, check, simulate
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.steps import mine
 from lib.trace.json_format import encode
-from tests.adversary.judging import judged, puzzle_of, read, ready, replayed
+from tests.adversary.judging import agree, judged, puzzle_of, read, ready, replayed
+from tests.adversary.oracle import opinion
 
 
 def data_of(function: Any, ranks: int = 1) -> dict[str, Any]:
@@ -99,6 +100,29 @@ def test_a_result_of_a_communication_that_nobody_waited_for() -> None:
     event[12] = False
     with pytest.raises(TraceError, match="allgather has results, and nobody waits for it"):
         read(data)
+
+
+def test_a_send_that_is_awaited_later_still_reads_what_a_collective_would_write_over() -> None:
+    """The oracle let the collective work in place, since the receive was there before."""
+
+    async def run(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        if model.rank == 0:
+            await model.receive(1)
+            grad = gradient(model, [0, 1], weight)
+            sent, total = model.pass_to(1, grad), model.allreduce(grad, 0)
+            await sent
+        else:
+            received = model.receive(0)
+            await model.pass_to(0, 1)
+            total = model.allreduce(model.fake_grad(0), 0)
+            await received
+        model.backward_weight(0, model.get_activation([0]), ActivationGrad(0, 1, frozenset([0]), 2))
+        model.weights[0], model.opt_states[0] = model.update(0, await total, weight, state)
+        model.set_final_weight(0, model.weights[0])
+
+    trace = Trace.of(simulate(run, ranks=2, layers=1, batches=2))
+    agree(trace, judged(trace), opinion(encode(trace)))
 
 
 # -- a collective that brings two values ------------------------------------------------------------
