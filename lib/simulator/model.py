@@ -18,7 +18,8 @@ from lib.simulator.dist import Dist
 from lib.simulator.matching import Group
 from lib.simulator.recorder import Recorder
 from lib.simulator.stores import Store
-from lib.simulator.work import Work, copy_message
+from lib.simulator.traffic.parcel import copy_message
+from lib.simulator.work import Work
 from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace, absent, trace_of
 from lib.values import facts, rules
