@@ -16,16 +16,14 @@ from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
 from lib.values.facts import Different, Gaps, NoShard, NoSum, OtherKind, TooManyShards, Twice, Undivided
-from lib.values.placement import MOST, MOST_NUMBERS, NO_PIECES, REST, Axis, Elements, Part, Place, alike, total_size
+from lib.values.placement import MOST, NO_PIECES, REST, SMALL_SET, Elements, Part, Place, alike, total_size
 
 if TYPE_CHECKING:
     from lib.values.values import Value
 
-__all__ = ["SMALL_SET", "cut", "gather", "limit", "reduce", "renew", "same_kind", "total_elements"]
+__all__ = ["cut", "gather", "reduce", "renew", "same_kind", "total_elements"]
 
 V = TypeVar("V", bound="Value")
-SMALL_SET = 16
-"""Numbers of each value that a set costs nothing for: somebody has spelled out a line or an event for each."""
 FIELDS = {"in": "shards", "batch": "batches"}
 """What students call the pieces of an axis; those of others have the name of its role."""
 ASKED = ("layer", "total", "step", "shards", "batches", *REST)
@@ -85,7 +83,7 @@ def cut(value: V, shard: int, total: int) -> V:
         batches, axis = sorted(place.batches), place.first.axis
         if not batches or len(batches) % total:
             raise RuleError(Undivided(value, "batches", len(batches), total))
-        limit(axis, len(batches) - SMALL_SET)
+        axis.may_make(len(batches) - SMALL_SET)
         size = len(batches) // total
         mine = frozenset(batches[shard * size : (shard + 1) * size])
         return value.at(place.having("batch", axis.named(place.total_batches, mine)))
@@ -97,7 +95,7 @@ def cut(value: V, shard: int, total: int) -> V:
         raise RuleError(TooManyShards(shard, grid))
     if place.first.whole:
         return value.at(place.shard(shard, total))
-    limit(place.first.axis, len(place.first.pieces) - SMALL_SET)
+    place.first.axis.may_make(len(place.first.pieces) - SMALL_SET)
     return value.at(place.schema.place(place.first.cut(shard, total), *place.parts[1:]))
 
 
@@ -146,20 +144,10 @@ def _union(verb: str, values: Sequence[Value], at: int) -> Part:
     union = NO_PIECES.union(*[part.pieces for part in parts])
     if len(union) != sum([len(part.pieces) for part in parts]):
         _refuse_twice(verb, values, at)
-    limit(axis, len(union) - SMALL_SET * len(parts))
+    axis.may_make(len(union) - SMALL_SET * len(parts))
     # What students see stays cut as it was: `shards`, `total`, `batches`.
     whole = axis.name in REST and len(union) == grid
     return axis.remember(parts, axis.whole if whole else axis.named(grid, union))
-
-
-def limit(axis: Axis, numbers: int) -> None:
-    """Refuses to make a set of so many numbers where a run has made too many: each may be as large as the axis."""
-    if not axis.may_make(numbers):
-        raise RuleError(
-            f"the batches and shards taken, put together and cut here are more than {MOST_NUMBERS} numbers in all",
-            expected="a step of a size that can be simulated",
-            fix="take fewer batches or shards; or put many together at once, as a collective does",
-        )
 
 
 def _refuse_twice(verb: str, values: Sequence[Value], at: int) -> NoReturn:

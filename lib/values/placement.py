@@ -22,11 +22,13 @@ from itertools import pairwise
 from math import prod
 from typing import Generic, TypeVar, cast
 
+from lib.errors.exceptions import RuleError
 from lib.errors.wording import numbered, ranges, run_words, runs, these
 
 __all__ = [
     "MOST",
     "REST",
+    "SMALL_SET",
     "Axis",
     "Elements",
     "Owners",
@@ -50,6 +52,8 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 MOST = 10**6
 """The largest number of shards of a weight, and of ranks, layers or batches: a Trace file holds no more."""
+SMALL_SET = 16
+"""Numbers of each value that a set costs nothing for: somebody has spelled out a line or an event for each."""
 MOST_RUNS = 20
 """Runs that a message lists."""
 MOST_LOOKED_UP = 16
@@ -147,13 +151,17 @@ class Axis(_Frozen):
         """Remembers what some parts are together."""
         return keep(self._unions, parts, union) if len(parts) <= MOST_LOOKED_UP else union
 
-    def may_make(self, numbers: int) -> bool:
-        """Whether a set of so many numbers may still be made. After a refusal it begins anew, for the next run."""
+    def may_make(self, numbers: int) -> None:
+        """Refuses a set of so many numbers where too many were made. After a refusal it begins anew, for the next
+        run."""
         _set(self, "_left", self._left - max(0, numbers))
-        allowed = self._left >= 0
-        if not allowed:
+        if self._left < 0:
             _set(self, "_left", MOST_NUMBERS)
-        return allowed
+            raise RuleError(
+                f"the batches and shards taken, put together and cut here are more than {MOST_NUMBERS} numbers in all",
+                expected="a step of a size that can be simulated",
+                fix="take fewer batches or shards; or put many together at once, as a collective does",
+            )
 
     def same(self, other: Axis) -> bool:
         return self is other or (self.name == other.name and self.size == other.size)

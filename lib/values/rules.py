@@ -37,9 +37,8 @@ from lib.values.facts import (
     WrongKind,
     WrongLayer,
 )
-from lib.values.laws import SMALL_SET, limit
 from lib.values.layers import Shape, done
-from lib.values.placement import MOST
+from lib.values.placement import MOST, SMALL_SET
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, made, made_step
 
 __all__ = ["Shape", "backward", "backward_input", "backward_weight", "collective", "fake_grad", "final", "forward"]
@@ -120,7 +119,7 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
         raise RuleError(NotBatches(batches)) from None
     if wrong:
         raise RuleError(NoBatch(frozenset(wrong), frozenset(found), shape.batches, shape.padding))
-    limit(shape.tensors.activation.axes[0], len(found) - SMALL_SET)
+    shape.tensors.activation.axes[0].may_make(len(found) - SMALL_SET)
     return frozenset(found)
 
 
