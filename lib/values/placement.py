@@ -18,10 +18,11 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import prod
 from typing import Generic, TypeVar, cast
 
+from lib.errors.arguments import described
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import numbered, ranges, run_words, runs, these
 
@@ -40,6 +41,7 @@ __all__ = [
     "alike",
     "held_together",
     "listed",
+    "numbers_in",
     "total_size",
     "union",
 ]
@@ -77,6 +79,20 @@ def keep(table: dict[K, T], key: K, item: T) -> T:
         table.clear()
     table[key] = item
     return item
+
+
+def numbers_in(items: Iterable[int]) -> frozenset[int]:
+    """The numbers of shards or batches that somebody names, as a set. TypeError or ValueError where there are none."""
+    if type(items) is frozenset:
+        return cast("frozenset[int]", items)
+    try:
+        found = frozenset(islice(items, MOST + 1))
+    except TypeError:
+        wanted = "shards and batches are numbers in a list, a set or a range, such as [0, 1]"
+        raise TypeError(f"{wanted}; got {described(items, repr)}") from None
+    if len(found) > MOST:
+        raise ValueError(f"a value has at most {MOST} shards or batches; got more")
+    return found
 
 
 class _Frozen:

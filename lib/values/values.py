@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import FrozenInstanceError
-from itertools import islice
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
@@ -20,7 +19,7 @@ from lib.errors.exceptions import PuzzleError, RuleError
 from lib.values.facts import NoKind, NoValue
 from lib.values.laws import cut, gather, reduce, same_kind
 from lib.values.layers import LINEAR, Tensors, by_hand
-from lib.values.placement import MOST, ONE_PIECE, REST, Elements, Place
+from lib.values.placement import MOST, ONE_PIECE, REST, Elements, Place, numbers_in
 
 __all__ = [
     "HIDDEN",
@@ -129,21 +128,6 @@ class Value:
 V = TypeVar("V", bound=Value)
 
 
-def _frozen(items: Iterable[int]) -> frozenset[int]:
-    if type(items) is frozenset:
-        return cast("frozenset[int]", items)
-    try:
-        found = frozenset(islice(items, MOST + 1))
-    except TypeError:
-        got = described(items, describe)
-        raise TypeError(
-            f"shards and batches are numbers in a list, a set or a range, such as [0, 1]; got {got}"
-        ) from None
-    if len(found) > MOST:
-        raise ValueError(f"a value has at most {MOST} shards or batches; got more")
-    return found
-
-
 def _view(name: str) -> Any:
     """What a student knows a part of the place by."""
     return property(attrgetter(f"place.{name}"))
@@ -168,7 +152,7 @@ class _Stepped(_Sharded):
     step: int
 
     def __init__(self, layer: int, layers: int, step: int, shards: Iterable[int] = ONE_PIECE, total: int = 1) -> None:
-        _fill(self, layer, layers, by_hand().weight_at(_frozen(shards), total))
+        _fill(self, layer, layers, by_hand().weight_at(numbers_in(shards), total))
         _set_step(self, step)
 
     @property
@@ -210,7 +194,7 @@ class _Batched(Value):
     total_batches: int = _view("total_batches")
 
     def __init__(self, layer: int, layers: int, batches: Iterable[int], total_batches: int) -> None:
-        _fill(self, layer, layers, by_hand(total_batches).activation_at(_frozen(batches)))
+        _fill(self, layer, layers, by_hand(total_batches).activation_at(numbers_in(batches)))
 
     def is_complete(self) -> bool:
         return self.place.plain
@@ -251,7 +235,7 @@ class WeightGrad(_Sharded):
         shards: Iterable[int] = ONE_PIECE,
         total: int = 1,
     ) -> None:
-        place = by_hand(total_batches).gradient_at(_frozen(batches), _frozen(shards), total)
+        place = by_hand(total_batches).gradient_at(numbers_in(batches), numbers_in(shards), total)
         _fill(self, layer, layers, place)
 
 
