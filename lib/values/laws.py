@@ -16,7 +16,7 @@ from lib.errors.arguments import is_awaitable
 from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
 from lib.values.facts import Different, Gaps, NoShard, NoSum, OtherKind, TooManyShards, Twice, Undivided
-from lib.values.placement import MOST, NO_PIECES, REST, Elements, Part, Place, alike, total_size
+from lib.values.placement import MOST, NO_PIECES, REST, SMALL_SET, Elements, Part, Place, alike, total_size
 
 if TYPE_CHECKING:
     from lib.values.values import Value
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["cut", "gather", "reduce", "renew", "same_kind", "total_elements"]
 
 V = TypeVar("V", bound="Value")
-MOST_LOOKED_UP = 16
-"""Summands whose sum is looked up; of more it is worked out, which is one operation on sets."""
 FIELDS = {"in": "shards", "batch": "batches"}
 """What students call the pieces of an axis; those of others have the name of its role."""
 ASKED = ("layer", "total", "step", "shards", "batches", *REST)
@@ -68,19 +66,12 @@ def reduce(*values: V) -> V:
     for other in values:
         if type(other) is not kind or other.layer != layer:
             _refuse("sum", first, other, at)
-    places = tuple([value.place for value in values])
-    known = schema.summed(places) if len(places) <= MOST_LOOKED_UP else None
-    if known is not None:
-        return first.at(known)
     for other in values[1:]:
         if other.place.parts[:at] != dims and not alike(dims, other.place.dims, at):
             _refuse("sum", first, other, at)
         if not place.sharded and other.place.parts[at].grid != place.parts[at].grid:
             _refuse("sum", first, other, None)
-    found = schema.place(*dims, _union("sum", values, at), *place.parts[at + 1 :])
-    if len(places) <= MOST_LOOKED_UP:
-        schema.keep_sum(places, found)
-    return first.at(found)
+    return first.at(schema.place(*dims, _union("sum", values, at), *place.parts[at + 1 :]))
 
 
 def cut(value: V, shard: int, total: int) -> V:
@@ -92,6 +83,7 @@ def cut(value: V, shard: int, total: int) -> V:
         batches, axis = sorted(place.batches), place.first.axis
         if not batches or len(batches) % total:
             raise RuleError(Undivided(value, "batches", len(batches), total))
+        axis.may_make(len(batches) - SMALL_SET)
         size = len(batches) // total
         mine = frozenset(batches[shard * size : (shard + 1) * size])
         return value.at(place.having("batch", axis.named(place.total_batches, mine)))
@@ -103,6 +95,7 @@ def cut(value: V, shard: int, total: int) -> V:
         raise RuleError(TooManyShards(shard, grid))
     if place.first.whole:
         return value.at(place.shard(shard, total))
+    place.first.axis.may_make(len(place.first.pieces) - SMALL_SET)
     return value.at(place.schema.place(place.first.cut(shard, total), *place.parts[1:]))
 
 
@@ -144,13 +137,17 @@ def _has(value: Value, field: str) -> object:
 
 def _union(verb: str, values: Sequence[Value], at: int) -> Part:
     """The union of one part of all values, which must be disjoint: that is what both laws ask for."""
-    parts = [value.place.parts[at] for value in values]
+    parts = tuple([value.place.parts[at] for value in values])
+    axis, grid = parts[0].axis, cast(int, parts[0].grid)
+    if (known := axis.known(parts)) is not None:
+        return known
     union = NO_PIECES.union(*[part.pieces for part in parts])
     if len(union) != sum([len(part.pieces) for part in parts]):
         _refuse_twice(verb, values, at)
-    axis, grid = parts[0].axis, cast(int, parts[0].grid)
+    axis.may_make(len(union) - SMALL_SET * len(parts))
     # What students see stays cut as it was: `shards`, `total`, `batches`.
-    return axis.whole if axis.name in REST and len(union) == grid else axis.named(grid, union)
+    whole = axis.name in REST and len(union) == grid
+    return axis.remember(parts, axis.whole if whole else axis.named(grid, union))
 
 
 def _refuse_twice(verb: str, values: Sequence[Value], at: int) -> NoReturn:

@@ -193,24 +193,29 @@ class Shape:
     It has the tables of the step's places: values of one run share them, and they go when the run goes.
     """
 
-    __slots__ = ("batches", "items", "layer", "layers", "padding", "tensors")
+    __slots__ = ("_whole", "batches", "items", "layer", "layers", "padding", "tensors")
     layers: int
     batches: int
     padding: int
     items: int
     layer: Layer
     tensors: Tensors
+    _whole: dict[frozenset[int], bool]
 
     def __init__(self, layers: int, batches: int, layer: Layer = LINEAR, padding: int = 0) -> None:
         items = batches + padding
         for name, value in (("layers", layers), ("batches", batches), ("layer", layer), ("padding", padding)):
             _set(self, name, value)
         _set(self, "items", items)
+        _set(self, "_whole", {})
         _set(self, "tensors", Tensors(layer, items))
 
     def whole(self, batches: frozenset[int]) -> bool:
         """Whether these are all batches of the step, with whatever padding."""
-        return len(batches) == self.items or batches.issuperset(range(self.batches))
+        if len(batches) == self.items or not self.padding:
+            return len(batches) == self.items
+        found = self._whole.get(batches)
+        return keep(self._whole, batches, batches.issuperset(range(self.batches))) if found is None else found
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field {name!r}: the size of a step never changes")

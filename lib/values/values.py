@@ -19,7 +19,7 @@ from lib.errors.exceptions import PuzzleError, RuleError
 from lib.values.facts import NoKind, NoValue
 from lib.values.laws import cut, gather, reduce, same_kind
 from lib.values.layers import LINEAR, Tensors, by_hand
-from lib.values.placement import MOST, ONE_PIECE, REST, Elements, Place
+from lib.values.placement import MOST, ONE_PIECE, REST, Elements, Place, numbers_in
 
 __all__ = [
     "HIDDEN",
@@ -128,10 +128,6 @@ class Value:
 V = TypeVar("V", bound=Value)
 
 
-def _frozen(items: Iterable[int]) -> frozenset[int]:
-    return items if type(items) is frozenset else frozenset(items)  # pyright: ignore[reportUnknownVariableType]
-
-
 def _view(name: str) -> Any:
     """What a student knows a part of the place by."""
     return property(attrgetter(f"place.{name}"))
@@ -156,7 +152,7 @@ class _Stepped(_Sharded):
     step: int
 
     def __init__(self, layer: int, layers: int, step: int, shards: Iterable[int] = ONE_PIECE, total: int = 1) -> None:
-        _fill(self, layer, layers, by_hand().weight_at(_frozen(shards), total))
+        _fill(self, layer, layers, by_hand().weight_at(numbers_in(shards), total))
         _set_step(self, step)
 
     @property
@@ -198,7 +194,7 @@ class _Batched(Value):
     total_batches: int = _view("total_batches")
 
     def __init__(self, layer: int, layers: int, batches: Iterable[int], total_batches: int) -> None:
-        _fill(self, layer, layers, by_hand(total_batches).activation_at(_frozen(batches)))
+        _fill(self, layer, layers, by_hand(total_batches).activation_at(numbers_in(batches)))
 
     def is_complete(self) -> bool:
         return self.place.plain
@@ -239,7 +235,7 @@ class WeightGrad(_Sharded):
         shards: Iterable[int] = ONE_PIECE,
         total: int = 1,
     ) -> None:
-        place = by_hand(total_batches).gradient_at(_frozen(batches), _frozen(shards), total)
+        place = by_hand(total_batches).gradient_at(numbers_in(batches), numbers_in(shards), total)
         _fill(self, layer, layers, place)
 
 

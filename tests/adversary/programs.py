@@ -234,6 +234,12 @@ def programs(plan: Plan, random: Random | None = None) -> Program:
     return Program(plan, [_Keeper(plan, rank, lines[rank], random).lines() for rank in range(plan.ranks)])
 
 
+def stored(program: Program) -> Program:
+    """The same operations and waits, with each value in a store from the moment it is there to its last use."""
+    lines = [[line for line in mine if line.call is not None] for mine in program.lines]
+    return Program(program.plan, [_Keeper(program.plan, rank, mine, None).lines() for rank, mine in enumerate(lines)])
+
+
 def _spell(plan: Plan, random: Random) -> None:
     """Groups by no name, by an axis, or as a list; messages in one shape or another."""
     everybody, mesh = tuple(range(plan.ranks)), plan.mesh
@@ -353,7 +359,7 @@ class _Keeper:
 
     def store(self, value: int, index: int) -> None:
         """Puts a value into a store, and says when it is deleted: after its last use, later, or never."""
-        if value not in self.ends and not (self.random is None or self.random.random() < self.share):
+        if value not in self.ends and not (value in self.last if self.random is None else self.chance(self.share)):
             return
         for _ in range(2 if self.chance(0.03) else 1):
             place, key = self.place(value)

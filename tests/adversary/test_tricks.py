@@ -7,7 +7,6 @@ is what no random program does.
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +18,6 @@ from lib.schedules.steps import backward, compute, forward, load, loss, mine, st
 from lib.trace.json_format import encode
 from tests.adversary.judging import read
 
-Pair = collections.namedtuple("Pair", "left right")
-
 
 def judged(function: Callable[[Model], Any], puzzle: str) -> Verdict:
     """The verdict of a grader, who has the JSON only."""
@@ -28,7 +25,7 @@ def judged(function: Callable[[Model], Any], puzzle: str) -> Verdict:
 
 
 class Bag:
-    """Something that a message is not looked into for values."""
+    """A class of a student's own."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -36,9 +33,7 @@ class Bag:
 
 BAGS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "a bag": (Bag, lambda bag: bag.value),
-    "a namedtuple": (lambda value: Pair(value, 0), lambda pair: pair.left),
     "a set": (lambda value: {value}, lambda items: next(iter(items))),
-    "a key": (lambda value: {value: 0}, lambda items: next(iter(items))),
     "a closure": (lambda value: lambda: value, lambda call: call()),
 }
 

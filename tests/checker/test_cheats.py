@@ -83,7 +83,7 @@ LINES = re.compile(r"\n    where: .*|\n    got:      updates in .*|; update is c
 
 def fake(model: Model) -> None:
     weight, state = model.load_weights(0)
-    weight, state = model.update(0, model.fake_grad(0, range(model.BATCHES)), weight, state)
+    weight, model.opt_states[0] = model.update(0, model.fake_grad(0, range(model.BATCHES)), weight, state)
     model.set_final_weight(0, weight)
 
 

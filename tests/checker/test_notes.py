@@ -82,3 +82,21 @@ def test_a_result_of_training_is_nothing_to_delete() -> None:
     trace = Trace.of(simulate(one_by_one, layers=3, batches=1))
     (large,) = check(trace, memory=10).notes
     assert "last needed by" not in large
+
+
+def test_nobody_is_advised_to_delete_an_optimizer_state() -> None:
+    """What is too much of it is not loaded; what was updated the next step begins with."""
+
+    def twice(model: Model) -> None:
+        load(model)
+        for layer in range(model.LAYERS):
+            _, model.opt_states["spare", layer] = model.load_weights(layer)
+        compute(model, range(model.BATCHES))
+        for layer in range(model.LAYERS):
+            step(model, layer)
+
+    (large,) = notes(twice, memory=10**6)
+    assert "are values that are not used again" in large
+    assert "optimizer state of layer 0, last needed by load_weights" in large
+    assert "del opt_states" not in large
+    assert "load no more of it than this rank updates" in large

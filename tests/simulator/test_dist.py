@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -15,10 +19,13 @@ from lib import (
     LINKS,
     UNIT,
     Costs,
+    Dist,
+    ForgottenAwait,
     Links,
     Model,
     RuleError,
     Trace,
+    Weight,
     simulate,
 )
 from lib.analysis import figures
@@ -85,6 +92,122 @@ def test_objects_of_a_students_own_arrive_too(run: Run) -> None:
             await model.pass_to(1, thing)
 
     run(send, ranks=2)
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+def test_values_travel_in_what_is_like_a_list_a_tuple_or_a_dict(run: Run) -> None:
+    """Each arrives as what it was, also where the value is a key; what is in a message twice, or in itself, is one."""
+
+    def message(value: Any) -> list[Any]:
+        again: list[Any] = [value]
+        again.append(again)
+        likes = [Pair(value, 1), deque([0, value], maxlen=2), OrderedDict(a=value), defaultdict(list, a=value)]
+        return [*likes, {value: 1, (value, 2): 3}, [[value]] * 2, again]
+
+    async def send(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, message(model.load_weights(0)[0]))
+        else:
+            *got, ring = await model.receive(0)
+            *wanted, _ = message(Weight(0, 2, 0))
+            assert (got, [type(thing) for thing in got]) == (wanted, [type(thing) for thing in wanted])
+            assert got[1].maxlen == 2
+            assert got[3]["b"] == []
+            assert got[5][0] is got[5][1]
+            assert ring[1] is ring
+            for value in (got[0].first, got[1][1], got[2]["a"], got[3]["a"], *got[4], got[5][0][0], ring[0]):
+                model.weights["mine"] = value[0] if isinstance(value, tuple) else value
+
+    sender, receiver = run(send, ranks=2)
+    assert [len(event.inputs) for event in sender.program.events if event.op == "pass_to"] == [1]
+    assert [len(event.outputs) for event in receiver.program.events] == [1]
+
+
+@dataclass
+class Box:
+    inside: Any
+
+
+class Own(list[Any]):
+    """A list of a student's own, which says that it is empty."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+class Slotted(tuple[Any, ...]):
+    """A tuple with more than its items."""
+
+    _fields = ()
+    more: Any = None
+
+
+def stored(value: Any) -> Any:
+    model = Model()
+    model.weights[0] = value.at(value.place)
+    return model.weights
+
+
+HOLDERS: dict[str, Callable[[Any], Any]] = {
+    "set": lambda value: {value},
+    "frozenset": lambda value: frozenset({value}),
+    "Box": lambda value: Box({"deep": [value]}),
+    "SimpleNamespace": lambda value: SimpleNamespace(inside=(value, 1)),
+    "Own": lambda value: Own([value]),
+    "Slotted": lambda value: Slotted([value]),
+    "list_iterator": lambda value: iter([value]),
+    "partial": lambda value: partial(print, value),
+    "Store": stored,
+}
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_a_value_in_anything_else_is_refused_where_it_is_sent(name: str) -> None:
+    async def send(model: Model) -> None:
+        if model.rank:
+            await model.receive(0)
+        else:
+            model.weights[0], _ = model.load_weights(0)
+            await model.pass_to(1, ["first", HOLDERS[name](model.weights[0])])
+
+    with pytest.raises(RuleError) as raised:
+        simulate(send, ranks=2)
+    assert raised.value.rank == 0
+    assert raised.value.words() == (
+        f"pass_to was given a {name} with a value in it, which would not arrive",
+        "values travel in lists, tuples and dicts",
+        f"a {name} that holds the weight of layer 0",
+        "send the value itself, or a list, a tuple or a dict of what is to arrive",
+    )
+
+
+def test_a_call_in_an_object_is_not_awaited() -> None:
+    async def send(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, Box(model.allreduce(model.fake_grad(0), 0, [0])))
+
+    with pytest.raises(ForgottenAwait, match="the value given to pass_to was not awaited"):
+        simulate(send, ranks=2)
+
+
+def test_a_message_that_is_nested_too_deeply() -> None:
+    thing: list[Any] = []
+    for _ in range(10**5):
+        thing = [thing]
+    with pytest.raises(RuleError, match="nested too deeply"):
+        Model(0, Dist(2)).pass_to(1, thing)
+
+
+@pytest.mark.timeout(10)
+def test_a_message_costs_what_is_there_however_often_it_is_named() -> None:
+    thing: list[Any] = [1]
+    for _ in range(60):
+        thing = [thing, thing]
+    Model(0, Dist(2)).pass_to(1, thing)
 
 
 @given(st.integers(2, 4), st.data())
