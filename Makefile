@@ -48,7 +48,13 @@ demo: $(PUZZLES)  ## draw and check every reference solution into demo/, without
 setup: $(CLASS)  ## make .venv with everything that learners and instructors need (EXTRAS=cli,grade: only that)
 	@echo '.venv is ready. `source $(BIN)/activate` lets this shell know the command `puzzles`.'
 
-test: $(if $(ONLY),unit,lint types imports generated unit)  ## run every check and every test (ONLY=fsdp: what has that word in its name)
+# Types and notebooks are checked while tests wait for other processes; what is said of them comes last.
+test: $(if $(ONLY),unit,lint imports)  ## run every check and every test (ONLY=fsdp: what has that word in its name)
+	$(if $(ONLY),,@said=$(VENV)/.checks; trap 'kill $$checks 2>/dev/null' INT TERM; \
+	$(MAKE) --no-print-directory types $(if $(filter thorough,$(TESTS)),,TYPED='lib drawing') generated \
+	    >"$$said" 2>&1 & checks=$$!; \
+	$(MAKE) --no-print-directory unit; tested=$$?; \
+	wait $$checks; checked=$$?; cat "$$said"; exit $$((tested + checked)))
 	$(call step,All checks passed)
 
 conditions: $(ALL)  ## run a part of the tests in other surroundings: order, time zone, locale, umask, user
@@ -63,9 +69,9 @@ lint: $(ALL)  ##   only style: ruff check, ruff format --check
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(ALL)  ##   only types: pyright
+types: $(ALL)  ##   only types: pyright (TYPED="lib drawing", as `make test` does: tests/ is for `make test-all`)
 	$(call step,Types (pyright))
-	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright $(TYPED)
 
 imports: $(ALL)  ##   only who imports whom: import-linter
 	$(call step,Imports (import-linter))

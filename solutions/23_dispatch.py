@@ -292,6 +292,14 @@ def dispatch_inputs():
         for logical, physical, devices in product(range(5), (None, 0, 2, 3, 4, 6, 12), range(4)):
             for indices in [None, *lists, [0, 0], [feeds]] if logical and devices else [None]:
                 yield logical, physical, feeds, indices, devices
+    for logical, physical, feeds, devices in (
+        (0, None, 2, 2),
+        (-2, None, 2, 2),
+        (-2, 4, 2, 2),
+        (2, 4, 2, -2),
+        (2, 4, -2, 2),
+    ):
+        yield from ((logical, physical, feeds, indices, devices) for indices in (None, [0], [1, 0]))
     random = Random(0)
     for _ in range(400):
         feeds = random.choice((1, 2, 3, 4, 6, 8, 16))

@@ -340,7 +340,7 @@ if REPLAY and out is not None:
 
 
 # %% tags=["judge"]
-from itertools import product
+from itertools import combinations, product
 from math import prod
 from random import Random
 
@@ -362,6 +362,11 @@ def parallel_dims_inputs():
     for world, axis, size in ((3, "tp", 2), (2, "cp", 4), (8, "pp", 3), (1, "dp_replicate", 2)):
         yield world, dict.fromkeys(DIMS, 1) | {axis: size}, 0
         yield world, dict.fromkeys(DIMS, 1) | {"dp_shard": -1, axis: size}, 0
+    for axis, size in product(("pp", "dp_replicate", "cp", "tp"), (0, -1, -2)):
+        yield 2, dict.fromkeys(DIMS, 1) | {"dp_shard": -1, axis: size}, 0
+    for pair in combinations(DIMS, 2):  # of which the product is right
+        yield 4, dict.fromkeys(DIMS, 1) | dict.fromkeys(pair, -2), 0
+        yield 1, dict.fromkeys(DIMS, 1) | dict.fromkeys(pair, -1), 0
     random = Random(0)
     for _ in range(300):
         sizes = [random.choice((1, 1, 2, 2, 3, 4, 8)) for _ in DIMS]

@@ -3,12 +3,15 @@ and what takes long (`@pytest.mark.thorough`) is left to `make test-all`."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
+import typer.testing
 
 from tests.support.durations import Durations
 from tests.support.profiles import THOROUGH
@@ -19,6 +22,9 @@ os.environ.pop("PUZZLES_GRADING", None)  # in most notebooks of tests a stub is 
 _copies = tempfile.TemporaryDirectory(prefix="my_puzzles")  # which goes with the last that knows its name
 os.environ["PUZZLES_FOLDER"] = _copies.name
 
+
+# typer looks at the parameters of all commands, for 40 ms, whenever one of them is called: here once.
+typer.testing._get_command = cache(typer.main.get_command)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
 ELSEWHERE = {
     "win32": {"replay/": "the ranks of a replay are forked, which Windows cannot do; under WSL these tests run"},
@@ -44,6 +50,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
+def pytest_collection_finish() -> None:
+    """Lets the garbage collector pass over what was imported and collected: nine thousand tests are not garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

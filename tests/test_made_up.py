@@ -415,7 +415,7 @@ def test_what_a_step_begins_and_ends_with_is_asked_of_the_rows(monkeypatch: pyte
         for layer in reversed(range(model.LAYERS)):
             weight_grad, grad = model.backward(layer, activations.pop(), grad, model.weights[layer])
             weight, state = model.weights.pop(layer), model.opt_states.pop(layer)
-            weight, _ = do("update", layer, weight_grad, weight, state)
+            weight, model.opt_states[layer] = do("update", layer, weight_grad, weight, state)
             do("set_final_weight", layer, weight)
 
     def lives(renamed: bool) -> tuple[list[int], list[int], list[Any]]:

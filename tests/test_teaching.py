@@ -25,6 +25,7 @@ from lib.notebooks.example_class import ASKED as ASKED_OF_THE_CLASS
 from lib.notebooks.example_class import STUDENTS, write_class
 from lib.notebooks.teaching import LISTEN, MARKED, page
 from tests.support.drivers import ROOT
+from tests.support.profiles import sample
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -49,7 +50,7 @@ def claims(text: str) -> list[tuple[str, list[str]]]:
 ASKED = [(record.id, *claim) for record in PUZZLES.values() for claim in claims(record.discuss)]
 
 
-@pytest.mark.parametrize(("puzzle", "command", "said"), ASKED, ids=[f"{one[0]}: {one[1]}" for one in ASKED])
+@pytest.mark.parametrize(("puzzle", "command", "said"), sample(ASKED), ids=str)
 def test_what_a_question_says_that_a_command_prints_is_printed(
     puzzle: str, command: str, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

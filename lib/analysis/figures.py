@@ -253,21 +253,33 @@ def hidden(program: Program) -> list[Alive]:
     lives = own_lifetimes(program, buffers=False)
     born, last, maker = lives.born, lives.last, lives.maker
     over = len(program.events)
-    later = sorted((v for v in range(len(born)) if born[v] + 1 < last[v] < over), key=lambda v: born[v], reverse=True)
+    some = [v for v in range(len(born)) if born[v] + 1 < last[v] < over]
+    later = sorted(some, key=lambda v: born[v], reverse=True)
+    sooner = sorted(some, key=lambda v: last[v], reverse=True)
     held = [0] * len(born)
-    current: set[int] = set()
+    alive: set[int] = set()
+    outside: set[int] = set()  # those of them that no store holds; of each event only what changes is looked at
     found: set[int] = set()
     at = 0
     for index, event in enumerate(program.events):
+        changed: list[int] = []
         while at < len(program.moves) and program.moves[at][0] <= index:
             held[program.moves[at][2]] += program.moves[at][3]
+            changed.append(program.moves[at][2])
             at += 1
         while later and born[later[-1]] < index:
-            current.add(later.pop())
-        current = {v for v in current if last[v] >= index}
+            changed.append(later[-1])
+            alive.add(later.pop())
+        while sooner and last[sooner[-1]] < index:
+            changed.append(sooner[-1])
+            alive.discard(sooner.pop())
+        for v in changed:
+            (outside.add if v in alive and held[v] <= 0 else outside.discard)(v)
         if event.op in TIMED:
-            found |= {v for v in current if held[v] <= 0 and v not in event.inputs}
-            current -= found
+            new = outside.difference(event.inputs)
+            found |= new
+            alive -= new
+            outside -= new
     return [
         Alive(value, program.events[maker[v]] if maker[v] >= 0 else None, True)
         for v in sorted(found)

@@ -21,7 +21,7 @@ from lib.checker.readiness import unready
 from lib.checker.verdict import Verdict
 from lib.cluster.mesh import Mesh
 from lib.errors.exceptions import PuzzleError, TraceError
-from lib.errors.wording import counted
+from lib.errors.wording import counted, message_of
 from lib.puzzles.records import Goal, Puzzle, Size, schedule_record
 from lib.trace.event import Program
 from lib.trace.rebuild import Rebuilt, rebuild
@@ -53,8 +53,14 @@ def check(
     record = puzzle if puzzle is None or isinstance(puzzle, Puzzle) else schedule_record(puzzle)
     sandbox = record is None and not isinstance(models, Trace) and _is_sandbox(models)
     if record is not None:
-        trace = _plain(trace)
-    judged = _judge(trace, record, sandbox)
+        trace = _plain(trace, record)
+    try:
+        judged = _judge(trace, record, sandbox)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        if record is not None:
+            raise
+        trace = _plain(trace, record)  # which says where it is none, if that is the reason
+        judged = _judge(trace, record, sandbox)
     timed, faults = judged.timed, judged.faults
     top = figures.peak(timed)
     end, used = figures.end(timed), float(top.elements)
@@ -124,7 +130,8 @@ def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
     rebuilt: Rebuilt | None = None
     timed = trace
     try:
-        rebuilt = rebuild(trace if record is None else replace(trace, costs=record.costs))
+        # A copy of the costs: what a run has found out of them may have been written by hand.
+        rebuilt = rebuild(trace if record is None else replace(trace, costs=replace(record.costs)))
         timed = retime(rebuilt.run, rebuilt.run.costs)
     except (PuzzleError, TraceError) as error:
         faults.append(_text(error))
@@ -139,16 +146,18 @@ def _judge(trace: Trace, record: Puzzle | None, sandbox: bool) -> _Judged:
     return _Judged(faults, list(_pretended(rebuilt, sandbox)), stale, timed, flawed)
 
 
-def _plain(trace: Trace) -> Trace:
+def _plain(trace: Trace, record: Puzzle | None) -> Trace:
     """The run as data: a verdict on a puzzle asks nothing of an object that student code has had in its hands."""
     from lib.trace.json_format import plain  # here and not above: only a puzzle needs it
 
     try:
         return plain(trace)
-    except (TraceError, ValueError) as error:
-        programs = [Program(rank) for rank in range(len(trace.programs))]
-        text = f"its record is no run: {error}"
-        return replace(trace, programs=programs, mesh=None, error=text)
+    except Exception as error:  # of whatever class: what is asked here is anybody's
+        text = f"its record is no run: {message_of(error)}"
+        if record is None:
+            return Trace(1, 1, [Program(0)], error=text)
+        programs = [Program(rank) for rank in range(record.ranks)]
+        return Trace(record.layers, record.batches, programs, record.costs, record.mesh, error=text)
 
 
 def _own(time: float | None, memory: float | None) -> tuple[Goal, ...]:

@@ -58,10 +58,16 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
         for rank, event in trace.events():
             if event.op in UPDATES:
                 updated[event.layer].append((rank, event))
+    untouched: list[int] = []  # of all of them the same is said, and a short file may have a million
     for layer in range(trace.layers):
         if kinds[layer].weight is None:
             continue
         here = handed_in.get(layer)
+        if not here and layer not in updated:
+            if not untouched:
+                faults[_not_handed_in(trace, [])] = untouched
+            untouched.append(layer)
+            continue
         if not here:
             faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
             continue

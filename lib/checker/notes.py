@@ -247,7 +247,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float) -> str
                 [f"{when};", f"{amount(size)} elements of it are values that are not used again:", *lines, *rest]
             ),
             where=where,
-            fix=f"delete each of them right after its last use, as in: del {STORE[type(unused[0].value)]}[...]",
+            fix=_let_go([type(item.value) for item in unused]),
         )
     if (spare := _spare(program, top)) is not None:
         return _remark(
@@ -321,6 +321,17 @@ def _unused(trace: Trace, top: figures.Peak) -> list[_Unused]:
             used = program.events[last[number]] if last[number] >= 0 else _maker(program, number)
             found.append(_Unused(value, used))
     return sorted(found, key=lambda item: -item.value.elements())
+
+
+def _let_go(kinds: Sequence[type[Value]]) -> str:
+    """How to be rid of values that are not used again, biggest first. The next step needs an optimizer state, too."""
+    passing = next((kind for kind in kinds if kind is not OptState), None)
+    if passing is not None:
+        return f"delete each of them right after its last use, as in: del {STORE[passing]}[...]"
+    return (
+        "load no more of it than this rank updates, and put what update gives under the same key:\n"
+        "weights[layer], opt_states[layer] = model.update(...)"
+    )
 
 
 def _spare(program: Program, top: figures.Peak) -> _Unused | None:

@@ -1,7 +1,8 @@
 """Is every rank ready for the next training step? What was at rest on it before, it has afterwards, one update on.
 
-At rest before is what a rank loads and uses. Afterwards it has what it hands in, what its stores hold at the end, and
-the optimizer states that its updates gave: each of them honest, and updated exactly once.
+At rest before is what a rank loads and uses. Afterwards it has what it hands in, and what its stores hold at the end:
+each of them honest, and updated exactly once. Nothing hands in an optimizer state, so a store has to hold it: what a
+variable had is gone with the function.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place
 from lib.errors.wording import these
 from lib.trace.event import Program, place_of
-from lib.trace.lifetimes import handed_in, held_at, new_states
+from lib.trace.lifetimes import handed_in, held_at
 from lib.trace.rebuild import Rebuilt
 from lib.values.operations import LOADS, UPDATES
 from lib.values.placement import Part, held_together, union
@@ -23,6 +24,7 @@ __all__ = ["unready"]
 
 Held = Weight | OptState
 PARTLY = "only a part of it updated"
+TWICE = "one that was updated more than once"
 
 
 class _Lack(NamedTuple):
@@ -82,7 +84,7 @@ def _afterwards(program: Program, rebuilt: Rebuilt, pretend: bool) -> dict[tuple
     held = held_at(program, len(program.events))
     there = {number for number, count in enumerate(held) if count > 0}
     for event in program.events:
-        there.update(handed_in(event), new_states(event))
+        there.update(handed_in(event))
     found: dict[tuple[str, int], list[Held]] = defaultdict(list)
     for number in sorted(there):
         value, flaw = program.values[number], rebuilt.flaws.get((program.rank, number))
@@ -95,7 +97,7 @@ def _ends(value: Held, after: list[Held]) -> str:
     """What a rank has at the end of what it began with."""
     stale = [other for other in after if other.step == 0]
     if any(other.step > 1 for other in after):
-        return "one that was updated more than once"
+        return TWICE
     if any(other.step == 1 for other in after):
         return PARTLY
     if stale and _covers(stale, [value]):
@@ -117,6 +119,13 @@ def _fix(program: Program, value: Held, ends: str, now: list[Held]) -> str:
             f"_, opt_states[layer] = model.load_weights(layer, {which})"
         )
     updates = any(event.op in UPDATES and event.layer == value.layer for event in program.events)
+    if updates and ends == TWICE:
+        return "one training step updates a layer once: leave the others out"
+    if updates and isinstance(value, OptState):
+        return (
+            "the next step begins with the optimizer state, too: keep both results of update in stores, to the end:\n"
+            "weights[layer], opt_states[layer] = model.update(...)"
+        )
     if updates:
         return "keep what update gives: weights[layer], opt_states[layer] = model.update(...)"
     if isinstance(value, OptState):

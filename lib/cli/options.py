@@ -113,7 +113,8 @@ def _pair(axis: str) -> tuple[str, int]:
 
 def takes_fields_of(cls: type[Any]) -> Callable[[C], C]:
     """Gives a command with `**chosen` an option for each field of a dataclass, whose metadata say what it means
-    (`help`), of which `kind` it is or are `several`, what `choices` there are, and the `least` that it may be."""
+    (`help`), of which `kind` it is or are `several`, what `choices` there are, and the `least` and the `most` that it
+    may be."""
 
     def decorate(command: C) -> C:
         signature = inspect.signature(command, eval_str=True)
@@ -131,7 +132,8 @@ def _parameter(field: Field[Any]) -> inspect.Parameter:
         kind, default = list[kind], []
     elif default is None:
         kind = kind | None
-    shown: Any = typer.Option(help=allowed["help"], metavar="|".join(allowed["choices"]) or None, min=allowed["least"])
+    limits = {"min": allowed["least"], "max": allowed["most"]}
+    shown: Any = typer.Option(help=allowed["help"], metavar="|".join(allowed["choices"]) or None, **limits)
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown]
     )

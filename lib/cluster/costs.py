@@ -156,7 +156,13 @@ class Costs:
         for name in HALVES:
             if given[name] == self.backward / 2:
                 del given[name]
-        return {"model": next(name for name, cls in MODELS.items() if cls is type(self)), **given}
+        model = next((name for name, cls in MODELS.items() if cls is type(self)), None)
+        if model is None:
+            raise ValueError(
+                f"costs of the class {type(self).__name__} can be in no file and in no puzzle: nobody else knows it; "
+                "give numbers of your own to Costs, Links or Uneven"
+            )
+        return {"model": model, **given}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from lib.checker import graded
 from lib.errors.wording import amount, these
 from lib.simulator.model import Model
 from lib.trace.event import STORES
-from lib.trace.trace import Trace, absent
+from lib.trace.trace import Trace, absent, trace_of
 from lib.values.operations import COMMUNICATION
 from lib.values.values import Value, describe
 
@@ -62,6 +62,7 @@ def expect(
     if (why := absent(models)) is not None:
         graded.say_absent(models, f"{why}.")
         return
+    trace_of(models, "expect takes the Models that simulate returned")
     faults: list[str] = []
     if store is not None:
         wanted = _Wanted(store, layer, None if batches is None else frozenset(batches), whole)

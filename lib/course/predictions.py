@@ -171,7 +171,7 @@ def predict(puzzle: str | None = None, /, **guesses: float | EllipsisType) -> Pr
     The quantities are end (time units), memory (elements on the rank with the highest peak), rank (which that is),
     collectives and messages (the most of any rank), idle (percent). ValueError for another, or for what is no number.
     """
-    if puzzle is not None and puzzle not in PUZZLES:
+    if puzzle is not None and puzzle not in [*PUZZLES]:
         raise ValueError(f"there is no puzzle {puzzle!r}; there are {', '.join(PUZZLES)}")
     known = ", ".join(map(str, QUANTITIES.values()))
     if not guesses:

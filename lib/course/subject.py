@@ -15,10 +15,11 @@ from typing import Any
 from lib.checker.checker import check
 from lib.checker.table import Answer, Ask, Given, ask_here
 from lib.checker.verdict import FunctionVerdict, Verdict
+from lib.cluster.mesh import Mesh
 from lib.course import progress
 from lib.course.child import LIMIT, Sent, answers_of, run_of
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
-from lib.puzzles.records import PUZZLES, puzzle_of_file
+from lib.puzzles.records import PUZZLES, Puzzle, Size, puzzle_of_file
 from lib.simulator.simulator import Unsolved, simulate
 from lib.submissions.function_check import judge_answers
 from lib.submissions.gap import BuildError
@@ -262,6 +263,8 @@ def _ran(what: str, path: Path, puzzle: str | None, limit: float | None, size: M
     assert puzzle is not None, "only a Trace may be about no puzzle"
     if PUZZLES[puzzle].is_function:
         raise SourceError(f"the answer to {puzzle} is a plain function: there is no run of it, only `puzzles run`")
+    if (why := _size(PUZZLES[puzzle], **given).too_large()) is not None:
+        raise SourceError(why)
     if what in PUZZLES and not given:
         models = simulate(load_function(path, puzzle), puzzle=puzzle)
         if isinstance(models, Unsolved):
@@ -271,6 +274,12 @@ def _ran(what: str, path: Path, puzzle: str | None, limit: float | None, size: M
     assert sent.trace is not None, "what ran has a Trace"
     found = _run(Run(what, sent.trace, puzzle, _is_own(path), sent.printed, sized=bool(given)))
     return replace(found, trace=replace(found.trace, puzzle=None), puzzle=None) if "mesh" in given else found
+
+
+def _size(record: Puzzle, mesh: Mesh | None = None, **given: int) -> Size:
+    """The size of a puzzle's run, where some of it was asked for."""
+    ranks = given.get("ranks", record.ranks if mesh is None else len(mesh))
+    return Size(ranks, given.get("layers", record.layers), given.get("batches", record.batches))
 
 
 def _judged(what: str, path: Path, puzzle: str | None, limit: float | None, size: Mapping[str, Any]) -> Outcome:

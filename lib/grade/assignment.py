@@ -40,7 +40,7 @@ from lib.grade.isolation.asked import AtSize
 from lib.grade.people.points import ATTEMPTS, BY_HAND, TERMS, Late, Rules
 from lib.grade.sizes.draws import MOST, draw_sizes
 from lib.grade.sizes.goals import Unfit, figures_at, record_at
-from lib.puzzles.records import PUZZLES, Puzzle, Task, mesh_from_table
+from lib.puzzles.records import LARGEST, PUZZLES, Puzzle, Task, mesh_from_table
 
 __all__ = ["INPUTS", "KEYS", "NEEDS", "Assignment", "AssignmentError", "Config", "Required", "read_config"]
 
@@ -52,8 +52,6 @@ DRAWN: Final = 2
 """Hidden sizes where only a seed is said."""
 LIMITS: Final = Limits(seconds=10.0, memory=1024 * 2**20)
 """Of one run, where nothing is said."""
-LARGEST: Final = 100_000
-"""Ranks times layers times batches of a size: our own solutions run there before anybody else's."""
 
 
 class _Bounds(NamedTuple):

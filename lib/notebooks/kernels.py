@@ -30,7 +30,7 @@ TIMEOUT = 120
 
 ADDRESS = r"\b0x[0-9a-f]{6,}"
 
-_node = cast(Any, nbformat).from_dict  # which has no types
+_read = cast(Any, nbformat).reads  # which has no types
 
 
 def execute(notebooks: Mapping[Path, Notebook], *, warm: bool = False) -> list[Notebook | BuildError]:
@@ -58,7 +58,7 @@ async def _execute_all(notebooks: Mapping[Path, Notebook], warm: bool) -> list[N
 
 
 async def _execute(path: Path, notebook: Notebook, scratch: Path, warm: bool) -> Notebook:
-    cells: Any = _node(json.loads(json.dumps(notebook)))
+    cells: Any = _read(json.dumps(notebook), as_version=4)
     # Always this interpreter, whatever kernels a user has; sockets in files, which need no encryption and no ports.
     manager = AsyncKernelManager(
         kernel_name="python3",

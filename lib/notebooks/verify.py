@@ -18,6 +18,7 @@ from lib.course.solutions import FOLDER, alternatives, description
 from lib.errors.exceptions import NotSolved, PuzzleError
 from lib.notebooks import teaching
 from lib.notebooks.build import Source, build, read_sources, stale
+from lib.notebooks.exports.colab import read_notebook
 from lib.notebooks.kernels import execute
 from lib.notebooks.shared_cells import PAGES
 from lib.puzzles.records import HINTS, PUZZLES, Puzzle
@@ -122,9 +123,14 @@ def _unsolved(root: Path) -> Iterator[Finding]:
     except BuildError:
         return  # which is reported already
     folder = root / "puzzles"
-    there = [source for source in sources if (folder / f"{source.path.stem}.ipynb").is_file()]
-    runs = execute({folder / f"{source.path.stem}.ipynb": source.student() for source in there}, warm=True)
-    for source, ran in zip(there, runs, strict=True):
+    there = {folder / f"{source.path.stem}.ipynb": source for source in sources}
+    there = {path: source for path, source in there.items() if path.is_file()}
+    try:
+        notebooks = {path: read_notebook(path) for path in there}
+    except BuildError as error:
+        yield Finding("puzzles", "unsolved", str(error))
+        return
+    for source, ran in zip(there.values(), execute(notebooks, warm=True), strict=True):
         yield Finding(source.path.stem, "unsolved", _unsolved_problem(source, ran, folder))
 
 

@@ -35,7 +35,9 @@ __all__ = ["COPIES", "WarmProvisioner", "pytest_configure"]
 COPIES = hasattr(os, "fork") and sys.platform != "darwin"
 """Whether a process can be copied. On macOS it can, but its own libraries may not work in the copy."""
 NAME = "warm-provisioner"
-IMPORTED = ("ipykernel.kernelapp", "ipykernel.ipkernel", "chalk")
+IMPORTED = ("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.debugger", "IPython.core.oinspect", "chalk")
+NO_DEBUGGER = "debugpy"
+"""Half of the time in which a kernel starts goes into this, and nobody debugs a notebook that is only run."""
 OURS = ("lib", "drawing")
 LAUNCHER = ["-m", "ipykernel_launcher"]
 """How the command of a Python kernel goes on after the interpreter."""
@@ -103,6 +105,7 @@ def _warm_process() -> tuple[IO[str], IO[str]]:
 
 def _serve(orders: IO[str], answers: IO[str]) -> None:
     """Makes a copy for each line of orders, and answers with its process id."""
+    cast(dict[str, Any], sys.modules)[NO_DEBUGGER] = None
     for name in IMPORTED:
         import_module(name)
     for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:

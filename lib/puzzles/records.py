@@ -54,6 +54,11 @@ class Goal(NamedTuple):
         return time <= self.time and memory <= self.memory
 
 
+LARGEST = 100_000
+"""Ranks times layers times batches, at most, of what a command makes: of a run, of an order, of a hidden size of a
+class. Such a one takes seconds. A function of yours may be simulated at any size."""
+
+
 class Sized(Protocol):
     """What has the size of a run: a Trace, a record, a family of schedules."""
 
@@ -81,6 +86,12 @@ class Size(NamedTuple):
         """The size in words: "4 ranks, 6 layers, 8 batches"."""
         counts = zip(self, ("rank", "layer", "batch"), strict=True)
         return ", ".join(counted(count, noun, ",") for count, noun in counts)
+
+    def too_large(self) -> str | None:
+        """Why no command makes anything of this size, where it is too large."""
+        amount = self.ranks * self.layers * self.batches
+        what = f"{self.words()} are too many: ranks times layers times batches are at most {LARGEST:,}, and here"
+        return f"{what} {amount:,}" if amount > LARGEST else None
 
 
 class Hidden(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
+from lib.errors.arguments import written
 from lib.trace.event import Event
 from lib.values.kinds.kind import PRICED
 
@@ -41,10 +42,23 @@ OPTIMIZERS: Final = {"sgd": 1, "adam": 2}
 LIBRARIES: Final = ("ddp", "ddp_by_layer", "zero1", "zero2", "fsdp", "hsdp", "gpipe", "1f1b", "torch-pipelining")
 
 
-def _option(default: Any, help: str, *, kind: type = str, choices: Iterable[str] = (), least: int | None = None) -> Any:
+MOST: Final = 10**6
+"""What no number comes up to where nothing else is said: it is a slip of the keyboard, or no machine has it."""
+
+
+def _option(
+    default: Any,
+    help: str,
+    *,
+    kind: type = str,
+    choices: Iterable[str] = (),
+    least: int | None = None,
+    most: int | None = MOST,
+) -> Any:
     """An option: its default, what it means, and what it may be. `several`: any number of values, each of that kind."""
     several = default == ()
-    metadata = {"help": help, "kind": kind, "choices": tuple(choices), "least": least, "several": several}
+    metadata = {"help": help, "kind": kind, "choices": tuple(choices), "several": several}
+    metadata |= {"least": least, "most": None if least is None else most}
     return field(default=default, metadata=metadata)
 
 
@@ -68,24 +82,26 @@ class ReplayOptions:
         "sgd with momentum keeps a state of the simulated size, adam two moments: twice as much",
         choices=OPTIMIZERS,
     )
-    steps: int = _option(1, "measured steps; medians are shown", kind=int, least=1)
-    warmup: int = _option(0, "unmeasured steps before them", kind=int, least=0)
+    steps: int = _option(1, "measured steps; medians are shown", kind=int, least=1, most=10_000)
+    warmup: int = _option(0, "unmeasured steps before them", kind=int, least=0, most=10_000)
     hidden: int = _option(PRICED.inputs, "a weight has hidden x hidden elements", kind=int, least=1)
     length: int = _option(PRICED.rows, "a batch of activations has length x hidden elements", kind=int, least=1)
     device: str | None = _option(None, "default: cuda for nccl, else cpu", choices=("cpu", "cuda"))
     timeout: float = _option(60.0, "seconds in which some rank must get on", kind=float)
-    threads: int = _option(1, "of torch, for each rank", kind=int, least=1)
+    threads: int = _option(1, "of torch, for each rank", kind=int, least=1, most=1024)
     processes: int | None = _option(
         None, "that play the ranks; default those of the Trace's mesh, else one for each rank", kind=int, least=1
     )
-    seed: int = _option(0, "of the numbers that training starts from", kind=int, least=0)
+    seed: int = _option(0, "of the numbers that training starts from", kind=int, least=0, most=2**32)
     backward: str = _option(
         "explicit", "who differentiates: kernels of ours, or torch", choices=("explicit", "autograd")
     )
     verify: bool = _option(True, "compare with ordinary training", kind=bool)
     against: tuple[str, ...] = _option((), "run these libraries beside it", choices=LIBRARIES)
     profile: str | None = _option(None, "a folder for traces of torch.profiler, one a rank, of one more step")
-    memory_limit: int | None = _option(None, "bytes that may be used; default what is free", kind=int, least=1)
+    memory_limit: int | None = _option(
+        None, "bytes that may be used; default what is free", kind=int, least=1, most=2**60
+    )
     start: str = _option(
         "auto",
         "how ranks of this machine are started: forkserver is a fresh Python that forks them",
@@ -113,12 +129,13 @@ class ReplayOptions:
 
     @staticmethod
     def _check(name: str, value: Any, allowed: Mapping[str, Any]) -> None:
-        """Whether an option is one of its choices, or a number that is large enough."""
+        """Whether an option is one of its choices, or a number within its bounds."""
         for one in value if allowed["several"] else (value,):
             if allowed["choices"] and one not in allowed["choices"]:
                 raise ValueError(f"{name} is one of {', '.join(allowed['choices'])}; got {one!r}")
-        if allowed["least"] is not None and (type(value) is not int or value < allowed["least"]):
-            raise ValueError(f"{name} is a whole number from {allowed['least']} up; got {value!r}")
+        least, most = allowed["least"], allowed["most"]
+        if least is not None and not (type(value) is int and least <= value <= most):
+            raise ValueError(f"{name} is a whole number from {least} to {most}; got {written(value)}")
 
     @property
     def number(self) -> DType:

@@ -164,6 +164,10 @@ def _stages(actions: Sequence[Action]) -> list[int]:
     return sorted({part.stage for part in parts_of(actions)})
 
 
+MOST = 1024
+"""Ranks times microbatches of a gallery, at most: some two hundred orders are made and timed."""
+
+
 def gallery(
     ranks: int = 4,
     batches: int = 8,
@@ -228,6 +232,11 @@ def _sizes(ranks: Any, batches: Any, chunks: Any) -> None:
         raise ValueError(f"a pipeline has at least 2 ranks; got ranks={ranks!r}")
     if not isinstance(batches, int) or batches < 1:
         raise ValueError(f"a pipeline has at least 1 microbatch; got batches={batches!r}")
+    if ranks * batches > MOST:
+        raise ValueError(
+            f"a gallery has at most {MOST:,} ranks times microbatches, so that it takes seconds to make and can be "
+            f"looked at; got ranks={ranks} and batches={batches}"
+        )
     if not chunks or not all(isinstance(each, int) and each >= 1 for each in chunks):
         raise ValueError(f"chunks= are numbers of stages a rank, such as (1, 2); got {chunks!r}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 from lib import diagnosis
 from lib.cluster.clock import Streams
 from lib.cluster.costs import UNIT, Costs
-from lib.cluster.mesh import Mesh, named_twice
+from lib.cluster.mesh import Mesh, mesh_from, named_twice
 from lib.cluster.network import Network
 from lib.cluster.reader import Asked, Readers
 from lib.errors.arguments import Given, name_of, plain, written
 from lib.errors.exceptions import PuzzleError
+from lib.errors.wording import message_of
 from lib.simulator.asyncio_support.drivers import Driver, RunningLoop
 from lib.simulator.engine import TURNS, Engine, Signal
 from lib.simulator.failures.cut import cut
@@ -91,8 +93,12 @@ class Dist(Given):
             )
         if mesh is not None and not isinstance(mesh, Mesh):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got {mesh!r}')
+        if mesh is not None and type(mesh) is not Mesh:
+            mesh = _plain(mesh)
         if not isinstance(costs, Costs):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"costs= takes costs, such as Costs(p2p=0.1) or LINKS; got {costs!r}")
+        if costs is UNIT:
+            costs = replace(UNIT)  # what a world has is its own: changed by hand, it changes no other
         if mesh is not None and len(mesh) != total:
             raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}: {mesh.instead(total)}")
         self._give(
@@ -128,7 +134,8 @@ class Dist(Given):
         """A rank has its Model. The first one says how large the training step of this world is."""
         if not self.models:
             layers, batches, padding = size
-            self._give(shape=Shape(layers, batches, self.descriptions, padding), sandbox=sandbox)
+            own = [replace(layer) for layer in self.descriptions]  # nobody else's: a student may reach them
+            self._give(shape=Shape(layers, batches, own, padding), sandbox=sandbox)
         elif size != (given := (self.shape.layers, self.shape.batches, self.shape.padding)):
             names = ("layers", "batches", "padding") if size[2] or given[2] else ("layers", "batches")
             first, other = (", ".join(f"{n}={k}" for n, k in zip(names, one, strict=False)) for one in (given, size))
@@ -277,3 +284,15 @@ class Dist(Given):
         found = self._readers.read(rank, event.batches, event.issued)
         event.arg, event.start, event.length = (found.number,), found.start, found.length
         self.engine.fire(signal, value)
+
+
+def _plain(mesh: Mesh) -> Mesh:
+    """A mesh of a class of somebody's own as one of ours: by its axes, ranks, hosts and processes, whatever it says of
+    itself."""
+    try:
+        return mesh_from(Mesh.to_json(mesh))
+    except Exception as error:  # what its class does may be anything
+        raise ValueError(
+            f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got one of the class {type(mesh).__name__}, of which '
+            f"none can be made: {message_of(error)}"
+        ) from None

@@ -18,7 +18,8 @@ from lib.simulator.dist import Dist
 from lib.simulator.matching import Group
 from lib.simulator.recorder import Recorder
 from lib.simulator.stores import Store
-from lib.simulator.work import Work, copy_message
+from lib.simulator.traffic.parcel import copy_message
+from lib.simulator.work import Work
 from lib.trace.event import NO_BATCHES, STORES, Event
 from lib.trace.trace import Trace, absent, trace_of
 from lib.values import facts, rules
@@ -113,6 +114,8 @@ class Model(Given):
         rank, layers, batches = plain(rank), plain(layers), plain(batches)
         padding = padding if isinstance(padding, bool) else plain(padding)
         whole = type(rank) is int
+        if dist is not None and not isinstance(dist, Dist):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"dist= is the world of all ranks, such as Dist(4); got {dist!r}")
         sandbox = dist is None
         dist = Dist(max(rank, 0) + 1 if whole else 1) if dist is None else dist
         for name, value in (("layers", layers), ("batches", batches)):
@@ -351,7 +354,8 @@ class Model(Given):
         return self._communicate("shift", v, layer, group)
 
     def pass_to(self, rank: int, v: Any) -> Work[None]:
-        """Sends any object to a rank. There is room for one message that is not received yet."""
+        """Sends any object to a rank; values in it travel in lists, tuples and dicts. There is room for one message
+        that is not received yet."""
         frame = _frame(1)
         program = self.program
         source = (frame.f_code, frame.f_lasti)
@@ -365,8 +369,7 @@ class Model(Given):
             else:
                 load, values = copy_message(v)
                 inputs = tuple([program.id(value, source) for value in values])
-                values = [clean(value) for value in values]
-                first, elements = values[0] if values else None, total_elements(values)
+                first, elements = load.values[0] if load.values else None, total_elements(load.values)
         except PuzzleError as error:
             self._blame(error)
         layer = None if first is None else first.layer

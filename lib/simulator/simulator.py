@@ -9,13 +9,14 @@ import sys
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from lib import diagnosis
 from lib.checker import graded
 from lib.cluster.clock import MAX_TICKS, TICKS
 from lib.cluster.costs import UNIT, Costs
-from lib.cluster.mesh import Mesh
+from lib.cluster.mesh import Mesh, mesh_from
 from lib.errors import fixes
 from lib.errors.exceptions import ForgottenAwait, NotSolved, PuzzleError
 from lib.puzzles.records import schedule_record
@@ -80,7 +81,7 @@ def simulate(
         layers, described = len(layers), layers
     record = None if puzzle is None else schedule_record(puzzle)
     if mesh is None and record is not None and ranks in (None, record.ranks):
-        mesh = record.mesh
+        mesh = None if record.mesh is None else mesh_from(record.mesh.to_json())
     if layers is None:
         layers = 2 if record is None else record.layers
     if batches is None:
@@ -88,7 +89,7 @@ def simulate(
     if ranks is None:
         ranks = len(mesh) if isinstance(mesh, Mesh) else 1 if record is None else record.ranks
     if costs is None:
-        costs = UNIT if record is None else record.costs
+        costs = UNIT if record is None else replace(record.costs)
     sizes = ranks, layers, batches
     if budget is None:
         budget = PUZZLE_BUDGET if record is not None and sizes == record.size else BUDGET

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lib.errors.exceptions import ForgottenAwait
@@ -10,15 +10,14 @@ from lib.errors.forgotten_await import put_await
 from lib.errors.source_lines import Place, student_place
 from lib.simulator.engine import Signal
 from lib.simulator.recorder import Recorder
+from lib.simulator.traffic.parcel import Parcel
 from lib.trace.event import NO_BATCHES, Event, place_of
-from lib.values.laws import renew
-from lib.values.rules import need
-from lib.values.values import Value, clean
+from lib.values.values import Value
 
 if TYPE_CHECKING:
     from lib.simulator.model import Model
 
-__all__ = ["Work", "copy_message"]
+__all__ = ["Work"]
 
 T = TypeVar("T")
 
@@ -62,8 +61,11 @@ class Work(Generic[T]):
         event = self._event
         if isinstance(result, Value):
             event.outputs = (program.new(result),)
+        elif isinstance(result, Parcel):
+            event.outputs = tuple(map(program.new, result.values))
+            result = result.thing
         elif result is not None:
-            event.outputs = tuple(_settle(program, result))
+            event.outputs = tuple(map(program.new, result))
         end = cast(int, event.start) + event.length  # it has happened, so it has a start
         if len(program.events) == self._index and len(program.moves) == self._moves:
             event.blocking = True
@@ -109,34 +111,3 @@ class Work(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<{self._event.op}, to be awaited>"
-
-
-def _settle(program: Recorder, result: Any) -> list[int]:
-    """Gives the values inside a result their ids on this rank: those in lists, tuples and dicts too."""
-    if isinstance(result, Value):
-        return [program.new(result)]
-    parts: Iterable[Any] = ()
-    if type(result) in (list, tuple):
-        parts = cast("Sequence[Any]", result)
-    elif type(result) is dict:
-        parts = cast("dict[Any, Any]", result).values()
-    return [number for part in parts for number in _settle(program, part)]
-
-
-def copy_message(item: Any) -> tuple[Any, list[Value]]:
-    """What arrives when an object is sent: its values anew, in lists, tuples and dicts too; anything else as it is."""
-    found: list[Value] = []
-
-    def visit(part: Any) -> Any:
-        if isinstance(part, Value):
-            found.append(part)
-            return clean(part) if part.mark is None else renew(part)
-        if type(part) is tuple:
-            return tuple(visit(p) for p in cast("tuple[Any, ...]", part))
-        if type(part) is list:
-            return [visit(p) for p in cast("list[Any]", part)]
-        if type(part) is dict:
-            return {key: visit(p) for key, p in cast("dict[Any, Any]", part).items()}
-        return need(Value, part, "value given to pass_to", "pass_to") if isinstance(part, Work) else part
-
-    return visit(item), found

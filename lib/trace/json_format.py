@@ -40,7 +40,7 @@ from lib.values.kinds.kind import USUAL
 from lib.values.placement import Rest
 from lib.values.values import Value, fields_of
 
-__all__ = ["PLACE", "encode", "once", "parse", "plain", "read", "set_text", "with_places", "write"]
+__all__ = ["PLACE", "SetTexts", "encode", "once", "parse", "plain", "read", "set_text", "with_places", "write"]
 
 MAX_BYTES = 512 * 2**20
 PLACE: Final = 8
@@ -52,6 +52,18 @@ def set_text(items: Iterable[int]) -> str:
     return ",".join(f"{first}" if after == first + 1 else f"{first}-{after - 1}" for first, after in runs(items))
 
 
+class SetTexts:
+    """Writes sets of numbers as text, each once: many events have the same one, which may be long."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Iterable[int], str]] = {}
+
+    def __call__(self, items: Iterable[int]) -> str:
+        if id(items) not in self._known:
+            self._known[id(items)] = items, set_text(items)  # kept, so that no other set gets its id
+        return self._known[id(items)][1]
+
+
 # -- out --------------------------------------------------------------------------------------------------------
 
 
@@ -59,7 +71,8 @@ def encode(run: Trace) -> dict[str, Any]:
     """The run as JSON data. Equal runs give equal data, whatever order they were stepped in."""
     places: dict[Place, int] = {}
     groups: dict[tuple[int, ...], int] = {}
-    programs = [_encode_program(run, program, places, groups) for program in run.programs]
+    texts = SetTexts()
+    programs = [_encode_program(run, program, places, groups, texts) for program in run.programs]
     encoded: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -82,7 +95,7 @@ def encode(run: Trace) -> dict[str, Any]:
 
 
 def _encode_program(
-    run: Trace, program: Program, places: dict[Place, int], groups: dict[tuple[int, ...], int]
+    run: Trace, program: Program, places: dict[Place, int], groups: dict[tuple[int, ...], int], texts: SetTexts
 ) -> dict[str, Any]:
     events: list[list[Any]] = []
     for e in program.events:
@@ -91,7 +104,7 @@ def _encode_program(
             [
                 e.op,
                 e.layer,
-                set_text(e.batches),
+                texts(e.batches),
                 [*e.inputs],
                 [*e.outputs],
                 e.issued,
@@ -104,20 +117,20 @@ def _encode_program(
                 e.blocking,
             ]
         )
-    values = [None if value is None else _encode_value(value) for value in program.values]
+    values = [None if value is None else _encode_value(value, texts) for value in program.values]
     return {"values": values, "events": events, "moves": [list(move) for move in program.moves]}
 
 
-def _encode_value(value: Value) -> list[Any]:
-    return [value.kind, *map(_encode_field, fields_of(value))]
+def _encode_value(value: Value, texts: SetTexts) -> list[Any]:
+    return [value.kind, *[_encode_field(field, texts) for field in fields_of(value)]]
 
 
-def _encode_field(item: Any) -> Any:
+def _encode_field(item: Any, texts: SetTexts) -> Any:
     if isinstance(item, frozenset):
-        return set_text(cast("frozenset[int]", item))
+        return texts(cast("frozenset[int]", item))
     # What it is cut along besides.
     if isinstance(item, tuple):
-        return {role: [set_text(pieces), total] for role, pieces, total in cast("Rest", item)}
+        return {role: [texts(pieces), total] for role, pieces, total in cast("Rest", item)}
     return item
 
 

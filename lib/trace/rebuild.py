@@ -25,12 +25,6 @@ __all__ = ["Flaw", "Rebuilt", "rebuild"]
 R = TypeVar("R", bound=Trace)
 
 
-SMALL_SET = 16
-"""Numbers in a set that cost nothing: a file has to spell out an event for each."""
-MAX_MADE = 2 * 10**7
-"""The most numbers in all other sets that a rebuild makes: a short file may ask for any number of unions of 10^6."""
-
-
 class Flaw(NamedTuple):
     """Something dishonest in a value's history: what, on which rank, in which event, what would be right, and how to
     mend it. `pretended`: fine in a sandbox."""
@@ -72,8 +66,6 @@ class _Rebuild:
         # By columns where those are cut, else by rows: each row shard crosses each column shard.
         self.used: dict[tuple[int, str, int, bool], Owners[_Load]] = {}
         self.results: dict[tuple[int, int], tuple[list[Value], list[Flaw | None]]] = {}
-        self.sets: dict[int, frozenset[int]] = {}
-        self.left = MAX_MADE
 
     def value(self, rank: int, number: int) -> Value:
         found = self.programs[rank].values[number]
@@ -129,23 +121,9 @@ class _Rebuild:
         if len(values) != len(event.outputs):
             raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(event.outputs)}")
         for number, value, flaw in zip(event.outputs, values, flaws, strict=True):
-            self.count(rank, event, value)
             self.programs[rank].values[number] = value
             if flaw is not None:
                 self.flaws[rank, number] = flaw
-
-    def count(self, rank: int, event: Event, value: Value) -> None:
-        """Counts the numbers in the sets of a value that no value before it has. Members of a group share theirs."""
-        for part in value.place.parts:
-            items = part.pieces
-            if len(items) <= SMALL_SET or id(items) in self.sets:
-                continue
-            if part.whole and items is not value.place.batches:  # made once, with the step
-                continue
-            self.sets[id(items)] = items  # kept, so that no other set gets its id
-            self.left -= len(items)
-            if self.left < 0:
-                raise TraceError(f"rank {rank}: {event.op} makes sets of more than {MAX_MADE} numbers in all")
 
     # -- steps --------------------------------------------------------------------------------------------------
 

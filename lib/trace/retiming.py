@@ -38,6 +38,10 @@ def retime(run: R, costs: Costs, scale: Scale = _as_it_is) -> R:
     A bare `receive()` keeps the message that it got, even if under other costs another would have been first, and a
     reader serves its requests in the order in which it did.
     """
+    if not isinstance(run, Trace):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"retime takes a Trace, such as models[0].trace, and costs; got {type(run).__name__}")
+    if not isinstance(costs, Costs):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"costs= takes costs, such as Costs(p2p=0.1) or LINKS; got {costs!r}")
     copied = replace(run, programs=[_copy(program) for program in run.programs], costs=costs)
     prices, clocks = costs.on(run.mesh), [0] * run.ranks
     streams, communicator, readers = Streams(), Communicators(), Readers(costs, run.mesh)

@@ -30,7 +30,7 @@ from typing import Any, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.trace.event import Event, Program
-from lib.trace.json_format import encode, once, set_text
+from lib.trace.json_format import SetTexts, encode, once, set_text
 from lib.trace.rebuild import rebuild
 from lib.trace.retiming import retime
 from lib.trace.trace import Trace
@@ -71,12 +71,12 @@ def to_text(run: Trace) -> str:
     lines = [f"llm-training-puzzles 1 layers={run.layers} batches={run.batches} ranks={run.ranks}{sandbox}"]
     headers = [name for name in HEADERS if data.get(name) is not None]
     lines.extend(f"{name} {json.dumps(data[name], separators=(',', ':'))}" for name in headers)
-    everybody = tuple(range(run.ranks))
-    lines.extend(f"{program.rank}| {' '.join(_words(program, everybody))}".rstrip() for program in run.programs)
+    everybody, texts = tuple(range(run.ranks)), SetTexts()
+    lines.extend(f"{program.rank}| {' '.join(_words(program, everybody, texts))}".rstrip() for program in run.programs)
     return "\n".join(lines) + "\n"
 
 
-def _words(program: Program, everybody: tuple[int, ...]) -> list[str]:
+def _words(program: Program, everybody: tuple[int, ...], texts: SetTexts) -> list[str]:
     words: list[str] = []
     at, moves = 0, program.moves
     for index in range(len(program.events) + 1):
@@ -85,11 +85,11 @@ def _words(program: Program, everybody: tuple[int, ...]) -> list[str]:
             words.append(f"{'+' if change > 0 else '-'}{_STORES[store]}{value}")
             at += 1
         if index < len(program.events):
-            words.append(_word(program, program.events[index], everybody))
+            words.append(_word(program, program.events[index], everybody, texts))
     return words
 
 
-def _word(program: Program, event: Event, everybody: tuple[int, ...]) -> str:
+def _word(program: Program, event: Event, everybody: tuple[int, ...], texts: SetTexts) -> str:
     op = event.op
     if op == "foreign":
         value = program.values[event.outputs[0]]
@@ -104,7 +104,7 @@ def _word(program: Program, event: Event, everybody: tuple[int, ...]) -> str:
     elif op in COLLECTIVES or OPERATIONS[op].about == "call":
         word += str(event.layer)
     if _shows_batches(op):
-        word += f":{set_text(event.batches)}"
+        word += f":{texts(event.batches)}"
     if event.arg and op != "wait":
         word += "@" + ".".join(map(str, event.arg))
     if event.group and event.group != everybody:

@@ -70,10 +70,18 @@ def trace_of(run: object, who: str) -> Trace:
     if isinstance(run, Trace):
         return run
     models = list(cast("Sequence[object]", run)) if isinstance(run, list | tuple) else [run]
-    for model in models:
+    _need_models(models, who)
+    try:
+        return Trace.of(cast("list[ModelLike]", models))
+    except AttributeError as error:  # what a Model or its Dist says of itself may be anything
+        raise TypeError(f"{who}, as they are: in these something was replaced ({error})") from None
+
+
+def _need_models(models: object, who: str) -> None:
+    """Whether these are Models. TypeError says what else they are, for `who` was given them."""
+    for model in cast("Sequence[object]", models) if isinstance(models, list | tuple) else [models]:
         if not (hasattr(type(model), "program") or hasattr(model, "program")):
             raise TypeError(f"{who}; got {type(model).__name__}{_hint(model)}")
-    return Trace.of(cast("list[ModelLike]", models))
 
 
 def _hint(thing: object) -> str:
@@ -141,6 +149,7 @@ class Trace:
 
         ValueError where there are none, or two of one rank, or they are not of one world.
         """
+        _need_models(models, "Trace.of takes the Models that simulate returned")
         if not models:
             raise ValueError("a Trace needs at least one Model; got none")
         # Sizes are those of the world: a Model is a student's, who may have written another class of it.
@@ -250,6 +259,8 @@ class Trace:
         """The Trace that `text` printed, with the times that its costs give. TraceError says where it is wrong."""
         from lib.trace.text_format import from_text
 
+        if not isinstance(source, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"Trace.parse takes the text that trace.text() gives; got {type(source).__name__}")
         return from_text(source)
 
     def __repr__(self) -> str:

@@ -60,6 +60,7 @@ class Sets:
 
     def __init__(self) -> None:
         self._known: dict[str, frozenset[int]] = {"": frozenset()}
+        self._highest: dict[str, int] = {}
         self._left = MAX_SET_ITEMS
 
     def __call__(self, text: str) -> frozenset[int]:
@@ -67,6 +68,12 @@ class Sets:
         if found is None:
             found = self._known[text] = self._read(text)
         return found
+
+    def below(self, text: str, total: int) -> bool:
+        """Whether all numbers of a set are below a total. A short file may ask this of a long set again and again."""
+        if text not in self._highest:
+            self._highest[text] = max(self(text), default=0)
+        return self._highest[text] < total
 
     def _read(self, text: str) -> frozenset[int]:
         items: set[int] = set()
@@ -254,24 +261,24 @@ class _Reader:
         more: Any = fields.pop() if fields and isinstance(fields[-1], dict) else {}
         if cls is None or len(fields) != len(cls.__match_args__):
             raise TraceError(f"{where}: expected a kind of value and its fields; got {str(item)[:60]}")
-        made: list[Any] = []
+        made: dict[str, Any] = {}
         for name, field in zip(cls.__match_args__, fields, strict=True):
             if name in ("batches", "shards"):
-                made.append(self.sets(self.text(f"{where} {name}", field)))
+                made[name] = self.sets(self.text(f"{where} {name}", field))
             else:
-                made.append(self.number(f"{where} {name}", field, -1 if name == "layer" else 0))
-        fields = dict(zip(cls.__match_args__, made, strict=True))
-        total, batches = fields.get("total", 1), fields.get("total_batches", self.shape.items)
-        if not (total >= 1 and max(fields.get("shards", ()), default=0) < total):
+                made[name] = self.number(f"{where} {name}", field, -1 if name == "layer" else 0)
+        given = dict(zip(cls.__match_args__, fields, strict=True))
+        total, batches = made.get("total", 1), made.get("total_batches", self.shape.items)
+        if not (total >= 1 and self.sets.below(given.get("shards", ""), total)):
             raise TraceError(f"{where}: its shards are not some of {total}")
         self.shards(where, total)
-        if max(fields.get("batches", ()), default=0) >= batches:
+        if not self.sets.below(given.get("batches", ""), batches):
             raise TraceError(f"{where}: its batches are not some of {batches}")
         home = self.of_batches(where, batches)
-        schema = home.schema_of(cls.tensor, fields["layer"])
+        schema = home.schema_of(cls.tensor, made["layer"])
         if schema is None:
-            raise TraceError(f"{where}: layer {fields['layer']} has no weight")
-        return value_of(cls, home, *made, self.rest(where, schema, more))
+            raise TraceError(f"{where}: layer {made['layer']} has no weight")
+        return value_of(cls, home, *made.values(), self.rest(where, schema, more))
 
     def rest(self, where: str, schema: Schema, item: Any) -> list[tuple[str, frozenset[int], int]]:
         """The parts of the dims along which a value is cut besides."""
@@ -287,13 +294,13 @@ class _Reader:
                 raise TraceError(f"{where}: it can be cut along {' and '.join(roles)}; got {str(role)[:40]}")
             pieces, total = self.list(f"{where} {role}", part, 2)
             total = self.number(f"{where} {role}", total, 1)
-            pieces = self.sets(self.text(f"{where} {role}", pieces))
-            if max(pieces, default=0) >= total:
+            text = self.text(f"{where} {role}", pieces)
+            if not self.sets.below(text, total):
                 raise TraceError(f"{where}: its {REST[role]} are not some of {total}")
             if dims[role].counted and total != dims[role].size:
                 raise TraceError(f"{where}: there are {dims[role].size} {REST[role]}; got {total}")
             self.shards(where, total)
-            found.append((role, pieces, total))
+            found.append((role, self.sets(text), total))
         return found
 
     def of_batches(self, where: str, batches: int) -> Shape:

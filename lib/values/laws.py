@@ -19,7 +19,7 @@ from lib.errors.exceptions import RuleError
 from lib.errors.forgotten_await import forgotten_await
 from lib.values.dims import DIMS, REST
 from lib.values.facts import Different, Gaps, NoShard, NoSum, NotCut, OtherKind, TooManyShards, Twice, Undivided
-from lib.values.placement import MOST, NO_PIECES, Elements, Part, Place, alike, total_size
+from lib.values.placement import MOST, NO_PIECES, SMALL_SET, Elements, Part, Place, alike, total_size
 
 if TYPE_CHECKING:
     from lib.values.values import Value
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["cut", "gather", "piece", "reduce", "renew", "same_kind", "total_elements"]
 
 V = TypeVar("V", bound="Value")
-MOST_LOOKED_UP = 16
-"""Summands whose sum is looked up; of more it is worked out, which is one operation on sets."""
 FIELDS = {kind.role: kind.field for kind in DIMS.values() if kind.field is not None}
 """What students call the pieces of a dim; those of others have the name of its role."""
 ASKED = ("layer", "total", "step", "shards", "batches", *REST)
@@ -64,16 +62,10 @@ def reduce(*values: V) -> V:
     for other in values:
         if type(other) is not kind or other.layer != layer:
             _refuse("sum", first, other, at)
-    places = tuple([value.place for value in values])
-    known = schema.summed(places) if len(places) <= MOST_LOOKED_UP else None
-    if known is not None:
-        return first.at(known)
     for other in values[1:]:
         if other.place.parts[:at] != dims and not alike(dims, other.place.dims, at):
             _refuse("sum", first, other, at)
     found = _united("sum", values, place.along(values[-1].place, sums=True), range(at, len(place.parts)))
-    if len(places) <= MOST_LOOKED_UP:
-        schema.keep_sum(places, found)
     return first.at(found)
 
 
@@ -114,6 +106,7 @@ def _grid_of(verb: str, values: Sequence[Value], where: range) -> Place | None:
             return None
         if len(pieces) != sum([len(part.pieces) for part in column]):
             return None
+        first.dim.may_make(len(pieces) - SMALL_SET * len(column))
         found[at] = _named(first, pieces)
         cells *= len(column)
         differ.append(at)
@@ -134,6 +127,7 @@ def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
         items = sorted(part.pieces)
         if not items or len(items) % total:
             raise RuleError(Undivided(value, words.plural, len(items), total))
+        dim.may_make(len(items) - SMALL_SET)
         size = len(items) // total
         mine = dim.named(cast(int, part.grid), frozenset(items[shard * size : (shard + 1) * size]))
         return value.at(place.having(dim.name, mine))
@@ -144,6 +138,7 @@ def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
         raise RuleError(TooManyShards(shard, grid))
     if part is not place.first and dim.size % grid:
         raise RuleError(Undivided(value, words.plural, dim.size, grid))
+    dim.may_make(len(part.pieces) - SMALL_SET)
     return value.at(place.having(dim.name, dim.shard(shard, total) if part.whole else part.cut(shard, total)))
 
 
@@ -153,6 +148,7 @@ def piece(value: V, role: str, low: int, high: int) -> V:
     wanted = frozenset(range(low, high)) if 0 <= low <= high <= part.dim.size else None
     if wanted is None or not DIMS[role].counted or not wanted <= part.pieces:
         raise RuleError(NotCut(value, role, (low, high)))
+    part.dim.may_make(len(wanted) - SMALL_SET)
     return value.at(value.place.having(role, part.dim.piece(part.dim.size, wanted)))
 
 
@@ -202,11 +198,15 @@ def _has(value: Value, field: str) -> object:
 
 def _union(verb: str, values: Sequence[Value], at: int) -> Part:
     """The union of one part of all values, which must be disjoint: that is what both laws ask for."""
-    parts = [value.place.parts[at] for value in values]
+    parts = tuple([value.place.parts[at] for value in values])
+    dim = parts[0].dim
+    if (known := dim.known(parts)) is not None:
+        return known
     union = NO_PIECES.union(*[part.pieces for part in parts])
     if len(union) != sum([len(part.pieces) for part in parts]):
         _refuse_twice(verb, values, at)
-    return _named(parts[0], union)
+    dim.may_make(len(union) - SMALL_SET * len(parts))
+    return dim.remember(parts, _named(parts[0], union))
 
 
 def _named(like: Part, pieces: frozenset[int]) -> Part:

@@ -13,7 +13,7 @@ from lib.values.kinds.kind import USUAL, Dims, Layer, LayerKind, Sum, schema
 from lib.values.kinds.linear import Linear
 from lib.values.kinds.pointwise import Add, Norm
 from lib.values.kinds.vocabulary import CrossEntropy, Embedding
-from lib.values.placement import MOST, ONE_PIECE, Dim, Place, Schema
+from lib.values.placement import MOST, ONE_PIECE, Dim, Place, Schema, keep
 
 __all__ = ["LAYER_KINDS", "Layer", "LayerKind", "Shape", "batches_at", "by_hand", "gradient_at", "layer_from"]
 __all__ += ["weight_at"]
@@ -54,7 +54,9 @@ class Shape:
     It has the tables of the step's places: values of one run share them, and they go when the run goes.
     """
 
-    __slots__ = ("activations", "batches", "descriptions", "gradients", "items", "kinds", "layers", "padding")
+    __slots__ = (
+        *("_whole", "activations", "batches", "descriptions", "gradients", "items", "kinds", "layers", "padding"),
+    )
     layers: int
     batches: int
     padding: int
@@ -63,6 +65,7 @@ class Shape:
     kinds: Sequence[LayerKind]
     activations: Sequence[Schema]
     gradients: Sequence[Schema]
+    _whole: dict[frozenset[int], bool]
 
     def __init__(
         self, layers: int, batches: int, descriptions: Layer | Sequence[Layer] = USUAL, padding: int = 0
@@ -80,6 +83,7 @@ class Shape:
             _set(self, name, value)
         _set(self, "descriptions", described)
         _set(self, "items", batches + padding if padding else batches)
+        _set(self, "_whole", {})
         kinds, edges = self._made()
         self._wire(kinds, edges)
         _set(self, "kinds", kinds * layers if len(described) == 1 else kinds)
@@ -171,7 +175,10 @@ class Shape:
 
     def whole(self, batches: frozenset[int]) -> bool:
         """Whether these are all batches of the step, with whatever padding."""
-        return len(batches) == self.items or batches.issuperset(range(self.batches))
+        if len(batches) == self.items or not self.padding:
+            return len(batches) == self.items
+        found = self._whole.get(batches)
+        return keep(self._whole, batches, batches.issuperset(range(self.batches))) if found is None else found
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field {name!r}: the size of a step never changes")

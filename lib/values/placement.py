@@ -18,15 +18,18 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import prod
 from typing import Generic, TypeVar, cast
 
+from lib.errors.arguments import described
+from lib.errors.exceptions import RuleError
 from lib.errors.wording import numbered, ranges, run_words, runs, these
 from lib.values.dims import DIMS, Relation
 
 __all__ = [
     "MOST",
+    "SMALL_SET",
     "Dim",
     "Elements",
     "Owners",
@@ -38,6 +41,7 @@ __all__ = [
     "alike",
     "held_together",
     "listed",
+    "numbers_in",
     "total_size",
     "union",
 ]
@@ -50,8 +54,15 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 MOST = 10**6
 """The largest number of shards of a weight, and of ranks, layers or batches: a Trace file holds no more."""
+SMALL_SET = 16
+"""Numbers of each value that a set costs nothing for: somebody has spelled out a line or an event for each."""
 MOST_RUNS = 20
 """Runs that a message lists."""
+MOST_LOOKED_UP = 16
+"""Parts whose union is looked up; of more it is worked out, which is one operation on sets."""
+MOST_NUMBERS = 2 * 10**7
+"""The most numbers in all larger sets that the laws make of one axis: a few lines, or a short file, may ask for any
+number of unions of 10^6."""
 MOST_KEPT = 2**15
 """Entries of a table before it begins anew: a table makes equal things one object, and correctness never asks it to."""
 ONE_PIECE = frozenset([0])
@@ -66,6 +77,20 @@ def keep(table: dict[K, T], key: K, item: T) -> T:
         table.clear()
     table[key] = item
     return item
+
+
+def numbers_in(items: Iterable[int]) -> frozenset[int]:
+    """The numbers of shards or batches that somebody names, as a set. TypeError or ValueError where there are none."""
+    if type(items) is frozenset:
+        return cast("frozenset[int]", items)
+    try:
+        found = frozenset(islice(items, MOST + 1))
+    except TypeError:
+        wanted = "shards and batches are numbers in a list, a set or a range, such as [0, 1]"
+        raise TypeError(f"{wanted}; got {described(items, repr)}") from None
+    if len(found) > MOST:
+        raise ValueError(f"a value has at most {MOST} shards or batches; got more")
+    return found
 
 
 class _Frozen:
@@ -83,19 +108,23 @@ class _Frozen:
 class Dim(_Frozen):
     """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces."""
 
-    __slots__ = ("_pieces", "_shards", "_whole", "counted", "name", "size")
+    __slots__ = ("_left", "_pieces", "_shards", "_unions", "_whole", "counted", "name", "size")
     name: str
     size: int
     counted: bool
     _whole: Part | None
+    _left: int
     _pieces: dict[tuple[int, frozenset[int]], Part]
     _shards: dict[tuple[int, int], Part]
+    _unions: dict[tuple[Part, ...], Part]
 
     def __init__(self, name: str, size: int) -> None:
         _set(self, "name", name)
         _set(self, "size", size)
         _set(self, "_pieces", {})
         _set(self, "_shards", {})
+        _set(self, "_unions", {})
+        _set(self, "_left", MOST_NUMBERS)
         _set(self, "_whole", None)
         _set(self, "counted", name in DIMS and DIMS[name].counted and type(size) is int and size <= MOST)
 
@@ -131,6 +160,9 @@ class Dim(_Frozen):
     def named(self, grid: int, pieces: frozenset[int]) -> Part:
         """Pieces that anybody may have named. What is no part of the dim is kept in no table, so that nobody else
         gets it: True and 1.0 are equal to 1, and a class of a student's own to whatever it likes."""
+        known = self._pieces.get((grid, pieces)) if type(grid) is int else None
+        if known is not None and known.pieces is pieces:  # looked at before, and a set may be long
+            return known
         real = type(grid) is int and grid >= 1 and INTS.issuperset(map(type, pieces))
         if real and (not pieces or (min(pieces) >= 0 and max(pieces) < grid)):
             return self.piece(grid, pieces)
@@ -145,6 +177,26 @@ class Dim(_Frozen):
     def part(self, *ranges: Range) -> Part:
         """Any part, as ranges in any order, which may overlap."""
         return Part(self, None, NO_PIECES, _joined(ranges))
+
+    def known(self, parts: tuple[Part, ...]) -> Part | None:
+        """What these parts were together before."""
+        return self._unions.get(parts) if len(parts) <= MOST_LOOKED_UP else None
+
+    def remember(self, parts: tuple[Part, ...], union: Part) -> Part:
+        """Remembers what some parts are together."""
+        return keep(self._unions, parts, union) if len(parts) <= MOST_LOOKED_UP else union
+
+    def may_make(self, numbers: int) -> None:
+        """Refuses a set of so many numbers where too many were made. After a refusal it begins anew, for the next
+        run."""
+        _set(self, "_left", self._left - max(0, numbers))
+        if self._left < 0:
+            _set(self, "_left", MOST_NUMBERS)
+            raise RuleError(
+                f"the batches and shards taken, put together and cut here are more than {MOST_NUMBERS} numbers in all",
+                expected="a step of a size that can be simulated",
+                fix="take fewer batches or shards; or put many together at once, as a collective does",
+            )
 
     def same(self, other: Dim) -> bool:
         return self is other or (self.name == other.name and self.size == other.size)
@@ -355,7 +407,6 @@ class Schema(_Frozen):
     running: Fraction | int
     _rest: tuple[Part, ...] | None
     _places: dict[tuple[Part, ...], Place]
-    _sums: dict[tuple[Place, ...], Place]
 
     def __init__(
         self,
@@ -375,7 +426,6 @@ class Schema(_Frozen):
         _set(self, "size", prod(dim.size if type(dim.size) is int else 0 for _, dim in dims))
         _set(self, "_rest", None)
         _set(self, "_places", {})
-        _set(self, "_sums", {})
 
     def place(self, *parts: Part) -> Place:
         """The place with these parts, of the dims and then of the sums."""
@@ -414,14 +464,6 @@ class Schema(_Frozen):
     def cut(self, first: Part) -> Place:
         """The place with this part of its first dim and all of the others: what a shard of a weight is."""
         return self.place(first, *self.rest)
-
-    def summed(self, places: tuple[Place, ...]) -> Place | None:
-        """The place that the sum of these had before."""
-        return self._sums.get(places)
-
-    def keep_sum(self, places: tuple[Place, ...], found: Place) -> None:
-        """Remembers the place of a sum."""
-        keep(self._sums, places, found)
 
 
 class Place(_Frozen):

@@ -43,7 +43,7 @@ from lib.values.facts import (
 )
 from lib.values.kinds.kind import LayerKind, done
 from lib.values.layers import Shape, batches_at, gradient_at
-from lib.values.placement import MOST
+from lib.values.placement import MOST, SMALL_SET
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, made, made_step
 
 __all__ = ["Shape", "backward", "backward_input", "backward_weight", "collective", "fake_grad", "final", "forward"]
@@ -131,6 +131,7 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
         raise RuleError(NotBatches(batches)) from None
     if wrong:
         raise RuleError(NoBatch(frozenset(wrong), frozenset(found), shape.batches, shape.padding))
+    shape.activations[0].spaces[0].may_make(len(found) - SMALL_SET)
     return frozenset(found)
 
 

@@ -21,7 +21,7 @@ from lib.values.facts import NoKind, NoValue
 from lib.values.kinds.kind import PRICED
 from lib.values.laws import cut, gather, piece, reduce, same_kind
 from lib.values.layers import Shape, batches_at, by_hand, gradient_at, weight_at
-from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Schema
+from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Schema, numbers_in
 
 __all__ = [
     "HIDDEN",
@@ -138,10 +138,6 @@ class Value:
 V = TypeVar("V", bound=Value)
 
 
-def _frozen(items: Iterable[int]) -> frozenset[int]:
-    return items if type(items) is frozenset else frozenset(items)  # pyright: ignore[reportUnknownVariableType]
-
-
 def _view(name: str) -> Any:
     """What a student knows a part of the place by."""
     return property(attrgetter(f"place.{name}"))
@@ -166,7 +162,7 @@ class _Stepped(_Sharded):
     step: int
 
     def __init__(self, layer: int, layers: int, step: int, shards: Iterable[int] = ONE_PIECE, total: int = 1) -> None:
-        _fill(self, layer, layers, weight_at(_schema(type(self)), _frozen(shards), total))
+        _fill(self, layer, layers, weight_at(_schema(type(self)), numbers_in(shards), total))
         _set_step(self, step)
 
     @property
@@ -208,7 +204,7 @@ class _Batched(Value):
     total_batches: int = _view("total_batches")
 
     def __init__(self, layer: int, layers: int, batches: Iterable[int], total_batches: int) -> None:
-        _fill(self, layer, layers, batches_at(_schema(type(self), total_batches), _frozen(batches)))
+        _fill(self, layer, layers, batches_at(_schema(type(self), total_batches), numbers_in(batches)))
 
     def is_complete(self) -> bool:
         return self.place.plain
@@ -249,7 +245,7 @@ class WeightGrad(_Sharded):
         shards: Iterable[int] = ONE_PIECE,
         total: int = 1,
     ) -> None:
-        place = gradient_at(_schema(type(self), total_batches), _frozen(batches), _frozen(shards), total)
+        place = gradient_at(_schema(type(self), total_batches), numbers_in(batches), numbers_in(shards), total)
         _fill(self, layer, layers, place)
 
 

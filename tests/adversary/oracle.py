@@ -776,8 +776,6 @@ class _World:
         for e in self.events[rank]:
             if e.op == "set_final_weight":
                 after.add(e.inputs[0])
-            elif e.op == "update":
-                after.add(e.outputs[1])
         there: dict[tuple[str, int], set[Cell]] = defaultdict(set)
         for number in after:
             if number in things and things[number].kind in "WO":
@@ -872,8 +870,8 @@ class _World:
                 continue
             until = waits.get(other, over) if e.op in WAITED and not e.blocking else other
             if e.op == "pass_to":
-                until = over if e.met is None else max(i for i, s in enumerate(events) if s.issued <= e.met.issued)
-                until = max(until, other)
+                asked = over if e.met is None else max(i for i, s in enumerate(events) if s.issued <= e.met.issued)
+                until = max(until, other, asked)
             if e.op == "set_final_weight" or until >= index:
                 return True
         return False

@@ -149,6 +149,7 @@ class Plan:
         rank = self.homes[weight]
         pair = self.value(rank, "W", layer), self.value(rank, "O", layer)
         self.do(rank, "update", layer, (grad, weight, state), pair)
+        self.ends.append(pair[1])
         return pair
 
     def final(self, layer: int, weight: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from lib import Model, RuleError, Trace, simulate
+from lib import Model, Trace, simulate
 from lib.values.values import Value
 from tests.adversary.plans import Call, Plan
 
@@ -63,8 +63,6 @@ class _Rank:
 
     async def run(self, lines: Sequence[Line]) -> None:
         for line in lines:
-            if line.value >= 0 and line.value not in self.values:
-                continue  # who was to bring it did not come
             if line.what == "store":
                 self.stores[line.store][line.key] = self.values[line.value]
             elif line.what == "delete":
@@ -75,8 +73,6 @@ class _Rank:
     async def operate(self, line: Line) -> None:
         call = line.call
         assert call is not None
-        if call.more.get("absent"):
-            return
         if line.what == "wait":
             self.keep(call, await self.works.pop(id(call)))
         elif call.op not in COMMUNICATION:
@@ -87,8 +83,6 @@ class _Rank:
             self.keep(call, await self.issue(call))
 
     def keep(self, call: Call, result: Any) -> None:
-        if call.more.get("nothing"):
-            return
         if call.op == "receive":
             found = list(_inside(result))
         elif call.op == "alltoall" or isinstance(result, tuple):
@@ -101,10 +95,7 @@ class _Rank:
 
     def inputs(self, call: Call) -> list[Any]:
         """What the call uses; where a cheat is planned, something else."""
-        try:
-            found = [self.values[number] for number in call.inputs]
-        except KeyError as error:
-            raise RuleError("a value is not there: who was to bring it did not come") from error
+        found = [self.values[number] for number in call.inputs]
         for place, how in call.more.get("forged", {}).items():
             found[place] = how(found[place], self)
         return found
@@ -243,6 +234,12 @@ def programs(plan: Plan, random: Random | None = None) -> Program:
     return Program(plan, [_Keeper(plan, rank, lines[rank], random).lines() for rank in range(plan.ranks)])
 
 
+def stored(program: Program) -> Program:
+    """The same operations and waits, with each value in a store from the moment it is there to its last use."""
+    lines = [[line for line in mine if line.call is not None] for mine in program.lines]
+    return Program(program.plan, [_Keeper(program.plan, rank, mine, None).lines() for rank, mine in enumerate(lines)])
+
+
 def _spell(plan: Plan, random: Random) -> None:
     """Groups by no name, by an axis, or as a list; messages in one shape or another."""
     everybody, mesh = tuple(range(plan.ranks)), plan.mesh
@@ -362,7 +359,7 @@ class _Keeper:
 
     def store(self, value: int, index: int) -> None:
         """Puts a value into a store, and says when it is deleted: after its last use, later, or never."""
-        if value not in self.ends and not (self.random is None or self.random.random() < self.share):
+        if value not in self.ends and not (value in self.last if self.random is None else self.chance(self.share)):
             return
         for _ in range(2 if self.chance(0.03) else 1):
             place, key = self.place(value)

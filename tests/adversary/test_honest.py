@@ -89,7 +89,7 @@ def test_what_is_drawn_has_everything_in_it() -> None:
 @examples(110, 15)
 @given(runs())
 def test_a_correct_step_is_ordinary_training(program: Program) -> None:
-    """Replayed with real tensors, in the memory that it claims."""
+    """Replayed with real tensors, in just the memory that it claims."""
     pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
     replayed(program.run())
 

@@ -10,15 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from lib import HIDDEN, LENGTH, Costs, Mesh, Model, Trace, simulate
+from lib import HIDDEN, LENGTH, Costs, Model, Trace, simulate
 from lib.analysis import figures
 from lib.schedules.pipelines.generators import gpipe
 from lib.schedules.pipelines.program import program_of
-from lib.schedules.steps import compute, load, step
-from lib.trace.event import Program
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, TIMED
-from lib.values.values import Value
 from tests.support.random_programs import Schedule, run, schedules
 from tests.support.schedules import CLASSIC, EVERYTHING, Case
 
@@ -194,62 +191,6 @@ def test_the_peak_names_kinds_and_lines() -> None:
     }
 
 
-def test_a_local_counts_as_much_as_a_store() -> None:
-    def in_stores(model: Model) -> None:
-        load(model)
-        compute(model, range(model.BATCHES))
-        for layer in range(model.LAYERS):
-            step(model, layer)
-
-    def in_locals(model: Model) -> None:
-        loaded = {layer: model.load_weights(layer) for layer in range(model.LAYERS)}
-        acts = [model.get_activation(range(model.BATCHES))]
-        for layer in range(model.LAYERS):
-            acts.append(model.forward(layer, acts[-1], loaded[layer][0]))
-        grad, made = model.loss(acts.pop()), {}
-        for layer in reversed(range(model.LAYERS)):
-            made[layer], grad = model.backward(layer, acts.pop(), grad, loaded[layer][0])
-        for layer in range(model.LAYERS):
-            model.set_final_weight(layer, model.update(layer, made[layer], *loaded[layer])[0])
-
-    one, other = (figures.peak(Trace.of(simulate(f, layers=3, batches=2))) for f in (in_stores, in_locals))
-    assert one.elements == other.elements
-
-
-def test_a_value_that_is_not_used_again_is_gone() -> None:
-    def waste(model: Model) -> None:
-        kept = [model.load_weights(0) for _ in range(5)]
-        model.forward(0, model.get_activation([0]), kept[0][0])
-        model.forward(0, model.get_activation([0]), kept[0][0])
-        del kept
-
-    top = figures.peak(Trace.of(simulate(waste)))
-    assert top.elements == WEIGHT + BATCH
-
-
-def test_final_weights_stay_to_the_end() -> None:
-    def hand_in(model: Model) -> None:
-        weight, state = model.load_weights(0)
-        weight, state = model.update(0, model.fake_grad(0, [0]), weight, state)
-        model.set_final_weight(0, weight)
-        other, _ = model.load_weights(1)
-        model.forward(1, model.forward(0, model.get_activation([0]), weight), other)
-
-    model = Model()
-    hand_in(model)
-    # The weight that was handed in and its updated state; the weight that is used, at rest from the beginning.
-    assert [int(s.total) for s in figures.samples(model.trace, model.rank)][-1] == 3 * WEIGHT + BATCH
-
-
-def test_a_value_under_two_keys_is_there_once() -> None:
-    model = Model()
-    weight, _ = model.load_weights(0)
-    model.weights[0] = model.weights["again"] = weight
-    model.forward(0, model.get_activation([0]), weight)
-    assert model.memory() == 2 * WEIGHT
-    assert figures.peak(model.trace).elements == WEIGHT + BATCH
-
-
 def test_sizes_that_do_not_divide_stay_exact() -> None:
     model = Model()
     for shard in range(3):
@@ -332,50 +273,6 @@ def test_bubbles_are_rates(case: Case) -> None:
 def test_one_rank_that_only_computes_has_no_bubble() -> None:
     trace = Trace.of(simulate(program_of(gpipe(1, 3)), layers=2, batches=3))
     assert figures.bubbles(trace) == figures.Bubbles(0.0, 0.0)
-
-
-@pytest.mark.parametrize("n", [1, 2, 4, 5])
-def test_elements_sent_by_rings(n: int) -> None:
-    async def everything(model: Model) -> None:
-        shard, _ = model.load_weights(0, model.rank, model.RANKS)
-        await model.allgather(shard, 0)
-        zero = model.fake_grad(0, [])
-        await model.allreduce(zero, 0)
-        await model.scatterreduce(zero, 0)
-        await model.alltoall([zero.shard(i, model.RANKS) for i in range(model.RANKS)], 0)
-        await model.broadcast(zero, 0)
-
-    sent = figures.traffic(Trace.of(simulate(everything, ranks=n)))
-    assert sent == [(6 * Fraction(n - 1, n) * WEIGHT, 6 * (n - 1))] * n
-
-
-def test_groups_send_among_themselves() -> None:
-    async def rows(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0, []), 0, "row")
-
-    sent = figures.traffic(Trace.of(simulate(rows, mesh=Mesh({"row": 2, "column": 3}))))
-    assert sent == [(Fraction(WEIGHT), 2)] * 6
-
-
-@given(schedules())
-def test_a_sender_sends_what_is_in_its_messages(schedule: Schedule) -> None:
-    trace = Trace.of(run(schedule))
-    for program, (elements, messages) in zip(trace.programs, figures.traffic(trace), strict=True):
-        passes = [event for event in program.events if event.op == "pass_to"]
-        size: Any = sum(_value(program, number).elements() for event in passes for number in event.inputs)
-        collectives = [event for event in program.events if event.op in COLLECTIVES]
-        assert messages >= len(passes)
-        assert (elements == size) == (not any(len(e.group) > 1 and _size(program, e.inputs) for e in collectives))
-
-
-def _value(program: Program, number: int) -> Value:
-    value = program.values[number]
-    assert value is not None
-    return value
-
-
-def _size(program: Program, ids: tuple[int, ...]) -> Any:
-    return sum(_value(program, number).elements() for number in ids)
 
 
 # -- values outside the stores ------------------------------------------------------------------------------------

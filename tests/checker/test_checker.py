@@ -32,7 +32,7 @@ from lib.puzzles import records as puzzles
 from lib.puzzles.records import Goal, Size
 from lib.schedules.data_parallel import ddp as ddp_lean
 from lib.schedules.data_parallel import fully_sharded
-from lib.schedules.steps import backward, compute, load, loss, mine, step
+from lib.schedules.steps import compute, load, step
 from tests.support.drivers import python
 from tests.support.profiles import sample
 from tests.support.said import Said
@@ -47,32 +47,8 @@ def judge(function: Callable[[Model], Any], **sizes: Any) -> Verdict:
 # -- other correct solutions --------------------------------------------------------------------------------------
 
 
-def other_keys(model: Model) -> None:
-    """Strings and tuples instead of numbers."""
-    for layer in range(model.LAYERS):
-        model.weights["w", layer], model.opt_states[f"state of {layer}"] = model.load_weights(layer)
-    model.activations["in", 0] = model.get_activation(list(range(model.BATCHES)))
-    for layer in range(model.LAYERS):
-        model.activations["in", layer + 1] = model.forward(
-            layer, model.activations["in", layer], model.weights["w", layer]
-        )
-    model.grad_activations["g"] = model.loss(model.activations["in", model.LAYERS])
-    del model.activations["in", model.LAYERS]
-    for layer in range(model.LAYERS - 1, -1, -1):
-        model.grad_weights[layer, None], model.grad_activations["g"] = model.backward(
-            layer, model.activations["in", layer], model.grad_activations["g"], model.weights["w", layer]
-        )
-        del model.activations["in", layer]
-    for layer in range(model.LAYERS):
-        model.weights["w", layer], model.opt_states[f"state of {layer}"] = model.update(
-            layer, model.grad_weights[layer, None], model.weights["w", layer], model.opt_states[f"state of {layer}"]
-        )
-    for layer in reversed(range(model.LAYERS)):
-        model.set_final_weight(layer, model.weights["w", layer])
-
-
 def locals_only(model: Model) -> None:
-    """Nothing in any store. Correct, though it all counts."""
+    """Nothing in a store but what the next step begins with. Correct, though it all counts."""
     loaded = [model.load_weights(layer) for layer in range(model.LAYERS)]
     acts = [model.get_activation(range(model.BATCHES))]
     for layer, (weight, _) in enumerate(loaded):
@@ -81,26 +57,8 @@ def locals_only(model: Model) -> None:
     for layer in reversed(range(model.LAYERS)):
         weight, state = loaded[layer]
         made, grad = model.backward(layer, acts[layer], grad, weight)
-        model.set_final_weight(layer, model.update(layer, made, weight, state)[0])
-
-
-async def one_for_all(model: Model) -> None:
-    """Rank 0 does everything, the others only look on."""
-    if model.rank == 0:
-        basic(model)
-
-
-async def shards_of_different_sizes(model: Model) -> None:
-    """Rank 0 hands in one half, ranks 1 and 2 a quarter each, rank 3 nothing."""
-    load(model)
-    compute(model, mine(model))
-    cuts = {0: (0, 2), 1: (2, 4), 2: (3, 4)}
-    for layer in range(model.LAYERS):
-        grad = await model.allreduce(model.grad_weights.pop(layer), layer)
-        if model.rank in cuts:
-            weight = model.weights[layer].shard(*cuts[model.rank])
-            state = model.opt_states[layer].shard(*cuts[model.rank])
-            model.set_final_weight(layer, model.update(layer, grad, weight, state)[0])
+        weight, model.opt_states[layer] = model.update(layer, made, weight, state)
+        model.set_final_weight(layer, weight)
 
 
 async def handed_in_twice(model: Model) -> None:
@@ -113,50 +71,9 @@ async def handed_in_twice(model: Model) -> None:
         step(model, layer)
 
 
-async def detours(model: Model) -> None:
-    """Work that leads nowhere is a waste and no fault."""
-    load(model)
-    model.activations[0] = model.get_activation(range(model.BATCHES))
-    for _ in range(2):
-        model.forward(0, model.activations[0], model.weights[0])
-    model.fake_grad(0, [1])
-    await model.allreduce(model.fake_grad(0, []), 0)
-    for layer in range(model.LAYERS):
-        model.activations[layer + 1] = model.forward(layer, model.activations[layer], model.weights[layer])
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        model.grad_weights[layer] = backward(model, layer)
-        step(model, layer)
-    model.activations["late"] = model.get_activation([0])
-
-
-async def columns(model: Model) -> None:
-    """Activations of several batches put together, and of one batch taken from afar."""
-    load(model)
-    if model.rank == 0:
-        model.activations[0] = model.get_activation([0]).combine(model.get_activation([1, 2, 3]))
-        await model.pass_to(1, model.activations[0])
-    else:
-        model.activations[0] = await model.receive()
-    for layer in range(model.LAYERS):
-        model.activations[layer + 1] = model.forward(layer, model.activations[layer], model.weights[layer])
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        made = model.backward(
-            layer, model.activations.pop(layer), model.grad_activations.pop(layer), model.weights[layer]
-        )
-        model.grad_weights[layer], model.grad_activations[layer - 1] = made
-        step(model, layer)
-
-
 CORRECT: dict[str, tuple[Any, int]] = {
-    "other keys": (other_keys, 1),
     "locals only": (locals_only, 1),
-    "one for all": (one_for_all, 3),
-    "different shards": (shards_of_different_sizes, 4),
     "handed in twice": (handed_in_twice, 2),
-    "detours": (detours, 1),
-    "columns": (columns, 2),
 }
 
 

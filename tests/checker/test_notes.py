@@ -9,7 +9,6 @@ import pytest
 from lib import PUZZLES, Model, Trace, check, simulate
 from lib.checker.notes import LESS, fed
 from lib.course.subject import run
-from lib.schedules.data_parallel import checkpointed, fully_sharded
 from lib.schedules.steps import backward, compute, forward, load, loss, step
 from tests.support.profiles import sample
 from tests.support.schedules import basic
@@ -52,73 +51,6 @@ def test_a_rank_alone_never_waits() -> None:
     )
 
 
-def test_where_nobody_waits_collectives_can_be_started_earlier() -> None:
-    trace = Trace.of(simulate(fully_sharded(), ranks=4, layers=6, batches=4))
-    (late,) = check(trace, time=20).notes
-    assert "rank 0 spends 5.4 time units in 18 collectives, and computes nothing meanwhile\n" in late
-    assert "call a collective before work that can do without its result, and await it after that work" in late
-    assert late.count("rank 0:") == 3  # the lines of two all-gathers and of a reduce-scatter
-
-
-def test_work_done_twice_is_named_before_waiting() -> None:
-    def twice(model: Model) -> None:
-        load(model)
-        model.activations[0] = model.get_activation(range(model.BATCHES))
-        model.forward(0, model.activations[0], model.weights[0])
-        for layer in range(model.LAYERS):
-            forward(model, layer)
-        loss(model)
-        for layer in reversed(range(model.LAYERS)):
-            model.grad_weights[layer] = backward(model, layer)
-            step(model, layer)
-
-    (late,) = notes(twice, time=9)
-    assert "nothing uses what forward of layer 0 (batches 0, 1) gives\n" in late
-    assert "fix:      leave out what nobody needs" in late
-    (late,) = check(Trace.of(simulate(checkpointed(2), ranks=1, layers=4, batches=2)), time=9).notes
-    assert "forward of layer 0 for batch 0 was computed 2 times, on rank 0; and 1 more computation like it\n" in late
-    assert late.endswith("fix:      keep what it gave, instead of computing it again, or do it again for fewer layers")
-
-
-def test_a_long_wait_is_named_with_its_line() -> None:
-    async def lopsided(model: Model) -> None:
-        load(model)
-        compute(model, [0] if model.rank else [1, 2, 3])
-        for layer in range(model.LAYERS):
-            model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
-            step(model, layer)
-
-    trace = Trace.of(simulate(lopsided, layers=2, batches=4, ranks=2))
-    (late,) = check(trace, time=10).notes
-    line = lopsided.__code__.co_firstlineno + 4
-    assert late.startswith(
-        'for "your goal" the run is 3.6 time units too long\n'
-        "  got:      rank 1 waits 8 time units in all, 8 of them here\n"
-        f"  rank 1:   test_notes.py, line {line}, in lopsided: "
-    )
-
-
-def test_what_nobody_needs_comes_first_and_the_biggest_first() -> None:
-    def hoard(model: Model) -> None:
-        load(model)
-        model.grad_weights["spare"] = model.fake_grad(0)
-        for batch in range(model.BATCHES):
-            model.activations["kept", batch] = model.get_activation([batch])
-        compute(model, range(model.BATCHES))
-        for layer in range(model.LAYERS):
-            step(model, layer)
-
-    (large,) = notes(hoard, memory=10**6)
-    kept = [line.strip() for line in large.splitlines() if "last needed by" in line]
-    first = hoard.__code__.co_firstlineno
-    assert kept == [
-        f"weight gradient of layer 0, no batches, last needed by fake_grad in line {first + 2}",
-        f"activation 0, batch 0, last needed by get_activation in line {first + 4}",
-        f"activation 0, batch 1, last needed by get_activation in line {first + 4}",
-    ]
-    assert "\n  fix:      delete each of them right after its last use, as in: del grad_weights[...]" in large
-
-
 def test_of_what_there_is_most_one_should_hold_fewer() -> None:
     def gradients(model: Model) -> None:
         """Updates only at the end: all gradients at once."""
@@ -150,3 +82,21 @@ def test_a_result_of_training_is_nothing_to_delete() -> None:
     trace = Trace.of(simulate(one_by_one, layers=3, batches=1))
     (large,) = check(trace, memory=10).notes
     assert "last needed by" not in large
+
+
+def test_nobody_is_advised_to_delete_an_optimizer_state() -> None:
+    """What is too much of it is not loaded; what was updated the next step begins with."""
+
+    def twice(model: Model) -> None:
+        load(model)
+        for layer in range(model.LAYERS):
+            _, model.opt_states["spare", layer] = model.load_weights(layer)
+        compute(model, range(model.BATCHES))
+        for layer in range(model.LAYERS):
+            step(model, layer)
+
+    (large,) = notes(twice, memory=10**6)
+    assert "are values that are not used again" in large
+    assert "optimizer state of layer 0, last needed by load_weights" in large
+    assert "del opt_states" not in large
+    assert "load no more of it than this rank updates" in large

@@ -101,6 +101,66 @@ def test_it_takes_a_sandbox_to_pretend() -> None:
     assert len(unready(rebuild(Trace.of(models)))) == 2
 
 
+def keeps(model: Model, layer: int) -> None:
+    step(model, layer)
+
+
+def throws_away(model: Model, layer: int) -> None:
+    grad, state = model.grad_weights.pop(layer), model.opt_states.pop(layer)
+    model.weights[layer], _ = model.update(layer, grad, model.weights[layer], state)
+    model.set_final_weight(layer, model.weights[layer])
+
+
+def keeps_the_old_one(model: Model, layer: int) -> None:
+    old = model.opt_states[layer]
+    throws_away(model, layer)
+    model.opt_states[layer] = old
+
+
+def deletes(model: Model, layer: int) -> None:
+    step(model, layer)
+    del model.opt_states[layer]
+
+
+def keeps_it_elsewhere(model: Model, layer: int) -> None:
+    step(model, layer)
+    state = model.opt_states.pop(layer)
+    model.weights["the state of", layer] = state  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("update", "ends"),
+    [
+        (keeps, None),
+        (keeps_it_elsewhere, None),
+        (throws_away, "none of it"),
+        (deletes, "none of it"),
+        (keeps_the_old_one, "the same as before, not updated"),
+    ],
+)
+@pytest.mark.parametrize("judge", ["in process", "from a file"])
+def test_an_optimizer_state_that_was_updated_is_in_a_store_at_the_end(
+    update: Callable[[Model, int], None], ends: str | None, judge: str
+) -> None:
+    """Whatever the goal; nothing is saved by throwing it away, and the step is none."""
+
+    def basic(model: Model) -> None:
+        load(model)
+        compute(model, range(model.BATCHES))
+        for layer in range(model.LAYERS):
+            update(model, layer)
+
+    models = simulate(basic, puzzle="basic")
+    verdict = check(models if judge == "in process" else serial.decode(serial.encode(Trace.of(models))), "basic")
+    assert verdict.correct == verdict.passed == (ends is None)
+    assert check(models).correct
+    if ends is not None:
+        (fault,) = verdict.faults
+        assert "the optimizer state of layers 0 and 1 is not up to date there" in fault
+        assert f"rank 0 ends with {ends}" in fault
+        assert "keep both results of update in stores, to the end" in fault
+
+
 def test_who_only_passes_by_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 1 is idle, and loads what it never uses."""
 
@@ -194,7 +254,8 @@ def test_at_every_moment_there_is_at_least_what_is_at_rest(puzzle: str) -> None:
 def pretend(model: Model) -> None:
     for layer in range(model.LAYERS):
         weight, state = model.load_weights(layer)
-        weight, state = model.update(layer, model.fake_grad(layer, range(model.BATCHES)), weight, state)
+        grad = model.fake_grad(layer, range(model.BATCHES))
+        weight, model.opt_states[layer] = model.update(layer, grad, weight, state)
         model.set_final_weight(layer, weight)
 
 

@@ -15,7 +15,6 @@ from lib.cli import console as terminal
 from lib.puzzles.records import by_chapter
 from lib.submissions import locations
 from tests.cli.test_exit_status import missing, puzzles
-from tests.support.drivers import python
 
 pytestmark = pytest.mark.usefixtures("warm")
 
@@ -65,21 +64,6 @@ def test_a_goal_is_text_and_a_picture_where_one_is_asked_for(folder: Path) -> No
     assert "A schedule that reaches" in (folder / "goal.svg").read_text("utf-8")
 
 
-def test_run_prints_the_verdict(folder: Path) -> None:
-    result = puzzles("run", "good.py")
-    assert result.exit_code == 1
-    assert result.output.startswith("Correct, but not within the goal yet.\n")
-    assert "time   [########################]          17 of 17\n" in result.output
-
-
-def test_run_at_another_size_has_no_goals(folder: Path) -> None:
-    result = puzzles("run", "good.py", "--layers", "1", "--batches", "1", "--ranks", "1", "--save", "run.json")
-    assert result.exit_code == 0
-    assert result.output == "Correct!\nTime 2.5, memory 1,310,720 elements (rank 0).\n"
-    trace = Trace.load("run.json")
-    assert (trace.layers, trace.batches, trace.ranks, trace.puzzle) == (1, 1, 1, None)
-
-
 def test_run_on_another_mesh_has_no_goals(folder: Path) -> None:
     mesh = "data=2,stage=4; host_size=4; processes=2; ranks=3,2,1,0,4,5,6,7"
     result = puzzles("run", "pipeline_fsdp", "--batches", "8", "--mesh", mesh, "--save", "run.json")
@@ -115,17 +99,6 @@ def test_draw_shows_how_far_a_failed_run_came(folder: Path) -> None:
     assert "Drew what happened before the error: stuck.svg" in result.output
     assert "deadlock" in result.stderr
     assert (folder / "stuck.svg").is_file()
-
-
-def test_compare_says_where_runs_first_differ(folder: Path) -> None:
-    again = "model.forward(0, activations[0], weights[0]) and model.loss("
-    (folder / "other.py").write_text(GOOD.replace("model.loss(", again))
-    puzzles("run", "good.py", "--save", "good.json")
-    result = puzzles("compare", "good.py", "good.json", "other.py", "-o", "all.svg")
-    assert result.exit_code == 0
-    assert "good.py and good.json do the same\n" in result.output
-    assert "good.py and other.py first differ on rank 0, from 8: good.py has" in result.output
-    assert (folder / "all.svg").is_file()
 
 
 def test_a_profile_is_shown_beside_the_schedule_that_it_was_to_be(folder: Path) -> None:
@@ -272,19 +245,6 @@ def test_build_names_what_is_not_current_and_spares_work(tmp_path: Path, monkeyp
     assert mine.read_text() == files["puzzles/01_basic.ipynb"]
 
 
-EXTRAS = """
-import sys
-import lib, lib.submissions.load, lib.course.subject, lib.cli.watch
-
-extras = "typer rich click watchfiles jupytext nbformat nbclient jupyter_client drawing chalk".split()
-assert [name for name in extras if name in sys.modules] == []
-"""
-
-
-def test_importing_lib_needs_none_of_the_extras() -> None:
-    assert python(EXTRAS) == ""
-
-
 def test_export_writes_notebooks_that_carry_the_package(tmp_path: Path) -> None:
     result = puzzles("export", "--colab", "ddp", "introduction", "-o", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
@@ -292,12 +252,6 @@ def test_export_writes_notebooks_that_carry_the_package(tmp_path: Path) -> None:
         "00_introduction.ipynb",
         f"{PUZZLES['ddp'].stem}.ipynb",
     ]
-    one = tmp_path / "course.ipynb"
-    assert puzzles("export", "--colab", "ddp", "fsdp", "-o", str(one)).exit_code == 0
-    text = one.read_text("utf-8")
-    assert text.count("# @title Set up") == 1
-    assert "async def ddp" in text
-    assert "async def fsdp" in text
 
 
 def test_export_writes_an_assignment_of_nbgrader(tmp_path: Path) -> None:

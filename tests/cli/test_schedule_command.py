@@ -121,3 +121,9 @@ def test_the_gallery_is_a_page_with_orders_of_ones_own(tmp_path: Path) -> None:
     wrong = schedule("gallery", f"slow={order}", "--ranks", "4", "--batches", "2", "-o", page)
     assert wrong.exit_code != 0
     assert "slow is an order for 2 ranks; the gallery has 4" in " ".join(wrong.output.split()).replace("│ ", "")
+
+
+def test_a_list_at_a_size_that_is_too_large_says_so_in_each_row() -> None:
+    result = CliRunner().invoke(cli.app, ["schedule", "list", "--ranks", "99999999"], env={"COLUMNS": "400"})
+    assert result.exit_code == 0
+    assert "".join(result.output.split()).count("toomany") == len(SCHEDULES)

@@ -12,7 +12,6 @@ from lib import PUZZLES, hint
 from lib.cli import console as terminal
 from lib.course import progress
 from lib.course.progress import Standing, load, record
-from lib.puzzles.records import by_chapter
 from lib.submissions.locations import reference
 from tests.cli.test_exit_status import UNSOLVED, puzzles
 from tests.support.profiles import sample
@@ -64,22 +63,6 @@ def test_what_was_reached_is_in_the_table(folder: Path) -> None:
     assert f"1 of {len(PUZZLES)} solved. Next: {list(PUZZLES)[1]}" in flat(result)
     table = [line for line in result.output.splitlines() if line[:1] in "┏┃┡│├└"]
     assert max(map(len, table)) <= terminal.WIDTH
-
-
-def test_what_is_recorded_from_before_the_chapters_counts_in_its_chapter(folder: Path) -> None:
-    """A file of the time when there were eight puzzles and no chapters."""
-    ddp = {"runs": 3, "passed": True, "tier": "passes", "time": 5.6, "memory": 1835008.0}
-    known = {"ddp": {**ddp, "hints": 1, "predictions": 3, "right": 2}}
-    file = folder / "state" / "progress.json"
-    file.parent.mkdir()
-    file.write_text(json.dumps({"format": "llm-training-puzzles progress", "version": 1, "puzzles": known}))
-    for command in ((), ("list",)):
-        lines = puzzles(*command).output.splitlines()
-        for chapter, records in by_chapter():
-            (line,) = [line for line in lines if f" {chapter.title} " in line]
-            solved = sum(record.id == "ddp" for record in records)
-            assert f" {solved} of {len(records)} solved " in line
-    assert f"1 of {len(PUZZLES)} solved. Next: basic" in flat(puzzles())
 
 
 def test_when_everything_is_solved(folder: Path) -> None:

@@ -16,14 +16,11 @@ from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links, Mesh, Model, Trace, U
 from lib.analysis import figures
 from lib.cluster.clock import TICKS, Streams, in_units, ticks, units
 from lib.cluster.costs import costs_from
-from lib.schedules.pipelines.generators import one_f_one_b
-from lib.schedules.pipelines.program import program_of
 from lib.trace.json_format import encode
 from lib.trace.retiming import retime
 from lib.trace.validation import decode
 from lib.values.collectives import COLLECTIVES
-from lib.values.operations import OPERATIONS, Operation
-from lib.values.values import Elements
+from lib.values.operations import OPERATIONS
 from tests.support.said import Said
 
 WEIGHT = HIDDEN * HIDDEN
@@ -69,36 +66,6 @@ def test_the_copy_of_a_batch_to_the_device_is_on_the_clock_of_its_rank() -> None
 
 
 # -- links --------------------------------------------------------------------------------------------------------
-
-
-def test_the_classic_constants_are_one_bandwidth() -> None:
-    host = Links()
-    assert price(host, "allgather", WEIGHT, range(4)) == 0.3
-    assert price(host, "scatterreduce", WEIGHT, range(4)) == 0.3
-    assert price(host, "allreduce", WEIGHT, range(4)) == 0.6
-    assert price(host, "alltoall", WEIGHT, range(4)) == 0.3
-    assert units(host.message(BATCH, 0, 1)) == 0.2
-    assert units(host.message(WEIGHT, 0, 1)) == 0.4
-
-
-def test_between_hosts_everything_is_ten_times_slower() -> None:
-    for op in COLLECTIVES:
-        assert price(LINKS, op, WEIGHT, range(2, 6)) == pytest.approx(10 * price(LINKS, op, WEIGHT, range(4)))
-    assert price(LINKS, "allgather", WEIGHT, range(4, 8)) == 0.3
-    assert price(LINKS, "allgather", WEIGHT, range(1, 5)) == 3.0
-    assert price(LINKS, "allgather", WEIGHT, range(8)) == 3.5
-    assert price(LINKS, "allreduce", WEIGHT, range(8)) == 7.0
-    assert price(LINKS, "allreduce", WEIGHT // 4, (0, 4)) == 1.0
-    assert units(LINKS.message(BATCH, 3, 4)) == 2.0
-    assert units(LINKS.message(BATCH, 4, 3)) == 2.0
-    assert units(LINKS.message(BATCH, 4, 7)) == 0.2
-
-
-def test_latency_is_paid_once_a_message() -> None:
-    links = Links(latency=0.25)
-    slow = {op: price(links, op, WEIGHT, range(4)) - price(Links(), op, WEIGHT, range(4)) for op in ROUNDS}
-    assert slow == pytest.approx({op: 0.75 * rounds for op, rounds in ROUNDS.items()})
-    assert units(links.message(BATCH, 0, 1)) == 0.45
 
 
 @given(
@@ -175,26 +142,6 @@ def test_uneven_layers_differ_in_what_they_compute_and_in_nothing_else() -> None
     assert encode(again) == encode(trace)
 
 
-@pytest.mark.parametrize(("slow", "end"), [((), 33), ((1.2,), 36), ((1, 1.2), 36.6), ((1, 1, 1, 1.2), 37.8)])
-def test_a_slow_rank_takes_longer_for_all_that_it_computes(slow: tuple[float, ...], end: float) -> None:
-    """One forward, one backward in turn: the last rank has no slack at all."""
-    costs = Uneven(ranks=slow, backward=2, update=0, p2p=0)
-    run = Trace.of(simulate(program_of(one_f_one_b(4, 8)), ranks=4, layers=4, batches=8, costs=costs))
-    assert figures.end(run) == end
-    assert Trace.parse(run.text()).costs == costs
-    assert figures.end(retime(run, replace(costs, ranks=()))) == 33
-    assert ("ranks" in costs.to_json()) == bool(slow)
-    assert costs_from(json.loads(json.dumps(costs.to_json()))) == costs
-
-
-def test_a_slow_rank_updates_slowly_and_communicates_as_ever() -> None:
-    costs = Uneven(layers=(1, 3), ranks=(1, 1.25))
-    update, forward = OPERATIONS["update"], OPERATIONS["forward"]
-    assert [units(costs.compute(update, rank, 1, 1)) for rank in range(3)] == [0.5, 0.625, 0.5]
-    assert [units(costs.compute(forward, rank, 1, 2)) for rank in range(3)] == [6, 7.5, 6]
-    assert costs.message(HIDDEN * LENGTH, 0, 1) == UNIT.message(HIDDEN * LENGTH, 0, 1)
-
-
 def uneven(**sizes: Any) -> None:
     """What is said of layers or ranks, and of a file that has them."""
     said: list[ValueError] = []
@@ -223,28 +170,6 @@ def test_a_file_from_before_a_cost_existed_has_its_default(costs: Costs) -> None
             assert costs_from(old) == replace(costs, **{missing: default})
 
 
-def test_one_rank_may_be_slow_and_one_layer_heavy() -> None:
-    """A straggler is a subclass with data: costs are asked of the operation, the rank, the layer and the batches."""
-
-    class Straggler(Costs):
-        def compute(self, op: Operation, rank: int, layer: int | None, batches: Elements) -> int:
-            return super().compute(op, rank, layer, batches) * (3 if rank == 1 else 1) * (2 if layer == 1 else 1)
-
-    async def step(model: Model) -> None:
-        inp = model.get_activation([0])
-        for layer in range(2):
-            inp = model.forward(layer, inp, model.load_weights(layer)[0])
-
-    models = simulate(step, ranks=2, layers=2, costs=Straggler())
-    assert [model.time for model in models] == [3.0, 9.0]
-    assert figures.end(retime(Trace.of(models), UNIT)) == 2.0
-
-
-def test_an_operation_may_bring_a_price_of_its_own() -> None:
-    row = replace(OPERATIONS["backward"], name="half", cost=0.25)
-    assert [units(UNIT.compute(row, 0, 0, batches)) for batches in (1, 2)] == [0.25, 0.5]
-
-
 # -- hosts --------------------------------------------------------------------------------------------------------
 
 
@@ -262,19 +187,6 @@ def test_hosts_are_those_of_the_mesh_where_it_has_some() -> None:
         assert costs.on(None) is costs
         assert costs.on(Mesh({"data": 4})) is costs
     assert UNIT.on(mesh) is UNIT
-
-
-@pytest.mark.parametrize(("host_size", "end"), [(None, 0.4), (1, 4.0), (2, 0.4), (4, 0.4)])
-def test_a_run_and_its_retiming_ask_the_hosts_of_the_mesh(host_size: int | None, end: float) -> None:
-    async def pass_on(model: Model) -> None:
-        if model.rank == 0:
-            await model.pass_to(1, model.get_activation([0]))
-        if model.rank == 1:
-            await model.receive(0)
-
-    mesh = Mesh({"data": 4}, ranks=[0, 2, 1, 3], host_size=host_size)
-    trace = Trace.of(simulate(pass_on, ranks=4, mesh=mesh, costs=Links()))
-    assert figures.end(trace) == figures.end(retime(trace, Links())) == end
 
 
 # -- the clock ----------------------------------------------------------------------------------------------------

@@ -196,27 +196,6 @@ def test_a_trace_that_says_that_it_is_right_is_judged_here(write: Path) -> None:
     assert load() == {"basic": Standing(runs=1)}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "print('Correct!')",
-        "import lib.checker.checker as c; c._judge = c.check = lambda *a, **k: None",
-        "import lib.course.progress as p; p.record('basic', p.Standing(1, True, None, 1.0, 1.0))",
-        "model.check = lambda *a, **k: None; type(model).check = None",
-        "import lib.checker.verdict as v; v.Verdict.passed = True",
-        "import threading; threading.Timer(0, os._exit, [0]).start(); import time; time.sleep(5)",
-        "x = []; x.append(x); model.get_activation(x)",
-        "os.write(2, b'Correct!' * 10**6); os._exit(0)",
-        "open('/proc/self/fd/1', 'w').write('Correct!' * 10**6)",
-        "import shutil, sys; shutil.rmtree(sys.argv[1])",
-    ],
-)
-def test_no_trick_in_the_other_process_scores(write: Path, code: str) -> None:
-    assert tried(write, code)[0] == "failed"
-    found = load().get("basic", Standing())
-    assert (found.passed, found.goal) == (False, None)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork there")
 def test_what_it_starts_ends_with_it(write: Path, tmp_path: Path) -> None:
     sign = tmp_path / "sign"

@@ -149,23 +149,12 @@ def test_no_run_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("Not solved yet: ddp.\nNo run: simulate(...) has not come to its end.\n", "")
 
 
-def test_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    reviewed("ddp")
-    assert capsys.readouterr() == ("", "")
-
-
 def test_the_run_has_the_sizes_of_the_puzzle() -> None:
     with pytest.raises(ValueError, match="has 4 ranks, 2 layers and 4 batches; this run has 2, 3 and 2") as raised:
         review(simulate(ddp, ranks=2, layers=3, batches=2), puzzle="ddp")
     assert str(raised.value).endswith('Review the run of simulate(ddp, puzzle="ddp")')
     with pytest.raises(ValueError, match="there is no puzzle 'dpd'"):
         review(simulate(ddp, puzzle="ddp"), puzzle="dpd")
-
-
-@pytest.mark.parametrize(("thing", "said"), [(None, "NoneType"), ([3], "int"), ("ddp", "str")])
-def test_something_else_is_refused(thing: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=f"takes the Models that simulate returned, or a Trace; got {said}"):
-        review(thing, puzzle="ddp")
 
 
 def test_a_trace_will_do() -> None:

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from lib import DeadlockError, Dist, Mesh, MismatchError, Model, PuzzleError, RankFailed, Trace, check, simulate
-from lib.trace import json_format as serial
+from lib import DeadlockError, Dist, Mesh, MismatchError, Model, PuzzleError, RankFailed, simulate
 from tests.support.drivers import DRIVERS, Run, gather
 from tests.support.profiles import THOROUGH
-from tests.support.schedules import CLASSIC, Case
 
 
 @pytest.fixture(params=DRIVERS)
@@ -115,25 +113,6 @@ def test_ranks_that_call_different_collectives_at_the_same_place_disagree(run: R
 
 
 @pytest.mark.parametrize("culprit", [0, 1, 3])
-def test_a_rank_that_raised_before_or_after_the_others_wait(culprit: int) -> None:
-    async def fail(model: Model) -> None:
-        grad = model.fake_grad(0)
-        if model.rank == culprit:
-            {}[17]
-        await model.allreduce(grad, 0)
-
-    with pytest.raises(RankFailed) as raised:
-        simulate(fail, ranks=4)
-    text = str(raised.value)
-    assert text == (
-        f"rank {culprit}: KeyError: 17\n"
-        f"  where:    test_deadlock.py, line {line(fail, 3)}, in fail: {{}}[17]\n"
-        "  fix:      nothing is stored under that key on this rank: is it stored on all ranks that come to this line?"
-    )
-    assert isinstance(raised.value.__cause__, KeyError)
-
-
-@pytest.mark.parametrize("culprit", [0, 1, 3])
 async def test_under_asyncio_the_culprit_raises_its_own_error_and_the_others_hear_of_it(culprit: int) -> None:
     async def fail(model: Model) -> None:
         await model.allreduce(model.fake_grad(0), 0)
@@ -155,19 +134,6 @@ async def everybody(function: Any, ranks: int) -> list[Any]:
     dist = Dist(ranks)
     models = [Model(rank, dist) for rank in range(ranks)]
     return await asyncio.gather(*[function(model) for model in models], return_exceptions=True)
-
-
-async def test_a_rank_that_raised_before_it_ever_communicated() -> None:
-    async def fail(model: Model) -> None:
-        if model.rank == 1:
-            raise KeyError("mine")
-        await model.allreduce(model.fake_grad(0), 0)
-
-    first, second, third = await everybody(fail, 3)
-    assert isinstance(second, KeyError)
-    for error in (first, third):
-        assert isinstance(error, PuzzleError)
-        assert isinstance(error, RankFailed) or state(error)[1] == "rank 1 has not begun, or is over"
 
 
 async def test_gather_that_returns_exceptions_gets_a_deadlock_from_all_who_wait() -> None:
@@ -284,37 +250,6 @@ async def test_two_worlds_in_one_loop_do_not_meet() -> None:
     good, bad = await asyncio.gather(everybody(reduced, 2), everybody(skip, 2))
     assert good == [None, None]
     assert [type(item) for item in bad] == [DeadlockError, type(None)]
-
-
-# -- what the error carries ---------------------------------------------------------------------------------------
-
-
-OPERATIONS: dict[str, Any] = {
-    "allreduce": lambda m: m.allreduce(m.fake_grad(0), 0),
-    "allgather": lambda m: m.allgather(m.fake_grad(0).shard(m.rank, 2), 0),
-    "scatterreduce": lambda m: m.scatterreduce(m.fake_grad(0), 0),
-    "alltoall": lambda m: m.alltoall([m.fake_grad(0), m.fake_grad(0)], 0),
-    "broadcast": lambda m: m.broadcast(m.fake_grad(0), 0),
-}
-
-
-@pytest.mark.parametrize("other", OPERATIONS)
-@pytest.mark.parametrize("one", OPERATIONS)
-def test_the_trace_of_two_operations_that_met_can_be_read(one: str, other: str, run: Run) -> None:
-    async def differ(model: Model) -> None:
-        await OPERATIONS[other if model.rank else one](model)
-
-    if one == other:
-        assert check(Trace.of(run(differ, ranks=2))).time == 0.3
-        return
-    with pytest.raises(MismatchError) as raised:
-        run(differ, ranks=2)
-    trace = raised.value.trace
-    assert trace is not None
-    verdict = check(trace)
-    assert verdict.faults[0].startswith("the run did not end: ranks 0 and 1 meet in a collective, but ")
-    assert serial.encode(serial.decode(serial.encode(trace))) == serial.encode(trace)
-    assert Trace.parse(trace.text()).text() == trace.text()
 
 
 # -- many ranks ---------------------------------------------------------------------------------------------------
@@ -467,14 +402,3 @@ async def test_of_many_ranks_that_nobody_made() -> None:
     with pytest.raises(DeadlockError) as raised:
         await asyncio.gather(*[skipped(Model(rank, dist)) for rank in range(2)])
     assert state(raised.value)[2] == "ranks 2-19 do not exist: their Models were never made"
-
-
-@pytest.mark.parametrize("case", [case for case in CLASSIC if case.ranks == 4], ids=lambda case: case.name)
-def test_a_classic_without_its_last_rank_is_a_deadlock_and_not_a_hang(case: Case, run: Run) -> None:
-    async def lazy(model: Model) -> None:
-        if model.rank < model.RANKS - 1:
-            await case.function(model)
-
-    with pytest.raises(DeadlockError) as raised:
-        run(lazy, ranks=case.ranks, layers=case.layers, batches=case.batches)
-    assert f"rank {case.ranks - 1} {over(run)}" in str(raised.value)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lib import ForgottenAwait, Model, PuzzleError, RankFailed, simulate
+from lib import Model, PuzzleError, RankFailed, simulate
 from lib.values.operations import COMMUNICATION, signatures
 from tests.support.said import Said
 
@@ -63,39 +63,7 @@ def test_every_operation_has_a_signature_that_is_true() -> None:
         assert call.startswith("await ") == (name in COMMUNICATION)
 
 
-# -- async functions that nobody awaited --------------------------------------------------------------------------
-
-
-async def helper(model: Model) -> None:
-    await model.allreduce(model.fake_grad(0), 0)
-
-
-def test_a_dropped_call_explains_what_comes_of_it() -> None:
-    """Here an empty store; what is left of the run is in the Trace."""
-
-    async def load(model: Model) -> None:
-        model.weights[0], model.opt_states[0] = model.load_weights(0)
-
-    async def student(model: Model) -> None:
-        load(model)  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
-        model.forward(0, model.get_activation([0]), model.weights[0])
-
-    with pytest.raises(ForgottenAwait) as raised:
-        simulate(student, ranks=2)
-    assert raised.value.what == "the async function load was called, but not awaited"
-    assert raised.value.rank == 0
-    assert raised.value.where[0][1].line == student.__code__.co_firstlineno + 1
-    assert [event.op for event in raised.value.trace.programs[0].events] == ["get_activation"]
-
-
-def test_a_run_that_ends_all_the_same_is_wrong_too() -> None:
-    async def student(model: Model) -> None:
-        if model.rank == 1:
-            helper(model)  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
-
-    with pytest.raises(ForgottenAwait) as raised:
-        simulate(student, ranks=2)
-    assert raised.value.rank == 1
+# -- warnings -----------------------------------------------------------------------------------------------------
 
 
 def test_warnings_of_others_come_through_and_the_module_is_as_it_was() -> None:

@@ -99,25 +99,6 @@ def test_a_puzzle_that_is_not_solved_says_so(capsys: pytest.CaptureFixture[str])
     assert draw([]).words == "nothing to draw yet"
 
 
-@pytest.mark.parametrize(
-    ("thing", "hint"), [([None], "return model"), (3, "got int"), ({}, "got dict"), ([ddp(Model())], "await")]
-)
-def test_draw_says_what_it_takes(thing: Any, hint: str) -> None:
-    with pytest.raises(TypeError, match=hint):
-        draw(thing)
-    if isinstance(thing, list) and hasattr(thing[0], "close"):
-        thing[0].close()
-
-
-def test_hovering_tells_all_about_an_event() -> None:
-    svg = picture_of(RUNS["overlapped"]).svg()
-    assert "<title>backward, layer 4, batch 2\nrank 2, 5 to 6\nruns.py, line " in svg
-    assert "grad, grads[layer] = model.backward(" in svg
-    assert "<title>all-reduce, layer 4, batch 0, all ranks\nrank 0, 6 to 6.3" in svg
-    assert "waits for receive from rank 1" in picture_of(RUNS["relay"]).svg()
-    assert "waits for ever: receive from rank 0" in picture_of(RUNS["deadlock"]).svg()
-
-
 def test_batches_are_named_in_order() -> None:
     def many(model: Model) -> None:
         model.forward(0, model.get_activation([9, 40, 8, 33, 10, 64]), model.load_weights(0)[0])

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import lib
-from lib import AbsentKey, Model, NotSolved, PuzzleError, RankFailed, RuleError, simulate
+from lib import AbsentKey, NotSolved, PuzzleError, RuleError
 from lib.errors.arguments import is_awaitable
-from lib.errors.source_lines import Place, is_students, place, raised_at, student_place
+from lib.errors.source_lines import Place, is_students, place, student_place
 
 
 def test_a_message_has_only_the_parts_that_are_known() -> None:
@@ -53,38 +53,6 @@ def test_who_and_where_are_added_once() -> None:
     assert error.where[0][1].function == "test_who_and_where_are_added_once"
 
 
-def test_a_cell_of_a_notebook_has_no_file_name() -> None:
-    source = "def student(model):\n    model.load_weights(99)\n"
-    path = "/tmp/ipykernel_4711/123456789.py"
-    namespace: dict[str, Any] = {}
-    lines = [str(line) for line in source.splitlines(keepends=True)]
-    linecache.cache[path] = (len(source), None, lines, path)
-    try:
-        exec(compile(source, path, "exec"), namespace)
-        with pytest.raises(RuleError) as raised:
-            simulate(namespace["student"])
-    finally:
-        del linecache.cache[path]
-    assert "  where:    notebook cell, line 2, in student: model.load_weights(99)\n" in str(raised.value)
-    assert "ipykernel" not in str(raised.value)
-
-
-def test_the_place_is_the_students_innermost_line() -> None:
-    def inner(model: Model) -> None:
-        model.weights["x"]
-
-    def outer(model: Model) -> None:
-        inner(model)
-
-    with pytest.raises(AbsentKey) as raised:
-        simulate(outer)
-    found = raised_at(raised.value)
-    assert found is not None
-    assert (found.function, found.text) == ("inner", 'model.weights["x"]')
-    assert raised.value.where == [(None, found)]
-    assert str(raised.value).startswith("rank 0: weights['x'] is empty\n")
-
-
 def test_a_line_that_is_nowhere_to_be_found_and_the_line_of_a_caller_from_outside() -> None:
     assert str(place(compile("x = 1", "<string>", "exec"), 1)) == "<string>, line 1"
     found = student_place()
@@ -100,20 +68,6 @@ def test_what_wants_to_be_awaited() -> None:
     waiting.close()
     assert not is_awaitable(coroutine)
     assert not is_awaitable(1)
-
-
-def test_the_cause_is_kept_and_the_library_is_not_in_the_way() -> None:
-    def divide(model: Model) -> None:
-        _ = 1 / model.rank
-
-    with pytest.raises(RankFailed) as raised:
-        simulate(divide, ranks=2)
-    assert isinstance(raised.value.__cause__, ZeroDivisionError)
-    assert str(raised.value) == (
-        "rank 0: ZeroDivisionError: division by zero\n"
-        f"  where:    test_errors.py, line {divide.__code__.co_firstlineno + 1}, in divide: _ = 1 / model.rank\n"
-        "  fix:      ranks, layers and batches are counted from 0: on this rank the divisor is 0"
-    )
 
 
 def test_the_same_line_of_several_ranks_is_shown_once_and_lines_that_are_indented_stay_there() -> None:

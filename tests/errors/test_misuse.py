@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import lib
 from drawing import compare as compare
 from drawing import draw, step_through
 from lib import Costs, Dist, Links, Mesh, Model, Trace, TraceError, check, review, simulate
@@ -32,6 +34,15 @@ SAID = Said(Path(__file__).with_name("said") / "arguments.txt")
 @pytest.mark.parametrize("call", SAID.texts)
 def test_what_a_run_cannot_be_made_of(call: str) -> None:
     SAID.check(call, {**globals(), "Dist": Dist, "Links": Links, "Mesh": Mesh})
+
+
+WRONG = Said(Path(__file__).with_name("said") / "wrong_types.txt", kinds=True)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("call", WRONG.texts)
+def test_an_argument_of_a_wrong_type_is_told_what_belongs_there(call: str) -> None:
+    WRONG.check(call, {**vars(lib), **{name: getattr(lib, name) for name in lib.__all__}, "count": count})
 
 
 @pytest.mark.parametrize("puzzle", [3, ["ddp"]])

@@ -85,13 +85,6 @@ def test_a_formula_that_is_none_is_refused_with_its_place(tmp_path: Path, text: 
     assert "grade.toml" in str(caught.value)
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe[points]", b"[points", b"points = {", "title = 'Zoë'".encode("cp1252")])
-def test_a_damaged_file_is_said(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "grade.toml").write_bytes(data)
-    with pytest.raises(AssignmentError, match=r"is not TOML|is not text in UTF-8"):
-        read_config(tmp_path / "grade.toml")
-
-
 def test_an_option_says_the_same_as_a_file(tmp_path: Path) -> None:
     said = Config().with_options(points="correct=4 hidden=2, by_hand=1.5").rules
     assert said.weights("ddp") == config(tmp_path, "points = {correct = 4, hidden = 2, by_hand = 1.5}").rules.weights(

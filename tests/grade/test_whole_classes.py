@@ -3,10 +3,8 @@ the grading of others."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -14,8 +12,7 @@ from lib.grade.gradebook import STATES
 from lib.grade.isolation import Isolation, Limits
 from lib.grade.judging import judge_source
 from lib.submissions.source import Source
-from tests.grade.classes import HARD_CODED, asked, graded, hand_in, scores, solution
-from tests.grade.isolation.attempts import ENDED, FORGED, PATCHED
+from tests.grade.classes import HARD_CODED, asked, graded, hand_in, scores
 from tests.support.profiles import examples, sample
 from tests.support.variants import VARIANTS
 
@@ -32,24 +29,6 @@ def test_every_honest_solution_passes(tmp_path: Path) -> None:
         score = scores(book, variant.puzzle)[f"student {number:02d}"]
         assert score.state == "passed", f"{variant.name}: {score.message}"
     assert not book.refused
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the server is Linux's")
-def test_no_attempt_passes(tmp_path: Path) -> None:
-    """Every fifth: all are tried one by one, see test_tampering."""
-    attempts = sample(one for one in [*PATCHED, *FORGED, *ENDED] if one.size is None)
-    files = {
-        f"{number:03d}/basic.py": one.text.replace("SECRET", "''").replace("PORT", "1")
-        for number, one in enumerate(attempts)
-    }
-    files |= {f"{number:03d}/{path}": text for number, one in enumerate(attempts) for path, text in one.modules}
-    files["honest/basic.py"] = solution("basic")
-    book = graded(hand_in(tmp_path / "in", files), tmp_path / "out", asked("basic", seconds=5.0))
-    found = {name: score.state for name, score in scores(book, "basic").items()}
-    assert found.pop("honest") == "passed"
-    assert len(found) == len(attempts)
-    passed = [attempts[int(name)].name for name, state in found.items() if state == "passed"]
-    assert passed == []
 
 
 LINES = st.lists(
@@ -74,26 +53,3 @@ def test_nothing_that_is_handed_in_crashes_the_grader(isolation: Isolation, text
     assert score.state in STATES
     assert score.state != "passed" or "allreduce" in text
     assert score.message
-
-
-def test_odd_files_are_rows_and_stop_nothing(tmp_path: Path) -> None:
-    folder = hand_in(
-        tmp_path / "in",
-        {
-            "=cmd/ddp.py": solution("ddp"),
-            "b\u202ead/ddp.ipynb": "{",
-            "empty/ddp.py": "",
-            "list/ddp.ipynb": "[1]",
-            "deep/ddp.ipynb": "[" * 100_000,
-            "other/notes.py": "print('hello')\n",
-        },
-    )
-    (folder / "binary").mkdir()
-    (folder / "binary" / "ddp.py").write_bytes(bytes(range(256)))
-    book = graded(folder, tmp_path / "out", asked("ddp", hidden=0))
-    states = {name: score.state for name, score in scores(book, "ddp").items()}
-    assert states["=cmd"] == "passed"
-    assert states.pop("empty") == "empty"
-    assert states.pop("other") == "unrelated"
-    assert sorted(states.values()) == ["passed"] + ["unreadable"] * 4
-    assert {Path(one.file).parts[-2] for one in book.refused} >= {"binary", "list", "deep"}

@@ -7,27 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lib import PUZZLES, PuzzleError, Unsolved, check, simulate
 from lib.cli.app import app
 from lib.grade.intake.collecting import collect
 from lib.grade.people.roster import enrolled, read_roster
-from lib.notebooks.example_class import ASKED, STUDENTS, write_class
-from lib.submissions.load import SourceError, load_function
-
-STATES = {
-    "Alma": ("passed", "passed", "passed"),
-    "Bruno": ("passed", "passed", "passed"),
-    "Cara": ("passed", "passed", "passed"),
-    "Dmitri": ("passed", "passed", "passed"),
-    "Esra": ("passed", "missed", "passed"),
-    "Femi": ("failed", "failed", "missed"),
-    "Gita": ("failed", "unsolved", "passed"),
-    "Hugo": ("passed", "passed", "passed"),
-    "Ines": ("unsolved", "absent", "failed"),
-    "Jiro": ("missed", "missed", "missed"),
-    "Kofi": ("damaged", "failed", "passed"),
-    "Zoë": ("passed", "passed", "failed"),
-}
+from lib.notebooks.example_class import STUDENTS, write_class
 
 
 @pytest.fixture(scope="module")
@@ -35,39 +18,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("class")
     write_class(place)
     return place
-
-
-def state(files: list[Path], puzzle: str, size: tuple[int, int, int] | None = None) -> str:
-    """What comes of a puzzle, of the file that counts."""
-    mine = [file for file in files if puzzle in file.stem]
-    if not mine:
-        return "absent"
-    try:
-        function = load_function(max(mine, key=lambda file: len(file.name)), puzzle)
-        ranks, layers, batches = size or PUZZLES[puzzle].size
-        models = simulate(function, ranks=ranks, layers=layers, batches=batches)
-        if isinstance(models, Unsolved):
-            return "unsolved"
-        verdict = check(models, None if size else puzzle)
-    except SourceError:
-        return "damaged"
-    except PuzzleError:
-        return "failed"
-    return "failed" if not verdict.correct else "passed" if size or verdict.passed else "missed"
-
-
-@pytest.mark.parametrize("student", STUDENTS)
-def test_what_a_student_hands_in(student: str, folder: Path) -> None:
-    files = [*next(folder.glob(f"{student} *")).iterdir()]
-    assert tuple(state(files, puzzle) for puzzle in ASKED) == STATES[student]
-
-
-def test_who_writes_sizes_as_numbers_passes_at_that_size_only(folder: Path) -> None:
-    for puzzle in ASKED:
-        other = PUZZLES[puzzle].hidden[-1]
-        size = (other.ranks, other.layers, other.batches)
-        assert state([*next(folder.glob("Hugo *")).iterdir()], puzzle, size) == "failed"
-        assert state([*next(folder.glob("Bruno *")).iterdir()], puzzle, size) == "passed"
 
 
 def test_they_are_taken_in_as_what_moodle_gives(folder: Path) -> None:

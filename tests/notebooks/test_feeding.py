@@ -12,6 +12,7 @@ from lib.checker.table import Answer, ask_here
 from lib.cluster.grids import mesh_of, random_grids, small_grids
 from lib.submissions.function_check import judge_answers, judge_of, solution_of
 from lib.submissions.locations import reference
+from tests.support.profiles import sample
 from tests.support.said import Said
 
 
@@ -105,7 +106,7 @@ def refuses(right: Any) -> None:
     raise ValueError("no")
 
 
-@pytest.mark.parametrize("expression", SAID.texts)
+@pytest.mark.parametrize("expression", sample(SAID.texts))
 def test_a_wrong_answer_is_told_what_is_wrong_with_it(expression: str) -> None:
     SAID.check(expression, {"told": told, "refuses": refuses})
 

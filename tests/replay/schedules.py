@@ -150,30 +150,6 @@ async def overlapped(model: Model) -> None:
         model.set_final_weight(layer, weights[layer])
 
 
-async def scattered(model: Model) -> None:
-    """Two ranks with every second shard of eight, whose states are updated where they lie: not side by side."""
-    mine = range(model.rank, 8, 2)
-    shards = {(layer, i): model.load_weights(layer, i, 8) for layer in range(2) for i in mine}
-    first, state = shards.pop((0, mine[0]))
-    for i in mine[1:]:
-        weight, more = shards.pop((0, i))
-        first, state = first.combine(weight), state.combine(more)
-    parts = [shards.pop((1, i)) for i in mine]
-    left = parts[0][0].combine(parts[2][0])
-    right = parts[1][0].combine(parts[3][0]), parts[1][1].combine(parts[3][1])
-    every = parts[0][1].combine(parts[1][1]).combine(parts[2][1]).combine(parts[3][1])  # more than of the weight
-    del parts
-    whole = {0: await model.allgather(first, 0), 1: await model.allgather(left.combine(right[0]), 1, group=[1, 0])}
-    grads = compute(model, [model.rank], whole)
-    del whole
-    first, state = model.update(0, await model.allreduce(grads.pop(0), 0), first, state)
-    grad = await model.allreduce(grads.pop(1), 1)
-    one, _ = model.update(1, grad, left, every)
-    two, _ = model.update(1, grad, *right)
-    model.set_final_weight(0, first)
-    model.set_final_weight(1, one.combine(two))
-
-
 async def ahead(model: Model) -> None:
     """A pipeline whose first rank has sent two messages before the second rank asks for one, and works on meanwhile."""
     here, other = model.rank, 1 - model.rank
@@ -219,57 +195,6 @@ async def overwritten(model: Model) -> None:
     model.set_final_weight(0, model.update(0, total, weight, state)[0])
 
 
-async def unhurried(model: Model) -> None:
-    """Loads each layer when it comes to it, as if weights came from somewhere; and stores some of them late."""
-    weights, states, activations, _, _ = model.storage()
-    activations[0] = model.get_activation([model.rank])
-    for layer in range(model.LAYERS):
-        weight, states[layer] = model.load_weights(layer)
-        activations[layer + 1] = model.forward(layer, activations[layer], weight)
-        weights[layer] = weight
-    grad = model.loss(activations.pop(model.LAYERS))
-    for layer in reversed(range(model.LAYERS)):
-        by_weight, grad = model.backward(layer, activations.pop(layer), grad, weights[layer])
-        parts = await model.alltoall([by_weight.shard(i, model.RANKS) for i in range(model.RANKS)], layer)
-        mine = parts.pop()  # the others stay for a while
-        for part in parts:
-            mine = mine + part
-        del by_weight
-        parts.pop()
-        mine = await model.allgather(mine, layer)
-        del parts
-        weights[layer], states[layer] = model.update(layer, mine, weights[layer], states[layer])
-        model.set_final_weight(layer, weights[layer])
-
-
-async def crossed(model: Model) -> None:
-    """Two ranks that wait for room and for each other: simulated time goes on for who waits for room.
-
-    Rank 0 waits for room until rank 1, late, asks for the first of two messages; and what rank 1 has sent is asked for
-    after that, but earlier in simulated time. Then everybody trains.
-    """
-    weights = [model.load_weights(layer) for layer in range(2)]
-    data = model.get_activation([0, 1])
-    if model.rank == 0:
-        letters = [model.forward(0, data, weights[0][0]) for _ in range(2)]
-        for _ in range(2):
-            await model.pass_to(1, letters.pop())
-        await model.receive(1)
-    else:
-        await model.pass_to(0, model.forward(0, data, weights[0][0]))
-        for _ in range(4):
-            model.forward(0, data, weights[0][0])
-        for _ in range(2):
-            await model.receive(0)
-    activations = [data]
-    for layer in range(2):
-        activations.append(model.forward(layer, activations[-1], weights[layer][0]))
-    grad = model.loss(activations.pop())
-    for layer in (1, 0):
-        by_weight, grad = model.backward(layer, activations.pop(), grad, weights[layer][0])
-        model.set_final_weight(layer, model.update(layer, by_weight, *weights[layer])[0])
-
-
 async def loose(model: Model) -> None:
     """Three ranks train, one does nothing; beside that, whatever nobody waits for, or ever receives."""
     team = (2, 0, 1)
@@ -312,11 +237,8 @@ CASES = {
     "owned": Case(fully_sharded("shard", "replica"), 6, 2, 6, OWNED),
     "fed": Case(ddp_fed, 4, 2, 8, Mesh({"data": 4}, ranks=[2, 0, 3, 1], processes=2)),
     "fed_in_rows": Case(two_of_a_row, 8, 2, 8, ROWS),
-    "scattered": Case(scattered, 2, 2, 2),
     "ahead": Case(ahead, 2, 2, 2),
     "overwritten": Case(overwritten, 2, 1, 2),
-    "unhurried": Case(unhurried, 4, 2, 4),
-    "crossed": Case(crossed, 2, 2, 2),
     "loose": Case(loose, 4, 2, 3),
     "buckets": Case(buckets, 3, 3, 3),
     "one_f_one_b": Case(program_of(one_f_one_b(4, 6)), 4, 8, 6),

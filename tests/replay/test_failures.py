@@ -96,6 +96,26 @@ def test_a_rank_that_stalls(processes: int) -> None:
         hooked(trace("fsdp"), does(lambda: time.sleep(600), 3, at), timeout=4, processes=processes, **SMALL)
 
 
+def test_a_rank_that_is_stopped_while_it_waits_for_others() -> None:
+    """All wait then. Whose process is stopped is named, and it is ended with the others (see conftest)."""
+    there = trace("fsdp").programs[2].events
+    at = next(i for i, event in enumerate(there) if event.op == "allgather")
+
+    def stop(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if (rank, index) == (2, at - 1):
+            threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGSTOP]).start()
+        elif (rank, index) == (3, at - 1):
+            time.sleep(1)
+
+    match = (
+        rf"^rank 2 did not move for 2 s, in event {at}, allgather of layer \d with ranks 0, 1, 2, 3 \(.*\); "
+        rf"its process was stopped, as SIGSTOP does; rank 0 waited in event \d+, allgather of layer "
+    )
+    with pytest.raises(RankStalled, match=match) as info:
+        hooked(trace("fsdp"), stop, timeout=2, **SMALL)
+    assert info.value.rank == 2
+
+
 @pytest.mark.parametrize(("transport", "processes"), [("local", None), ("gloo", None), ("gloo", 2)])
 def test_an_operation_that_fails(transport: str, processes: int | None) -> None:
     at = first("update", 0)

@@ -19,7 +19,6 @@ from tests.replay.schedules import trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-AXES = ("replica", "data", "model")
 TURNED = Mesh(
     {"data": 4, "model": 4}, ranks=[0, 1, 4, 5, 8, 9, 12, 13, 10, 11, 14, 15, 2, 3, 6, 7], processes=4, host_size=8
 )
@@ -53,17 +52,6 @@ def test_devices_in_no_order() -> None:
     assert [one.examples for one in result.read] == [8, 8, 8, 8]  # 4 devices, 4 examples each: 16 if each read its own
     assert [one.bytes for one in result.read] == [8 * 520] * 4
     assert "process 1 (devices 4-7) feeds rows 0 and 3: read 8 examples of 16, 4,160 bytes; its rows" in result.text()
-
-
-@pytest.mark.parametrize(
-    ("sizes", "per_process", "parts"),
-    [((1, 4, 2), 4, [0, 1]), ((1, 2, 4), 2, [0, 0, 1, 1]), ((2, 2, 2), 2, [0, 1, 2, 3]), ((1, 8, 1), 4, [0, 1])],
-)
-def test_devices_in_order(sizes: tuple[int, ...], per_process: int, parts: list[int]) -> None:
-    mesh = Mesh(zip(AXES, sizes, strict=True), processes=per_process)
-    result = feed(in_parts(mesh, 16, parts))
-    assert result.ok, result.text()
-    assert [one.examples for one in result.read] == list(result.needed) == [16 // (max(parts) + 1)] * len(parts)
 
 
 def test_the_published_mapping_is_wrong_for_the_smallest_mesh() -> None:

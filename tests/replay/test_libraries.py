@@ -31,7 +31,7 @@ def against(schedule: Trace, *names: str, optimizer: str = "sgd") -> ReplayResul
     return result
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adam", marks=pytest.mark.thorough)])
 def test_data_parallel(optimizer: str) -> None:
     by_layer, whole = against(trace("ddp"), "ddp_by_layer", "ddp", optimizer=optimizer).libraries
     assert by_layer.counts == by_layer.replay_counts == {"allreduce": 4 * 2}
@@ -100,6 +100,7 @@ def test_a_mesh_that_has_no_replicas_is_cut_into_halves() -> None:
     assert hsdp.counts == {"allgather": 4 * 2 * 2, "allreduce": 4 * 2, "scatterreduce": 4 * 2}
 
 
+@pytest.mark.thorough
 def test_stages_of_zero() -> None:
     schedule = Trace.of(simulate(zero1, ranks=4, layers=6, batches=4))
     first, second = against(schedule, "zero1", "zero2", optimizer="adam").libraries

@@ -1,4 +1,7 @@
-"""What a replay measures, in flight included, is what was simulated: event by event, however the ranks hurry."""
+"""What a replay measures, in flight included, is what was simulated: event by event, however the ranks hurry.
+
+Of random training steps, see tests/adversary.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
 
-from lib import PUZZLES, Costs, Model, Trace, check, simulate
+from lib import PUZZLES, Costs, Model, Trace, simulate
 from lib.course.solutions import alternatives
 from lib.replay import ReplayResult, replay
 from lib.submissions.load import load_function
 from lib.trace.event import Event
 from tests.replay.hooks import hooked
 from tests.replay.schedules import compared, compute, trace
-from tests.replay.trainings import Training, traced, trainings
-from tests.support.profiles import examples, sample
+from tests.support.profiles import sample
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
@@ -38,14 +39,6 @@ def test_alternative_solutions(puzzle: str, path: Path) -> None:
     exact(replay(simulate(load_function(path, puzzle), puzzle=puzzle), transport="local", **SMALL))
 
 
-@examples(120, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(training=trainings())
-def test_random_training_steps(training: Training) -> None:
-    schedule = traced(training)
-    assert check(schedule).correct
-    exact(replay(schedule, transport="local", **SMALL))
-
-
 def test_a_sender_that_is_ahead_waits_for_its_receiver() -> None:
     """In real time rank 1 comes late to everything; rank 0 holds what the Trace says all the same."""
     schedule = trace("ahead")
@@ -56,23 +49,6 @@ def test_a_sender_that_is_ahead_waits_for_its_receiver() -> None:
 
     result = exact(hooked(schedule, late, **SMALL))
     assert max(one.in_flight for one in result.ranks) == 0  # rank 0 still counts what is not received
-
-
-def test_two_messages_are_the_sender_s_until_they_are_asked_for() -> None:
-    """Rank 1 asks for them after 4 and 7 steps: until then the first rank has them, beside what it makes."""
-    one = 24 * 4 * 8
-    events = trace("ahead").programs[0].events
-    curve = [
-        (at, measured)
-        for (rank, at), measured, _ in compared(replay(trace("ahead"), transport="local", **SMALL))
-        if rank == 0
-    ]
-    spare = [measured for at, measured in curve if events[at].op == "forward"][2:]
-    asked = [event.issued for event in trace("ahead").programs[1].events if event.op == "receive"]
-    starts = [event.issued for event in events if event.op == "forward"][2:]
-    left = [sum(time > start for time in asked) for start in starts]
-    assert left == [2, 2, 1, 1, 0, 0, 0, 0]
-    assert [bytes_ - spare[0] for bytes_ in spare] == [(count - 2) * one for count in left]
 
 
 async def late(model: Model) -> None:
@@ -92,22 +68,6 @@ def test_a_sum_in_the_background_is_not_in_place_where_its_input_is_used(transpo
     assert result.ranks[0].in_flight == 24 * 24 * 8
 
 
-async def kept(model: Model) -> None:
-    """Sums and copies in the background of what stays: in a store, or as a final weight."""
-    weight, state = model.load_weights(0)
-    model.activations["spare"] = data = model.get_activation([model.rank])
-    by_weight, _ = model.backward(0, data, model.loss(model.forward(0, data, weight)), weight)
-    model.grad_weights["kept"] = by_weight
-    work = model.allreduce(by_weight, 0)
-    model.forward(0, data, weight)
-    new, _ = model.update(0, await work, weight, state)
-    model.set_final_weight(0, new)
-    copy = model.broadcast(new, 0, root=0)
-    model.forward(0, data, weight)
-    model.weights["copy"] = await copy
-    model.forward(0, data, weight)
-
-
 async def uneven(model: Model) -> None:
     """A broadcast in the background whose members' halves differ by a number; then training."""
     zero = model.fake_grad(0).shard(model.rank, 2)
@@ -117,10 +77,6 @@ async def uneven(model: Model) -> None:
     (grad,) = compute(model, [model.rank], {0: weight}).values()
     await work
     model.set_final_weight(0, model.update(0, await model.allreduce(grad, 0), weight, state)[0])
-
-
-def test_what_stays_is_not_overwritten_in_the_background() -> None:
-    exact(replay(simulate(kept, ranks=2, layers=1, batches=2), transport="local", **SMALL))
 
 
 def test_a_broadcast_over_a_part_that_is_a_number_shorter() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -117,6 +118,30 @@ def test_a_rank_that_stalls_is_named_by_the_others() -> None:
     """Even by one of its own process. And all end, without an agent that would see to it."""
     said, _ = as_torchrun(2, stalled)
     assert "RankStalled rank 1 did not move for 5 s, in event" in said
+    assert "backward of layer 1" in said
+    assert "rank 0 waited for it in event" in said
+
+
+def stopped(process: int, note: str) -> str:
+    """What a process says when process 1 is stopped; it lets it go on then."""
+    if process == 1:
+        Path(note).write_text(str(os.getpid()))
+
+    def hook(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        if rank == 1 and event.op == "backward" and event.layer == 1:
+            time.sleep(1)  # it has said where it is
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    with pytest.raises(ReplayError) as caught:
+        hooked(Trace.of(simulate(overlapped, layers=2, batches=2, ranks=2)), hook, hidden=8, length=4, timeout=2)
+    if process == 0:
+        os.kill(int(Path(note).read_text()), signal.SIGCONT)
+    return f"{type(caught.value).__name__} {caught.value}"
+
+
+def test_a_process_that_is_stopped_is_named_by_the_others(tmp_path: Path) -> None:
+    said, _ = as_torchrun(2, stopped, str(tmp_path / "note"))
+    assert "RankStalled rank 1 gives no sign of life: its process is gone, or stopped, in event" in said
     assert "backward of layer 1" in said
     assert "rank 0 waited for it in event" in said
 

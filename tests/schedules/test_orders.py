@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import Model, Trace, check, simulate
+from lib import Trace, check, simulate
 from lib.schedules.pipelines.action import KINDS, PAIR, Action, Order, parse, places
 from lib.schedules.pipelines.generators import gpipe, one_f_one_b
 from lib.schedules.pipelines.lowering import with_messages
@@ -77,33 +77,6 @@ def test_an_update_may_stand_anywhere_and_is_not_done_twice() -> None:
         "update",
     ]
     assert check(trace).correct
-
-
-async def _by_hand(model: Model) -> None:
-    """Two stages, one batch, as a student writes it."""
-    stage = model.rank
-    model.weights[stage], model.opt_states[stage] = model.load_weights(stage)
-    if stage == 0:
-        model.activations[0] = model.get_activation([0])
-        await model.pass_to(1, model.forward(0, model.activations[0], model.weights[0]))
-        grad = await model.receive(1)
-    else:
-        model.activations[1] = await model.receive(0)
-        grad = model.loss(model.forward(1, model.activations[1], model.weights[1]))
-    made, grad = model.backward(stage, model.activations.pop(stage), grad, model.weights[stage])
-    if stage == 1:
-        await model.pass_to(0, grad)
-    model.weights[stage], _ = model.update(stage, made, model.weights[stage], model.opt_states[stage])
-    model.set_final_weight(stage, model.weights[stage])
-
-
-def test_an_order_does_what_a_student_would_write() -> None:
-    ours = _run(gpipe(2, 1), 2, 1)
-    theirs = Trace.of(simulate(_by_hand, ranks=2, layers=2, batches=1))
-    for one, other in zip(ours.programs, theirs.programs, strict=True):
-        assert [(e.op, e.layer, e.start, e.length) for e in one.events] == [
-            (e.op, e.layer, e.start, e.length) for e in other.events
-        ]
 
 
 def test_what_a_kind_of_action_is_in_a_run() -> None:

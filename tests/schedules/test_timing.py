@@ -30,18 +30,6 @@ def test_an_action_starts_when_its_rank_is_free_and_its_inputs_are_there() -> No
     assert timed.peaks == [2, 1]
 
 
-def test_a_message_posted_takes_no_rank_any_time() -> None:
-    timed = time_order(TWO, message=0.5)
-    assert timed.starts == [[0, 1, 5, 8], [1.5, 2.5, 4.5, 5.5]]
-    assert timed.bubble.makespan == pytest.approx(1 - 6 / 10)
-    assert timed.bubble.span == pytest.approx(1 - 6 / 10)
-
-
-def test_a_message_awaited_takes_half_of_its_time_of_each_side() -> None:
-    timed = time_order((parse("0F0 0B0"), parse("1F0 1B0")), message=0.5, messages="awaited")
-    assert timed.starts == [[0, 5], [1.5, 2.5]]
-
-
 def test_a_message_waits_for_the_one_before_it() -> None:
     timed = time_order((parse("0F0 0F1 0F2"), parse("1F0 1F1 1F2")), forward=1, message=6)
     assert timed.starts == [[0, 1, 4], [7, 10, 13]]

@@ -189,16 +189,6 @@ def test_a_loop_without_end_on_another_rank_ends_there() -> None:
     assert [len(program.events) for program in trace.programs] == [3, 4, 4]
 
 
-def test_of_many_ranks_that_fail_alike_only_the_first_is_explained() -> None:
-    def wrong(model: Model) -> None:
-        model.forward(1, model.get_activation([model.rank]), model.load_weights(0)[0])
-
-    error, trace = failed(wrong, ranks=3000, layers=2, batches=3000)
-    assert error.rank == 0
-    assert trace.ranks == 3000
-    assert all(len(program.events) == 2 for program in trace.programs)
-
-
 def test_what_ranks_print_ends_there_too(capsys: pytest.CaptureFixture[str]) -> None:
     async def function(model: Model) -> None:
         weight, inp = model.load_weights(0)[0], model.get_activation([model.rank])

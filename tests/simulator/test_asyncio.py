@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lib import Dist, Mesh, Model, PuzzleError, Trace, check, simulate
-from tests.support.drivers import DRIVERS, encoded, gather, in_asyncio
+from lib import Dist, Mesh, Model, Trace, simulate
+from tests.support.drivers import DRIVERS, encoded, gather
 from tests.support.schedules import CLASSIC, Case, ddp, pipeline_fsdp
 
 
@@ -93,12 +93,6 @@ async def test_other_tasks_go_on_meanwhile_and_none_is_left_behind() -> None:
     assert ticks > 5
 
 
-def test_a_finished_run_is_read_after_its_loop_is_gone() -> None:
-    models = in_asyncio(ddp, ranks=4, layers=2, batches=4)
-    assert check(Trace.of(models)).correct
-    assert models[0].trace.text() == simulate(ddp, ranks=4, layers=2, batches=4)[0].trace.text()
-
-
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_deep_recursion_of_hand_overs_is_no_problem(driver: str) -> None:
     async def chain(model: Model) -> None:
@@ -132,15 +126,3 @@ async def test_the_same_model_twice_is_no_run() -> None:
         Trace.of([Model(0, Dist(2)), Model(1, Dist(2))])
     with pytest.raises(ValueError, match="a Trace needs at least one Model; got none"):
         Trace.of([])
-
-
-async def test_an_error_names_the_line_in_a_function_called_by_the_students() -> None:
-    async def helper(model: Model, layer: int) -> None:
-        await model.allgather(model.load_weights(layer)[0], layer + 1)
-
-    async def student(model: Model) -> None:
-        await helper(model, 0)
-
-    with pytest.raises(PuzzleError) as raised:
-        await gather(student, ranks=2)
-    assert [place.function for _, place in raised.value.where] == ["helper"]

@@ -11,15 +11,9 @@ import pytest
 from lib import (
     HIDDEN,
     LENGTH,
-    Activation,
-    ActivationGrad,
-    CheckError,
     Dist,
     Model,
-    OptState,
     RuleError,
-    Trace,
-    Weight,
     WeightGrad,
     simulate,
 )
@@ -42,25 +36,6 @@ def test_a_sandbox_needs_no_arguments_and_may_have_any_rank_and_size() -> None:
     assert (model.rank, model.RANKS, model.LAYERS, model.BATCHES) == (3, 4, 5, 7)
 
 
-def test_what_operations_give() -> None:
-    model = Model(layers=2, batches=2)
-    weight, state = model.load_weights(1)
-    assert (weight, state) == (Weight(1, 2, 0), OptState(1, 2, 0))
-    inp = model.get_activation([0, 1])
-    assert inp == Activation(0, 2, [0, 1], 2)
-    first, _ = model.load_weights(0)
-    hidden = model.forward(0, inp, first)
-    out = model.forward(1, hidden, weight)
-    assert (hidden, out) == (Activation(1, 2, [0, 1], 2), Activation(2, 2, [0, 1], 2))
-    grad = model.loss(out)
-    assert grad == ActivationGrad(1, 2, [0, 1], 2)
-    weight_grad, before = model.backward(1, hidden, grad, weight)
-    assert (weight_grad, before) == (WeightGrad(1, 2, [0, 1], 2), ActivationGrad(0, 2, [0, 1], 2))
-    assert model.update(1, weight_grad, weight, state) == (Weight(1, 2, 1), OptState(1, 2, 1))
-    assert model.load_weights(0, 1, 4)[0].memory() == WEIGHT / 4
-    assert model.time == 2 + 2 + 0 + 2 + 0.5
-
-
 def test_update_takes_a_shard_as_the_original_does_and_fake_grad_has_no_batches_unless_told() -> None:
     model = Model(layers=3, batches=4)
     weight, state = model.load_weights(0)
@@ -80,23 +55,6 @@ async def test_values_made_by_hand_may_be_reduced() -> None:
 
 
 # -- memory, status, log ------------------------------------------------------------------------------------------
-
-
-def test_memory_is_the_sum_over_the_stores_now() -> None:
-    model = Model(layers=2, batches=4)
-    weights, opt_states, activations, grad_activations, grad_weights = model.storage()
-    assert model.memory() == 0
-    weights[0], opt_states[0] = model.load_weights(0)
-    assert model.memory() == 2 * WEIGHT
-    activations[0] = model.get_activation([0, 1, 2])
-    grad_weights["g"] = model.fake_grad(0).shard(0, 4)
-    assert model.memory() == 2 * WEIGHT + 3 * BATCH + WEIGHT / 4
-    del weights[0]
-    assert model.memory() == WEIGHT + 3 * BATCH + WEIGHT / 4
-    grad_activations[0] = ActivationGrad(0, 2, [0], 4)
-    activations.clear()
-    assert model.memory() == WEIGHT + BATCH + WEIGHT / 4
-    assert isinstance(model.memory(), float)
 
 
 def test_status_prints_every_key_and_value(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,20 +135,6 @@ def test_check_takes_one_model_or_many() -> None:
     assert Model.check(model) is not None
     assert Model.check([model]) is not None
     assert Model.check((model,)) is not None
-
-
-def test_a_wrong_run_is_an_assertion_error_with_all_faults() -> None:
-    with pytest.raises(AssertionError) as raised:
-        Model.check(simulate(lambda model: None, layers=2))
-    assert isinstance(raised.value, CheckError)
-    assert str(raised.value) == (
-        "this is not one correct training step\n"
-        "  got:      no update and no final weight of layers 0 and 1\n"
-        "                expected: every layer updated once, and handed in with model.set_final_weight\n"
-        "                got:      no operation at all\n"
-        "                fix:      look for a `return` that comes too early, or a loop that leaves layers out"
-    )
-    assert isinstance(raised.value.trace, Trace)
 
 
 def test_the_trace_of_one_rank_is_that_of_all() -> None:

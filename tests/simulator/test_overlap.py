@@ -1,34 +1,14 @@
-"""Calling starts a communication, `await` waits for it: what overlaps with what, and what that costs in memory."""
+"""Calling starts a communication, `await` waits for it: what overlaps with what."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import pytest
 
-from lib import (
-    HIDDEN,
-    LENGTH,
-    LINKS,
-    Costs,
-    ForgottenAwait,
-    Mesh,
-    Model,
-    Trace,
-    Weight,
-    WeightGrad,
-    Work,
-    check,
-    simulate,
-)
+from lib import ForgottenAwait, Mesh, Model, Trace, Work, simulate
 from lib.analysis import figures
-from lib.schedules.data_parallel import ddp_overlap, fsdp_prefetch, fully_sharded
-from lib.schedules.steps import backward, compute, forward, load, loss, mine, step
-from tests.support.drivers import DRIVERS, Run, figures_of
-
-WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
+from tests.support.drivers import DRIVERS, Run
 
 
 @pytest.fixture(params=DRIVERS)
@@ -41,108 +21,14 @@ def spans(model: Model, *ops: str) -> list[tuple[float, float]]:
     return [(e.time, round(e.time + e.length, 9)) for e in model.log if e.typ in ops]
 
 
-SPARE: WeakKeyDictionary[Model, Weight] = WeakKeyDictionary()
-"""The weight that a rank works with: at rest from the beginning to its last use."""
-
-
-def work(model: Model, steps: int = 1) -> None:
-    """Computes for as many steps, with one weight a rank and on data that is dropped at once."""
-    weight = SPARE.get(model) or SPARE.setdefault(model, model.load_weights(0)[0])
-    for _ in range(steps):
-        model.forward(0, model.get_activation([0]), weight)
-
-
 # -- what is hidden behind what -----------------------------------------------------------------------------------
-
-
-def test_all_but_the_last_all_reduce_hides_behind_backward(run: Run) -> None:
-    async def wait_for_all(model: Model) -> None:
-        load(model)
-        model.activations[0] = model.get_activation(mine(model))
-        for layer in range(model.LAYERS):
-            forward(model, layer)
-        loss(model)
-        works: dict[int, Awaitable[WeightGrad]] = {}
-        for layer in reversed(range(model.LAYERS)):
-            works[layer] = model.allreduce(backward(model, layer), layer)
-        for layer in range(model.LAYERS):
-            model.grad_weights[layer] = await works[layer]
-        for layer in range(model.LAYERS):
-            step(model, layer)
-
-    async def one_by_one(model: Model) -> None:
-        load(model)
-        compute(model, mine(model))
-        for layer in range(model.LAYERS):
-            model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
-            step(model, layer)
-
-    sizes = {"ranks": 4, "layers": 8, "batches": 4}
-    blocking, barrier, eager = (Trace.of(run(f, **sizes)) for f in (one_by_one, wait_for_all, ddp_overlap))
-    assert figures.end(blocking) == 16 + 8 * 0.3 + 8 * 0.5
-    assert figures.end(barrier) == 16 + 0.3 + 8 * 0.5
-    assert figures.end(eager) == 16 + 8 * 0.5
-    assert all(check(trace).correct for trace in (blocking, barrier, eager))
-
-
-def test_prefetch_leaves_one_all_gather_exposed(run: Run) -> None:
-    """And nothing that is under way is called hidden."""
-    sizes = {"ranks": 4, "layers": 6, "batches": 4}
-    assert figures_of(run(fully_sharded(), **sizes))[1] == 6 + 6 + 6 * 0.5 + 18 * 0.3
-    models = run(fsdp_prefetch, **sizes)
-    assert figures_of(models)[1] == 0.3 + 6 + 6 + 6 * 0.5
-    assert len(spans(models[0], "allgather")) == 11
-    assert check(Trace.of(models)).notes == ()
-
-
-@pytest.mark.parametrize(
-    ("costs", "length", "end"), [(Costs(), 0.3, 1.0), (Costs(collective=4), 4.0, 4.0), (Costs(collective=0), 0.0, 1.0)]
-)
-def test_a_collective_awaited_late_is_exposed_by_what_is_longer_than_the_work(
-    run: Run, costs: Costs, length: float, end: float
-) -> None:
-    async def early(model: Model) -> None:
-        coming = model.allreduce(model.fake_grad(0), 0)
-        assert model.time == 0.0
-        work(model)
-        assert model.time == 1.0
-        await coming
-        assert model.time == end
-
-    models = run(early, ranks=2, costs=costs)
-    assert spans(models[0], "allreduce") == [(0.0, length)]
-    assert spans(models[0], "forward") == [(0.0, 1.0)]
-    assert figures_of(models)[1] == end
-
-
-def test_a_collective_longer_than_the_work_is_exposed_by_the_rest(run: Run) -> None:
-    async def early(model: Model) -> None:
-        shard, _ = model.load_weights(0, model.rank, model.RANKS)
-        coming = model.allgather(shard, 0)
-        work(model)
-        await coming
-        assert model.time == 3.5
-
-    run(early, ranks=8, costs=LINKS)
-
-
-def test_a_collective_starts_when_its_last_member_has_issued_it(run: Run) -> None:
-    async def late(model: Model) -> None:
-        work(model, model.rank)
-        coming = model.allreduce(model.fake_grad(0), 0)
-        work(model)
-        await coming
-
-    models = run(late, ranks=3)
-    assert [spans(model, "allreduce") for model in models] == [[(2.0, 2.3)]] * 3
-    assert [model.time for model in models] == [2.3, 2.3, 3.0]
 
 
 def test_collectives_of_one_group_wait_for_each_other(run: Run) -> None:
     async def two(model: Model) -> None:
         first = model.allreduce(model.fake_grad(0), 0)
         second = model.allreduce(model.fake_grad(1), 1)
-        work(model)
+        model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
         await second
         assert model.time == 1.0
         await first
@@ -163,144 +49,6 @@ def test_two_groups_run_side_by_side(run: Run) -> None:
 
     models = run(two, mesh=Mesh({"row": 2, "column": 2}), ranks=4)
     assert [spans(model, "allreduce") for model in models] == [[(0.0, 0.3)] * 3 + [(0.3, 0.6)]] * 4
-
-
-def test_messages_run_beside_computing(run: Run) -> None:
-    async def send(model: Model) -> None:
-        if model.rank == 0:
-            sending = model.pass_to(1, "a")
-            work(model)
-            await sending
-            assert model.time == 1.0
-        else:
-            coming = model.receive(0)
-            work(model)
-            assert await coming == "a"
-            assert model.time == 1.0
-
-    models = run(send, ranks=2)
-    assert spans(models[0], "pass") == [(0.0, 0.2)]
-    assert spans(models[1], "pass") == [(0.2, 0.4)]
-
-
-def test_messages_between_two_ranks_wait_for_each_other_and_two_directions_do_not(run: Run) -> None:
-    async def send(model: Model) -> None:
-        other = 1 - model.rank
-        works: list[Awaitable[Any]] = [model.pass_to(other, number) for number in range(3)]
-        got = [model.receive(other) for _ in range(3)]
-        for one in works:
-            await one
-        assert [await one for one in got] == [0, 1, 2]
-
-    models = run(send, ranks=2)
-    for model in models:
-        assert spans(model, "pass") == [(0.0, 0.2), (0.2, 0.4), (0.4, 0.6), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8)]
-
-
-# -- memory of what is under way ----------------------------------------------------------------------------------
-
-
-def held(model: Model, kind: str) -> list[int]:
-    """Elements of a kind whenever a forward started."""
-    samples = figures.samples(model.trace, model.rank)
-    return [int(s.by_kind.get(kind, 0)) for s in samples if model.program.events[s.index].op == "forward"]
-
-
-def test_the_output_of_an_all_gather_counts_from_its_issue(run: Run) -> None:
-    async def early(model: Model) -> None:
-        model.weights["shard"], _ = model.load_weights(0, model.rank, 4)
-        work(model)
-        coming = model.allgather(model.weights["shard"], 0)
-        work(model)
-        model.weights["whole"] = await coming
-        work(model)
-        del model.weights["whole"]
-        work(model)
-
-    for model in run(early, ranks=4):
-        own = WEIGHT + WEIGHT // 4
-        assert held(model, "weight") == [own, own + WEIGHT, own + WEIGHT, own]
-
-
-def test_an_all_reduce_writes_over_its_input(run: Run) -> None:
-    async def early(model: Model) -> None:
-        model.grad_weights[0] = model.fake_grad(0)
-        work(model)
-        coming = model.allreduce(model.grad_weights.pop(0), 0)
-        work(model)
-        model.grad_weights[0] = await coming
-        work(model)
-        del model.grad_weights[0]
-        work(model)
-
-    for model in run(early, ranks=4):
-        assert held(model, "weight gradient") == [WEIGHT, WEIGHT, WEIGHT, 0]
-
-
-def test_a_reduce_scatter_needs_its_input_until_it_was_waited_for(run: Run) -> None:
-    async def early(model: Model) -> None:
-        model.grad_weights[0] = model.fake_grad(0)
-        coming = model.scatterreduce(model.grad_weights.pop(0), 0)
-        work(model)
-        model.grad_weights[0] = await coming
-        work(model)
-
-    for model in run(early, ranks=4):
-        assert held(model, "weight gradient") == [WEIGHT + WEIGHT // 4, WEIGHT // 4]
-
-
-def test_a_message_is_its_senders_until_it_was_waited_for_and_the_receivers_from_the_call_on(run: Run) -> None:
-    async def send(model: Model) -> None:
-        model.weights["own"], _ = model.load_weights(0)
-        if model.rank == 0:
-            sending = model.pass_to(1, model.get_activation([0, 1]))
-            model.forward(0, model.get_activation([0]), model.weights["own"])
-            await sending
-        else:
-            coming = model.receive(0)
-            model.forward(0, model.get_activation([0]), model.weights["own"])
-            model.activations["in"] = await coming
-        model.forward(0, model.get_activation([0]), model.weights["own"])
-
-    sender, receiver = run(send, ranks=2, batches=2)
-    assert held(sender, "activation") == [3 * BATCH, BATCH]
-    assert held(receiver, "activation") == [3 * BATCH, 3 * BATCH]
-
-
-def test_a_message_that_was_sent_is_its_senders_until_its_receive_is_issued(run: Run) -> None:
-    async def send(model: Model) -> None:
-        if model.rank == 0:
-            await model.pass_to(1, [model.get_activation([0]), {"and": model.get_activation([1])}])
-            work(model, 4)
-        else:
-            work(model, 2)
-            model.activations["both"], _ = await model.receive(0)
-
-    sender, _ = run(send, ranks=2, batches=2)
-    # Forwards begin at 0.2, 1.2, 2.2 and 3.2, each on one batch of its own; the receive is issued at 2.
-    assert held(sender, "activation") == [3 * BATCH, 3 * BATCH, BATCH, BATCH]
-
-
-def test_what_nobody_waits_for_is_there_to_the_end(run: Run) -> None:
-    async def post(model: Model) -> None:
-        model.receive(1 - model.rank)
-        model.allgather(model.load_weights(1, model.rank, 2)[0], 1)
-        await model.pass_to(1 - model.rank, model.get_activation([0, 1]))
-        work(model, 2)
-
-    for model in run(post, ranks=2, batches=2):
-        assert held(model, "activation") == [3 * BATCH, 3 * BATCH]
-        assert held(model, "weight") == [2 * WEIGHT + WEIGHT // 2] * 2
-
-
-def test_what_nobody_receives_is_its_senders_to_the_end(run: Run) -> None:
-    async def send(model: Model) -> None:
-        if model.rank == 0:
-            await model.pass_to(1, model.get_activation([0, 1]))
-            work(model, 3)
-
-    sender, _ = run(send, ranks=2, batches=2)
-    assert held(sender, "activation") == [3 * BATCH] * 3
 
 
 # -- a Work by itself ---------------------------------------------------------------------------------------------

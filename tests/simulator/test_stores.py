@@ -238,19 +238,6 @@ def test_a_store_that_changes_without_end_is_stopped(budget: int) -> None:
     assert raised.value.trace.error == str(raised.value)
 
 
-def test_a_store_takes_what_another_dict_has() -> None:
-    def program(model: Model) -> None:
-        weight, state = model.load_weights(0)
-        model.weights |= {0: weight}
-        opt_states = model.opt_states
-        opt_states |= {0: state}
-        assert (model.weights[0], model.opt_states[0]) == (weight, state)
-        with pytest.raises(RuleError, match=r"model\.weights cannot be set"):
-            model.weights = {0: weight}  # type: ignore[assignment]
-
-    simulate(program, ranks=1, layers=1, batches=1)
-
-
 def test_a_printed_store_has_a_line_for_each_value() -> None:
     model = Model(layers=2)
     assert repr(model.weights) == "weights is empty"

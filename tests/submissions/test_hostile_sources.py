@@ -18,7 +18,7 @@ from tests.support.variants import VARIANTS, Variant
 
 def most(number: int) -> int:
     """How many there are of something under TESTS=thorough, where what takes long for so many is seen; else a few."""
-    return number if THOROUGH else number // 5
+    return number if THOROUGH else number // 10
 
 
 MANY = ", ".join(f"x{n}" for n in range(20))

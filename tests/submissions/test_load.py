@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from lib import DeadlockError, Model, simulate
 from lib.submissions.load import SourceError, load_function, puzzle_of
 
 PLAIN = """\
@@ -49,33 +48,6 @@ def written(folder: Path, text: str, name: str = "work.py") -> Path:
 
 def test_only_definitions_are_run(tmp_path: Path) -> None:
     assert load_function(written(tmp_path, PLAIN), "basic")(None) == 6
-
-
-def test_from_a_notebook_with_magics_and_scratch(tmp_path: Path) -> None:
-    path = notebook(
-        tmp_path,
-        "%matplotlib inline\n!ls\nSIZE = 3\nlen?\n",
-        "%%bash\nls | head",
-        "this is not Python",
-        "def basic(model):\n    return SIZE",
-        "await something(basic)",
-        "def basic(model):\n    return (SIZE\n        % 2)",
-    )
-    assert load_function(path, "basic")(None) == 1
-
-
-def test_a_module_beside_the_file_can_be_imported(tmp_path: Path) -> None:
-    written(tmp_path, "ANSWER = 42\n", "beside_it.py")
-    path = written(tmp_path, "from beside_it import ANSWER\ndef basic(model):\n    return ANSWER\n")
-    assert load_function(path, "basic")(None) == 42
-
-
-def test_errors_show_the_line_in_the_notebook(tmp_path: Path) -> None:
-    path = notebook(tmp_path, "import math", "async def basic(model):\n    await model.receive(1 - model.rank)\n")
-    with pytest.raises(DeadlockError) as caught:
-        simulate(load_function(path, "basic"), ranks=2)
-    where = "work.ipynb, code cell 2, line 2, in basic: await model.receive(1 - model.rank)"
-    assert f"ranks 0 and 1: {where}" in str(caught.value)
 
 
 def test_a_file_that_is_imported_and_is_not_python_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,9 +119,3 @@ def test_which_puzzle_a_file_is_about(tmp_path: Path) -> None:
         puzzle_of(written(tmp_path, "def helper(): ...\n"))
     with pytest.raises(SourceError, match=r"of several puzzles \(ddp, fsdp\)"):
         puzzle_of(written(tmp_path, "def fsdp(model): ...\ndef ddp(model): ...\n"))
-
-
-def test_a_loaded_function_is_one_that_simulate_takes(tmp_path: Path) -> None:
-    path = written(tmp_path, "from lib import Model\ndef basic(model: Model):\n    model.get_activation([0])\n")
-    models = simulate(load_function(path, "basic"))
-    assert [type(model) for model in models] == [Model]

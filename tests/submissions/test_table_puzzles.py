@@ -21,7 +21,6 @@ from tests.submissions.mistakes import MISTAKES, given_in, histories, written
 AS_IT_WAS = next(one for one in MISTAKES if one.name == "all_as_it_was").parts
 TABLES = ("parallel_dims", "split_layers", "stage_ids", "find_the_bug")
 DIMS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
-SIXTEEN = dict(zip(DIMS, (2, 2, 2, 1, 2), strict=True))
 
 
 def dims(world: int, *sizes: int, rank: int = 0) -> Any:
@@ -29,36 +28,6 @@ def dims(world: int, *sizes: int, rank: int = 0) -> Any:
 
 
 # -- figures ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("rank", "address"),
-    [(0, "00000"), (1, "00001"), (2, "00100"), (4, "01000"), (7, "01101"), (8, "10000"), (15, "11101")],
-)
-def test_the_addresses_of_sixteen_ranks(rank: int, address: str) -> None:
-    place = solution_of("parallel_dims")(16, SIXTEEN, rank)["place"]
-    assert "".join(str(place[axis]) for axis in DIMS) == address
-
-
-def test_the_groups_of_rank_0() -> None:
-    groups = dims(16, 2, 2, 2, 1, 2)["groups"]
-    assert groups == {"pp": [0, 8], "dp_replicate": [0, 4], "dp_shard": [0, 2], "cp": [0], "tp": [0, 1]}
-
-
-def test_what_is_left_for_the_shards() -> None:
-    assert dims(16, 2, 2, -1, 1, 2)["sizes"]["dp_shard"] == 2
-    assert dims(64, 2, 2, -1, 2, 2)["sizes"]["dp_shard"] == 4
-    assert dims(16_384, 16, 1, -1, 16, 8)["sizes"]["dp_shard"] == 8  # as Llama 3 has it, and not 4, as its table says
-    for world, sizes in (
-        (16, (2, 2, 0, 1, 2)),
-        (16, (2, 2, -2, 1, 2)),
-        (16, (-1, 2, 2, 1, 2)),
-        (16, (2, 2, 4, 1, 2)),
-        (16, (2, 2, -1, 1, 3)),
-        (4, (2, 2, -1, 1, 2)),
-    ):
-        with pytest.raises(ValueError, match=r"a size is 1 or more|ranks, and there are"):
-            dims(world, *sizes)
 
 
 @pytest.mark.parametrize("sizes", [(2, 2, 2, 1, 2), (1, 3, 2, 2, 1), (3, 1, 1, 2, 4)])
@@ -78,24 +47,6 @@ def test_how_many_hosts_a_rank_has_to_do_with() -> None:
         groups = dims(prod(sizes), *sizes, rank=rank)["groups"]
         hosts |= {member // 8 for group in groups.values() for member in group}
     assert len(hosts) - 1 == 15 + 7 + 0 + 15 == 37
-
-
-SPLITS = {
-    (8, 4): [2, 4, 6],
-    (10, 4): [2, 5, 8],
-    (11, 4): [2, 5, 8],
-    (6, 4): [1, 3, 5],
-    (12, 8): [1, 3, 5, 7, 9, 10, 11],
-}
-
-
-def test_the_split_points() -> None:
-    for (layers, stages), points in SPLITS.items():
-        assert solution_of("split_layers")(layers, stages) == points
-    points = [0, *SPLITS[12, 8], 12]
-    assert [end - begin for begin, end in pairwise(points)] == [1, 2, 2, 2, 2, 1, 1, 1]
-    with pytest.raises(ValueError, match="3 layers cannot be cut into 4 stages"):
-        solution_of("split_layers")(3, 4)
 
 
 def sizes_of(layers: int, stages: int) -> list[int]:
@@ -125,11 +76,6 @@ def test_what_a_heavy_head_costs() -> None:
     assert [f"{one:.0%}" for one in found] == ["16%", "28%", "47%"]
     assert sizes_of(127, 16) == [7] + [8] * 15  # the fourth question: the last one carries the head, too
     assert given_in("split_layers", "best")(127, 16, 0, 0.66) == 8
-
-
-def test_the_stages_of_a_loop_and_of_a_v() -> None:
-    both = {style: [solution_of("stage_ids")(rank, 4, 8, style) for rank in range(4)] for style in ("loop", "v")}
-    assert both == {"loop": [[0, 4], [1, 5], [2, 6], [3, 7]], "v": [[0, 7], [1, 6], [2, 5], [3, 4]]}
 
 
 @pytest.mark.parametrize(("ranks", "rounds"), list(product(range(2, 7), range(1, 6))))

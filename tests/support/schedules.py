@@ -110,23 +110,6 @@ async def two_of_a_row(model: Model) -> None:
         step(model, layer)
 
 
-async def ddp_of_the_tables(model: Model) -> None:
-    """All gradients first, then all all-reduces, then all updates; stores the gradient of the data as well."""
-    load(model)
-    model.activations[0] = model.get_activation(mine(model))
-    for layer in range(model.LAYERS):
-        forward(model, layer)
-    loss(model)
-    for layer in reversed(range(model.LAYERS)):
-        activation, grad = model.activations.pop(layer), model.grad_activations.pop(layer)
-        made = model.backward(layer, activation, grad, model.weights[layer])
-        model.grad_weights[layer], model.grad_activations[layer - 1] = made
-    for layer in range(model.LAYERS):
-        model.grad_weights[layer] = await model.allreduce(model.grad_weights[layer], layer)
-    for layer in range(model.LAYERS):
-        step(model, layer)
-
-
 async def wsdp(model: Model) -> None:
     """Weights and optimizer sharded, gradients whole. Keeps the whole weight during the all-reduce."""
     load(model, shard=model.rank, total=model.RANKS)
@@ -335,37 +318,6 @@ async def all_to_all(model: Model) -> None:
         model.weights[layer] = await model.allgather(model.weights[layer], layer)
 
 
-async def ring_all_reduce(model: Model) -> None:
-    """The sum travels round the ring by messages, once to be made and once to be known."""
-    load(model)
-    compute(model, mine(model))
-    after, before = (model.rank + 1) % model.RANKS, (model.rank - 1) % model.RANKS
-    last = model.RANKS - 1
-    for layer in range(model.LAYERS):
-        if model.rank > 0:
-            accumulate(model, layer, await model.receive(before))
-        await model.pass_to(after, model.grad_weights[layer])
-        if model.rank < last:
-            model.grad_weights[layer] = await model.receive(before)
-        if model.rank < last - 1:
-            await model.pass_to(after, model.grad_weights[layer])
-        step(model, layer)
-
-
-async def two_groups(model: Model) -> None:
-    """Gradients are reduced along the columns, then along the rows of a mesh; both axes are under way at once."""
-    load(model)
-    compute(model, mine(model))
-    works = [model.allreduce(model.grad_weights[layer], layer, "column") for layer in range(model.LAYERS)]
-    again: list[Awaitable[WeightGrad]] = []
-    for layer in range(model.LAYERS):
-        model.grad_weights[layer] = await works[layer]
-        again.append(model.allreduce(model.grad_weights[layer], layer, group="row"))
-    for layer in range(model.LAYERS):
-        model.grad_weights[layer] = await again[layer]
-        step(model, layer)
-
-
 async def split_features(model: Model) -> None:
     """Two ranks share each layer in ways of their own: columns whose features are gathered, and rows whose partial sums
     are scattered over the batches and gathered again; then both halves of a cut weight, put together."""
@@ -434,14 +386,12 @@ OTHERS = [
     Case("star", star, 4, 3, 4),
     Case("star on links", star, 5, 2, 5, None, Links(host_size=2, latency=0.07)),
     Case("all_to_all", all_to_all, 4, 2, 4),
-    Case("ring_all_reduce", ring_all_reduce, 4, 3, 4),
     Case("hsdp", fully_sharded("shard", "replica"), 8, 3, 8, REPLICA_SHARD, HOSTS),
     Case("hsdp, other order", fully_sharded("shard", "replica"), 8, 2, 8, Mesh({"shard": 4, "replica": 2}), HOSTS),
     Case("tensor_parallel", tensor_parallel("full"), 4, 4, 4, Mesh({"data": 2, "model": 2})),
     Case("tensor_parallel over links", tensor_parallel("batch", first_input=True), 8, 2, 4, PARTS, HOSTS),
     Case("tensor_parallel, other order", tensor_parallel("replicated"), 4, 2, 2, Mesh(PAIRS, ranks=[3, 0, 2, 1])),
     Case("split_features", split_features, 2, 3, 2),
-    Case("two_groups", two_groups, 6, 3, 6, Mesh({"column": 2, "row": 3}, ranks=[3, 0, 5, 1, 4, 2])),
 ]
 
 EVERYTHING = CLASSIC + OTHERS

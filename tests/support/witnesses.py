@@ -171,78 +171,8 @@ async def sharded_best(model: Model) -> None:
         step(layer)
 
 
-def staged(*, lean: bool = False, posted: bool = False) -> Function:
-    """Pipelines with FSDP across, one layer a stage. The gathered weight takes the place of the shard.
-
-    `lean` takes one batch through the whole pipeline before the next, and keeps a shard of the sum: least memory.
-    `posted` asks for all messages before they are there, and waits for none that it sends: least time. Else every
-    weight is gathered once and every gradient reduced once: least sent.
-    """
-
-    async def run(model: Model) -> None:
-        weights, states, _, _, sums = model.storage()
-        stage, data = model.coord["stage"], model.coord["data"]
-        shards = len(model.group("data"))
-        mine = range(data, model.BATCHES, shards)
-        weights[stage], states[stage] = model.load_weights(stage, data, shards)
-        for batches in [[b] for b in mine] if lean else [[*mine]]:
-            weights[stage] = await model.allgather(weights[stage], stage, group="data")
-            await there_and_back(model, batches, posted)
-            made = await model.scatterreduce(sums.pop("mine"), stage, group="data")
-            sums["shard"] = sums["shard"] + made if "shard" in sums else made
-            del made
-        weights[stage], states[stage] = model.update(stage, sums.pop("shard"), weights[stage], states[stage])
-        model.set_final_weight(stage, weights[stage])
-
-    return run
-
-
-async def there_and_back(model: Model, batches: list[int], posted: bool) -> None:
-    """Some batches through a stage of one layer, one by one, forward and then backward."""
-    weights, _, acts, grads, sums = model.storage()
-    stage, line = model.coord["stage"], model.group("stage")
-    first, last = stage == 0, stage == len(line) - 1
-    sent: list[Any] = []
-    works: dict[tuple[str, int], Any] = {}
-
-    def ask(what: str, b: int) -> Any:
-        return (
-            works.pop((what, b))
-            if (what, b) in works
-            else model.receive(line[stage - 1 if what == "in" else stage + 1])
-        )
-
-    async def give(to: int, value: Any) -> None:
-        work = model.pass_to(line[to], value)
-        sent.append(work) if posted else await work
-
-    if posted:
-        for what in ("in",) * (not first) + ("out",) * (not last):
-            works |= {(what, b): ask(what, b) for b in batches}
-    for b in batches:
-        acts["in", b] = model.get_activation([b]) if first else await ask("in", b)
-        out = model.forward(stage, acts["in", b], weights[stage])
-        if last:
-            grads["out", b] = model.loss(out)
-        else:
-            await give(stage + 1, out)
-        del out
-    for b in batches:
-        grad = grads.pop(("out", b)) if last else await ask("out", b)
-        made, back = model.backward(stage, acts.pop(("in", b)), grad, weights[stage])
-        sums["mine"] = sums["mine"] + made if "mine" in sums else made
-        del made, grad
-        if b == batches[-1]:
-            weights[stage] = weights[stage].shard(model.coord["data"], len(model.group("data")))
-        if not first:
-            await give(stage - 1, back)
-        del back
-    for work in sent:
-        await work
-
-
-def staged_layers(*, lean: bool) -> Function:
-    """Pipelines with FSDP across, several layers a stage. The gathered weight takes the place of the shard.
+def staged(*, lean: bool) -> Function:
+    """Pipelines with FSDP across, one layer a stage or several. The gathered weight takes the place of the shard.
 
     `lean` takes one batch through the whole pipeline before the next, gathers each layer when it is used, and keeps
     shards of the sums: least memory. Else it is 1F1B with a batch more on the way, messages are posted, and all
@@ -382,13 +312,11 @@ def witness(puzzle: str, figure: str) -> Function:
         return sharded(ahead=figure == "time", keep=figure == "sent", apart=figure == "memory")
     if puzzle == "hsdp" and figure != "time":
         return sharded(keep=figure == "sent", axis="shard", replica="replica")
-    if puzzle == "pipeline_fsdp":
-        return staged(lean=figure == "memory", posted=figure == "time")
     if puzzle == "one_f_one_b" and figure == "memory":
         batches, stages = range(PUZZLES[puzzle].batches), range(PUZZLES[puzzle].ranks)
         return program_of(tuple(parse(f"{s}{kind}{b}" for b in batches for kind in "FB") for s in stages))
-    if puzzle == "pp_fsdp_keep" and figure != "sent":
-        return staged_layers(lean=figure == "memory")
+    if puzzle == "pipeline_fsdp" or (puzzle == "pp_fsdp_keep" and figure != "sent"):
+        return staged(lean=figure == "memory")
     if puzzle == "gpipe" and figure != "sent":
         return generators.witness(find(_pipeline(), "fastest" if figure == "time" else "leanest"))
     way = OTHER_WAYS.get((puzzle, figure))

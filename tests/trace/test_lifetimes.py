@@ -9,6 +9,7 @@ import pytest
 
 from lib import HIDDEN, LENGTH, Model, simulate
 from lib.analysis import figures
+from lib.trace.lifetimes import never_awaited
 from tests.support.drivers import DRIVERS, Run
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
@@ -123,6 +124,7 @@ def test_the_sum_that_nobody_waits_for(run: Run) -> None:
 
     for model in run(drop, ranks=2, layers=1):
         assert gradients(model) == [1, 3, 3]
+        assert [model.program.events[number].op for number in never_awaited(model.program)] == ["allreduce"] * 2
 
 
 def test_each_gets_its_own_of_what_nobody_waits_for(run: Run) -> None:
@@ -182,3 +184,19 @@ def test_a_send_that_is_awaited_later_needs_what_it_sends_beside_the_result_in_p
     (work,) = (number for number, event in enumerate(trace.programs[0].events) if event.op == "allreduce")
     (total,) = trace.programs[0].events[work].outputs
     assert trace.lifetimes()[0].born[total] == work  # it has a buffer of its own from the call on
+
+
+def test_what_nobody_waits_for_is_there_to_the_end(run: Run) -> None:
+    async def post(model: Model) -> None:
+        begin(model)
+        model.receive(1 - model.rank)
+        model.allgather(model.load_weights(1, model.rank, 2)[0], 1)
+        await model.pass_to(1 - model.rank, model.get_activation([0, 1]))
+        for _ in range(2):
+            model.forward(0, model.get_activation([0]), model.final_weights[0])
+
+    for model in run(post, ranks=2, layers=2, batches=2):
+        samples = figures.samples(model.trace, model.rank)
+        found = [s.by_kind for s in samples if model.program.events[s.index].op == "forward"]
+        assert [kinds["activation"] for kinds in found] == [3 * BATCH, 3 * BATCH]
+        assert [kinds["weight"] for kinds in found] == [2 * WEIGHT + WEIGHT // 2] * 2

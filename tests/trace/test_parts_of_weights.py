@@ -104,3 +104,18 @@ def test_values_by_hand_are_written_with_their_parts() -> None:
     assert Trace.parse(trace.text()).text() == trace.text()
     assert encode(decode(encode(trace))) == encode(trace)
     assert str(trace.programs[0].values[2]) == "activation 1, batch 0, features 1 of 2"
+
+
+@pytest.mark.parametrize("dim", ["in", "out"])
+def test_the_two_halves_of_a_weight_are_loaded_one_after_the_other(dim: str) -> None:
+    """On one rank, by rows or by columns: neither is a second load of the other."""
+
+    def step(model: Model) -> None:
+        parts = [model.load_weights(0, shard, 2, dim) for shard in (0, 1)]
+        (weight, state), (more, rest) = parts
+        weight, state = weight.combine(more), state.combine(rest)
+        given = model.get_activation([0])
+        grad, _ = model.backward(0, given, model.loss(model.forward(0, given, weight)), weight)
+        model.set_final_weight(0, model.update(0, grad, weight, state)[0])
+
+    assert check(simulate(step, layers=1, ranks=1)).faults == ()

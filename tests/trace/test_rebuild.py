@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import pytest
 
-from lib import Activation, Model, Trace, TraceError, Weight, check, simulate
+from lib import Activation, Model, RuleError, Trace, TraceError, Weight, check, simulate
 from lib.trace.event import Event
 from lib.trace.rebuild import rebuild
+from lib.values import placement
 from tests.support.schedules import EVERYTHING, Case, basic
 
 
@@ -131,65 +131,54 @@ def test_the_load_that_is_first_in_the_program_is_the_first_one() -> None:
     }
 
 
-def sets(kind: str) -> Trace:
-    """A run that makes three different sets of 40 numbers in three values, and small ones besides."""
-
-    def many(model: Model) -> None:
-        for start in (0, 40, 80):
-            if kind == "batches":
-                model.get_activation(range(start, start + 40))
-            else:
-                parts = [model.load_weights(0, shard, 120)[0] for shard in range(start, start + 40)]
-                whole = parts[0]
-                for part in parts[1:]:
-                    whole = whole.combine(part)
-        for start in range(0, 120, 15):
-            model.get_activation(range(start, start + 15))
-
-    return Trace.of(simulate(many, layers=1, batches=120))
+def taken(model: Model) -> None:
+    for start in (0, 40, 80):
+        model.get_activation(range(start, start + 40))
 
 
-def test_the_numbers_of_sets_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 120)
-    rebuild(sets("batches"))
-    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 119)
-    with pytest.raises(TraceError) as raised:
-        rebuild(sets("batches"))
-    assert str(raised.value) == "rank 0: get_activation makes sets of more than 119 numbers in all"
-    with pytest.raises(TraceError, match="rank 0: combine makes sets of more than 119 numbers in all"):
-        rebuild(sets("shards"))
-    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 10**4)
-    rebuild(sets("shards"))
+def added(model: Model) -> None:
+    """Unions of 32, 32 and 64 numbers, the last of two values; and what is known already."""
+    grads = [model.fake_grad(0, range(start, start + 16)) for start in range(0, 64, 16)]
+    for _ in range(3):
+        model.grad_weights[0] = (grads[0] + grads[1]) + (grads[2] + grads[3])
 
 
-def test_a_set_of_sixteen_is_small_and_one_of_many_values_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """forward, loss and backward hand on the set of batches that went in."""
+def sliced(model: Model) -> None:
+    whole = model.get_activation(range(64))
+    for _ in range(2):
+        whole.shard(0, 2)
 
-    def small(model: Model) -> None:
-        for start in range(0, 64, 16):
-            model.get_activation(range(start, start + 16))
 
-    def shared(model: Model) -> None:
+@pytest.mark.parametrize(("function", "numbers"), [(taken, 3 * 24), (added, 32), (sliced, 48 + 2 * 48)])
+def test_the_numbers_of_sets_are_counted(monkeypatch: pytest.MonkeyPatch, function: Any, numbers: int) -> None:
+    """In a run and where it is rebuilt: all beyond 16 for each value that goes in; what is known costs nothing."""
+    trace = Trace.of(simulate(function, layers=1, batches=120))
+    monkeypatch.setattr(placement, "MOST_NUMBERS", numbers)
+    rebuild(trace)
+    assert Trace.of(simulate(function, layers=1, batches=120)).text() == trace.text()
+    monkeypatch.setattr(placement, "MOST_NUMBERS", numbers - 1)
+    for make in (lambda: rebuild(trace), lambda: simulate(function, layers=1, batches=120)):
+        with pytest.raises(RuleError) as raised:
+            make()
+        assert raised.value.what.startswith("the batches and shards taken, put together and cut here are more than")
+        assert raised.value.rank == 0
+
+
+def test_what_grows_is_counted_and_what_hands_on_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def grows(model: Model) -> None:
+        whole = model.load_weights(0, 0, 120)[0]
+        for shard in range(1, 40):
+            whole = whole.combine(model.load_weights(0, shard, 120)[0])
+
+    def hands_on(model: Model) -> None:
         weight, _ = model.load_weights(0)
-        x = model.get_activation(range(64))
+        x = model.get_activation(range(16))
         model.backward(0, x, model.loss(model.forward(0, x, weight)), weight)
 
-    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 64)
-    rebuild(Trace.of(simulate(shared, layers=1, batches=64)))
-    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 0)
-    rebuild(Trace.of(simulate(small, layers=1, batches=64)))
-
-
-def test_what_is_handed_on_is_not_counted_again_before_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gradient whose batches are known may have new shards."""
-    monkeypatch.setattr(import_module("lib.trace.rebuild"), "MAX_MADE", 100)
-
-    def gradients(model: Model) -> None:
-        whole = model.fake_grad(0, range(90))
-        parts = [whole.shard(shard, 40) for shard in range(20)]
-        some = parts[0]
-        for part in parts[1:]:
-            some = some.combine(part)
-
-    with pytest.raises(TraceError, match="combine makes sets"):
-        rebuild(Trace.of(simulate(gradients, layers=1, batches=90)))
+    monkeypatch.setattr(placement, "MOST_NUMBERS", sum(range(1, 9)))  # the last of 33 to 40 numbers, 32 of them free
+    rebuild(Trace.of(simulate(grows, layers=1, batches=1)))
+    monkeypatch.setattr(placement, "MOST_NUMBERS", sum(range(1, 9)) - 1)
+    with pytest.raises(RuleError, match="are more than"):
+        simulate(grows, layers=1, batches=1)
+    monkeypatch.setattr(placement, "MOST_NUMBERS", 0)
+    rebuild(Trace.of(simulate(hands_on, layers=1, batches=16)))

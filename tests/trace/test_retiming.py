@@ -80,16 +80,6 @@ def test_the_trace_itself_stays_as_it_was() -> None:
     assert other.text().splitlines()[2:] == trace.text().splitlines()[2:]
 
 
-def test_a_schedule_that_waits_for_itself_is_no_schedule() -> None:
-    """A file may say anything: here two ranks that receive before they send."""
-    text = "llm-training-puzzles 1 layers=1 batches=1 ranks=2\n0| Z0:>0 R1>1 S1/0\n1| Z0:>0 R0>1 S0/0\n"
-    with pytest.raises(TraceError) as raised:
-        Trace.parse(text)
-    assert str(raised.value) == (
-        "rank 0 cannot get past its event 1 (receive): nobody answers it; ranks [0, 1] are stuck"
-    )
-
-
 def test_only_a_run_that_failed_may_end_in_the_middle() -> None:
     async def late(model: Model) -> None:
         weight, _ = model.load_weights(0)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import LINKS, Activation, Links, MismatchError, Model, RuleError, Trace, Weight, WeightGrad, simulate
-from lib.analysis import figures
+from lib import Activation, Links, MismatchError, RuleError, Weight, WeightGrad
 from lib.cluster.clock import units
 from lib.values.collectives import COLLECTIVES, TWICE_ROUND, title
 from lib.values.collectives import given as given_to
@@ -62,12 +61,6 @@ def test_reduce_scatter_gives_member_i_shard_i(n: int) -> None:
     assert gather(*got).is_complete()
 
 
-@pytest.mark.parametrize("n", SIZES)
-def test_all_gather_takes_shards_in_any_order(n: int) -> None:
-    shards = [Weight(0, 3, 0, [(i + 1) % n], n) for i in range(n)]
-    assert results("allgather", shards) == [Weight(0, 3, 0, range(n), n)] * n
-
-
 @given(st.integers(1, 6), st.data())
 def test_all_to_all_transposes(n: int, data: st.DataObject) -> None:
     numbers = st.integers(0, 99)
@@ -75,12 +68,6 @@ def test_all_to_all_transposes(n: int, data: st.DataObject) -> None:
     once = results("alltoall", table)
     assert once == [[table[row][column] for row in range(n)] for column in range(n)]
     assert results("alltoall", once) == table
-
-
-@pytest.mark.parametrize("root", range(3))
-def test_broadcast_gives_what_the_root_brought(root: int) -> None:
-    values = [Weight(0, 2, step) for step in range(3)]
-    assert results("broadcast", values, root) == [values[root]] * 3
 
 
 @pytest.mark.parametrize("op", sorted(COLLECTIVES))
@@ -237,39 +224,6 @@ def test_what_an_operation_is_called_in_a_sentence() -> None:
 def test_sizes_of_a_replay_are_those_that_it_says() -> None:
     row = COLLECTIVES["allgather"]
     assert row.sent([Weight(0, 1, 0, [i], 2) for i in range(2)], size=lambda values: 10 * len(values)) == [10, 10]
-
-
-def test_what_a_broadcast_and_an_uneven_exchange_cost_in_a_run() -> None:
-    """Rank 2 sends two batches to each of the others and gets nothing: 4 x 0.2. And a broadcast takes all of it along
-    one link: a weight is two batches, so 2 x 0.2."""
-
-    async def uneven(model: Model) -> None:
-        mine = [model.get_activation([0, 1] if model.rank == 2 != other else [2]) for other in range(model.RANKS)]
-        await model.alltoall(mine, 0)
-
-    async def cast(model: Model) -> None:
-        await model.broadcast(model.load_weights(0)[0], 0, root=2)
-
-    assert figures.end(Trace.of(simulate(uneven, ranks=3, batches=3, costs=Links()))) == 0.8
-    assert figures.end(Trace.of(simulate(cast, ranks=3, costs=Links()))) == 0.4
-
-
-async def all_at_once(model: Model) -> None:
-    await model.allreduce(model.fake_grad(0, []), 0)
-
-
-async def in_two_halves(model: Model) -> None:
-    shard = await model.scatterreduce(model.fake_grad(0, []), 0)
-    await model.allgather(shard, 0)
-
-
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("costs", [Links(), LINKS, Links(host_size=3, ratio=2.5, latency=0.07)])
-def test_in_a_run_both_halves_cost_and_move_what_the_whole_does(n: int, costs: Links) -> None:
-    runs = [Trace.of(simulate(function, ranks=n, costs=costs)) for function in (all_at_once, in_two_halves)]
-    assert figures.end(runs[0]) == figures.end(runs[1])
-    assert figures.traffic(runs[0]) == figures.traffic(runs[1])
-    assert (figures.end(runs[0]) > 0) == (n > 1)
 
 
 # -- who may join -------------------------------------------------------------------------------------------------

@@ -12,15 +12,12 @@ from typing import Any
 
 import pytest
 
-from lib.cluster.clock import units
-from lib.cluster.costs import UNIT
 from lib.errors.exceptions import MismatchError, RuleError
 from lib.values import rules
 from lib.values.collectives import COLLECTIVES
 from lib.values.facts import Different, Incomplete, NoSum, OtherFeatures, Owes, Twice, Undivided
 from lib.values.laws import cut, gather, reduce
 from lib.values.layers import Shape
-from lib.values.operations import OPERATIONS
 from lib.values.values import Activation, ActivationGrad, Value, Weight, WeightGrad, describe, value_of
 
 SHAPE = Shape(4, 4)
@@ -43,30 +40,6 @@ def parts(one: Value) -> dict[str, tuple[set[int], int | None]]:
 
 X = value(Activation, 0, [0, 1])
 FEATURES = [value(Activation, 1, [0, 1], ("features", {i}, N)) for i in range(N)]
-
-
-def test_columns_give_features_and_rows_of_them_a_part_of_a_sum() -> None:
-    for rank in range(N):
-        columns, rows = weight(1, rank, N), weight(0, rank, N, 1)
-        inner = rules.forward(SHAPE, 0, X, columns)
-        assert inner == FEATURES[rank]
-        assert inner.elements() == X.elements() / N
-        outer = rules.forward(SHAPE, 1, inner, rows)
-        assert parts(outer) == {"terms": ({rank}, N)}
-        assert outer.place.open
-        assert outer.elements() == X.elements()
-        whole = value(Activation, 2, [0, 1])
-        by_rows, by_inner = rules.backward(SHAPE, 1, inner, value(ActivationGrad, 1, [0, 1]), rows)
-        assert (by_rows.shards, by_rows.total, parts(by_rows)) == ({rank}, N, {})
-        assert parts(by_inner) == {"features": ({rank}, N)}
-        assert not by_inner.place.open
-        by_columns, by_input = rules.backward(SHAPE, 0, X, by_inner, columns)
-        assert (by_columns.total, parts(by_columns)) == (1, {"out": ({rank}, N)})
-        assert parts(by_input) == {"terms": ({rank}, N)}
-        assert by_columns.elements() == columns.elements() == by_rows.elements() == SHAPE.descriptions[0].weight // N
-        assert whole.is_complete()
-        assert not outer.is_complete()
-        assert not inner.is_complete()
 
 
 def test_what_a_part_of_a_part_gives() -> None:
@@ -132,23 +105,6 @@ def test_what_the_laws_refuse(law: Callable[..., Any], values: list[Any], fact: 
         if fact is not Different or law is gather:
             assert isinstance(raised.value.fact, fact)
         assert str(raised.value)
-
-
-def test_every_other_member_is_looked_at() -> None:
-    thirds = [value(Activation, 1, [0], ("features", {i}, 4)) for i in range(4)]
-    assert gather(*thirds) == value(Activation, 1, [0])
-    for wrong in (
-        value(Activation, 1, [1], ("features", {2}, 4)),
-        thirds[1],
-        value(Activation, 1, [0], ("terms", {2}, 4)),
-    ):
-        with pytest.raises(RuleError):
-            gather(*thirds[:2], wrong, thirds[3])
-    sums = [value(Activation, 1, [0], ("terms", {i}, 4)) for i in range(4)]
-    assert reduce(*sums) == value(Activation, 1, [0])
-    for wrong in (value(Activation, 1, [1], ("terms", {2}, 4)), sums[1], thirds[2]):
-        with pytest.raises(RuleError):
-            reduce(*sums[:2], wrong, sums[3])
 
 
 def test_batches_are_cut_in_order_and_gathered_again() -> None:
@@ -273,18 +229,6 @@ def test_collectives_of_parts() -> None:
     with pytest.raises(RuleError) as refused:
         meet("scatterreduce", [value(Activation, 2, [0, 1, 2], ("terms", {i}, 2)) for i in range(2)])
     assert isinstance(refused.value.fact, Undivided)
-
-
-def test_a_part_of_a_weight_takes_a_part_of_the_time() -> None:
-    row = OPERATIONS["forward"]
-    for one, price in ((weight(), 2), (weight(1, 0, 2), 1), (weight(0, 0, 4), 0.5), (weight(0, 0, 3), 2 / 3)):
-        ticks = UNIT.compute(row, 0, 0, row.work(SHAPE, 0, 2, [X, one]))
-        assert type(ticks) is int
-        assert units(ticks) == pytest.approx(price, abs=1e-9)
-    assert (
-        UNIT.compute(OPERATIONS["update"], 0, 0, OPERATIONS["update"].work(SHAPE, 0, 2, [X, weight(1, 0, 2)]))
-        == 5 * 10**8
-    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import json
-import pickle
 import weakref
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
@@ -16,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import Activation, ActivationGrad, Model, RuleError, Weight, WeightGrad, check, simulate
+from lib import Activation, ActivationGrad, Model, Weight, WeightGrad, check, simulate
 from lib.errors.wording import runs
 from lib.trace.rebuild import rebuild
 from lib.trace.validation import MAX_COUNT
@@ -24,7 +23,7 @@ from lib.values import rules
 from lib.values.kinds.kind import PRICED
 from lib.values.laws import cut, gather, reduce, renew
 from lib.values.layers import Layer, Shape, by_hand, layer_from
-from lib.values.placement import MOST, MOST_KEPT, Dim, Owners, Part, Schema, held_together, keep, listed, union
+from lib.values.placement import MOST, MOST_KEPT, Dim, Owners, Part, Schema, held_together, keep, union
 from lib.values.values import clean
 
 GRIDS = st.sampled_from([1, 2, 3, 4])
@@ -118,18 +117,6 @@ def test_the_words_for_a_part(of: Any, total: int, words: str) -> None:
     assert part(*of).words(total) == words
 
 
-def test_a_long_list_of_runs_ends() -> None:
-    assert listed([(n, n + 1) for n in range(0, 100, 2)]).endswith(", 38, ...")
-    assert DIM.part().words(4) == "shards  of 4"
-
-
-def test_a_part_is_made_of_shards_only_where_both_its_ends_are() -> None:
-    first, second = part([0], 2), part([1], 2)
-    assert (first.shards(3), second.shards(3)) == (None, None)
-    assert (first.shards(4), second.shards(4)) == ([(0, 2)], [(2, 4)])
-    assert (DIM.whole.shards(1), DIM.whole.shards(0)) == ([(0, 1)], None)
-
-
 @pytest.mark.parametrize("runs", [20, 21])
 def test_twenty_runs_are_listed(runs: int) -> None:
     many = part(range(0, 2 * runs, 2), 100)
@@ -184,21 +171,6 @@ def test_a_sum_is_one_object_in_whatever_order_it_is_made(order: list[int], spli
     assert whole.place.sums[1].whole
 
 
-@given(st.lists(st.frozensets(st.integers(0, 7), min_size=1), min_size=2, max_size=5))
-def test_what_a_law_accepts_one_place_says_and_what_it_refuses_none_does(sets: list[frozenset[int]]) -> None:
-    """Counted once each: the union has as many as all the sets together."""
-    shape = step(8)
-    fits = len(frozenset().union(*sets)) == sum(map(len, sets))
-    grads = [rules.fake_grad(shape, 1, batches) for batches in sets]
-    data = [rules.get_activation(shape, batches) for batches in sets]
-    for law, values in ((reduce, grads), (gather, data)):
-        if fits:
-            assert law(*values).place.batches == frozenset().union(*sets)  # type: ignore[type-var]
-        else:
-            with pytest.raises(RuleError, match="would be counted twice"):
-                law(*values)  # type: ignore[type-var]
-
-
 def test_equal_places_of_one_step_are_one_object_and_of_two_steps_the_same() -> None:
     one, other = step(), step()
     for shape in (one, other):
@@ -223,13 +195,6 @@ def test_other_sizes_are_another_place() -> None:
     assert not one.place.same(other.place)
     assert one != other
     assert rules.get_activation(small, [1, 2]).elements() == 2 * 256 * 8
-
-
-def test_a_place_survives_a_pickle_by_the_fields_of_its_value() -> None:
-    weight = rules.load_weights(step(), 0, 1, 4)[0]
-    again, twice = (pickle.loads(pickle.dumps(weight)) for _ in range(2))
-    assert again == weight
-    assert again.place is twice.place
 
 
 @pytest.mark.parametrize("name", ["elements", "batches", "complete", "shards"])

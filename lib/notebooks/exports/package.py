@@ -12,7 +12,8 @@ import io
 import lzma
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -65,12 +66,13 @@ def in_text(files: Mapping[str, bytes]) -> str:
     with zipfile.ZipFile(held, "w") as archive:  # packed as a whole, which makes it a quarter smaller
         for name, data in files.items():
             archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data)
-    text = base64.b64encode(lzma.compress(held.getvalue(), filters=PACKER)).decode()
-    return "\n".join(_lines(text))
+    return _packed(held.getvalue())
 
 
-def _lines(text: str) -> Iterator[str]:
-    return (text[place : place + WIDTH] for place in range(0, len(text), WIDTH))
+@lru_cache(maxsize=1)  # it takes a second, and one package goes into many notebooks
+def _packed(data: bytes) -> str:
+    text = base64.b64encode(lzma.compress(data, filters=PACKER)).decode()
+    return "\n".join(text[place : place + WIDTH] for place in range(0, len(text), WIDTH))
 
 
 def _below(folder: Path, root: Path) -> Iterable[str]:

@@ -190,7 +190,8 @@ def _blame(job: Job, life: Life, waiting: int) -> ReplayError | None:
         last_beats, _, last_event = before.get(rank, (0, STARTING, None))
         if beats == last_beats:
             operation = describe_event(plan, rank, event)
-            return RankStalled(f"rank {rank} is gone, in {operation}; {waited}", rank=rank, operation=operation)
+            words = f"rank {rank} gives no sign of life: its process is gone, or stopped, in {operation}; {waited}"
+            return RankStalled(words, rank=rank, operation=operation)
         if state != WAITING and event == last_event:
             return stalled(plan, [rank], event, job.options.timeout, waited)
     return None

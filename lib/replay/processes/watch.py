@@ -77,6 +77,17 @@ class Child:
                 time.sleep(0.002)
         return True
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the system holds it where it is, as SIGSTOP does: it has not ended, and does not get on."""
+        with contextlib.suppress(ChildProcessError):
+            number, status = os.waitpid(self.number, os.WNOHANG | os.WUNTRACED)
+            if number and os.WIFSTOPPED(status):
+                return True
+            if number:
+                self.status = status
+        return False
+
     def end(self) -> None:
         """Makes sure that it is gone, whatever it was doing."""
         if self.pipe >= 0:
@@ -115,7 +126,7 @@ def watch(launch: Launch, children: Sequence[Child], ready: Callable[[], None]) 
             if state.moves() != moves:
                 moves, moved = state.moves(), time.monotonic()
             elif time.monotonic() - moved > timeout:
-                raise _stalled(launch)
+                raise _stalled(launch, children)
     if deadline is not None:
         raise _blame(launch, children)
     for child in children:
@@ -152,11 +163,16 @@ def _died(launch: Launch, child: Child) -> RankDied:
     return RankDied(f"rank {rank} {how}, in {operation}{also}", rank=rank, operation=operation)
 
 
-def _stalled(launch: Launch) -> RankStalled:
-    """Nobody has moved for the whole timeout. To blame is one who does not wait for others, if there is one."""
+def _stalled(launch: Launch, children: Sequence[Child]) -> RankStalled:
+    """Nobody has moved for the whole timeout. To blame is one whose process is stopped, or else one who does not wait
+    for others, if there is one."""
     job, state = launch.job, launch.state
     left = [rank for rank in range(job.plan.ranks) if state.state(rank) != FINISHED]
-    busy = [rank for rank in left if state.state(rank) != WAITING] or left
-    started = state.state(busy[0]) != STARTING
-    hint = "if it is only slow, allow more time"
-    return stalled(job.plan, busy, state.event(busy[0]), job.options.timeout, hint, started)
+    stopped = [rank for child in children if child.status is None and child.stopped for rank in child.ranks]
+    blamed = stopped or [rank for rank in left if state.state(rank) != WAITING] or left or [0]
+    hint = "its process was stopped, as SIGSTOP does" if stopped else "if it is only slow, allow more time"
+    waiting = [rank for rank in left if rank not in blamed and state.state(rank) == WAITING]
+    if waiting:
+        hint += f"; rank {waiting[0]} waited in {describe_event(job.plan, waiting[0], state.event(waiting[0]))}"
+    started = state.state(blamed[0]) != STARTING
+    return stalled(job.plan, blamed, state.event(blamed[0]), job.options.timeout, hint, started)

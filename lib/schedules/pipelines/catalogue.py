@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from lib.errors.wording import counted
+from lib.puzzles.records import LARGEST
 from lib.schedules.pipelines import generators, v_shapes, zero_bubble_search
 from lib.schedules.pipelines.action import Order
 from lib.schedules.pipelines.timing import peaks
@@ -20,7 +21,8 @@ so that rank r of R has the stages r and 2R - 1 - r."""
 
 
 class Named(NamedTuple):
-    """A schedule that has a name. `make(ranks, batches)` gives its order, and so does `order` where more is asked.
+    """A schedule that has a name. `make(ranks, batches)` gives its order, and so does `order` where more is asked:
+    both ask its `generator`.
 
     `chunks`: how many stages a rank has, if nothing is said. `halves`: it splits the backward. `takes`: what else its
     generator can be told by name: chunks, limit (microbatches of activations a rank may have), costs.
@@ -29,13 +31,24 @@ class Named(NamedTuple):
 
     name: str
     title: str
-    make: Callable[..., Order]
+    generator: Callable[..., Order]
     paper: str
     chunks: int = 1
     shape: Shape = "loop"
     halves: bool = False
     takes: tuple[str, ...] = ()
     torch: str | None = None
+
+    def make(self, ranks: int, batches: int, **told: Any) -> Order:
+        """Its order with so many microbatches, and what else its generator is told. ValueError where it has none."""
+        stages = told.get("chunks", self.chunks)
+        if ranks * stages * batches > LARGEST:
+            sizes = f"{counted(ranks, 'rank', ',')}, {counted(batches, 'microbatch', ',')}"
+            raise ValueError(
+                f"{sizes} and {counted(stages, 'stage', ',')} a rank are too many: their product is at most "
+                f"{LARGEST:,}, and here {ranks * stages * batches:,}"
+            )
+        return self.generator(ranks, batches, **told)
 
     def order(
         self,

@@ -13,7 +13,6 @@ from hypothesis import given
 import lib
 from lib import LINKS, Mesh, Model, Trace, simulate
 from lib.analysis.dependencies import At, slowed
-from lib.analysis.event_words import operation
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import KINDS, Gap, Group, computing, gaps
 from lib.trace.event import Event
@@ -222,18 +221,6 @@ def test_time_that_nothing_accounts_for_in_a_measured_run() -> None:
     event = measured.programs[0].events[-1]
     event.issued = event.start = 5 * 10**8
     assert [gap.text() for gap in gaps(measured)] == ["rank 0 waits 0.5 time units (0 to 0.5) between two operations"]
-
-
-def test_operations_in_words() -> None:
-    def event(op: str, **more: Any) -> Event:
-        return Event(**({"op": op, "layer": 3, "batches": frozenset([0]), "inputs": (), "outputs": (), "issued": 0}
-                        | {"start": 0, "length": 1, "source": None} | more))  # fmt: skip
-
-    assert operation(event("backward", batches=frozenset([0, 1, 2, 5]))) == "backward of layer 3 (batches 0-2, 5)"
-    assert operation(event("scatterreduce")) == "reduce-scatter of layer 3"
-    assert operation(event("loss")) == "loss"
-    assert operation(event("pass_to", peer=2)) == "the message to rank 2"
-    assert operation(event("receive")) == "the message from any rank"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -147,29 +147,6 @@ def test_slides_have_a_page_for_each_run_and_the_same_bytes(folder: Path) -> Non
     assert [("optimizer state" in words) for words in said] == [True, True, False, False, False, False]  # in a bar, too
 
 
-def test_slides_of_what_fails_and_of_hostile_names(folder: Path) -> None:
-    pypdf = pytest.importorskip("pypdf")
-    pytest.importorskip("vl_convert")
-    (folder / "wrong.py").write_text(WRONG)
-    (folder / "stub.py").write_text(f"from lib import NotSolved\n{STUB}")
-    (folder / "one.py").write_text("def basic(model):\n    model.load_weights(0)\n")
-    whats = [f"{NASTY}{'long ' * 60}=basic", "x]]>=wrong.py", "one.py", "stub.py", "again=one.py"]
-    assert puzzles(*whats, "--puzzle", "basic", "-o", "all.pdf").exit_code == 1
-    said = [page.extract_text() for page in pypdf.PdfReader(folder / "all.pdf").pages]
-    assert len(said) == 1 + 1 + 5 + 3
-    assert any("x]]>" in words and "wrong.py, line 2" not in words for words in said)
-    assert puzzles("stub.py", "--puzzle", "basic", "-o", "none.pdf").exit_code == 1
-    assert len(pypdf.PdfReader(folder / "none.pdf").pages) == 2
-
-
-def test_figures_of_many_are_shared_out_evenly(folder: Path) -> None:
-    pypdf = pytest.importorskip("pypdf")
-    pytest.importorskip("vl_convert")
-    assert puzzles(*(f"run{number}=basic" for number in range(13)), "-o", "all.pdf").exit_code == 0
-    said = [page.extract_text() for page in pypdf.PdfReader(folder / "all.pdf").pages[1:3]]
-    assert [len(set(re.findall(r"run\d+", words))) for words in said] == [7, 6]
-
-
 def test_a_size_is_proposed_only_where_all_are_correct(folder: Path) -> None:
     """gpipe does not run with the 2 layers of ddp."""
     output = words(puzzles("ddp", "gpipe"))

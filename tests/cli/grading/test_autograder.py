@@ -82,6 +82,7 @@ def test_a_submission_gets_points_and_words_for_each_puzzle(root: Path) -> None:
     assert "not told" not in json.dumps(results)
 
 
+@pytest.mark.thorough
 def test_being_late_costs_what_the_file_says(root: Path) -> None:
     results = graded(root, {"ddp.py": solution("ddp")}, "2026-11-02T10:00:00.000000-07:00")
     assert results["score"] == pytest.approx(5.4)

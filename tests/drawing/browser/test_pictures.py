@@ -131,6 +131,7 @@ def slide(page: Page, **to: int) -> None:
         )
 
 
+@pytest.mark.thorough
 def test_sliders_make_pipelines_in_the_gallery(show: Show) -> None:
     shown = draw_gallery(gallery(4, 8, chunks=(1, 2)))
     page = show(shown)

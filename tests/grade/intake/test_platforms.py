@@ -16,26 +16,6 @@ def test_the_example_of_a_platform_is_its_own(platform: Platform) -> None:
     assert owner.parts[-1].startswith("05_fsdp")
 
 
-OTHERS = [
-    ("hw1/ann/05_fsdp.ipynb", "ann", ("05_fsdp.ipynb",)),
-    ("hw1/ann/week 1/05_fsdp.ipynb", "ann", ("week 1", "05_fsdp.ipynb")),
-    ("hw1/ann.zip/puzzles/05_fsdp.ipynb", "ann", ("puzzles", "05_fsdp.ipynb")),
-    ("hw1/ann.tar.gz/05_fsdp.ipynb", "ann", ("05_fsdp.ipynb",)),
-    ("hw1/ann.ipynb", "ann", ("ann.ipynb",)),
-    ("hw1/05_fsdp_ann.ipynb", "ann", ("05_fsdp_ann.ipynb",)),
-    ("hw1/ann_fsdp.py", "ann", ("ann_fsdp.py",)),
-    ("ann/05_fsdp.ipynb", "ann", ("05_fsdp.ipynb",)),
-    ("hw/ann/attempt_1_2_x.ipynb", "ann", ("attempt_1_2_x.ipynb",)),
-    ("ann.zip/05_fsdp.ipynb", "ann", ("05_fsdp.ipynb",)),
-]
-
-
-@pytest.mark.parametrize(("path", "student", "parts"), OTHERS, ids=lambda value: str(value).replace("/", "|"))
-def test_plain_names(path: str, student: str, parts: tuple[str, ...]) -> None:
-    owner = owner_of(tuple(path.split("/")))
-    assert (owner.student, owner.parts) == (student, parts)
-
-
 FORGED = [
     "c/Ann Lee_1_assignsubmission_file_/x.zip/Bob Bad_4_assignsubmission_file_/05_fsdp.ipynb",
     "c/Ann Lee_1_assignsubmission_file_x_9_assignsubmission_file_05_fsdp.ipynb",

@@ -79,7 +79,10 @@ def basic(model):
 """
 
 
-@pytest.mark.parametrize("without", [set[str](), *sample([{"files"}, {"landlock"}, {"files", "landlock"}])], ids=str)
+WITHOUT = [set[str](), *sample([{"files"}, {"landlock"}, {"files", "landlock"}])]
+
+
+@pytest.mark.parametrize("without", WITHOUT, ids=lambda without: " ".join(sorted(without)) or "nothing")
 def test_a_file_that_one_student_leaves_keeps_no_other_from_writing(without: set[str]) -> None:
     answer = ast.parse(reference("basic").read_text("utf-8"))
     (function,) = (node for node in answer.body if getattr(node, "name", None) == "basic")

@@ -83,8 +83,9 @@ def tampered(isolation: Isolation, attempt: Attempt, secret: Path, port: int) ->
 
 @pytest.mark.parametrize("attempt", [one for _, one in EVERY], ids=[name for name, _ in EVERY])
 def test_no_attempt_scores(isolation: Isolation, attempt: Attempt, secret: Path, port: int) -> None:
+    before = len(alive())  # other tests of this process may have a server, too
     tampered(isolation, attempt, secret, port)
-    assert len(alive()) == 1 + has(isolation, "processes")
+    assert len(alive()) == before >= 1 + has(isolation, "processes")
 
 
 WITHOUT = [{"processes", "network", "files"}, {"seccomp", "landlock"}, WALLS]
