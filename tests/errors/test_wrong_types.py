@@ -14,15 +14,11 @@ import drawing
 import lib
 
 ANYTHING: list[Any] = [None, 5, -1, 1.5, "x", b"x", [], [1], {}, {1: 2}, object(), range(3), True, float("nan"), len]
-MADE_BY_MODEL = ("Work",)
-"""What nobody makes: an operation gives it."""
 FUNCTIONS = [
     name
     for room in (lib, drawing)
     for name in room.__all__
-    if callable(thing := getattr(room, name))
-    and name not in MADE_BY_MODEL
-    and not (inspect.isclass(thing) and issubclass(thing, BaseException))
+    if callable(thing := getattr(room, name)) and not (inspect.isclass(thing) and issubclass(thing, BaseException))
 ]
 
 
