@@ -305,7 +305,7 @@ class Model(Given):
             self._blame(error)
         if not values:
             self.dist.begin(self.rank)
-        made = cast("tuple[Value, ...]", out if type(out) is tuple else (out,))
+        made: Any = out if type(out) is tuple else (out,)  # pyright: ignore[reportUnknownVariableType]
         batches: frozenset[int] = made[0].place.batches if made else NO_BATCHES
         if row.about != "call":
             layer = (made if row.about == "output" else values)[0].layer
@@ -317,7 +317,7 @@ class Model(Given):
             else self._costs.compute(row, self.rank, layer, row.work(self.shape, layer, len(batches), values))
         )
         program.record(op, layer, batches, inputs, made, source, length, said if row.says == "shard" else ())
-        return cast("Any", out)
+        return out  # pyright: ignore[reportUnknownVariableType]
 
     # -- communication: calling issues it, awaiting waits for it --------------------------------------------------
 

@@ -154,7 +154,7 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None) -> Activation
     if inp.layer != layer or other is None or other.layer != layer:
         _on_its_layers("forward", shape, layer, inp, other)
     try:
-        place = kind.known[inp.place, cast(Value, other).place]
+        place = kind.known[inp.place, other.place]  # pyright: ignore[reportOptionalMemberAccess]
     except (KeyError, AttributeError):  # what is new; and None has no place
         place = kind.forward(inp, other)
     return made(Activation, layer + 1, shape.layers, place)

@@ -30,13 +30,7 @@ NETS: dict[str, list[Layer]] = {
         Layer("attention", 8, 8, ROWS, heads=4, kv_heads=2, of=(1, 2)),
         Layer("linear", 8, 4, ROWS),
     ],
-    "block": [
-        Layer("norm", 4, 4, ROWS),
-        Layer("attention", 4, 4, ROWS, heads=2),
-        Layer("linear", 4, 4, ROWS),
-        Layer("add", 4, 4, ROWS, of=(3, 0)),
-        Layer("linear", 4, 4, ROWS),
-    ],
+    "residual": [Layer("norm", 4, 4, ROWS), Layer("linear", 4, 4, ROWS), Layer("add", 4, 4, ROWS, of=(2, 0))],
     "vocabulary": [
         Layer("embedding", 12, 4, ROWS),
         Layer("linear", 4, 12, ROWS),

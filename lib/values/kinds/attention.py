@@ -81,7 +81,7 @@ class Attention(LayerKind):
     def _fit(self, op: str, inp: Value, other: Value | None) -> None:
         assert other is not None, "attention takes keys"
         self.alike(op, inp, other, "batch", "features")
-        self.unbroken(op, inp, "features", self.layer.heads)
+        # Whole heads of the one are whole heads of the other, as both are cut alike.
         self.unbroken(op, other, "features", self.layer.kv_heads or self.layer.heads)
 
     def share(self, places: Sequence[Place]) -> Fraction:
