@@ -84,6 +84,9 @@ def puzzle_map(puzzles: Mapping[str, Stop], *, solved: Collection[str] = ()) -> 
 
     Raises ValueError where a puzzle needs one that there is not, or itself by a detour.
     """
+    is_table = isinstance(puzzles, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_table or not all(hasattr(stop, "needs") for stop in puzzles.values()):
+        raise ValueError(f"puzzle_map takes puzzles by their ids, such as PUZZLES; got {puzzles!r}")
     depth, known = depths(puzzles), chapters()
     names = dict.fromkeys(stop.chapter for stop in puzzles.values())
     panels = [_Panel(known.get(name, Chapter(name, "")), name, puzzles, depth, solved) for name in names]

@@ -122,6 +122,8 @@ def draw_group(group: Any) -> Picture:
     if isinstance(group, Value):
         return picture_of_value(group)
     items: list[tuple[str, Value]] = []
+    if not isinstance(group, Iterable):
+        raise ValueError(f"draw_group takes values: a store, a dict or a list of them; got {group!r}")
     if isinstance(group, Mapping):
         for key, value in cast("Mapping[Any, Value]", group).items():
             items.append((key if isinstance(key, str) else repr(key), value))

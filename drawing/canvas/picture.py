@@ -91,6 +91,8 @@ class Picture(Primitive):
     _repr_html_: Any = None
 
     def __init__(self, scene: Scene, words: str, links: Sequence[Link] = ()) -> None:
+        if type(scene) is not Scene or not isinstance(links, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"a Picture is made of a Scene; draw(run) makes one of a run; got {scene!r}")
         super().__init__(Canvas(scene), Style.empty(), Affine.identity())
         self.scene = scene
         self.words = words

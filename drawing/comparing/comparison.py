@@ -19,7 +19,7 @@ from drawing.timeline.labels import size
 from drawing.timeline.memory import kinds_of, memory, memory_at_peak
 from drawing.timeline.paint import SHOWN, Rows
 from drawing.timeline.panel import LEFT, WIDTH, Panel, panels_of
-from drawing.timeline.schedule import note, trace_of
+from drawing.timeline.schedule import check_names, note, trace_of
 from lib.analysis.difference import Difference, difference, figures_of, lesson, said, unequal
 from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
@@ -78,8 +78,7 @@ def _named(
     if len(runs) == 1 and isinstance(runs[0], Mapping):
         named = {str(key): run for key, run in cast("Mapping[Any, Any]", runs[0]).items()} | {**named}
         runs = ()
-    if names is not None and len(names) != len(runs):
-        raise ValueError(f"names has {len(names)} for {len(runs)} runs")
+    check_names(names, len(runs))
     labelled = [*zip(names or [f"run {i + 1}" for i in range(len(runs))], runs, strict=True), *named.items()]
     if not labelled:
         return note("nothing to draw yet")

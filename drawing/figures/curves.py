@@ -132,10 +132,13 @@ def _checked(curves: object) -> dict[str, Curve]:
     wanted = 'draw_curves takes curves by name, such as {"full": [(0, 1.2), (1, 3)]}'
     if not isinstance(curves, Mapping) or not curves:
         raise ValueError(f"{wanted}; got {curves!r}")
-    found: dict[str, Curve] = {
-        str(name): [(float(x), float(y)) for x, y in points]
-        for name, points in cast("Mapping[Any, Sequence[At]]", curves).items()
-    }
+    try:
+        found: dict[str, Curve] = {
+            str(name): [(float(x), float(y)) for x, y in points]
+            for name, points in cast("Mapping[Any, Sequence[At]]", curves).items()
+        }
+    except (TypeError, ValueError):
+        raise ValueError(f"{wanted}; got {curves!r}") from None
     places = [x for x, _ in next(iter(found.values()))]
     for name, curve in found.items():
         if [x for x, _ in curve] != places or len(places) < 2 or any(a >= b for a, b in pairwise(places)):

@@ -54,6 +54,9 @@ class _Panel(NamedTuple):
 def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     """Draws recordings under each other, and says where the ranks of each depart from the order of the first."""
     every = [expected, *found]
+    for one in every:
+        if not isinstance(one, Recording):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"draw_recordings takes Recordings, as recording_of makes of a Trace; got {one!r}")
     scene = Scene(WIDTH, 0)
     scales = _units(every)
     ends = [one.end / scale for one, scale in zip(every, scales, strict=True) if scale is not None]

@@ -12,7 +12,7 @@ from drawing.stepper.page import page
 from drawing.timeline.boxes import boxes
 from drawing.timeline.labels import size
 from drawing.timeline.paint import place_rows
-from drawing.timeline.schedule import trace_of
+from drawing.timeline.schedule import check_names, trace_of
 from lib.analysis.difference import ending, highest_peak
 from lib.trace.trace import Trace, nothing_to
 
@@ -28,8 +28,7 @@ def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] |
     With `other`, two runs stand one under the other on one time axis. `names` are what they are called.
     """
     runs = [models_or_trace] if other is None else [models_or_trace, other]
-    if names is not None and len(names) != len(runs):
-        raise ValueError(f"names has {len(names)} for {len(runs)} runs")
+    check_names(names, len(runs))
     for run in runs:
         if (note := nothing_to("step through", run)) is not None:
             return View([], note=note)

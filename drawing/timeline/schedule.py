@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from drawing.canvas.palette import ALARM, SOFT
 from drawing.canvas.picture import Picture
@@ -48,6 +48,16 @@ def draw(run: Any, fold: bool | None = None) -> Picture:
 def trace_of(run: Any, who: str = "draw") -> Trace:
     """The Trace of a Trace, a Model, or a list of Models. `who` was given it, if it is something else."""
     return traces.trace_of(run, f"{who} takes a Trace, a Model or a list of Models")
+
+
+def check_names(names: object, runs: int) -> None:
+    """ValueError where runs are given names, and not one for each of them."""
+    if names is None:
+        return
+    if not isinstance(names, Sequence):
+        raise ValueError(f'names is a list with a name for each run, such as ["mine", "reference"]; got {names!r}')
+    if (count := len(cast("Sequence[object]", names))) != runs:
+        raise ValueError(f"names has {count} for {runs} runs")
 
 
 def note(words: str) -> Picture:

@@ -54,9 +54,9 @@ class Goal(NamedTuple):
         return time <= self.time and memory <= self.memory
 
 
-LARGEST = 100_000
-"""Ranks times layers times batches, at most, of what a command makes: of a run, of an order, of a hidden size of a
-class. Such a one takes seconds. A function of yours may be simulated at any size."""
+LARGEST = 10_000
+"""Ranks times layers times batches, at most, of a run that a command makes, and of a hidden size of a class: fsdp takes
+three seconds there, to be run, checked and compared. A function of yours may be simulated at any size."""
 
 
 class Sized(Protocol):

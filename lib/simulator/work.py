@@ -32,7 +32,12 @@ class Work(Generic[T]):
     __slots__ = ("_event", "_index", "_model", "_moves", "_place", "_result", "_signal")
 
     def __init__(self, model: Model, event: Event, signal: Signal, place: int | None = None) -> None:
-        program = model.program
+        try:
+            program = model.program
+        except AttributeError:
+            raise ValueError(
+                f"a Work is what an operation of a Model gives; nobody else makes one; got {model!r}"
+            ) from None
         self._model: Model | None = model
         self._event = event
         self._signal = signal

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
 from lib.errors.wording import counted
-from lib.puzzles.records import LARGEST
 from lib.schedules.pipelines import generators, v_shapes, zero_bubble_search
 from lib.schedules.pipelines.action import Order
 from lib.schedules.pipelines.timing import peaks
@@ -18,6 +17,9 @@ __all__ = ["SCHEDULES", "Named", "Shape"]
 Shape = Literal["loop", "vee"]
 """Where the second stage of a rank comes: after those of all ranks, or the ranks are passed once more on the way back,
 so that rank r of R has the stages r and 2R - 1 - r."""
+LARGEST: Final = 100_000
+"""Ranks times stages of a rank times microbatches, at most, of an order that has a name: it has no values, and takes
+three seconds there."""
 
 
 class Named(NamedTuple):
