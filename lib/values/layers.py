@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import FrozenInstanceError
 from functools import lru_cache
 from typing import Any, Final, cast
 
+from lib.errors.arguments import described
 from lib.errors.wording import counted
 from lib.values.kinds.attention import Attention
 from lib.values.kinds.kind import USUAL, Dims, Layer, LayerKind, Sum, schema
@@ -206,6 +207,8 @@ def gradient_at(gradient: Schema, batches: frozenset[int], shards: frozenset[int
 
 def by_hand(batches: Any = 1) -> Shape:
     """Where values belong that are made by hand, without a step: the tensors of a default layer. A few are kept."""
+    if not isinstance(batches, Hashable):
+        raise TypeError(f"total_batches is how many batches a step has; got {described(batches, repr)}")
     return _by_hand(batches) if type(batches) is int else Shape(1, batches)
 
 
