@@ -207,7 +207,7 @@ def gradient_at(gradient: Schema, batches: frozenset[int], shards: frozenset[int
 
 def by_hand(batches: Any = 1) -> Shape:
     """Where values belong that are made by hand, without a step: the tensors of a default layer. A few are kept."""
-    if not isinstance(batches, Hashable):
+    if not isinstance(cast(object, batches), Hashable):
         raise TypeError(f"total_batches is how many batches a step has; got {described(batches, repr)}")
     return _by_hand(batches) if type(batches) is int else Shape(1, batches)
 
