@@ -12,7 +12,7 @@ from drawing.canvas.picture import Picture
 from drawing.canvas.scene import TEXT, Mark, Poly, Rect, Scene, Text, fit
 from drawing.figures.goals import LIMITLESS, Figure, goals, may_send
 from lib.checker.verdict import FunctionVerdict, Verdict
-from lib.errors.wording import amount, counted, exact
+from lib.errors.wording import amount, counted
 
 __all__ = ["figures_of", "picture_of_answers", "picture_of_verdict"]
 
@@ -20,13 +20,14 @@ WIDTH: Final = 840
 
 
 def picture_of_verdict(verdict: Verdict) -> Picture:
-    """A verdict with its figures; a trophy and confetti where the goal is reached."""
+    """A verdict, its figures beside each goal; a trophy and confetti where the goal is reached.
+
+    Without a goal there are no figures: `Model.check` has just printed them, and so has the command line.
+    """
     scene = Scene(WIDTH, 0)
     left, y = (216.0 if verdict.passed else 24.0), 58.0
-    marks = [Text(left, 32, fit(_headline(verdict), WIDTH - left - 10, 18), 18, INK, bold=True)]
-    if verdict.correct:
-        marks.append(Text(left, y, fit(_figures(verdict), WIDTH - left - 10, TEXT), TEXT, SOFT))
-        y += 22
+    alone = verdict.passed and not verdict.goals
+    marks = [Text(left, 100 if alone else 32, fit(_headline(verdict), WIDTH - left - 10, 18), 18, INK, bold=True)]
     for fault in verdict.faults[:4]:
         marks.append(Text(left, y, fit(" ".join(fault.split()), WIDTH - left - 16, TEXT), TEXT, ALARM))
         y += 20
@@ -71,16 +72,12 @@ def figures_of(verdict: Verdict) -> list[Figure]:
     return [figure for figure in found if min(figure.limits) < LIMITLESS]
 
 
-def _figures(verdict: Verdict) -> str:
-    words = f"Time {exact(verdict.time)}, memory {amount(verdict.memory)} elements on rank {verdict.rank}"
-    return f"{words}, sent per rank {amount(verdict.sent)} elements" if verdict.sent else words
-
-
 def _words(verdict: Verdict) -> Iterator[str]:
     """What is read aloud."""
     yield _headline(verdict)
-    if verdict.correct:
-        yield _figures(verdict)
+    if verdict.correct and verdict.goals:
+        sent = f", sent per rank {amount(verdict.sent)}" if verdict.sent else ""
+        yield f"yours: time {amount(verdict.time)}, memory {amount(verdict.memory)}{sent}"
     for goal in verdict.goals:
         reached = verdict.correct and goal.reached
         limits = [("time", goal.time), ("memory", goal.memory)]
