@@ -1,9 +1,9 @@
 """Kernels that begin as copies of one process, which has imported what others wrote and every notebook needs.
 
-A kernel that is started anew spends most of its time on importing ipykernel and chalk. In the process that is copied no
-cell has run, there is no shell, and there is nothing of ours: lib and drawing are imported by each notebook, as they
-look for a shell then, and nothing of one notebook comes into another. Notebooks are built in kernels that are started
-anew; whoever only looks whether all is as it was may have warm ones:
+A kernel that is started anew spends most of its time on importing ipykernel, chalk, lib and drawing. In the process
+that is copied no cell has run and there is no shell, so nothing of one notebook comes into another. Modules of lib and
+drawing lie ready until a notebook imports them; the two packages themselves are imported anew, as they look for a shell
+then. Notebooks are built in kernels that are started anew; what only looks whether all is as it was may have warm ones:
 
     pytest -p lib.notebooks.warm_kernels --nbval solutions
 
@@ -19,10 +19,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.metadata import EntryPoint
+from importlib.util import find_spec, module_from_spec
+from types import ModuleType
 from typing import IO, Any, NoReturn, cast
 
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
@@ -39,6 +44,14 @@ IMPORTED = ("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.debugger", "
 NO_DEBUGGER = "debugpy"
 """Half of the time in which a kernel starts goes into this, and nobody debugs a notebook that is only run."""
 OURS = ("lib", "drawing")
+READY = (
+    "lib.simulator.simulator",
+    "lib.checker.checker",
+    "lib.course.progress",
+    "drawing.registry",
+    "drawing.timeline",
+)
+"""What nearly every notebook imports of ours, with all that these import."""
 LAUNCHER = ["-m", "ipykernel_launcher"]
 """How the command of a Python kernel goes on after the interpreter."""
 
@@ -108,8 +121,7 @@ def _serve(orders: IO[str], answers: IO[str]) -> None:
     cast(dict[str, Any], sys.modules)[NO_DEBUGGER] = None
     for name in IMPORTED:
         import_module(name)
-    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
-        del sys.modules[name]
+    sys.meta_path.insert(0, _Ready())
     gc.freeze()
     signal.signal(signal.SIGCHLD, _bury)
     for line in orders:
@@ -117,6 +129,47 @@ def _serve(orders: IO[str], answers: IO[str]) -> None:
         if pid == 0:
             _become_kernel(*json.loads(line))
         print(pid, file=answers, flush=True)
+
+
+class _Ready(MetaPathFinder):
+    """Finds modules of ours that have been imported, where they are what would be found without it."""
+
+    def __init__(self) -> None:
+        _forget_ours()
+        for package in OURS:  # without its own lines
+            spec = find_spec(package)
+            assert spec is not None
+            sys.modules[package] = module_from_spec(spec)
+        for name in READY:
+            import_module(name)
+        self.modules = {name: module for name, module in _forget_ours().items() if name not in OURS}
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
+        module = self.modules.get(fullname)
+        spec = module and PathFinder.find_spec(fullname, path)
+        if module is None or spec is None or spec.origin != module.__file__:
+            return None
+        spec.loader = _Imported(module)
+        return spec
+
+
+class _Imported(SourceFileLoader):
+    """Loads a module that is there already."""
+
+    def __init__(self, module: ModuleType) -> None:
+        super().__init__(module.__name__, str(module.__file__))
+        self.module = module
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is left to do."""
+
+
+def _forget_ours() -> dict[str, ModuleType]:
+    """Removes all modules of ours from those that are imported, and returns them."""
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in OURS}
 
 
 def _bury(*_: object) -> None:
