@@ -215,7 +215,7 @@ def check(
     puzzle: PuzzleOption = None,
     limit: Limit = None,
     stored: Annotated[
-        bool, typer.Option("--stored", help="Believe the outputs of the solved notebooks: `make notebooks` runs them.")
+        bool, typer.Option("--stored", help="Believe the outputs of the solved notebooks: `make unit` runs them.")
     ] = False,
 ) -> None:
     """Check one run; or, without an argument, that every puzzle, notebook and reference is in order.

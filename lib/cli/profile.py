@@ -53,7 +53,8 @@ def _of_its_size(row: Named, found: Recording) -> Order:
         raise ValueError(
             f"{found.name} names no microbatches, so {row.title} has no size to be compared at. torch's own 1F1B names "
             "nothing in a profile, and an order that torch loads from a file names each pass: puzzles schedule export "
-            f"{row.name} -o {row.name}.csv. Or give that file here, to see both as they are: --schedule {row.name}.csv"
+            f"{row.name} --ranks {found.ranks} --batches N -o {row.name}.csv. Or give that file here, to see both as "
+            f"they are: --schedule {row.name}.csv"
         )
     order = order_of_recording(found)
     batches, stages = batches_of(order), len(places(order))
