@@ -17,6 +17,7 @@ from random import Random
 from tests.adversary.cheats import CHEATS
 from tests.adversary.forgeries import FORGERIES
 from tests.adversary.judging import honest, replayed
+from tests.adversary.oracle import TooFine
 from tests.adversary.plans import training_step
 from tests.adversary.programs import programs
 from tests.adversary.test_cheats import cheat
@@ -49,6 +50,8 @@ def main() -> int:
     while time.monotonic() < until and (not most or number < most):
         try:
             one(seed + number, found)
+        except TooFine:
+            found["cut too fine for the oracle"] += 1
         except Exception:
             print(f"\nexample {number} failed; to have it again: make fuzz FUZZ_SEED={seed + number} FUZZ_EXAMPLES=1")
             print(_told(found))
