@@ -135,16 +135,3 @@ def test_a_file_that_cannot_be_used_is_said_before_anything_runs(
         assert {path: path.read_bytes() for path in (course / "report").rglob("*") if path.is_file()} == report
     finally:
         (course / name).write_bytes(before)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--points", "all=1"), "is not understood"),
-        (("--platform", "Blackboard"), "there is no such form"),
-        (("--marks", "."), "cannot be read"),
-    ],
-)
-def test_an_option_that_makes_no_sense_is_said(course: Path, arguments: tuple[str, ...], says: str) -> None:
-    code, text = run(course, *arguments)
-    assert (code, says in text) == (2, True), text
