@@ -12,21 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import (
-    PUZZLES,
-    UNIT,
-    Costs,
-    Dist,
-    Links,
-    Mesh,
-    Model,
-    Trace,
-    Verdict,
-    WeightGrad,
-    check,
-    goal,
-    simulate,
-)
+from lib import PUZZLES, UNIT, Costs, Dist, Links, Mesh, Model, Trace, Verdict, WeightGrad, check, goal, simulate
 from lib.analysis import figures
 from lib.puzzles import records as puzzles
 from lib.puzzles.records import Goal, Size

@@ -19,16 +19,7 @@ import pytest
 import lib.replay
 from lib import PUZZLES, Mesh, Model, Trace, simulate
 from lib.files import ROOT
-from lib.replay import (
-    InUse,
-    NotEnoughMemory,
-    RankDied,
-    RankRaised,
-    RankStalled,
-    ReplayOptions,
-    WrongWorld,
-    replay,
-)
+from lib.replay import InUse, NotEnoughMemory, RankDied, RankRaised, RankStalled, ReplayOptions, WrongWorld, replay
 from lib.trace.event import Event
 from tests.replay.hooks import Hook, hooked
 from tests.replay.schedules import trace

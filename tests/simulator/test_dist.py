@@ -15,19 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import (
-    LINKS,
-    UNIT,
-    Costs,
-    Dist,
-    ForgottenAwait,
-    Links,
-    Model,
-    RuleError,
-    Trace,
-    Weight,
-    simulate,
-)
+from lib import LINKS, UNIT, Costs, Dist, ForgottenAwait, Links, Model, RuleError, Trace, Weight, simulate
 from lib.analysis import figures
 from lib.trace.rebuild import rebuild
 from tests.support.drivers import DRIVERS, Run, encoded, in_asyncio

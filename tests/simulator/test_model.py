@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from lib import (
-    HIDDEN,
-    LENGTH,
-    Dist,
-    Model,
-    RuleError,
-    WeightGrad,
-    simulate,
-)
+from lib import HIDDEN, LENGTH, Dist, Model, RuleError, WeightGrad, simulate
 from lib.schedules.steps import load
 from lib.simulator.model import LogEvent
 from tests.support.said import Said
