@@ -1,7 +1,5 @@
 """What an installation without extras can do, and how it says which extra is missing."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

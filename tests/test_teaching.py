@@ -1,7 +1,5 @@
 """TEACHING.md: its commands are commands, what it says they print is printed, and its minutes add up."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib

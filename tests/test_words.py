@@ -4,8 +4,6 @@ A step is a training step. Read are the strings and docstrings of our code, the 
 texts of messages, and the pages for people.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The figures of a Trace: when it ends, what memory holds and why, bubbles, and what is sent."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 from math import inf

@@ -1,7 +1,5 @@
 """Where values are, against the figures of memory."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """What is alive at the peak, value by value, and what of it nobody needed any more."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

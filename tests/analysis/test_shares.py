@@ -1,7 +1,5 @@
 """The parts of a figure are the figure."""
 
-from __future__ import annotations
-
 import pytest
 
 from lib import Trace, simulate

@@ -1,7 +1,5 @@
 """check: every correct training step passes, however it is written; its verdict is measured against the goals."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Answers of plain functions: what is the same, what survives JSON, and how small a wrong input gets."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -313,12 +311,7 @@ def told(expected: Any, got: Any) -> str:
     return str(wrong_answer("f", Failure((1,), Answer(expected), Answer(got))))
 
 
-SAID = Said(Path(__file__).with_name("said") / "reasons.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_the_likely_reason(call: str) -> None:
-    SAID.check(call, globals())
+test_the_likely_reason = Said(Path(__file__).with_name("said") / "reasons.txt").test(lambda: globals())
 
 
 def test_what_is_wrong_may_be_said_by_the_puzzle() -> None:

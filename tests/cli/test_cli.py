@@ -1,7 +1,5 @@
 """The `puzzles` command: what it prints, what it writes, and what its exit status says."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

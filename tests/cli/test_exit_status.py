@@ -3,8 +3,6 @@
 Whatever a function does, it ends in words and a failure, and in time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """`puzzles explore`: what it leaves in its folder."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`puzzles grade`: what it leaves, what it says, and with which status it ends."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Commands that make no sense: each says why, ends with a failure, and writes nothing."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

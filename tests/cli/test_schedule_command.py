@@ -1,7 +1,5 @@
 """`puzzles schedule`: what it prints, what it writes, and what its exit status says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The commands for students: how far am I, a hint, the answer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """review: what it takes, what it refuses, what it says, and that it believes nothing that it can work out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,12 +74,7 @@ async def late(model: Model) -> None:
     await model.allreduce(model.fake_grad(0, []), 0)
 
 
-SAID = Said(Path(__file__).with_name("said") / "reviews.txt")
-
-
-@pytest.mark.parametrize("expression", SAID.texts)
-def test_what_is_said(expression: str) -> None:
-    SAID.check(expression, globals())
+test_what_is_said = Said(Path(__file__).with_name("said") / "reviews.txt").test(lambda: globals())
 
 
 def test_many_reasons_are_counted() -> None:

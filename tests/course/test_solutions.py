@@ -1,7 +1,5 @@
 """The official answers and the alternatives: what is shown, that all of it is correct, and when it is shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -70,12 +68,9 @@ def test_what_a_docstring_says(text: str, expected: tuple[str, str]) -> None:
     assert description(text) == expected
 
 
-SAID = Said(Path(__file__).with_name("said") / "refusals.txt")
-
-
-@pytest.mark.parametrize("expression", SAID.texts)
-def test_a_refusal_says_what_is_missing_and_hides_nothing(expression: str) -> None:
-    SAID.check(expression, globals())
+test_a_refusal_says_what_is_missing_and_hides_nothing = Said(Path(__file__).with_name("said") / "refusals.txt").test(
+    globals
+)
 
 
 def test_a_puzzle_that_is_passed_is_shown() -> None:

@@ -1,7 +1,5 @@
 """The ways to hide an all-reduce and to shard the optimizer: their figures, and what cannot be had for nothing."""
 
-from __future__ import annotations
-
 from itertools import accumulate, pairwise, product
 from typing import Any
 

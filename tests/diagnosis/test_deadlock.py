@@ -1,7 +1,5 @@
 """Nothing hangs: whoever waits for what can never come is told, at once, by both drivers, with everybody's state."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

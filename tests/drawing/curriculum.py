@@ -1,7 +1,5 @@
 """A curriculum of 24 puzzles in three chapters, for pictures that must not change with every new record."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 __all__ = ["CURRICULUM", "SOLVED", "Stop"]

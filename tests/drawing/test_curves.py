@@ -1,7 +1,5 @@
 """draw_curves: where the lowest curve becomes another one, and what is written on the paper."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of the gallery: what it says without a browser, and what its sliders do in one."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

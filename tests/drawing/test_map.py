@@ -1,8 +1,6 @@
 """The map of the puzzles: chapters below each other, in each easy ones above, arrows around the cards, the same picture
 every time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

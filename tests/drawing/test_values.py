@@ -1,7 +1,5 @@
 """Pictures of values: the right place in the network, the right part of it, and words for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a student's call hands in: it has an end, becomes plain numbers at the door, and cannot change the world."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json

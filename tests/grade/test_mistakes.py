@@ -1,7 +1,5 @@
 """Common mistakes: the same one with other numbers is one kind, and different ones are different."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """What goes back to a platform: read as the platform's own importer reads it, from the sources that each row names."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

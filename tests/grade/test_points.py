@@ -1,7 +1,5 @@
 """Points: what follows from results, what being late costs, which attempt counts, and what people add by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The roster: whose each hand-in is, and that no row of a file that people write costs more than itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

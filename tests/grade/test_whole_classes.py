@@ -1,8 +1,6 @@
 """A class of many: every honest solution passes, no attempt at cheating does, and nothing that anybody hands in stops
 the grading of others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import HealthCheck, given

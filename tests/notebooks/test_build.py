@@ -1,7 +1,5 @@
 """The builder: from one small source to both notebooks, the same bytes every time, and nobody's work overwritten."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is shown before anybody has run it: demonstrations, and nothing that a student is to find out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

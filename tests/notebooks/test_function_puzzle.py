@@ -3,8 +3,6 @@
 It is made up, and the only puzzle of a copy of this package: all that handles puzzles is asked about it there.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

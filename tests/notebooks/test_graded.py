@@ -1,7 +1,5 @@
 """Notebooks that are graded as they run: which cells fail, in all of ours, and by nbval whatever somebody saved."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

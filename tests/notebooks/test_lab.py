@@ -1,7 +1,5 @@
 """How JupyterLab is started: what it finds, and that nobody's own settings are touched."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

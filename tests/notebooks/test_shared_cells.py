@@ -1,7 +1,5 @@
 """Parts: cells written once, filled in for each notebook; badges and requirements from the project's own files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

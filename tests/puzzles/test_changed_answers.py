@@ -1,7 +1,5 @@
 """Inputs of function puzzles reach each branch of their rules: our own answers, changed anywhere, are found wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any

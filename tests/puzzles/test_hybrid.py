@@ -1,7 +1,5 @@
 """hsdp and hsdp_zero: what lies inside a host, and what between hosts, in the figures that their notebooks state."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """fsdp_prefetch: how far ahead is far enough, in the figures that its notebook states."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """The puzzles whose answer is an order: what their notebooks state, and that no goal is reached for nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The puzzles on pipelines: what their notebooks state, and that no goal is reached for nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate, combinations, pairwise

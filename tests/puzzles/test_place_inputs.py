@@ -1,7 +1,5 @@
 """place_inputs: the three placements, in the figures that were published and in those that its notebook states."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The records: chapters in order, numbers that follow from it, and nothing in a record that is of no use."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

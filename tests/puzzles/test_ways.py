@@ -1,7 +1,5 @@
 """All our ways to solve puzzles: their figures, and the goals they reach."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever goes wrong is said with rank and operation, and nothing is left (see conftest)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

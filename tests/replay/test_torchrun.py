@@ -1,7 +1,5 @@
 """Many machines: processes of torchrun, which meet in the store of its agent."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The gallery of schedules: what its sliders make, and that its data are those of the order timer."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The one loop, and the order timer on it: published figures, closed forms, sizes that do not come out even, limits."""
 
-from __future__ import annotations
-
 import csv
 import json
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Orders as programs: the figures that they come to, with messages awaited and posted, and what they are told."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

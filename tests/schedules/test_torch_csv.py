@@ -1,7 +1,5 @@
 """Torch's CSV by torch: its own tables read here, and ours there; and our orders against its, action for action."""
 
-from __future__ import annotations
-
 import csv
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where ranks meet: messages of any object in order, bare receives in simulated time, groups, and what joins them."""
 
-from __future__ import annotations
-
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Model: a student's desk, with the names and the behaviour that readers of the original know."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A new form, way back or reader is a row of a table here. How Colab and JupyterLa
 writes format 4.0, puts the id of a cell into its metadata beside its own marks, and escapes `<`, `>` and `&`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """load_function: one function out of a file, and nothing else of it run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

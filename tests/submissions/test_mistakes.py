@@ -1,7 +1,5 @@
 """What a mistake in a puzzle whose answer is a plain function is told, to the letter, and the picture beside it."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

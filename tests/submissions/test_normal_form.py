@@ -1,7 +1,5 @@
 """The normal form of a source: the same for what a copy is changed in first, and another one for other code."""
 
-from __future__ import annotations
-
 import ast
 import textwrap
 

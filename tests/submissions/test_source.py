@@ -1,7 +1,5 @@
 """A function taken out of a source: with all that it uses, and nothing else; and what is read without running any."""
 
-from __future__ import annotations
-
 import json
 import linecache
 import textwrap

@@ -1,7 +1,5 @@
 """The puzzles by the kind of their answer; our ways to solve them, and what these come to."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -4,8 +4,6 @@ They train nothing. They mix computing, storing, every collective on any group, 
 later, so that what must hold for every run can be tried on many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any

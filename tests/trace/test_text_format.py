@@ -1,7 +1,5 @@
 """A schedule as text: one line a rank, there and back again, and `<-- here` where it is wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -113,12 +111,7 @@ def test_a_written_schedule_is_simulated() -> None:
 characters = st.sampled_from("0123456789 ,./>@%~:+-|WFBXUAREPCKZSR=Q\n")
 HEAD = "llm-training-puzzles 1 layers=1 batches=1 ranks=1\n"
 
-SAID = Said(Path(__file__).with_name("said") / "texts.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_a_mistake_is_named(call: str) -> None:
-    SAID.check(call, globals())
+test_a_mistake_is_named = Said(Path(__file__).with_name("said") / "texts.txt").test(lambda: globals())
 
 
 @given(st.sampled_from(sorted(TEXTS)), st.data())

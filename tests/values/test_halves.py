@@ -1,7 +1,5 @@
 """The two halves of backward: what they give and take together is what backward gives and takes, of any part."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

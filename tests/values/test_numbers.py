@@ -1,7 +1,5 @@
 """Every value that is done is its box of the undivided computation: in programs by hand, and in those of chance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Each rule is shaken: one part of one input is changed, or one sum opened, and it
 rules says that the dim is free.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any

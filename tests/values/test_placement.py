@@ -1,8 +1,6 @@
 """Places: the laws of sets on parts of a dim, at a price that does not grow with what it is cut into; one object for
 each, tables that end with the step, and what a law accepts can be said by one place."""
 
-from __future__ import annotations
-
 import gc
 import json
 import weakref

@@ -1,7 +1,5 @@
 """The lower bounds: nothing of the family is below them, and the schedules that reach them do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Chains: each gap has one without holes, and what is on it is what holds the gap up."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import pairwise
 

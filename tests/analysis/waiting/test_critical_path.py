@@ -1,7 +1,5 @@
 """The critical path: a chain without holes from the beginning to the end, and what makes the run longer."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 

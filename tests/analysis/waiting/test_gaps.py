@@ -1,7 +1,5 @@
 """Gaps: with what a rank computes they fill the whole run, and each says truly why it is there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -208,12 +206,9 @@ async def lazy(model: Model) -> None:
         compute(model, 1)
 
 
-SAID = Said(Path(__file__).with_name("said") / "gaps.txt")
-
-
-@pytest.mark.parametrize("call", SAID.texts)
-def test_what_is_said_of_gaps(call: str) -> None:
-    SAID.check(call, vars(lib) | globals() | {"nothing": lambda model: None})
+test_what_is_said_of_gaps = Said(Path(__file__).with_name("said") / "gaps.txt").test(
+    lambda: vars(lib) | globals() | {"nothing": lambda model: None}
+)
 
 
 def test_time_that_nothing_accounts_for_in_a_measured_run() -> None:

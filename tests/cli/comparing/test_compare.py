@@ -1,7 +1,5 @@
 """`puzzles compare`: what may be compared, what is refused, and the files that come of it."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from pathlib import Path

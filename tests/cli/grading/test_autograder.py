@@ -1,7 +1,5 @@
 """The autograder for Gradescope: its zip, and what it writes for a submission, in the folders that Gradescope has."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`puzzles grade` with a roster, points and marks by hand, from a download to what is uploaded; and the leaderboard."""
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile

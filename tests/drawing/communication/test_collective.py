@@ -1,7 +1,5 @@
 """A collective over all its ranks: whose part is where before and after, who came, and what it costs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

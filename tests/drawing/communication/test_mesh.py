@@ -1,7 +1,5 @@
 """A mesh as a picture: every rank at its coordinates, and one colour for each group."""
 
-from __future__ import annotations
-
 from math import prod
 
 import pytest

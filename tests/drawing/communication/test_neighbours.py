@@ -1,7 +1,5 @@
 """The groups of one rank as a picture: a colour for each, the rank itself, and five axes that all have a place."""
 
-from __future__ import annotations
-
 import pytest
 
 from drawing import draw_mesh, picture_of

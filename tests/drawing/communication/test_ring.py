@@ -1,7 +1,5 @@
 """Round the ring: everyone ends with what the law says and sends what the table says; the page."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

@@ -1,7 +1,5 @@
 """compare: one axis, the figures of each, and where they first differ."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import pytest

@@ -1,7 +1,5 @@
 """The stages of a pipeline as a picture: a lane for each rank, and the way of a microbatch."""
 
-from __future__ import annotations
-
 import pytest
 
 from drawing import picture_of

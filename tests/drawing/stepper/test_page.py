@@ -1,7 +1,5 @@
 """The page as text: safe whatever a Trace says, the same everywhere, small, and whole."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import re

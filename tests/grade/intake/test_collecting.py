@@ -1,7 +1,5 @@
 """Taking in folders and archives: each file is found, belongs to its student, and is used, or a note, or a row."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Editions to mail: one file, with the package inside, that works in an empty environment with no repository near."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

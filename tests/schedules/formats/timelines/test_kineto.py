@@ -3,8 +3,6 @@
 The files are made up here, in the form that torch 2.13 writes; `tests/replay/test_profile.py` has real ones.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence
