@@ -4,7 +4,6 @@ import copy
 import pickle
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,31 +268,9 @@ class Delivery:
         yield
 
 
-@pytest.mark.parametrize(
-    ("thing", "words"),
-    [
-        ("pizza", "str 'pizza'"),
-        (None, "None"),
-        (True, "bool True"),
-        (3, "the number 3"),
-        (0.5, "the number 0.5"),
-        ((), "a tuple of 0"),
-        ([1, Weight(1, 2, 0), "x"], "a list of 3: the number 1; weight of layer 1; str 'x'"),
-        ((1, 2, 3, 4), "a tuple of 4: the number 1; the number 2; the number 3; ..."),
-        ({}, "a whole dict"),
-        (Model(layers=1).weights, "the whole store weights"),
-        (len, "len itself, which is not called"),
-        (Delivery(), "what a call returned, which is not awaited"),
-        (UNDELIVERED, "what deliver returned, which is not awaited"),
-        (partial(len), "partial functools.partial(<built-in function len>)"),
-        (Windows(), "Windows <an address>"),
-        (Pizza(), f"Pizza <{__name__}.Pizza object>"),
-        ("x" * 58, f"str '{'x' * 58}'"),
-        ("x" * 59, f"str '{'x' * 56}..."),
-    ],
+test_other_things_are_described_in_few_words = Said(Path(__file__).with_name("said") / "things.txt").test(
+    lambda: globals()
 )
-def test_other_things_are_described_in_few_words(thing: object, words: str) -> None:
-    assert describe(thing) == words
 
 
 def test_the_five_kinds_stand_in_the_order_of_the_stores() -> None:
