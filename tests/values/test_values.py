@@ -4,6 +4,7 @@ import copy
 import pickle
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,7 +270,7 @@ class Delivery:
 
 
 test_other_things_are_described_in_few_words = Said(Path(__file__).with_name("said") / "things.txt").test(
-    lambda: globals()
+    lambda: {**globals(), "partial": partial}
 )
 
 
