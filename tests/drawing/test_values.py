@@ -94,14 +94,6 @@ def test_groups_of_anything_that_holds_values() -> None:
     assert "and 19 more" in shown([Weight(layer, 30, 0) for layer in range(30)])
 
 
-def test_only_values_have_a_place_in_the_network() -> None:
-    with pytest.raises(TypeError, match="got int"):
-        draw_group({"a": 3})
-    model = simulate(lambda m: None, ranks=2)[0]
-    with pytest.raises(TypeError, match="did you forget `await`"):
-        draw_group([model.allreduce(model.fake_grad(0, [0]), 0)])
-
-
 def test_absurd_values_are_drawn_and_named() -> None:
     for value in (
         Weight(7, 2, 0),

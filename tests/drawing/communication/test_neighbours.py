@@ -27,14 +27,6 @@ def test_what_is_not_right_has_room_beside_a_small_mesh() -> None:
     assert words.x + text_width(words.text, words.size) < scene.width
 
 
-def test_draw_mesh_takes_a_rank() -> None:
-    assert draw_mesh(DIMS, groups_of=5).words.endswith(
-        "The groups of rank 5: pp: [5, 13]; dp_replicate: [1, 5]; dp_shard: [5, 7]; tp: [4, 5].>"
-    )
-    with pytest.raises(ValueError, match="rank 16 is not in Mesh"):
-        draw_mesh(DIMS, groups_of=16)
-
-
 @pytest.mark.parametrize(
     "sizes", [(1, 1, 1, 1, 1), (1, 1, 1, 1, 3), (2, 1, 1, 1, 1), (9, 2, 5, 12, 9), (1, 2, 1, 2, 1)]
 )
