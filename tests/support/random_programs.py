@@ -10,7 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lib import LINKS, UNIT, Costs, Links, Mesh, Model, Weight, simulate
+from lib import LINKS, UNIT, Costs, Links, Mesh, Model, Trace, Weight, simulate
+from tests.support.schedules import EVERYTHING, Case
 
 LAYERS, BATCHES = 2, 3
 COSTS = [
@@ -151,3 +152,11 @@ def schedules(draw: st.DrawFn, messages: bool = True) -> Schedule:
 
 def run(schedule: Schedule, driver: Any = simulate, **more: Any) -> list[Model]:
     return driver(schedule, **(schedule.sizes | more))
+
+
+RUNS: st.SearchStrategy[Case | Schedule] = st.sampled_from(EVERYTHING) | schedules()
+"""Known schedules and random ones: what holds for every run is tried on both."""
+
+
+def traced(one: Case | Schedule) -> Trace:
+    return Trace.of(run(one) if isinstance(one, Schedule) else one.run(simulate))

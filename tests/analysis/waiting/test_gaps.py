@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 import lib
-from lib import LINKS, Mesh, Model, Trace, simulate
+from lib import LINKS, Mesh, Model, Trace
 from lib.analysis.dependencies import At, slowed
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import KINDS, Gap, Group, computing, gaps
@@ -17,10 +17,9 @@ from lib.trace.event import Event
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMPUTE
 from tests.drawing.runs import trace
-from tests.support.profiles import sample
-from tests.support.random_programs import Schedule, run, schedules
+from tests.support.random_programs import RUNS, Schedule, traced
 from tests.support.said import Said
-from tests.support.schedules import EVERYTHING, Case
+from tests.support.schedules import Case
 
 
 def end(run_: Trace) -> int:
@@ -85,14 +84,9 @@ def check_reason(trace: Trace, gap: Gap) -> None:
         assert (gap.cause.event.end or 0) == gap.end
 
 
-@pytest.mark.parametrize("case", sample(EVERYTHING), ids=lambda case: case.name)
-def test_compute_and_gaps_fill_the_run(case: Case) -> None:
-    check_gaps(Trace.of(case.run(simulate)))
-
-
-@given(schedules())
-def test_they_do_for_any_schedule(schedule: Schedule) -> None:
-    check_gaps(Trace.of(run(schedule)))
+@given(RUNS)
+def test_compute_and_gaps_fill_the_run(one: Case | Schedule) -> None:
+    check_gaps(traced(one))
 
 
 def texts(function: Callable[[Model], Any], rank: int | None = None, **sizes: Any) -> str:
