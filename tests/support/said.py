@@ -29,6 +29,8 @@ class Said:
         except (NameError, SyntaxError):
             raise  # nobody's answer
         except Exception as error:
+            if type(error) is AssertionError:
+                raise  # something is wrong with the test
             return f"{type(error).__name__}: {error}" if self.kinds else str(error)
         if isinstance(answer, str):
             return answer
