@@ -69,7 +69,7 @@ def test_what_a_docstring_says(text: str, expected: tuple[str, str]) -> None:
 
 
 test_a_refusal_says_what_is_missing_and_hides_nothing = Said(Path(__file__).with_name("said") / "refusals.txt").test(
-    globals
+    lambda: globals()
 )
 
 

@@ -348,9 +348,10 @@ def waits(function: Any, ranks: int = 12, **mesh: int) -> str:
     for run in DRIVERS.values():
         with pytest.raises(DeadlockError) as raised:
             run(function, ranks=ranks, mesh=Mesh(mesh) if mesh else None)
-        said.append([re.sub("not begun, or (is|are) over", "finished", text) for text in state(raised.value)])
+        texts = [raised.value.what, *state(raised.value)]
+        said.append([re.sub("not begun, or (is|are) over", "finished", text) for text in texts])
     assert said[0] == said[1]
-    return "\n".join([raised.value.what, *said[0]])
+    return "\n".join(said[0])
 
 
 test_what_a_group_of_ranks_waits_for = Said(Path(__file__).with_name("said") / "groups.txt").test(lambda: globals())
