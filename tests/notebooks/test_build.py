@@ -147,21 +147,6 @@ def test_outputs_are_joined_only_with_their_neighbours() -> None:
     assert [output.get("text") for output in joined] == ["aa", None, "a"]
 
 
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        ({"name": "stderr", "text": "Warning: x\n"}, "here writes to stderr: Warning: x"),
-        ({"data": {"text/plain": "<P at 0x7f0123456789>"}}, "here puts out '0x7f0123456789'"),
-        ({"text": f"in {Path(notebooks.__file__).parents[1]}/x"}, "here puts out '/"),
-    ],
-    ids=["stderr", "address", "path"],
-)
-def test_outputs_that_no_two_machines_share(output: dict[str, Any], message: str) -> None:
-    with pytest.raises(BuildError) as caught:
-        kernels.reject(output, "here")
-    assert str(caught.value).startswith(message)
-
-
 def refused(name: str, text: str) -> str:
     """Why a source stops the build, before anything runs."""
     with tempfile.TemporaryDirectory() as folder:
@@ -170,12 +155,14 @@ def refused(name: str, text: str) -> str:
         with pytest.raises(BuildError) as caught:
             notebooks.build(Path(folder))
         assert sorted(path.name for path in Path(folder).rglob("*")) == [name, "solutions"]
-        return str(caught.value).partition("; there are")[0]
+        return str(caught.value).partition("; there are")[0].replace(folder, "FOLDER")
+
+
+def rejected(**output: Any) -> str:
+    """What is said of an output that no two machines share."""
+    with pytest.raises(BuildError) as caught:
+        kernels.reject(output, "here")
+    return str(caught.value).replace(str(Path(notebooks.__file__).parents[2]), "PATH")
 
 
 test_a_bad_source_stops_the_build = Said(Path(__file__).with_name("said") / "sources.txt").test(lambda: globals())
-
-
-def test_a_folder_without_sources(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"solutions holds no NN_name\.py to build from"):
-        notebooks.build(tmp_path)
